@@ -1,0 +1,1 @@
+"""The daemon tower: threads, the API, state, images; it talks to the container tower in `wire` messages only."""

@@ -1,0 +1,162 @@
+"""Start a container, and record its end when it comes.
+
+`start` runs in the API's threads and holds `container.operation` until the container runs or has failed; `ended` runs
+in the thread that watches the monitors.
+"""
+
+import logging
+import os
+import shutil
+import time
+
+from engine.daemon.containers import paths, remove, sandbox, states
+from engine.daemon.containers.record import Container
+from engine.daemon.runtime import processes
+from engine.daemon.runtime.background import later
+from engine.daemon.runtime.links import StartFailure
+from engine.daemon.store import containers as table
+from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
+from engine.wire.messages import Exited, NamespacesReady, Start, Started
+
+log = logging.getLogger(__name__)
+
+_COMMAND_EXITS = frozenset({126, 127})
+_COMMAND_TEXT = "failed to create task for container: unable to start container process: error during container init: "
+_SETUP_EXIT = 128  # what docker records when the command was never tried
+LOST_EXIT = 255
+_KILLED_SECONDS = 10
+
+
+def start(engine: object, container: Container) -> None:
+    """Start the container and return once its command runs.
+
+    Raises NotModified when it runs already, Invalid when its command cannot be run (exit code 126 or 127 is recorded),
+    SystemFailure when its sandbox cannot be made.
+    """
+    with container.operation:
+        state = container.snapshot()
+        if state.running:
+            raise NotModified("")
+        if container.removed or state.status == "removing":
+            raise NotFound(f"No such container: {container.id}")
+        if state.status == "dead":
+            raise Conflict("container is marked for removal and cannot be started")
+        try:
+            started = _launch(engine, container)
+        except EngineError as error:
+            _record_failure(engine, container, error)
+            raise
+        record_start(engine, container, started)
+        engine.links.keep(container.id)
+
+
+def _launch(engine: object, container: Container) -> Started:
+    settings = engine.settings
+    where = paths.of(settings.data_root, settings.exec_root, container.id)
+    _make_directories(engine, container, where)
+    limits = sandbox.limits_of(container)
+    request = Start(
+        sandbox=sandbox.sandbox_of(engine, container, where),
+        exec_dir=where.exec_dir,
+        log=sandbox.log_of(container, where),
+        stdin=container.config["OpenStdin"],
+        stdin_once=container.config["StdinOnce"],
+        muxer=settings.muxer,
+        clients=tuple(client for client, _ in container.waiting),
+    )
+    connections = [connection for _, connection in container.waiting]
+
+    def plug(ready: NamespacesReady) -> None:
+        engine.cgroups.create(container.id, limits)
+        engine.cgroups.join(container.id, ready.pid)
+
+    try:
+        return engine.links.start(request, connections, plug)
+    except StartFailure as error:
+        failed = error.failed
+        if failed.exit_code in _COMMAND_EXITS:
+            raise Invalid(_COMMAND_TEXT + failed.text) from error
+        raise
+    finally:
+        container.waiting.clear()
+        for connection in connections:
+            connection.close()
+
+
+def _make_directories(engine: object, container: Container, where: paths.Paths) -> None:
+    """The directories a run needs; a run that a dead daemon left half-made is cleared away."""
+    try:
+        os.mkdir(where.exec_dir, 0o700)
+    except FileExistsError:
+        clear_run(engine, container, where)
+        os.mkdir(where.exec_dir, 0o700)
+    if os.path.isdir(where.upper):
+        return
+    os.mkdir(where.log, 0o700)
+    sandbox.make_root(engine, container, where)
+
+
+def record_start(engine: object, container: Container, started: Started) -> None:
+    """Note that the container runs."""
+    with container.changed:
+        state = container.state
+        state.pid, state.pid_start = started.pid, started.pid_start
+        state.started_ns, state.finished_ns = started.started_ns, 0
+        state.exit_code, state.error, state.oom_killed = 0, "", False
+        states.move(container, "running")
+        with engine.database.transaction(durable=False) as connection:
+            table.save_state(connection, container)
+
+
+def _record_failure(engine: object, container: Container, error: EngineError) -> None:
+    exit_code = _SETUP_EXIT
+    if isinstance(error, Invalid) and isinstance(error.__cause__, StartFailure):
+        exit_code = error.__cause__.failed.exit_code
+    clear_run(engine, container, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id))
+    with container.changed:
+        container.state.exit_code = exit_code
+        container.state.error = str(error)
+        with engine.database.transaction(durable=False) as connection:
+            table.save_state(connection, container)
+        container.changed.notify_all()
+    if container.host_config["AutoRemove"]:
+        later(remove.remove, engine, container, False, True)
+
+
+def clear_run(engine: object, container: Container, where: paths.Paths) -> None:
+    """Take away what only a running container has: its cgroups and its exec directory."""
+    try:
+        engine.cgroups.remove(container.id)
+    except (OSError, SystemFailure) as error:
+        log.warning("container %s: its cgroups stay: %s", container.id, error)
+    shutil.rmtree(where.exec_dir)
+
+
+def ended(engine: object, container: Container, exited: Exited | None) -> None:
+    """Record that the container has ended; None: its monitor died and left no word, so neither does it run unseen."""
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    if exited is None:
+        exited = engine.links.left_behind(where.exec_dir) or _end_unseen(container)
+    oom_killed = engine.cgroups.oom_killed(container.id)
+    clear_run(engine, container, where)
+    with container.changed:
+        state = container.state
+        state.exit_code, state.finished_ns = exited.exit_code, exited.finished_ns
+        state.oom_killed = oom_killed
+        state.pid = state.pid_start = 0
+        container.exits += 1
+        states.move(container, "exited")
+        for follower in container.followers:
+            os.eventfd_write(follower, 1)
+        with engine.database.transaction(durable=False) as connection:
+            table.save_state(connection, container)
+    if container.host_config["AutoRemove"]:
+        later(remove.remove, engine, container, False, True)
+
+
+def _end_unseen(container: Container) -> Exited:
+    """Kill what runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
+    state = container.snapshot()
+    log.error("container %s: its monitor is gone without a word; the container is ended", container.id)
+    processes.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS)
+    return Exited(LOST_EXIT, time.time_ns(), state.started_ns)

@@ -1,0 +1,171 @@
+"""The daemon: build the parts, wire them together, serve until told to stop.
+
+The main thread of the daemon's process. It builds in the order in which the parts need each other, adopts what an
+earlier daemon left, and then only waits for a signal. A stop of the daemon stops no container.
+"""
+
+import contextlib
+import fcntl
+import gc
+import logging
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.daemon import adopt
+from engine.daemon.api.server import Servers
+from engine.daemon.containers import remove, start
+from engine.daemon.containers.registry import Registry
+from engine.daemon.images import storage
+from engine.daemon.images.store import ImageStore
+from engine.daemon.runtime.links import Links
+from engine.daemon.store import containers as table
+from engine.daemon.store.database import Database
+from engine.errors import EngineError, NotFound, Unavailable
+from engine.logs import twin
+from engine.sandbox import cgroups
+from engine.settings import Settings
+from engine.wire.channel import Channel
+from engine.wire.messages import Exited
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Engine:
+    """The parts of a daemon, as the handlers see them.
+
+    id: a UUID kept in the data root; storage: `overlayfs` or `copy`; muxer: `c` or `python`; started_ns: since epoch
+    """
+
+    settings: Settings
+    id: str
+    started_ns: int
+    storage: str
+    muxer: str
+    database: Database
+    images: ImageStore
+    containers: Registry
+    links: Links
+    cgroups: cgroups.Cgroups
+
+
+def run(settings: Settings, spawner: Channel) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit status of the process."""
+    logging.basicConfig(
+        level=logging.DEBUG if settings.debug else settings.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        return _run(settings, spawner)
+    except EngineError as error:
+        log.error("%s", error)
+        return 1
+
+
+def _run(settings: Settings, spawner: Channel) -> int:
+    os.umask(0o022)
+    stopping = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stopping.set())
+    _make_roots(settings)
+    with _locked(settings.data_root), _pidfile(settings.pidfile):
+        engine = _build(settings, spawner)
+        adopt.adopt_all(engine)
+        servers = Servers(engine)
+        threading.Thread(target=engine.links.watch, name="links", daemon=True).start()
+        servers.start()
+        gc.collect()
+        gc.freeze()  # what is here now stays: no collection needs to walk it
+        log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
+        stopping.wait()
+        servers.stop()
+    log.info("stopped; containers run on")
+    return 0
+
+
+def _make_roots(settings: Settings) -> None:
+    for directory in (settings.data_root, settings.exec_root):
+        os.makedirs(directory, mode=0o711, exist_ok=True)
+    for parent in (settings.data_root, settings.exec_root):
+        os.makedirs(os.path.join(parent, "containers"), mode=0o700, exist_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(data_root: str) -> Iterator[None]:
+    """Hold the data root: two daemons on one root would each think that they own its containers."""
+    descriptor = os.open(os.path.join(data_root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Unavailable(f"another daemon already runs on the data root {data_root}") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _pidfile(path: str) -> Iterator[None]:
+    """Keep the daemon's pid in a file while it runs; one left by a daemon that died is replaced."""
+    if not path:
+        yield
+        return
+    with contextlib.suppress(FileNotFoundError, ValueError), open(path) as file:
+        other = int(file.read())
+        if other != os.getpid() and os.path.exists(f"/proc/{other}"):
+            raise Unavailable(f"process {other} of the pid file {path} is still running: stop it or delete the file")
+    with open(path, "w") as file:
+        file.write(f"{os.getpid()}\n")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):  # someone has tidied up before us
+            os.unlink(path)
+
+
+def _engine_id(data_root: str) -> str:
+    """The daemon's own id: made at its first start, the same ever after."""
+    path = os.path.join(data_root, "engine-id")
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        made = str(uuid.uuid4())
+        with open(path, "w") as file:
+            file.write(made + "\n")
+        return made
+
+
+def _build(settings: Settings, spawner: Channel) -> Engine:
+    remove.sweep(settings.data_root)
+    database = Database(os.path.join(settings.data_root, "engine.db"))
+    kind = storage.choose(settings.data_root)
+    with database.reading() as connection:
+        containers = Registry(table.load_all(connection))
+
+    def ended(container_id: str, exited: Exited | None) -> None:
+        try:
+            container = containers.find(container_id)
+        except NotFound:
+            log.warning("container %s ended, and there is no record of it", container_id)
+            return
+        start.ended(engine, container, exited)
+
+    engine = Engine(
+        settings=settings,
+        id=_engine_id(settings.data_root),
+        started_ns=time.time_ns(),
+        storage=kind,
+        muxer=twin.select(settings.muxer).NAME,
+        database=database,
+        images=ImageStore(database, settings.data_root, settings),
+        containers=containers,
+        links=Links(spawner, ended),
+        cgroups=cgroups.detect(),
+    )
+    return engine

@@ -1,0 +1,149 @@
+"""The daemon's links to the monitors: starting one, watching them all, and hearing of their ends.
+
+One thread (`watch`) waits on every link with epoll and runs what an end calls for; the threads of the API start
+containers and send messages. A container has a link from the moment it runs until its end is known.
+"""
+
+import logging
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable
+
+from engine.errors import Conflict, Invalid, SystemFailure, Unavailable
+from engine.wire import codec, endpoint, exitfile
+from engine.wire.channel import Channel
+from engine.wire.messages import Exited, Failed, NamespacesReady, Proceed, Start, Started
+
+log = logging.getLogger(__name__)
+
+
+class Links:
+    """All links of a daemon.
+
+    ended: called in the watching thread with (container id, Exited or None): None when the monitor itself has died
+    """
+
+    def __init__(self, spawner: Channel, ended: Callable[[str, Exited | None], None]) -> None:
+        self._spawner = spawner
+        self._ended = ended
+        self._links: dict[str, Channel] = {}
+        self._names: dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._poll = select.epoll()
+
+    def start(self, start: Start, clients: list[socket.socket], plug: Callable[[NamespacesReady], None]) -> Started:
+        """Have the container made; `plug` is called when its namespaces wait for cgroup and network.
+
+        The link is not watched yet (see `keep`). Raises Invalid with init's text and `exit_code` when the command
+        cannot be run, SystemFailure when the sandbox cannot be made, Unavailable when the spawner is gone.
+        """
+        ours, theirs = Channel.pair()
+        try:
+            with theirs:
+                self._spawner.send(start, [theirs.fileno(), *(client.fileno() for client in clients)])
+            self._expect(ours, NamespacesReady, plug)
+            ours.send(Proceed())
+            started = self._expect(ours, Started)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            ours.close()
+            raise Unavailable("the process that makes containers is gone: restart the daemon") from error
+        except BaseException:
+            ours.close()
+            raise
+        with self._lock:
+            self._links[start.sandbox.id] = ours
+        return started
+
+    @staticmethod
+    def _expect(link: Channel, kind: type, then: Callable[[object], None] | None = None) -> object:
+        received = link.receive()
+        if received is None:
+            raise SystemFailure("the container's monitor has died while it started")
+        message, _ = received
+        if isinstance(message, Failed):
+            raise StartFailure(message)
+        if not isinstance(message, kind):
+            raise SystemFailure(f"the container's monitor said {type(message).__name__} for {kind.__name__}")
+        if then is not None:
+            then(message)
+        return message
+
+    def adopt(self, container_id: str, exec_dir: str) -> Started | Exited | None:
+        """Find a container again after a restart of the daemon: running, ended, or None: there is nothing of it."""
+        try:
+            link = Channel(endpoint.connect(exec_dir))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return self.left_behind(exec_dir)
+        try:
+            greeting = self._expect(link, Started)
+        except (SystemFailure, ConnectionResetError):
+            link.close()
+            return self.left_behind(exec_dir)
+        with self._lock:
+            self._links[container_id] = link
+        return greeting
+
+    @staticmethod
+    def left_behind(exec_dir: str) -> Exited | None:
+        """What the exit file says, None when there is none."""
+        content = exitfile.read(exec_dir)
+        return None if content is None else codec.decode(content)
+
+    def keep(self, container_id: str) -> None:
+        """Watch the link of a container whose start is recorded: from now on its end is heard."""
+        with self._lock:
+            link = self._links[container_id]
+            self._names[link.fileno()] = container_id
+            self._poll.register(link.fileno(), select.EPOLLIN)
+
+    def send(self, container_id: str, message: object, descriptors: list[int]) -> None:
+        """Tell a monitor something; raises Conflict when the container is not running."""
+        with self._lock:
+            link = self._links.get(container_id)
+        try:
+            if link is None:
+                raise BrokenPipeError
+            link.send(message, descriptors)
+        except OSError as error:
+            raise Conflict(f"container {container_id} is not running") from error
+
+    def watch(self) -> None:
+        """Hear of ends until the process ends; run in a thread of its own."""
+        while True:
+            for descriptor, _ in self._poll.poll():
+                container_id = self._names[descriptor]
+                try:
+                    self._hear(container_id, self._links[container_id])
+                except Exception:  # one container's trouble must not end the watch over all
+                    log.exception("the end of container %s was not recorded", container_id)
+
+    def _hear(self, container_id: str, link: Channel) -> None:
+        try:
+            received = link.receive()
+        except (ConnectionResetError, Invalid):
+            received = None
+        message = None if received is None else received[0]
+        if message is not None and not isinstance(message, Exited):
+            log.warning("container %s: a monitor said %s out of turn", container_id, type(message).__name__)
+            return
+        with self._lock:
+            self._poll.unregister(link.fileno())
+            del self._names[link.fileno()]
+            del self._links[container_id]
+            link.close()
+        self._ended(container_id, message)
+
+
+class StartFailure(SystemFailure):
+    """Process 1 never came to execve; carries the monitor's `Failed`."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.text)
+        self.failed = failed
+
+
+def exec_dir(exec_root: str, container_id: str) -> str:
+    """Where the files of a running container are: its monitor's socket and its exit file."""
+    return os.path.join(exec_root, "containers", container_id)

@@ -1,0 +1,156 @@
+"""From a request to a running process 1: the pipes, the fork, and the handshake between init and the daemon.
+
+Runs in the monitor, before its loop. Init reports on a SOCK_SEQPACKET pair (`wire.report`), the daemon speaks on the
+link; this is the place where the two meet. When the daemon dies before it has said `Proceed`, the container never
+starts; once it has, the container needs it no more.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import time
+from dataclasses import dataclass
+
+from engine import init
+from engine.kernel import syscalls
+from engine.wire import report
+from engine.wire.channel import Channel, receive_with_descriptors
+from engine.wire.messages import Failed, NamespacesReady, Proceed, Start, Started
+
+STDOUT, STDERR = 1, 2
+
+
+@dataclass(slots=True)
+class Launched:
+    """A process 1 that has come to execve, and the monitor's ends of its streams (-1: it has none).
+
+    outputs: (stream, descriptor) pairs; input: the write end of its stdin; terminal: the pty's master
+    """
+
+    pid: int
+    pidfd: int
+    pid_start: int
+    started_ns: int
+    outputs: list[tuple[int, int]]
+    input: int
+    terminal: int
+
+
+class _Streams:
+    """Both ends of the container's standard streams; `stdio` is init's side, closed here after the fork."""
+
+    def __init__(self, start: Start) -> None:
+        self.outputs: list[tuple[int, int]] = []
+        self.input = -1
+        self.stdio: tuple[int, int, int] | None = None
+        if start.sandbox.tty:
+            return
+        if start.stdin:
+            stdin, self.input = os.pipe2(os.O_CLOEXEC)
+        else:
+            stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        out_read, out_write = os.pipe2(os.O_CLOEXEC)
+        err_read, err_write = os.pipe2(os.O_CLOEXEC)
+        self.stdio = (stdin, out_write, err_write)
+        self.outputs = [(STDOUT, out_read), (STDERR, err_read)]
+
+    def close_stdio(self) -> None:
+        for descriptor in self.stdio or ():
+            os.close(descriptor)
+
+
+def launch(start: Start, link: Channel) -> Launched | None:
+    """Make process 1 and bring it to execve; None when it failed or nobody wants it any more (the daemon was told)."""
+    streams = _Streams(start)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    if "pid" in start.sandbox.namespaces:
+        syscalls.unshare(syscalls.CLONE_NEWPID)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ours.close()
+            init.run(start.sandbox, streams.stdio, theirs.detach())
+        finally:
+            os._exit(125)
+    theirs.close()
+    streams.close_stdio()
+    pidfd = os.pidfd_open(pid)
+    with ours:
+        return _Handshake(link, ours, pid, pidfd, streams).run()
+
+
+class _Handshake:
+    """The talk from the fork to execve; `run` ends with the process running, failed, or killed as unwanted."""
+
+    def __init__(self, link: Channel, reports: socket.socket, pid: int, pidfd: int, streams: _Streams) -> None:
+        self._link = link
+        self._reports = reports
+        self._pid = pid
+        self._pid_start = syscalls.process_start(pid)
+        self._pidfd = pidfd
+        self._streams = streams
+        self._terminal = -1
+        self._proceeded = False
+
+    def run(self) -> Launched | None:
+        waiting = select.poll()
+        waiting.register(self._reports, select.POLLIN)
+        waiting.register(self._link, select.POLLIN)
+        while True:
+            for descriptor, _ in waiting.poll():
+                if descriptor == self._link.fileno():
+                    if not self._hear_daemon():
+                        if not self._proceeded:
+                            return self._abandon()
+                        waiting.unregister(self._link)
+                    continue
+                data, passed, _ = receive_with_descriptors(self._reports, report.MAX, 1)
+                if not data:
+                    return self._started()  # close-on-exec: the report's end is the execve
+                kind, body = data[:1], data[1:]
+                if kind == report.NAMESPACES:
+                    self._tell(NamespacesReady(self._pid, self._pid_start))
+                elif kind == report.TERMINAL:
+                    self._terminal = passed[0]
+                elif kind == report.FAILED:
+                    return self._failed(**json.loads(body))
+
+    def _hear_daemon(self) -> bool:
+        """Take one message of the daemon's; False when the daemon is gone."""
+        received = self._link.receive()
+        if received is None:
+            return False
+        if isinstance(received[0], Proceed):
+            self._proceeded = True
+            self._reports.send(report.PROCEED, socket.MSG_NOSIGNAL)
+        return True
+
+    def _tell(self, message: object) -> None:
+        try:
+            self._link.send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the daemon has died: the link's end of file says the same and decides
+
+    def _started(self) -> Launched:
+        started = Started(self._pid, self._pid_start, time.time_ns())
+        self._tell(started)
+        outputs = self._streams.outputs if self._terminal < 0 else [(STDOUT, self._terminal)]
+        return Launched(
+            self._pid,
+            self._pidfd,
+            self._pid_start,
+            started.started_ns,
+            outputs,
+            self._streams.input if self._terminal < 0 else self._terminal,
+            self._terminal,
+        )
+
+    def _failed(self, step: str, errno: int, text: str) -> None:
+        _, status = os.waitpid(self._pid, 0)
+        self._tell(Failed(step, errno, text, os.waitstatus_to_exitcode(status)))
+
+    def _abandon(self) -> None:
+        signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        os.waitpid(self._pid, 0)

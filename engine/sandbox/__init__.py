@@ -1,0 +1,1 @@
+"""What isolates a container: the specification, namespaces, mounts, cgroups, capabilities and seccomp."""

@@ -1,0 +1,127 @@
+"""What a container's sandbox is to be, as plain data: the daemon fills it in, `init` builds it.
+
+Pure data, no system call. Every field is JSON-representable (bytes travel as base64, see `wire.codec`), so that a
+`Sandbox` crosses from the daemon to the spawner as it is. Paths in `Sandbox` and `Mount.target` are paths inside the
+container unless their docstring says host.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The root filesystem.
+
+    layers:  host paths of the unpacked layers below `base`, relative to it, lowest first; empty for a plain root
+    base:    host path the relative paths start from (kept short: an overlay's options must fit one page)
+    upper:   host path, the writable directory of the overlay; or, when `layers` is empty, the plain root itself
+    work:    host path, the overlay's work directory; empty for a plain root
+    readonly: mount the root read-only once everything in it is in place
+    """
+
+    base: str
+    layers: tuple[str, ...]
+    upper: str
+    work: str
+    readonly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount inside the container, made in the order given.
+
+    kind:    file-system type (`proc`, `sysfs`, `tmpfs`, `devpts`, `mqueue`, ...) or `bind`
+    source:  host path for `bind`, else the device name shown in mountinfo
+    target:  absolute path in the container; missing parts are made, symbolic links never lead out of the root
+    flags:   names of MS_* flags in lower case (`nosuid`, `noexec`, `nodev`, `ro`, `rbind`, ...)
+    data:    the file system's own options, as for mount(2)
+    propagation: `private`, `rprivate`, `slave`, `rslave`, `shared`, `rshared`, or empty for rprivate
+    """
+
+    kind: str
+    source: str
+    target: str
+    flags: tuple[str, ...] = ()
+    data: str = ""
+    propagation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device node in the container: kind `c` or `b`, numbers, permission bits and owner."""
+
+    path: str
+    kind: str
+    major: int
+    minor: int
+    mode: int = 0o666
+    uid: int = 0
+    gid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rlimit:
+    """One resource limit (setrlimit(2)); `name` as in docker: `nofile`, `nproc`, ...; -1 is unlimited."""
+
+    name: str
+    soft: int
+    hard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the cgroup allows; 0 or an empty text is "no limit asked for". Units as in the API's Resources."""
+
+    memory: int = 0
+    memory_swap: int = 0
+    memory_reservation: int = 0
+    cpu_shares: int = 0
+    cpu_period: int = 0
+    cpu_quota: int = 0
+    nano_cpus: int = 0
+    cpuset_cpus: str = ""
+    cpuset_mems: str = ""
+    pids: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """Everything `init` needs to turn a fresh fork into a container's process 1.
+
+    namespaces: which to make new: any of `mount`, `pid`, `uts`, `ipc`, `net`, `cgroup` (`user` has its place, not its
+        turn); one that is missing here is shared with the host
+    argv, env:  the command and its environment; argv[0] is searched along PATH of env inside the root
+    cwd:        made, with its parents, where it is missing
+    user:       as in the API: empty, `name`, `uid`, `name:group`, `uid:gid`, ...; looked up in the image's files
+    groups:     additional supplementary groups, names or numbers
+    capabilities: the bounding, effective and permitted sets, names such as `CAP_CHOWN`
+    seccomp:    an assembled BPF program (struct sock_filter array); empty for none
+    tty:        make a pty from the container's own devpts its controlling terminal
+    rows, columns: the terminal's first size; 0 leaves the kernel's
+    """
+
+    id: str
+    root: Root
+    namespaces: tuple[str, ...]
+    argv: tuple[str, ...]
+    env: tuple[str, ...]
+    cwd: str = "/"
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    hostname: str = ""
+    domainname: str = ""
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[Device, ...] = ()
+    masked_paths: tuple[str, ...] = ()
+    readonly_paths: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    no_new_privileges: bool = False
+    seccomp: bytes = b""
+    rlimits: tuple[Rlimit, ...] = ()
+    sysctls: tuple[tuple[str, str], ...] = ()
+    oom_score_adj: int | None = None
+    umask: int = 0o022
+    tty: bool = False
+    rows: int = 0
+    columns: int = 0
+    annotations: tuple[tuple[str, str], ...] = field(default=())

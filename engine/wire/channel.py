@@ -1,0 +1,112 @@
+"""One end of a SOCK_SEQPACKET Unix socket that carries messages and descriptors (unix(7), SCM_RIGHTS).
+
+Runs in every process of the engine. A datagram is either the message itself or, when it is too large for a socket
+buffer, a memfd that holds it: the first byte tells. Descriptors received are close-on-exec and belong to the receiver.
+Several threads may send on one channel; one thread receives.
+"""
+
+import array
+import os
+import socket
+import threading
+
+from engine.wire import codec
+
+_INLINE = b"J"
+_IN_MEMFD = b"M"
+_INLINE_MAX = 64 * 1024
+_MESSAGE_MAX = 64 * 1024 * 1024
+_FDS_MAX = 250  # SCM_MAX_FD is 253
+
+
+class Channel:
+    """A connected SOCK_SEQPACKET socket, owned by the channel."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self._sending = threading.Lock()
+
+    @classmethod
+    def pair(cls) -> tuple["Channel", "Channel"]:
+        """Two connected channels."""
+        left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        return cls(left), cls(right)
+
+    @classmethod
+    def adopt(cls, descriptor: int) -> "Channel":
+        """The channel on a descriptor that came with a message."""
+        return cls(socket.socket(fileno=descriptor))
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> "Channel":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, message: object, descriptors: tuple[int, ...] | list[int] = ()) -> None:
+        """Send one message with its descriptors (which stay the caller's). Raises OSError when the peer is gone."""
+        if len(descriptors) > _FDS_MAX:
+            raise ValueError(f"{len(descriptors)} descriptors do not fit one message")
+        payload = codec.encode(message)
+        if len(payload) <= _INLINE_MAX:
+            self._send(_INLINE + payload, descriptors)
+            return
+        memory = os.memfd_create("message", os.MFD_CLOEXEC)
+        try:
+            with open(memory, "wb", closefd=False) as file:
+                file.write(payload)
+            self._send(_IN_MEMFD, [memory, *descriptors])
+        finally:
+            os.close(memory)
+
+    def _send(self, datagram: bytes, descriptors: tuple[int, ...] | list[int]) -> None:
+        with self._sending:
+            if descriptors:
+                socket.send_fds(self.socket, [datagram], list(descriptors), socket.MSG_NOSIGNAL)
+            else:
+                self.socket.send(datagram, socket.MSG_NOSIGNAL)
+
+    def receive_packed(self) -> tuple[bytes, list[int]] | None:
+        """One datagram, not yet decoded, and its descriptors; None at the end of the connection."""
+        data, descriptors, flags = receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
+        if not data:
+            return None
+        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise OSError("a message of the engine came in truncated")
+        return data, descriptors
+
+    def receive(self) -> tuple[object, list[int]] | None:
+        """One message and its descriptors; None at the end of the connection. Raises Invalid for alien bytes."""
+        packed = self.receive_packed()
+        return None if packed is None else unpack(*packed)
+
+
+def unpack(data: bytes, descriptors: list[int]) -> tuple[object, list[int]]:
+    """Decode what `receive_packed` returned; the memfd of a large message is consumed."""
+    if data[:1] == _INLINE:
+        return codec.decode(data[1:]), descriptors
+    memory, *descriptors = descriptors
+    with open(memory, "rb") as file:
+        file.seek(0)
+        return codec.decode(file.read(_MESSAGE_MAX)), descriptors
+
+
+def receive_with_descriptors(sock: socket.socket, size: int, count: int) -> tuple[bytes, list[int], int]:
+    """One datagram of at most `size` bytes, its descriptors (at most `count`, close-on-exec), and recvmsg's flags.
+
+    Not `socket.recv_fds`: CPython up to 3.13 does not hand its flags on, and the descriptors would be inheritable.
+    """
+    numbers = array.array("i")
+    data, ancillary, flags, _ = sock.recvmsg(size, socket.CMSG_LEN(count * numbers.itemsize), socket.MSG_CMSG_CLOEXEC)
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            numbers.frombytes(content[: len(content) - len(content) % numbers.itemsize])
+    return data, list(numbers), flags

@@ -1,0 +1,70 @@
+"""Messages to bytes and back: JSON with the class named in the object, so that any process can read any message.
+
+Runs in every process of the engine; pure. The set of classes is closed: a name that is not in the table is an error,
+and fields that this version does not know (a newer peer) are left out.
+"""
+
+import base64
+import dataclasses
+import json
+
+from engine.errors import Invalid
+from engine.sandbox import spec
+from engine.wire import messages
+
+_TAG = "@"
+_BYTES = "@bytes"
+
+
+def _dataclasses_of(module: object) -> dict[str, type]:
+    return {name: each for name, each in vars(module).items() if dataclasses.is_dataclass(each)}
+
+
+CLASSES: dict[str, type] = _dataclasses_of(spec) | _dataclasses_of(messages)
+FIELDS: dict[type, tuple[str, ...]] = {
+    each: tuple(field.name for field in dataclasses.fields(each)) for each in CLASSES.values()
+}
+_KNOWN: dict[str, frozenset[str]] = {name: frozenset(FIELDS[each]) for name, each in CLASSES.items()}
+
+
+def _plain(value: object) -> dict:
+    if type(value) is bytes:
+        return {_BYTES: base64.b64encode(value).decode("ascii")}
+    names = FIELDS.get(type(value))
+    if names is None:
+        raise TypeError(f"{type(value).__name__} is no message")
+    return {_TAG: type(value).__name__, **{name: getattr(value, name) for name in names}}
+
+
+def _frozen(value: object) -> object:
+    return tuple(map(_frozen, value)) if type(value) is list else value
+
+
+def _rebuilt(plain: dict) -> object:
+    if _BYTES in plain:
+        return base64.b64decode(plain[_BYTES])
+    name = plain.pop(_TAG, None)
+    if name is None:
+        return plain
+    known = _KNOWN[name]
+    return CLASSES[name](**{key: _frozen(value) for key, value in plain.items() if key in known})
+
+
+_encoder = json.JSONEncoder(default=_plain, separators=(",", ":"), ensure_ascii=True, check_circular=False)
+_decoder = json.JSONDecoder(object_hook=_rebuilt)
+
+
+def encode(message: object) -> bytes:
+    """The bytes of one message."""
+    return _encoder.encode(message).encode("ascii")
+
+
+def decode(data: bytes) -> object:
+    """The message in `data`; raises Invalid when the bytes are not exactly one message of the table."""
+    try:
+        message = _decoder.decode(data.decode("ascii"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Invalid(f"not a message of the engine: {error}") from error
+    if type(message) not in FIELDS:
+        raise Invalid("not a message of the engine: no class named")
+    return message

@@ -1,0 +1,105 @@
+"""The messages that the daemon, the spawner and the monitors exchange: one frozen dataclass each.
+
+Pure data. The order of descriptors that travel with a message is part of its contract and stands in its docstring.
+A field is only ever added with a default, so that a daemon can adopt the monitors of an older one.
+"""
+
+from dataclasses import dataclass
+
+from engine.sandbox.spec import Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class LogTarget:
+    """Where a container's output is kept: `directory` (empty: nowhere), bytes a segment, number of segments."""
+
+    directory: str
+    max_size: int = 0
+    max_files: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """How an attached client is served.
+
+    streams: sum of 1 (its bytes go to stdin), 2 (it gets stdout), 4 (it gets stderr)
+    framed:  output carries the 8-byte header (no terminal)
+    detach:  the key sequence that detaches it; empty: none
+    replay:  it first gets everything in the log so far
+    early:   bytes it sent before its connection was handed over, the first of its stdin
+    """
+
+    streams: int
+    framed: bool
+    detach: bytes = b""
+    replay: bool = False
+    early: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """daemon → spawner: make this container. Descriptors: the monitor's end of its link, then one socket a client."""
+
+    sandbox: Sandbox
+    exec_dir: str
+    log: LogTarget
+    stdin: bool = False
+    stdin_once: bool = False
+    muxer: str = "auto"
+    clients: tuple[Client, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacesReady:
+    """monitor → daemon: process 1 waits in its namespaces for cgroup and network (pid and start time on the host)."""
+
+    pid: int
+    pid_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """daemon → monitor: cgroup and network are in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """monitor → daemon: execve worked; also the greeting to a daemon that connects later. Time: ns since the epoch."""
+
+    pid: int
+    pid_start: int
+    started_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """monitor → daemon: process 1 never came to execve. `exit_code` is what a shell would say (125, 126, 127)."""
+
+    step: str
+    errno: int
+    text: str
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """monitor → daemon, and the text of the exit file: process 1 has ended and its output is on disk."""
+
+    exit_code: int
+    finished_ns: int
+    started_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """daemon → monitor: serve one more client. Descriptor: its socket."""
+
+    client: Client
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """daemon → monitor: the terminal's new size."""
+
+    rows: int
+    columns: int

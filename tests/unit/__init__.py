@@ -1,0 +1,1 @@
+"""Unit tests: they mirror `engine/` and need no root."""

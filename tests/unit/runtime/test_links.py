@@ -1,0 +1,123 @@
+"""The daemon's side of the handshake and of a container's end, against a monitor played by the test."""
+
+import os
+import queue
+import threading
+
+import pytest
+
+from engine.daemon.runtime.links import Links, StartFailure
+from engine.errors import Conflict, SystemFailure, Unavailable
+from engine.sandbox.spec import Root, Sandbox
+from engine.wire import codec, exitfile
+from engine.wire.channel import Channel
+from engine.wire.messages import Attach, Client, Exited, Failed, LogTarget, NamespacesReady, Proceed, Start, Started
+
+REQUEST = Start(Sandbox("c1", Root("/", (), "/r", ""), (), ("true",), ()), "/nowhere", LogTarget(""))
+
+
+class Monitor:
+    """Says the given messages, each after the one of the daemon's that it waits for."""
+
+    def __init__(self, spawner: Channel, script):
+        self.heard = []
+        self.script = script
+        self.spawner = spawner
+        self.link = None
+        self.thread = threading.Thread(target=self._play)
+        self.thread.start()
+
+    def _play(self):
+        _, (link, *_) = self.spawner.receive()
+        self.link = Channel.adopt(link)
+        for message in self.script:
+            if message is None:
+                self.heard.append(self.link.receive()[0])
+            else:
+                self.link.send(message)
+
+
+@pytest.fixture
+def links():
+    ours, theirs = Channel.pair()
+    ended = queue.Queue()
+    with ours, theirs:
+        links = Links(ours, lambda *arguments: ended.put(arguments))
+        links.spawner_for_tests, links.ended_for_tests = theirs, ended
+        yield links
+
+
+def play(links, *script):
+    return Monitor(links.spawner_for_tests, script)
+
+
+def test_a_start_plugs_in_between_namespaces_and_proceed(links):
+    monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9))
+    plugged = []
+    assert links.start(REQUEST, [], plugged.append) == Started(7, 8, 9)
+    monitor.thread.join()
+    assert plugged == [NamespacesReady(7, 8)]
+    assert monitor.heard == [Proceed()]
+
+
+def test_the_end_is_heard_once_the_link_is_kept(links):
+    monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9), Exited(3, 10))
+    links.start(REQUEST, [], lambda ready: None)
+    monitor.thread.join()
+    threading.Thread(target=links.watch, daemon=True).start()
+    assert links.ended_for_tests.empty()
+    links.keep("c1")
+    assert links.ended_for_tests.get(timeout=5) == ("c1", Exited(3, 10))
+    with pytest.raises(Conflict):
+        links.send("c1", Attach(Client(1, True)), [])
+
+
+def test_a_monitor_that_dies_is_an_end_without_a_word(links):
+    monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9))
+    links.start(REQUEST, [], lambda ready: None)
+    threading.Thread(target=links.watch, daemon=True).start()
+    links.keep("c1")
+    monitor.thread.join()
+    monitor.link.close()
+    assert links.ended_for_tests.get(timeout=5) == ("c1", None)
+
+
+def test_a_failure_carries_what_init_said(links):
+    monitor = play(links, NamespacesReady(7, 8), None, Failed("exec", 2, "no such thing", 127))
+    with pytest.raises(StartFailure, match="no such thing") as caught:
+        links.start(REQUEST, [], lambda ready: None)
+    monitor.thread.join()
+    assert caught.value.failed.exit_code == 127
+
+
+def test_a_monitor_that_dies_while_it_starts_is_a_failure(links):
+    monitor = play(links)
+    monitor.thread.join(0)
+    threading.Thread(target=lambda: (monitor.thread.join(), monitor.link.close())).start()
+    with pytest.raises(SystemFailure):
+        links.start(REQUEST, [], lambda ready: None)
+
+
+def test_a_plug_that_fails_leaves_the_monitor_without_its_daemon(links):
+    monitor = play(links, NamespacesReady(7, 8))
+
+    def plug(ready):
+        raise SystemFailure("no cgroup")
+
+    with pytest.raises(SystemFailure, match="no cgroup"):
+        links.start(REQUEST, [], plug)
+    monitor.thread.join()
+    assert monitor.link.receive() is None
+
+
+def test_without_a_spawner_nothing_starts(links):
+    links.spawner_for_tests.close()
+    with pytest.raises(Unavailable):
+        links.start(REQUEST, [], lambda ready: None)
+
+
+def test_adopting_finds_the_exit_file_or_nothing(links, tmp_path):
+    assert links.adopt("c1", str(tmp_path)) is None
+    exitfile.write(str(tmp_path), codec.encode(Exited(5, 6)))
+    assert links.adopt("c1", str(tmp_path)) == Exited(5, 6)
+    assert os.listdir(tmp_path) == [exitfile.NAME]

@@ -1,0 +1,54 @@
+"""The codec: every message comes back as it went, and no bytes bring anything but a message or Invalid."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import Invalid
+from engine.sandbox.spec import Device, Mount, Rlimit, Root, Sandbox
+from engine.wire import codec
+from engine.wire.messages import Attach, Client, Exited, LogTarget, Proceed, Start
+
+SANDBOX = Sandbox(
+    id="a" * 64,
+    root=Root("/base", ("1", "2"), "/upper", "/work"),
+    namespaces=("mount", "pid"),
+    argv=("echo", "hü\udce4"),
+    env=("A=b",),
+    mounts=(Mount("bind", "/a", "/b", ("ro", "nosuid")),),
+    devices=(Device("/dev/null", "c", 1, 3),),
+    rlimits=(Rlimit("nofile", 1, 2),),
+    sysctls=(("net.ipv4.ip_forward", "1"),),
+    seccomp=bytes(range(256)),
+)
+START = Start(SANDBOX, "/run/x", LogTarget("/log", 1, 2), clients=(Client(7, True, b"\x10\x11", True, b"early"),))
+
+
+@pytest.mark.parametrize("message", [START, Proceed(), Exited(137, 5), Attach(Client(1, False))])
+def test_a_message_comes_back_as_it_went(message):
+    assert codec.decode(codec.encode(message)) == message
+
+
+def test_fields_of_a_newer_peer_are_left_out():
+    data = codec.encode(Exited(1, 2)).replace(b'"exit_code":1', b'"exit_code":1,"from_the_future":[1]')
+    assert codec.decode(data) == Exited(1, 2)
+
+
+def test_every_message_and_every_part_of_the_sandbox_is_in_the_table():
+    for name, each in codec.CLASSES.items():
+        assert each.__name__ == name
+        assert codec.FIELDS[each] == tuple(field.name for field in dataclasses.fields(each))
+
+
+@given(st.binary(max_size=200))
+def test_alien_bytes_are_refused(data):
+    with pytest.raises(Invalid):
+        codec.decode(data)
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[]", b'{"@":"Nope"}', b'{"@":"Exited"}', b'{"@bytes":"!"}', b'"x"', b""])
+def test_json_that_is_no_message_is_refused(data):
+    with pytest.raises(Invalid):
+        codec.decode(data)
