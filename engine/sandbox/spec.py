@@ -98,6 +98,8 @@ class Sandbox:
     seccomp:    an assembled BPF program (struct sock_filter array); empty for none
     tty:        make a pty from the container's own devpts its controlling terminal
     rows, columns: the terminal's first size; 0 leaves the kernel's
+    cgroups: host paths of the files to write "0" into, which moves process 1 into its cgroups (see
+        `sandbox.cgroups`); empty when somebody else moves it, or nobody
     """
 
     id: str
@@ -124,4 +126,5 @@ class Sandbox:
     tty: bool = False
     rows: int = 0
     columns: int = 0
+    cgroups: tuple[str, ...] = ()
     annotations: tuple[tuple[str, str], ...] = field(default=())

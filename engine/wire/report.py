@@ -9,8 +9,8 @@ One SOCK_SEQPACKET socketpair, close-on-exec on both ends, lives from the fork t
     init    -> monitor   F + JSON            it failed; init exits with `Failure.status` next
     init    -> monitor   end of file         execve worked (or init was killed, which wait(2) tells)
 
-W comes before T, F or the end of file, any number of times, also before P has been sent; F never comes before P was
-received or the monitor's end was closed. Bytes in, values out: this module opens no descriptor and, because both
+W comes any number of times, also before N and before P. F comes instead of N, or after P was received, never between
+them: what fails in between is told after P. Bytes in, values out: this module opens no descriptor and, because both
 towers and the child of a fork use it, imports nothing of the engine.
 """
 

@@ -1,0 +1,1 @@
+"""System calls and kernel interfaces that the standard library does not have."""

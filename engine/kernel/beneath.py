@@ -1,0 +1,157 @@
+"""Opening paths beneath a directory descriptor, so that nothing stored there can point out of it.
+
+Used by init (a container's root is the image's to shape) and by the daemon (unpacking layers). With openat2(2), Linux
+5.6, the kernel resolves; without it a walk, one component at a time, each opened with O_NOFOLLOW, does the same.
+Descriptors returned are close-on-exec and the caller's to close. It never changes the working directory.
+"""
+
+import errno
+import os
+import stat
+
+from engine.kernel import syscalls
+
+_PLACE = os.O_PATH | os.O_CLOEXEC
+_MOST_LINKS = 40
+_RETRIES = 8
+
+
+def open_beneath(root_fd: int, path: str, flags: int, mode: int = 0, *, no_symlinks: bool = False) -> int:
+    """Open `path` as if `root_fd` were "/": symbolic links and ".." lead anywhere inside it, never outside.
+
+    flags are O_* bits, mode is for O_CREAT. With `no_symlinks` a symbolic link anywhere in the path is ELOOP (with
+    O_PATH|O_NOFOLLOW too). Raises OSError as open(2); EXDEV where the path would leave the root.
+    """
+    relative = path.strip("/") or "."
+    if path.endswith("/"):
+        flags |= os.O_DIRECTORY
+    return _open(root_fd, relative, flags, mode, no_symlinks)
+
+
+def _open_by_kernel(root_fd: int, path: str, flags: int, mode: int, no_symlinks: bool) -> int:
+    resolve = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS if no_symlinks else syscalls.RESOLVE_IN_ROOT
+    for attempt in range(_RETRIES):
+        try:
+            return syscalls.openat2(root_fd, path, flags, mode if flags & os.O_CREAT else 0, resolve)
+        except OSError as error:
+            # A rename anywhere on the host while ".." was resolved: the kernel asks to try again.
+            if error.errno != errno.EAGAIN or attempt == _RETRIES - 1:
+                error.filename = path
+                raise
+    raise AssertionError("the loop returns or raises")
+
+
+def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, no_symlinks: bool) -> int:
+    """The same for a kernel without openat2: the trail of open directories makes ".." safe against renames."""
+    trail = [os.dup(root_fd)]
+    todo = path.split("/")[::-1]
+    links = 0
+    try:
+        while True:
+            name = todo.pop() if todo else "."
+            if name == "..":
+                if no_symlinks and len(trail) == 1:
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+                if len(trail) > 1:
+                    os.close(trail.pop())
+                if todo:
+                    continue
+                name = "."
+            if name in ("", ".") and todo:
+                continue
+            target = _link_at(trail[-1], name)
+            if target is not None and (todo or no_symlinks or not flags & os.O_NOFOLLOW):
+                links += 1
+                if no_symlinks or links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                if target.startswith("/"):
+                    while len(trail) > 1:
+                        os.close(trail.pop())
+                todo.extend(target.split("/")[::-1])
+                continue
+            if not todo:
+                return os.open(name or ".", flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=trail[-1])
+            trail.append(os.open(name, _PLACE | os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=trail[-1]))
+    finally:
+        for fd in trail:
+            os.close(fd)
+
+
+def _link_at(dir_fd: int, name: str) -> str | None:
+    """What the symbolic link says; None where `name` is no symbolic link."""
+    try:
+        return os.readlink(name or ".", dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):  # no link, or nothing at all: open(2) will say which
+            return None
+        raise
+
+
+def _kernel_resolves() -> bool:
+    try:
+        os.close(syscalls.openat2(-100, "/", _PLACE, 0, 0))
+    except OSError as error:
+        # EPERM: an old seccomp profile around the engine itself answers so for calls that it does not know.
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return False
+        raise
+    return True
+
+
+_open = _open_by_kernel if _kernel_resolves() else _open_by_walk
+
+
+def make_directories(root_fd: int, path: str, mode: int = 0o755) -> int:
+    """Open the directory `path` beneath the root (O_PATH), making what is missing of it with `mode`.
+
+    A dangling symbolic link's target is made, inside the root. Raises NotADirectoryError where a file is in the way.
+    """
+    for _ in range(_MOST_LINKS):
+        try:
+            return open_beneath(root_fd, path, _PLACE | os.O_DIRECTORY)
+        except FileNotFoundError:
+            path = _make_missing(root_fd, path, mode)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
+def _make_missing(root_fd: int, path: str, mode: int) -> str:
+    """Make the missing parts; returns the path to open then, another one where a dangling link was met."""
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    for at in range(len(names)):
+        above, name = "/".join(names[:at]), names[at]
+        parent = open_beneath(root_fd, above, _PLACE | os.O_DIRECTORY)
+        try:
+            try:
+                os.mkdir(name, mode, dir_fd=parent)
+                continue
+            except FileExistsError:
+                target = _link_at(parent, name)
+        finally:
+            os.close(parent)
+        if target is not None and not _exists(root_fd, f"{above}/{name}"):
+            start = target if target.startswith("/") else f"{above}/{target}"
+            return "/".join([start, *names[at + 1 :]])
+    return path
+
+
+def _exists(root_fd: int, path: str) -> bool:
+    try:
+        os.close(open_beneath(root_fd, path, _PLACE))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def make_file(root_fd: int, path: str, mode: int = 0o644) -> int:
+    """Open the file `path` beneath the root (O_PATH), making it empty, and its directories, where it is missing."""
+    try:
+        return open_beneath(root_fd, path, _PLACE)
+    except FileNotFoundError:
+        os.close(make_directories(root_fd, os.path.dirname(path)))
+    os.close(open_beneath(root_fd, path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, mode))
+    return open_beneath(root_fd, path, _PLACE)
+
+
+def is_directory(fd: int) -> bool:
+    """Whether the descriptor (O_PATH will do) is a directory."""
+    return stat.S_ISDIR(os.fstat(fd).st_mode)

@@ -1,0 +1,1 @@
+"""Talking netlink to the kernel: message (bytes), socket (transport), route (links)."""

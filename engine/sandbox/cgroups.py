@@ -1,0 +1,218 @@
+"""A container's cgroups, on whichever hierarchy the host has: version 1, version 2, or both (hybrid).
+
+Runs in the daemon, whose threads may call it at once: every call is for one container and keeps no state. What differs
+between the versions is in `cgroups_v1` and `cgroups_v2`; here is what a caller sees, and docker's words for what a host
+lacks. It never moves another process than the one it is told, and never touches a cgroup outside its parent.
+
+Entering costs: to write another process's pid into cgroup.procs makes the kernel wait for a grace period of RCU (5 to
+15 ms measured), while a single-threaded process that writes 0 into version 1's `tasks` waits for nothing (0.02 ms). So
+init enters by itself: `Sandbox.cgroups` is to be `entries(id)`.
+"""
+
+import errno
+import os
+import signal
+import time
+from dataclasses import replace
+
+from engine.errors import SystemFailure
+from engine.sandbox.spec import Limits
+
+PARENT = "/engine"
+"""The cgroup that all containers' cgroups are in, unless the caller says otherwise."""
+
+_LATEST_REMOVAL = 2.0
+_PAUSE = 0.001
+
+_DISCARDED: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (
+        ("memory", "memory_swap"),
+        "memory",
+        "Your kernel does not support memory limit capabilities or the cgroup is not mounted. Limitation discarded.",
+    ),
+    (
+        ("memory_swap",),
+        "swap",
+        "Your kernel does not support swap limit capabilities or the cgroup is not mounted. "
+        "Memory limited without swap.",
+    ),
+    (
+        ("memory_reservation",),
+        "memory_reservation",
+        "Your kernel does not support memory soft limit capabilities or the cgroup is not mounted. "
+        "Limitation discarded.",
+    ),
+    (
+        ("pids",),
+        "pids",
+        "Your kernel does not support PIDs limit capabilities or the cgroup is not mounted. PIDs limit discarded.",
+    ),
+    (
+        ("cpu_shares",),
+        "cpu_shares",
+        "Your kernel does not support CPU shares or the cgroup is not mounted. Shares discarded.",
+    ),
+    (
+        ("cpu_period", "cpu_quota", "nano_cpus"),
+        "cpu_cfs",
+        "Your kernel does not support CPU CFS scheduler. CPU period/quota discarded.",
+    ),
+    (
+        ("cpuset_cpus", "cpuset_mems"),
+        "cpuset",
+        "Your kernel does not support cpuset or the cgroup is not mounted. CPUset discarded.",
+    ),
+)
+"""Fields of Limits, the feature they need, and what docker says without it."""
+
+
+class Cgroups:
+    """What the host has. A subclass a version says how; the methods here are the same for all.
+
+    version: "1" or "2", as `info` shows it (hybrid is "1"); hybrid: version 2 is mounted beside version 1;
+    controllers: all that can be used; features: which kinds of limit work, of `memory`, `swap`, `memory_reservation`,
+    `pids`, `cpu_shares`, `cpu_cfs`, `cpuset`
+    """
+
+    version = ""
+    hybrid = False
+
+    def __init__(self, root: str, controllers: frozenset[str], features: frozenset[str]) -> None:
+        """root: where the hierarchies are mounted."""
+        self.root = root
+        self.controllers = controllers
+        self.features = features
+
+    def fitting(self, limits: Limits) -> tuple[Limits, list[str]]:
+        """The limits that this host can keep, and docker's warning for each that it cannot."""
+        warnings = []
+        for names, feature, words in _DISCARDED:
+            if feature not in self.features and any(getattr(limits, name) for name in names):
+                limits = replace(limits, **{name: "" if name.startswith("cpuset") else 0 for name in names})
+                warnings.append(words)
+        return limits, warnings
+
+    def path_text(self, id: str, parent: str = PARENT) -> str:
+        """The cgroup as /proc/PID/cgroup shows it."""
+        return f"{parent.rstrip('/')}/{id}"
+
+    def directories(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
+        """The cgroup's directory in each hierarchy that is used, as host paths."""
+        raise NotImplementedError
+
+    def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
+        """The files into which process 1, single-threaded, writes "0" to enter: for `Sandbox.cgroups`."""
+        raise NotImplementedError
+
+    def create(self, id: str, limits: Limits, parent: str = PARENT, *, all_devices: bool = False) -> None:
+        """Make the cgroup and set its limits (those that `fitting` returns). Raises SystemFailure.
+
+        all_devices: do not restrict which devices may be used (privileged). What was made before a failure is removed.
+        """
+        try:
+            self._create(id, limits, parent, all_devices)
+        except OSError as error:
+            self.remove(id, parent)
+            where = f"{error.filename}: " if error.filename else ""
+            raise SystemFailure(f"cgroup {self.path_text(id, parent)}: {where}{error.strerror}") from error
+
+    def _create(self, id: str, limits: Limits, parent: str, all_devices: bool) -> None:
+        raise NotImplementedError
+
+    def join(self, id: str, pid: int, parent: str = PARENT) -> None:
+        """Move a process. Slow (see above): for what cannot enter by itself. Raises SystemFailure."""
+        try:
+            for directory in self.directories(id, parent):
+                write(f"{directory}/cgroup.procs", str(pid))
+        except OSError as error:
+            raise SystemFailure(f"cgroup {self.path_text(id, parent)}: {error.strerror}") from error
+
+    def processes(self, id: str, parent: str = PARENT) -> list[int]:
+        """The pids in the cgroup; none when it does not exist."""
+        try:
+            return [int(pid) for pid in read(f"{self.directories(id, parent)[0]}/cgroup.procs").split()]
+        except (FileNotFoundError, IndexError):
+            return []
+
+    def remove(self, id: str, parent: str = PARENT) -> None:
+        """Kill what is left in the cgroup and remove it; one that is not there is fine. Raises SystemFailure."""
+        latest = time.monotonic() + _LATEST_REMOVAL
+        for directory in reversed(self.directories(id, parent)):
+            while not _removed(directory):
+                if time.monotonic() > latest:
+                    raise SystemFailure(f"cgroup {self.path_text(id, parent)}: processes do not go away")
+                for pid in self.processes(id, parent):
+                    _kill(pid)
+                # Version 1 has no event for a cgroup that has become empty.
+                time.sleep(_PAUSE)
+
+    def oom_killed(self, id: str, parent: str = PARENT) -> bool:
+        """Whether the kernel killed a process here because the memory limit was reached; False when it is unknown."""
+        raise NotImplementedError
+
+
+def detect(root: str = "/sys/fs/cgroup") -> Cgroups:
+    """What is mounted below `root`. Raises SystemFailure when nothing is."""
+    # The versions' modules build on this one.
+    from engine.sandbox import cgroups_v1, cgroups_v2
+
+    if os.path.exists(f"{root}/cgroup.controllers"):
+        return cgroups_v2.detect(root)
+    found = cgroups_v1.detect(root)
+    if not found.controllers:
+        raise SystemFailure(f"no cgroups are mounted below {root}")
+    return found
+
+
+def cpu_quota(limits: Limits) -> tuple[int, int]:
+    """(quota, period) in microseconds for the CFS scheduler; 0 for what was not asked for."""
+    if limits.nano_cpus:
+        return limits.nano_cpus * 100_000 // 1_000_000_000, 100_000
+    return limits.cpu_quota, limits.cpu_period
+
+
+def write(path: str, value: str) -> None:
+    """Write a value into a cgroup's file, in one write(2). Raises OSError with the path."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, value.encode())
+        finally:
+            os.close(fd)
+    except OSError as error:
+        error.filename = path
+        raise
+
+
+def read(path: str) -> str:
+    """The text of a cgroup's file. Raises OSError."""
+    with open(path, "rb", buffering=0) as file:
+        return (file.readall() or b"").decode()
+
+
+def counter(path: str, name: str) -> int:
+    """One of the `name value` lines of a file; 0 when the file or the line is not there."""
+    try:
+        text = read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} ")), 0)
+
+
+def _removed(directory: str) -> bool:
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise SystemFailure(f"{directory}: {error.strerror}") from error
+        return False
+    return True
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:  # it went by itself meanwhile
+        pass

@@ -1,0 +1,109 @@
+"""Finding a container's command, in the manner of Go's exec.LookPath and with docker's words.
+
+Runs in init, inside the new root and as the container's user. It never follows a magic link of /proc: `/proc/self/exe`
+as a command, or as the interpreter of a script, would run the engine's own Python inside the container and hand the
+container a way to the host's file (CVE-2019-5736).
+"""
+
+import errno
+import os
+import stat
+
+from engine.kernel.beneath import open_beneath
+
+NOT_FOUND = 127
+NOT_RUNNABLE = 126
+_MOST_INTERPRETERS = 5
+
+
+class Refusal(Exception):
+    """Why a command cannot run: `errno`, the words (`str`), and `status`, the exit status a shell would give."""
+
+    def __init__(self, number: int, text: str, status: int) -> None:
+        """number: the errno."""
+        super().__init__(text)
+        self.errno = number
+        self.status = status
+
+
+def find(name: str, path: str, root_fd: int) -> str:
+    """The path to execute for argv[0] `name`: itself if it has a slash, else the first match along `path` (PATH).
+
+    root_fd: the root directory, for looking without magic links. Raises Refusal.
+    """
+    if "/" in name:
+        try:
+            _check(name, root_fd)
+        except OSError as error:
+            raise _refusal(name, error) from error
+        return name
+    for directory in path.split(":") if path else ():
+        candidate = f"{directory or '.'}/{name}"
+        try:
+            _check(candidate, root_fd)
+        except OSError:  # LookPath's rule: whatever is wrong with it, try the next
+            continue
+        return candidate
+    raise Refusal(errno.ENOENT, f'exec: "{name}": executable file not found in $PATH', NOT_FOUND)
+
+
+def _check(path: str, root_fd: int, depth: int = 0) -> None:
+    """OSError unless the file, and the interpreter that its first line names, may be executed."""
+    absolute = path if path.startswith("/") else f"{os.getcwd()}/{path}"
+    place = open_beneath(root_fd, absolute, os.O_PATH)
+    try:
+        found = os.fstat(place)
+    finally:
+        os.close(place)
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    # Where the kernel, following everything, comes out elsewhere, a magic link was on the way (Linux before 5.6).
+    if not os.path.samestat(found, os.stat(path)):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if not os.access(path, os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    interpreter = _interpreter(absolute, root_fd) if stat.S_ISREG(found.st_mode) else ""
+    if interpreter and depth < _MOST_INTERPRETERS:
+        _check_interpreter(interpreter, root_fd, depth + 1)
+
+
+def _interpreter(absolute: str, root_fd: int) -> str:
+    """What stands behind `#!`; empty for none, and for a file that may be executed but not read."""
+    try:
+        fd = open_beneath(root_fd, absolute, os.O_RDONLY | os.O_NOCTTY)
+    except PermissionError:
+        return ""
+    try:
+        head = os.read(fd, 256)
+    finally:
+        os.close(fd)
+    if not head.startswith(b"#!"):
+        return ""
+    words = head[2:].split(b"\n", 1)[0].split()
+    return os.fsdecode(words[0]) if words else ""
+
+
+def _check_interpreter(interpreter: str, root_fd: int, depth: int) -> None:
+    """Only magic links matter here: what else is wrong with an interpreter execve says itself."""
+    try:
+        _check(interpreter, root_fd, depth)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise
+
+
+def _refusal(name: str, error: OSError) -> Refusal:
+    reason = (error.strerror or "").lower()
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        status = NOT_FOUND if error.errno == errno.ENOENT else NOT_RUNNABLE
+        return Refusal(error.errno, f'exec: "{name}": stat {name}: {reason}', status)
+    if error.errno == errno.EISDIR:
+        return Refusal(errno.EACCES, f'exec: "{name}": is a directory: permission denied', NOT_RUNNABLE)
+    return Refusal(error.errno or 0, f'exec: "{name}": {reason}', NOT_RUNNABLE)
+
+
+def refusal_of_execve(path: str, error: OSError) -> Refusal:
+    """What to say when execve(2) itself fails: a wrong format, a missing interpreter, a forbidden file."""
+    missing = error.errno == errno.ENOENT
+    status = NOT_FOUND if missing else NOT_RUNNABLE
+    return Refusal(error.errno or 0, f"exec {path}: {(error.strerror or '').lower()}", status)

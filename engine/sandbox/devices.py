@@ -1,0 +1,96 @@
+"""The device nodes of a container, the links beside them, and its terminal.
+
+Runs in init before pivot_root, with umask 0, on places opened beneath the root. It never opens a device's node except
+the container's own ptmx.
+"""
+
+import fcntl
+import os
+import stat
+import termios
+from collections.abc import Iterable
+
+from engine.errors import SystemFailure
+from engine.kernel.beneath import make_directories, make_file, open_beneath
+from engine.sandbox.mounts import attach
+from engine.sandbox.spec import Device
+
+_CORE = "/proc/kcore"
+LINKS: tuple[tuple[str, str], ...] = (
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+    *([("core", _CORE)] if os.path.exists(_CORE) else []),
+)
+"""The links in /dev, name and target, as docker makes them; `core` where the kernel has it."""
+
+_KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK}
+_TIOCSPTLCK = 0x40045431
+_TIOCGPTPEER = 0x5441
+
+
+def add(root_fd: int, devices: Iterable[Device]) -> None:
+    """Make the nodes. One that is there already must be that very device, else SystemFailure. Raises OSError."""
+    parent_fd, parent = -1, ""
+    try:
+        for device in devices:
+            directory, _, name = device.path.rpartition("/")
+            if directory != parent or parent_fd < 0:
+                if parent_fd >= 0:
+                    os.close(parent_fd)
+                parent_fd, parent = make_directories(root_fd, directory), directory
+            _add_one(parent_fd, name, device)
+    finally:
+        if parent_fd >= 0:
+            os.close(parent_fd)
+
+
+def _add_one(parent_fd: int, name: str, device: Device) -> None:
+    kind, number = _KINDS[device.kind], os.makedev(device.major, device.minor)
+    try:
+        os.mknod(name, kind | device.mode, number, dir_fd=parent_fd)
+    except FileExistsError:
+        found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
+        if stat.S_IFMT(found.st_mode) != kind or found.st_rdev != number:
+            raise SystemFailure(f"{device.path} in the container is something else than the device asked for") from None
+        return
+    if device.uid or device.gid:
+        os.chown(name, device.uid, device.gid, dir_fd=parent_fd, follow_symlinks=False)
+
+
+def add_links(root_fd: int) -> None:
+    """Make the links of `LINKS` in /dev; a name that the image has already keeps what it is."""
+    place = make_directories(root_fd, "/dev")
+    try:
+        for name, target in LINKS:
+            try:
+                os.symlink(target, name, dir_fd=place)
+            except FileExistsError:  # an image with a /dev of its own, when /dev is no fresh tmpfs
+                continue
+    finally:
+        os.close(place)
+
+
+def open_terminal(root_fd: int, rows: int, columns: int) -> tuple[int, int]:
+    """A new pty of the container's own devpts: (master, slave), close-on-exec; the slave is bound on /dev/console.
+
+    rows, columns: its size; 0 leaves the kernel's. Raises OSError.
+    """
+    flags = os.O_RDWR | os.O_NOCTTY
+    master = open_beneath(root_fd, "/dev/pts/ptmx", flags)
+    fcntl.ioctl(master, _TIOCSPTLCK, b"\0\0\0\0")
+    # By descriptor (Linux 4.13), not by a name that the image could have put there.
+    slave = fcntl.ioctl(master, _TIOCGPTPEER, flags | os.O_CLOEXEC)
+    if rows or columns:
+        termios.tcsetwinsize(slave, (rows, columns))
+    place = make_file(root_fd, "/dev/console")
+    attach(slave, place)
+    os.close(place)
+    return master, slave
+
+
+def control(slave: int) -> None:
+    """Make the pty this session's controlling terminal; the caller leads a session without one (tty_ioctl(4))."""
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)

@@ -1,0 +1,54 @@
+"""What a process carries by itself rather than through a cgroup: resource limits and the OOM score.
+
+Runs in init. On a host without CAP_SYS_RESOURCE raising a hard limit or lowering the score is refused: then as much is
+done as can be, and the caller gets the words to warn with.
+"""
+
+import resource
+from collections.abc import Iterable
+
+from engine.errors import Invalid
+from engine.sandbox.spec import Rlimit
+
+_PREFIX = "RLIMIT_"
+NAMES: dict[str, int] = {
+    name.removeprefix(_PREFIX).lower(): getattr(resource, name) for name in dir(resource) if name.startswith(_PREFIX)
+}
+"""The limits by docker's names."""
+
+
+def apply_rlimits(rlimits: Iterable[Rlimit]) -> list[str]:
+    """Set the limits; returns a warning for each that had to be cut to the present hard limit.
+
+    Raises Invalid (`wrong rlimit value: RLIMIT_NOFOO`), OSError.
+    """
+    warnings = []
+    for limit in rlimits:
+        if limit.name not in NAMES:
+            raise Invalid(f"wrong rlimit value: {_PREFIX}{limit.name.upper()}")
+        number = NAMES[limit.name]
+        try:
+            resource.setrlimit(number, (limit.soft, limit.hard))
+        except ValueError as refused:  # what the resource module makes of EPERM and of EINVAL
+            _, ceiling = resource.getrlimit(number)
+            soft = min(_height(limit.soft), _height(ceiling))
+            if _height(limit.hard) <= _height(ceiling):
+                raise Invalid(f"wrong rlimit value: {_PREFIX}{limit.name.upper()}: {refused}") from None
+            resource.setrlimit(number, (ceiling if soft == _height(ceiling) else int(soft), ceiling))
+            warnings.append(f"ulimit {limit.name}: this host does not allow more than {ceiling}")
+    return warnings
+
+
+def _height(value: int) -> float:
+    """A limit as a number that compares; -1 is unlimited."""
+    return float("inf") if value < 0 else value
+
+
+def apply_oom_score(score: int) -> list[str]:
+    """Set oom_score_adj of this process (proc(5)); returns a warning where the host does not allow lowering it."""
+    try:
+        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+            file.write(b"%d" % score)
+    except PermissionError:
+        return [f"oom score adjustment {score}: this host does not allow it"]
+    return []

@@ -1,0 +1,82 @@
+"""Hiding paths from a container and making paths read-only.
+
+Runs in init after the mounts and devices are in place. A path that does not exist needs no hiding. It never mounts
+anything but /dev/null (checked to be that device), one empty read-only tmpfs, and paths on themselves.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+
+from engine.errors import SystemFailure
+from engine.kernel import syscalls
+from engine.kernel.beneath import is_directory, open_beneath
+from engine.sandbox.mounts import FLAGS, attach
+
+_PLACE = os.O_PATH | os.O_CLOEXEC
+_NULL = os.makedev(1, 3)
+_EMPTY = FLAGS["ro"] | FLAGS["nosuid"] | FLAGS["nodev"] | FLAGS["noexec"]
+
+
+def _open(root_fd: int, path: str) -> int:
+    """The path's descriptor, -1 where there is no such path."""
+    try:
+        return open_beneath(root_fd, path, _PLACE)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return -1
+        raise
+
+
+def hide(root_fd: int, paths: Iterable[str]) -> None:
+    """Put an empty read-only directory on each directory and /dev/null on each other file. Raises OSError."""
+    null = empty = -1
+    try:
+        for path in paths:
+            place = _open(root_fd, path)
+            if place < 0:
+                continue
+            try:
+                if not is_directory(place):
+                    null = null if null >= 0 else _null(root_fd)
+                    attach(null, place)
+                elif empty < 0:
+                    os.fchdir(place)
+                    syscalls.mount("tmpfs", ".", "tmpfs", _EMPTY, "size=0k,nr_inodes=2")
+                    # One file system is enough: the others are binds of it.
+                    empty = open_beneath(root_fd, path, _PLACE)
+                else:
+                    attach(empty, place)
+            finally:
+                os.close(place)
+    finally:
+        for fd in (null, empty):
+            if fd >= 0:
+                os.close(fd)
+
+
+def _null(root_fd: int) -> int:
+    """The container's /dev/null, or the host's where it has none; never something else by that name."""
+    for directory, path in ((root_fd, "dev/null"), (-100, "/dev/null")):
+        try:
+            fd = open_beneath(root_fd, path, _PLACE) if directory == root_fd else os.open(path, _PLACE)
+        except FileNotFoundError:
+            continue
+        found = os.fstat(fd)
+        if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL:
+            return fd
+        os.close(fd)
+    raise SystemFailure("neither the container nor the host has a /dev/null to mask paths with")
+
+
+def make_readonly(root_fd: int, paths: Iterable[str]) -> None:
+    """Bind each path that exists on itself, read-only. Raises OSError."""
+    for path in paths:
+        place = _open(root_fd, path)
+        if place < 0:
+            continue
+        try:
+            attach(place, place, attributes=("ro",), recursive=True)
+        finally:
+            os.close(place)

@@ -1,0 +1,320 @@
+"""A container's file system: the root, what is mounted in it, and pivot_root into it.
+
+Runs in init, in the container's own mount namespace, whose mounts are all private by then: nothing here is ever seen on
+the host. Every place inside the root is opened beneath the root's descriptor first and mounted on by that descriptor,
+so that a symbolic link in an image leads nowhere else. It never mounts on a path text that an image can shape.
+"""
+
+import errno
+import os
+from collections.abc import Iterable
+
+from engine.errors import Invalid, SystemFailure
+from engine.kernel import syscalls
+from engine.kernel.beneath import is_directory, make_directories, make_file, open_beneath
+from engine.sandbox.spec import Device, Mount, Root
+
+FLAGS: dict[str, int] = {
+    "ro": 0x1,
+    "nosuid": 0x2,
+    "nodev": 0x4,
+    "noexec": 0x8,
+    "sync": 0x10,
+    "dirsync": 0x80,
+    "nosymfollow": 0x100,
+    "noatime": 0x400,
+    "nodiratime": 0x800,
+    "bind": syscalls.MS_BIND,
+    "rbind": syscalls.MS_BIND | syscalls.MS_REC,
+    "relatime": 1 << 21,
+    "strictatime": 1 << 24,
+    "lazytime": 1 << 25,
+}
+"""The names in `Mount.flags` and their MS_* bits (mount(2))."""
+
+_ATTRIBUTES = {
+    "ro": 0x1,
+    "nosuid": 0x2,
+    "nodev": 0x4,
+    "noexec": 0x8,
+    "noatime": 0x10,
+    "strictatime": 0x20,
+    "nodiratime": 0x80,
+    "nosymfollow": 0x200000,
+}
+_ATIME_MASK = 0x70
+
+PROPAGATION: dict[str, int] = {
+    "private": syscalls.MS_PRIVATE,
+    "slave": syscalls.MS_SLAVE,
+    "shared": syscalls.MS_SHARED,
+    "rprivate": syscalls.MS_PRIVATE | syscalls.MS_REC,
+    "rslave": syscalls.MS_SLAVE | syscalls.MS_REC,
+    "rshared": syscalls.MS_SHARED | syscalls.MS_REC,
+}
+"""`Mount.propagation` and its MS_* bits."""
+
+_KEEPS_PEERS = frozenset({"slave", "shared", "rslave", "rshared"})
+_ORDINARY_DIRECTORY_ONLY = frozenset({"proc", "sysfs", "cgroup", "cgroup2"})
+_PAGE = 4096
+_MARKS = frozenset(",:\\")
+_PLACE = os.O_PATH | os.O_CLOEXEC
+
+MASKED_PATHS: tuple[str, ...] = (
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+)
+"""What docker hides from a container that is not privileged."""
+
+READONLY_PATHS: tuple[str, ...] = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+"""What docker makes read-only in a container that is not privileged."""
+
+_SECURE = ("nosuid", "noexec", "nodev")
+_BEFORE_SHM = (
+    Mount("proc", "proc", "/proc", _SECURE),
+    Mount("tmpfs", "tmpfs", "/dev", ("nosuid", "strictatime"), "mode=755,size=65536k"),
+    Mount("devpts", "devpts", "/dev/pts", ("nosuid", "noexec"), "newinstance,ptmxmode=0666,mode=0620,gid=5"),
+    Mount("sysfs", "sysfs", "/sys", (*_SECURE, "ro")),
+    Mount("mqueue", "mqueue", "/dev/mqueue", _SECURE),
+)
+_CGROUP = Mount("cgroup", "cgroup", "/sys/fs/cgroup", (*_SECURE, "ro"))
+
+
+def default_mounts(shm_size: int = 64 << 20) -> tuple[Mount, ...]:
+    """Docker's mounts for a container that is not privileged, /dev/shm with `shm_size` bytes (0: 64 MiB).
+
+    The kind `cgroup` stands for whatever hierarchies the host has (see `sandbox.cgroups`); it is last because init
+    makes what comes before it while the daemon is still busy with the cgroups.
+    """
+    size = shm_size or 64 << 20
+    return (*_BEFORE_SHM, Mount("tmpfs", "shm", "/dev/shm", _SECURE, f"mode=1777,size={size}"), _CGROUP)
+
+
+DEFAULT_MOUNTS: tuple[Mount, ...] = default_mounts()
+
+DEFAULT_DEVICES: tuple[Device, ...] = (
+    Device("/dev/null", "c", 1, 3),
+    Device("/dev/zero", "c", 1, 5),
+    Device("/dev/full", "c", 1, 7),
+    Device("/dev/random", "c", 1, 8),
+    Device("/dev/urandom", "c", 1, 9),
+    Device("/dev/tty", "c", 5, 0),
+)
+"""The nodes every container has; the links beside them are made with them (see `sandbox.devices`)."""
+
+
+def open_sources(mounts: Iterable[Mount]) -> dict[Mount, int]:
+    """Detached copies of the bind sources that stay peers or slaves of the host's mounts, by their mount.
+
+    To be called while the namespace still shares its mounts: what is made private first has no peers left.
+    """
+    return {
+        mount: syscalls.open_tree(-100, mount.source, syscalls.OPEN_TREE_CLONE | _recursion(mount))
+        for mount in mounts
+        if mount.kind == "bind" and mount.propagation in _KEEPS_PEERS
+    }
+
+
+def leave_peers() -> None:
+    """Make every mount of this namespace private: from here on nothing reaches the host."""
+    syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+
+
+def mount_root(root: Root) -> int:
+    """Mount the root on its own writable directory, and return its descriptor (O_PATH).
+
+    The working directory becomes `root.base`. Raises SystemFailure with the words a client reads.
+    """
+    try:
+        if not root.layers:
+            _bind_path(root.upper, root.upper)
+        else:
+            os.chdir(root.base)
+            _mount_overlay(root)
+        return os.open(root.upper, _PLACE | os.O_DIRECTORY)
+    except OSError as error:
+        kind = "overlay" if root.layers else "bind"
+        raise SystemFailure(f"mount: {kind} on /: {error.strerror}") from error
+
+
+def _mount_overlay(root: Root) -> None:
+    lowest_last = root.layers[::-1]
+    options = f"lowerdir={':'.join(lowest_last)},upperdir={root.upper},workdir={root.work}"
+    plain = not _MARKS.intersection("".join((*root.layers, root.upper, root.work)))
+    if plain and len(options.encode()) < _PAGE:
+        syscalls.mount("overlay", root.upper, "overlay", 0, options)
+        return
+    # More than a page, or characters that separate options: one option at a time (Linux 6.5).
+    context = syscalls.fsopen("overlay")
+    for layer in lowest_last:
+        syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "lowerdir+", layer)
+    syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "upperdir", root.upper)
+    syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "workdir", root.work)
+    syscalls.fsconfig(context, syscalls.FSCONFIG_CMD_CREATE)
+    tree = syscalls.fsmount(context, 0)
+    place = os.open(root.upper, _PLACE)
+    syscalls.move_mount(tree, place)
+    for fd in (place, tree, context):
+        os.close(fd)
+
+
+def add(root_fd: int, mount: Mount, source_fd: int = -1) -> None:
+    """Make one mount beneath the root. `source_fd`: its detached source from `open_sources`, if it has one.
+
+    Raises SystemFailure with docker's words, Invalid for flags that are not in the tables.
+    """
+    unknown = [name for name in mount.flags if name not in FLAGS]
+    if unknown or (mount.propagation and mount.propagation not in PROPAGATION):
+        raise Invalid(f"unknown mount option for {mount.target}: {', '.join([*unknown, mount.propagation])}")
+    try:
+        if mount.kind == "bind":
+            _bind(root_fd, mount, source_fd)
+        else:
+            _mount_kind(root_fd, mount)
+    except OSError as error:
+        raise SystemFailure(_mount_words(mount, error)) from error
+
+
+def _mount_words(mount: Mount, error: OSError) -> str:
+    flags = "|".join(f"MS_{name.upper()}" for name in mount.flags)
+    data = f", data={mount.data}" if mount.data else ""
+    where = f'error mounting "{mount.source}" to rootfs at "{mount.target}"'
+    return f"{where}: mount src={mount.source}, dst={mount.target}, flags={flags}{data}: {words(error)}"
+
+
+def words(error: OSError) -> str:
+    """The reason of a failure in the manner of docker's texts: `no such file or directory`."""
+    return (error.strerror or str(error)).lower()
+
+
+def _mount_kind(root_fd: int, mount: Mount) -> None:
+    if mount.kind in _ORDINARY_DIRECTORY_ONLY:
+        place = _ordinary_directory(root_fd, mount.target)
+    else:
+        place = make_directories(root_fd, mount.target)
+    flags = 0
+    for name in mount.flags:
+        flags |= FLAGS[name]
+    try:
+        # Mounting on "." of a directory that is open cannot be led astray, and costs one call.
+        os.fchdir(place)
+        syscalls.mount(mount.source, ".", mount.kind, flags, mount.data or None)
+    finally:
+        os.close(place)
+
+
+def _ordinary_directory(root_fd: int, target: str) -> int:
+    """The directory without any symbolic link on the way: masked paths must be where their names say they are."""
+    try:
+        return open_beneath(root_fd, target, _PLACE | os.O_DIRECTORY, no_symlinks=True)
+    except FileNotFoundError:
+        os.close(make_directories(root_fd, target))
+        return open_beneath(root_fd, target, _PLACE | os.O_DIRECTORY, no_symlinks=True)
+
+
+def _recursion(mount: Mount) -> int:
+    return syscalls.AT_RECURSIVE if "rbind" in mount.flags else 0
+
+
+def _bind(root_fd: int, mount: Mount, source_fd: int) -> None:
+    source = source_fd if source_fd >= 0 else os.open(mount.source, _PLACE)
+    place = -1
+    try:
+        place = (make_directories if is_directory(source) else make_file)(root_fd, mount.target)
+        attach(
+            source,
+            place,
+            attributes=[name for name in mount.flags if name in _ATTRIBUTES],
+            recursive="rbind" in mount.flags,
+            detached=source_fd >= 0,
+            propagation=PROPAGATION[mount.propagation] if mount.propagation else 0,
+        )
+    finally:
+        os.close(source)
+        if place >= 0:
+            os.close(place)
+
+
+def attach(
+    source_fd: int,
+    place_fd: int,
+    *,
+    attributes: Iterable[str] = (),
+    recursive: bool = False,
+    detached: bool = False,
+    propagation: int = 0,
+) -> None:
+    """Bind what is behind one descriptor on the place behind another, its attributes set before anyone can see it.
+
+    attributes: names of `_ATTRIBUTES`; detached: the source is already a copy of `open_sources`. Raises OSError.
+    """
+    bits = clear = 0
+    for name in attributes:
+        bits |= _ATTRIBUTES[name]
+        if _ATTRIBUTES[name] & _ATIME_MASK:
+            clear = _ATIME_MASK
+    depth = syscalls.AT_RECURSIVE if recursive else 0
+    tree = source_fd
+    try:
+        if not detached:
+            tree = syscalls.open_tree(source_fd, "", syscalls.OPEN_TREE_CLONE | syscalls.AT_EMPTY_PATH | depth)
+        if bits or propagation & ~syscalls.MS_REC:
+            syscalls.mount_setattr(tree, depth, bits, clear, propagation & ~syscalls.MS_REC)
+        syscalls.move_mount(tree, place_fd)
+    except OSError as error:
+        if error.errno != errno.ENOSYS or detached:
+            raise
+        _attach_by_path(source_fd, place_fd, bits, recursive)
+    finally:
+        if tree not in (source_fd, -1):
+            os.close(tree)
+
+
+def _attach_by_path(source_fd: int, place_fd: int, attributes: int, recursive: bool) -> None:
+    """`attach` for kernels before 5.12: bind, find the new mount again by its place, remount it."""
+    target = f"/proc/self/fd/{place_fd}"
+    where = os.readlink(target)
+    _bind_path(f"/proc/self/fd/{source_fd}", target, syscalls.MS_REC if recursive else 0)
+    if attributes:
+        # The first bits of MOUNT_ATTR_* and of MS_* are the same. The mount is on top of its place: look it up anew.
+        top = os.open(where, _PLACE | os.O_NOFOLLOW)
+        flags = syscalls.MS_BIND | syscalls.MS_REMOUNT | (attributes & 0xF)
+        syscalls.mount(None, f"/proc/self/fd/{top}", None, flags)
+        os.close(top)
+
+
+def _bind_path(source: str, target: str, depth: int = 0) -> None:
+    syscalls.mount(source, target, None, syscalls.MS_BIND | depth)
+
+
+def make_root_readonly(root_fd: int) -> None:
+    """Make the root's own mount read-only; mounts inside it keep what they have. Raises OSError."""
+    try:
+        syscalls.mount_setattr(root_fd, 0, syscalls.MOUNT_ATTR_RDONLY)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        flags = syscalls.MS_BIND | syscalls.MS_REMOUNT | syscalls.MS_RDONLY
+        syscalls.mount(None, f"/proc/self/fd/{root_fd}", None, flags)
+
+
+def enter(root_fd: int) -> None:
+    """pivot_root into the root and let go of the host's mounts; the working directory is the new "/".
+
+    The old root is stacked on the new one and detached at once, so no directory for it is needed in the image
+    (pivot_root(2), NOTES). Raises OSError; EINVAL where the host itself runs from its initial ramfs.
+    """
+    os.fchdir(root_fd)
+    syscalls.pivot_root(".", ".")
+    syscalls.umount2(".", syscalls.MNT_DETACH)
+    os.chdir("/")

@@ -1,0 +1,263 @@
+"""Compiling a seccomp profile (docker's JSON format) into the BPF program that the kernel runs.
+
+Pure but for reading the two data files beside this one: docker's default profile, and the system call numbers by name
+(from libseccomp and the kernel's tables). Runs in the daemon when a container is created; init only loads the result.
+The verdicts are libseccomp's (a test compares them), except that a call newer than everything in a profile that denies
+by default is answered ENOSYS, as runc does, so that C libraries fall back to the older call.
+"""
+
+import errno
+import functools
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.errors import Invalid
+from engine.kernel.syscalls import machine as running_machine
+from engine.sandbox.bpf import AT_LEAST, EQUAL, GREATER, Program
+
+_HERE = Path(__file__).parent
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+_X32_BIT = 0x40000000
+_ORDINARY = 0x10000
+_LOW = 0xFFFFFFFF
+_DATA = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class _Architecture:
+    """column: its numbers in seccomp_syscalls.json; token: AUDIT_ARCH_* in struct seccomp_data."""
+
+    column: str
+    token: int
+
+
+_ARCHITECTURES = {
+    "SCMP_ARCH_X86_64": _Architecture("x86_64", 0xC000003E),
+    "SCMP_ARCH_X86": _Architecture("x86", 0x40000003),
+    "SCMP_ARCH_X32": _Architecture("x32", 0xC000003E),
+    "SCMP_ARCH_ARM": _Architecture("arm", 0x40000028),
+    "SCMP_ARCH_AARCH64": _Architecture("aarch64", 0xC00000B7),
+    "SCMP_ARCH_RISCV64": _Architecture("riscv64", 0xC00000F3),
+}
+_MACHINES = {
+    "x86_64": ("SCMP_ARCH_X86_64", "amd64"),
+    "aarch64": ("SCMP_ARCH_AARCH64", "arm64"),
+    "armv7l": ("SCMP_ARCH_ARM", "arm"),
+    "riscv64": ("SCMP_ARCH_RISCV64", "riscv64"),
+}
+"""machine -> its architecture, and its name in a rule's `arches`."""
+
+_KILL_THREAD, _KILL_PROCESS, _TRAP, _ERRNO = 0, 0x80000000, 0x00030000, 0x00050000
+_ACTIONS = {
+    "SCMP_ACT_KILL": _KILL_THREAD,
+    "SCMP_ACT_KILL_THREAD": _KILL_THREAD,
+    "SCMP_ACT_KILL_PROCESS": _KILL_PROCESS,
+    "SCMP_ACT_TRAP": _TRAP,
+    "SCMP_ACT_ERRNO": _ERRNO,
+    "SCMP_ACT_TRACE": 0x7FF00000,
+    "SCMP_ACT_LOG": 0x7FFC0000,
+    "SCMP_ACT_ALLOW": 0x7FFF0000,
+}
+_WITH_DATA = frozenset({"SCMP_ACT_ERRNO", "SCMP_ACT_TRACE"})
+_DENYING = frozenset({_KILL_THREAD, _KILL_PROCESS, _TRAP, _ERRNO})
+
+# Operator -> comparison of the low and of the high word, and whether yes and no change places.
+_OPERATORS = {
+    "SCMP_CMP_EQ": (EQUAL, False),
+    "SCMP_CMP_NE": (EQUAL, True),
+    "SCMP_CMP_MASKED_EQ": (EQUAL, False),
+    "SCMP_CMP_GE": (AT_LEAST, False),
+    "SCMP_CMP_LT": (AT_LEAST, True),
+    "SCMP_CMP_GT": (GREATER, False),
+    "SCMP_CMP_LE": (GREATER, True),
+}
+
+
+@dataclass(slots=True)
+class _Call:
+    """What a profile says of one system call: conditional actions in order, and one for everything else."""
+
+    conditional: list[tuple[tuple[dict, ...], int]] = field(default_factory=list)
+    otherwise: int | None = None
+
+
+def default_profile(capabilities: Iterable[str]) -> bytes:
+    """Docker's default profile for a container with these capabilities on this machine, compiled; kept once made."""
+    return _default_profile(frozenset(capabilities))
+
+
+@functools.lru_cache(maxsize=8)
+def _default_profile(capabilities: frozenset[str]) -> bytes:
+    return compile_profile(json.loads((_HERE / "seccomp_default.json").read_bytes()), capabilities)
+
+
+def compile_profile(profile: dict, capabilities: Iterable[str], machine: str | None = None) -> bytes:
+    """An array of struct sock_filter for the profile.
+
+    profile: as docker's seccomp profiles (defaultAction, archMap or architectures, syscalls with names, action, args,
+        includes, excludes); capabilities: the container's, for the rules that depend on them; machine: a key of
+        `kernel.syscalls.NUMBERS`, None for this one. Raises Invalid for what the format does not know.
+    """
+    machine = machine or running_machine()
+    if machine not in _MACHINES:
+        raise Invalid(f"seccomp: no system call numbers for the machine {machine!r}")
+    table = json.loads((_HERE / "seccomp_syscalls.json").read_bytes())
+    default = _action(profile, profile.get("defaultAction"), profile.get("defaultErrnoRet"))
+    calls = _collect(profile, default, frozenset(capabilities), machine)
+    program = Program()
+    sections: dict[int, int] = {}
+    named = [_ARCHITECTURES[name] for name in _architectures(profile, machine)]
+    for architecture in sorted(named, key=lambda one: one.column == "x86_64"):  # x32 before what branches to it
+        column = table["machines"].index(architecture.column)
+        base = _X32_BIT if architecture.column == "x32" else 0
+        numbers = {name: row[column] + base for name, row in table["numbers"].items() if row[column] is not None}
+        tree = _tree(program, calls, numbers, default, base, _named_last(profile, numbers))
+        if architecture.column == "x86_64":
+            x32 = sections.get(architecture.token) or program.answer(_KILL_THREAD)
+            tree = program.branch(AT_LEAST, _X32_BIT, x32, tree)
+        sections[architecture.token] = tree
+    label = program.answer(_KILL_THREAD)
+    for token, tree in sections.items():
+        section = program.load(_NUMBER, tree)
+        other = program.go(label)
+        label = program.branch(EQUAL, token, section, other)
+    program.load(_ARCHITECTURE, label)
+    try:
+        return program.assemble()
+    except ValueError as error:
+        raise Invalid(f"seccomp: {error}") from error
+
+
+def _action(rule: dict, name: str | None, errno_return: int | None) -> int:
+    if name not in _ACTIONS:
+        raise Invalid(f"seccomp: unknown action {name!r}")
+    if name not in _WITH_DATA:
+        return _ACTIONS[name]
+    return _ACTIONS[name] | ((errno.EPERM if errno_return is None else errno_return) & _DATA)
+
+
+def _architectures(profile: dict, machine: str) -> list[str]:
+    """The architectures that the filter answers for, the machine's own first."""
+    native, _ = _MACHINES[machine]
+    names = [native, *(profile.get("architectures") or ())]
+    for row in profile.get("archMap") or ():
+        if row["architecture"] == native:
+            names += row.get("subArchitectures") or ()
+    return [name for name in dict.fromkeys(names) if name in _ARCHITECTURES]
+
+
+def _collect(profile: dict, default: int, capabilities: frozenset[str], machine: str) -> dict[str, _Call]:
+    calls: dict[str, _Call] = {}
+    for rule in profile.get("syscalls") or ():
+        action = _action(rule, rule.get("action"), rule.get("errnoRet"))
+        if action == default or not _applies(rule, capabilities, machine):
+            continue
+        for name in rule.get("names") or [rule["name"]]:
+            call = calls.setdefault(name, _Call())
+            conditions = rule.get("args") or ()
+            if not conditions:
+                call.otherwise = action if call.otherwise is None else call.otherwise
+            else:
+                call.conditional += [(alternative, action) for alternative in _alternatives(conditions)]
+    return calls
+
+
+def _applies(rule: dict, capabilities: frozenset[str], machine: str) -> bool:
+    includes, excludes = rule.get("includes") or {}, rule.get("excludes") or {}
+    arch = _MACHINES[machine][1]
+    if arch in (excludes.get("arches") or ()) or capabilities.intersection(excludes.get("caps") or ()):
+        return False
+    if includes.get("arches") and arch not in includes["arches"]:
+        return False
+    if includes.get("minKernel") and _kernel() < _version(includes["minKernel"]):
+        return False
+    return capabilities.issuperset(includes.get("caps") or ())
+
+
+def _kernel() -> tuple[int, int]:
+    return _version(os.uname().release)
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, _, rest = text.partition(".")
+    minor = rest[: next((at for at, mark in enumerate(rest) if not mark.isdigit()), len(rest))]
+    return int(major), int(minor or 0)
+
+
+def _alternatives(conditions: list[dict]) -> list[tuple[dict, ...]]:
+    """All conditions together; but one argument named twice means "any of these", as runc has it."""
+    indices = [condition["index"] for condition in conditions]
+    if len(set(indices)) == len(indices):
+        return [tuple(conditions)]
+    return [(condition,) for condition in conditions]
+
+
+def _named_last(profile: dict, numbers: dict[str, int]) -> int:
+    """The newest call that the profile's author knew; the few private ones of ARM, far above, do not count."""
+    named = (numbers[name] for rule in profile.get("syscalls") or () for name in _names(rule) if name in numbers)
+    return max((number for number in named if number & ~_X32_BIT < _ORDINARY), default=-1)
+
+
+def _names(rule: dict) -> list[str]:
+    return rule.get("names") or [rule["name"]]
+
+
+def _tree(
+    program: Program, calls: dict[str, _Call], numbers: dict[str, int], default: int, base: int, last: int
+) -> int:
+    """The search over one architecture's numbers: the label that finds the answer for the number loaded."""
+    unknown = _ERRNO | errno.ENOSYS if default & ~_DATA in _DENYING and last >= 0 else default
+    answers: dict[int, _Call] = {}
+    for name, call in calls.items():
+        if name in numbers:
+            answers[numbers[name]] = call
+    starts: list[tuple[int, int | _Call]] = [(base, default)]
+    for number in sorted({*answers, *(at + 1 for at in answers), last + 1}):
+        what = answers.get(number)
+        if what is None:
+            verdict: int | _Call = default if number <= last else unknown
+        else:
+            verdict = what if what.conditional or what.otherwise is None else what.otherwise
+        if number == base:
+            starts = []
+        if not starts or starts[-1][1] != verdict:
+            starts.append((number, verdict))
+    return program.search([(number, _label(program, verdict, default)) for number, verdict in starts])
+
+
+def _label(program: Program, verdict: int | _Call, default: int) -> int:
+    if isinstance(verdict, int):
+        return program.answer(verdict)
+    label = program.answer(default if verdict.otherwise is None else verdict.otherwise)
+    for conditions, action in reversed(verdict.conditional):
+        yes, no = program.answer(action), label
+        for condition in reversed(conditions):
+            yes = _compare(program, condition, yes, no)
+        label = yes
+    return label
+
+
+def _compare(program: Program, condition: dict, yes: int, no: int) -> int:
+    """One 64-bit comparison of an argument, high word first."""
+    index, operator, value = condition.get("index"), condition.get("op"), condition.get("value", 0)
+    if operator not in _OPERATORS or not isinstance(index, int) or not 0 <= index < 6:
+        raise Invalid(f"seccomp: cannot compare with {operator!r} argument {index!r}")
+    comparison, swapped = _OPERATORS[operator]
+    if swapped:
+        yes, no = no, yes
+    mask = None
+    if operator == "SCMP_CMP_MASKED_EQ":
+        mask, value = value, condition.get("valueTwo", 0)
+    low, high = _ARGUMENTS + 8 * index, _ARGUMENTS + 8 * index + 4
+    low_mask, high_mask = (None, None) if mask is None else (mask & _LOW, mask >> 32)
+    label = program.load(low, program.branch(comparison, value & _LOW, yes, no), low_mask)
+    if high_mask == 0 and value >> 32 == 0:
+        return label
+    label = program.branch(EQUAL, value >> 32, label, no)
+    if comparison != EQUAL:
+        # A greater high word decides whatever the low one is.
+        label = program.branch(GREATER, value >> 32, yes, label)
+    return program.load(high, label, high_mask)

@@ -1,0 +1,41 @@
+"""Kernel parameters of a container: which may be set, and setting them.
+
+`check` is pure; `apply` runs in init, in the new namespaces, through the host's /proc, which shows the caller's own
+namespaces. It never sets a parameter that the whole host shares.
+"""
+
+from collections.abc import Iterable
+
+from engine.errors import Invalid, SystemFailure
+
+DEFAULT: tuple[tuple[str, str], ...] = (
+    ("net.ipv4.ip_unprivileged_port_start", "0"),
+    ("net.ipv4.ping_group_range", "0 2147483647"),
+)
+"""Docker's, for a container with a network namespace of its own."""
+
+_OF_IPC = frozenset(
+    f"kernel.{name}" for name in ("msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced")
+)
+
+
+def check(name: str, namespaces: Iterable[str]) -> str:
+    """The path below /proc/sys; Invalid, in runc's words, where the parameter is not the container's own."""
+    path = name if "/" in name else name.replace(".", "/")
+    dotted = path.replace("/", ".")
+    own = (dotted in _OF_IPC or dotted.startswith("fs.mqueue.")) and "ipc" in namespaces
+    own = own or (dotted.startswith("net.") and "net" in namespaces)
+    if not own or ".." in path.split("/"):
+        raise Invalid(f'sysctl "{name}" is not in a separate kernel namespace')
+    return path
+
+
+def apply(values: Iterable[tuple[str, str]], namespaces: Iterable[str]) -> None:
+    """Set each parameter. Raises Invalid as `check`, SystemFailure with the kernel's reason."""
+    for name, value in values:
+        path = f"/proc/sys/{check(name, namespaces)}"
+        try:
+            with open(path, "wb", buffering=0) as file:
+                file.write(value.encode())
+        except OSError as error:
+            raise SystemFailure(f"open {path}: {(error.strerror or '').lower()}") from error

@@ -1,0 +1,108 @@
+"""Who a container's process is: the User of the API looked up in the image's own passwd and group files.
+
+`resolve` is pure, texts in and numbers out, with the rules and the words of docker (moby/sys/user); `identify` reads
+the files beneath the container's root. Runs in init before pivot_root. It never asks the host's user database.
+"""
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+
+from engine.errors import Invalid
+from engine.kernel.beneath import open_beneath
+
+_LARGEST_FILE = 4 << 20
+_LARGEST_ID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """uid, gid and the whole list for setgroups(2), the primary group first; home is the user's directory."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+
+
+def resolve(user: str, additional: tuple[str, ...], passwd: str, group: str) -> Identity:
+    """The identity for `user` (empty, `name`, `uid`, `name:group`, ...) and additional groups (names or numbers).
+
+    `passwd` and `group` are the texts of the files (passwd(5), group(5)); lines that do not parse are passed over.
+    A number that the files do not know is taken as it is, a name raises Invalid, as does a number out of range.
+    """
+    name, _, group_name = user.partition(":")
+    groups = _groups(group)
+    uid, gid, home, login = 0, 0, "/", ""
+    entry = _passwd_entry(name, passwd)
+    if entry is not None:
+        login, uid, gid, home = entry
+    elif name:
+        uid = _number(name, f"unable to find user {name}: no matching entries in passwd file")
+    extra: list[int] = []
+    if group_name:
+        gid = _group_id(group_name, groups)
+    elif login:
+        extra = [number for _, number, members in groups if login in members]
+    extra += [_group_id(text, groups) for text in additional]
+    return Identity(uid, gid, tuple(dict.fromkeys([gid, *extra])), home or "/")
+
+
+def identify(root_fd: int, user: str, additional: tuple[str, ...]) -> Identity:
+    """`resolve` with the files of the root behind `root_fd`; files that are missing count as empty."""
+    return resolve(user, additional, _read(root_fd, "/etc/passwd"), _read(root_fd, "/etc/group"))
+
+
+def _passwd_entry(name: str, passwd: str) -> tuple[str, int, int, str] | None:
+    """The first matching line as (name, uid, gid, home); an empty name asks for uid 0."""
+    number = name or "0"
+    for line in passwd.split("\n"):
+        fields = line.split(":")
+        if len(fields) < 4 or not (fields[2].isdecimal() and fields[3].isdecimal()):
+            continue
+        if (name and fields[0] == name) or fields[2] == number:
+            return fields[0], int(fields[2]), int(fields[3]), fields[5] if len(fields) > 5 else ""
+    return None
+
+
+def _groups(group: str) -> list[tuple[str, int, list[str]]]:
+    """Every group as (name, gid, members)."""
+    rows = []
+    for line in group.split("\n"):
+        fields = line.strip().split(":")
+        if len(fields) >= 3 and fields[2].isdecimal():
+            rows.append((fields[0], int(fields[2]), fields[3].split(",") if len(fields) > 3 else []))
+    return rows
+
+
+def _group_id(text: str, groups: list[tuple[str, int, list[str]]]) -> int:
+    for name, number, _ in groups:
+        if text in (name, str(number)):
+            return number
+    return _number(text, f"unable to find group {text}: no matching entries in group file")
+
+
+def _number(text: str, otherwise: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise Invalid(otherwise)
+    value = int(text)
+    if value > _LARGEST_ID:
+        raise Invalid(f"uids and gids must be in range 0-{_LARGEST_ID}")
+    return value
+
+
+def _read(root_fd: int, path: str) -> str:
+    try:
+        fd = open_beneath(root_fd, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):  # an image need not have these files
+            return ""
+        raise
+    try:
+        # The image may have put a device, a FIFO or an endless file there.
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise Invalid(f"{path} in the image is not a regular file")
+        return os.read(fd, _LARGEST_FILE).decode("utf-8", "surrogateescape")
+    finally:
+        os.close(fd)
