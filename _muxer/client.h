@@ -1,0 +1,66 @@
+/* One attached client of a container, in C: the twin of engine/logs/clients.py. Internal to the muxer. */
+#ifndef MUXER_CLIENT_H
+#define MUXER_CLIENT_H
+
+#include "format.h"
+#include "muxer.h"
+
+#define LARGEST_DETACH 64u
+
+/* A stretch of memory that costs nothing until it is used, and nothing again once it was let go. */
+struct room {
+    uint8_t *bytes;
+    size_t size;
+};
+
+bool room_reserve(struct room *room, size_t size); /* what is in it stays; false: out of memory */
+void room_release(struct room *room);
+
+struct client {
+    struct client *next;
+    int64_t number;
+    int fd;
+    int polled; /* its place in the poll table, -1 for none */
+    uint8_t streams;
+    bool framed, sends, hung_up, replaying;
+    uint8_t detach[LARGEST_DETACH];
+    size_t detach_size, matched;
+    struct room pending; /* what it is owed is [start, end) of it */
+    size_t start, end;
+    int directory_fd, log_fd; /* while replaying */
+    uint32_t segment;
+    uint64_t offset;
+};
+
+/* Whether there is something to send. */
+bool client_owed(const struct client *client);
+
+/* Whether chunks that it was given are still unsent. */
+bool client_pending(const struct client *client);
+
+/* Gives it a chunk with its header: sent at once as far as it goes, the rest kept. False: it has gone. */
+bool client_give(struct client *client, const uint8_t *frame, size_t size);
+
+/* Sends of what it is owed what it takes now. False: it has gone. */
+bool client_send(struct client *client);
+
+/* Forgets what it is owed. */
+void client_drop(struct client *client);
+
+/* Lets it read on in the log at this place instead of being given chunks; segment 0: at the log's beginning. */
+int client_fall_back(struct client *client, const struct mux_log *log, uint32_t segment, uint64_t offset);
+
+/* Owes it the next block of the log; at the log's end the replay is over. False: out of memory or descriptors. */
+bool client_load(struct client *client, const struct mux_log *log);
+
+/* Reads for stdin to to[0..size): how much, 0 at the end, -EAGAIN for nothing now. */
+int64_t client_receive(struct client *client, uint8_t *to, size_t size);
+
+/* Looks for the detach keys in bytes[0..size), before which LARGEST_DETACH bytes are free. Sets *forward and returns
+ * the size of what goes to stdin; *found says whether the keys were there. */
+size_t client_sift(struct client *client, uint8_t *bytes, size_t size, uint8_t **forward, bool *found);
+
+/* Ends the connection so that it reads all that was sent and then the end; frees the client. */
+void client_free(struct client *client);
+
+#endif

@@ -1,0 +1,57 @@
+/* The shapes of a log's files in C: engine/logs/format.py tells what they mean. Internal to the muxer. */
+#ifndef MUXER_FORMAT_H
+#define MUXER_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FRAME_SIZE 8u
+#define RECORD_SIZE 24u
+#define INDEX_HEADER_SIZE 24u
+#define LARGEST_CHUNK 65536u
+#define LARGEST_FRAME (FRAME_SIZE + LARGEST_CHUNK)
+#define LINE_LIMIT 16384u
+#define STAMP_SIZE 31u
+#define NAME_SIZE 20u /* ten digits, the kind, the zero */
+
+struct record {
+    uint64_t offset;
+    uint64_t time_ns;
+    uint32_t length;
+    uint8_t stream;
+};
+
+/* A frame's header: stream, three zeros, length big-endian; and whether these eight bytes are one that can be right. */
+void frame_pack(uint8_t *to, unsigned stream, uint32_t length);
+bool frame_unpack(const uint8_t *from, unsigned *stream, uint32_t *length);
+
+/* An index record, little-endian; unpacking says whether it can be right for a log file of log_size bytes. */
+void record_pack(uint8_t *to, const struct record *record);
+bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record);
+uint64_t record_time(const uint8_t *from);
+
+/* Whether these INDEX_HEADER_SIZE bytes begin an index of our version. */
+bool index_is_ours(const uint8_t *header);
+
+/* The names of a segment's files; to has room for NAME_SIZE bytes. */
+void log_name(char *to, uint32_t number);
+void index_name(char *to, uint32_t number);
+
+/* The number of the segment whose index has this name; 0 for any other name. */
+uint32_t segment_number(const char *name);
+
+/* The time before a line, RFC 3339 with nine digits and a space: STAMP_SIZE bytes, no zero at the end. */
+void stamp(uint8_t *to, uint64_t time_ns);
+
+/* pread(2) and pwrite(2) of all of it: how much was read (less only at the end of the file), or a negative errno. */
+int64_t read_at(int fd, void *to, size_t size, uint64_t offset);
+int write_at(int fd, const void *from, size_t size, uint64_t offset);
+
+/* The smallest number above after of which there is an index in the directory; 0: none; else a negative errno. */
+int64_t next_segment(int directory_fd, uint32_t after);
+
+/* The time of day, ns since the epoch. */
+uint64_t now_ns(void);
+
+#endif

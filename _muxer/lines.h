@@ -1,0 +1,41 @@
+/* Cutting chunks into lines and dressing each for the client: the twin of engine/logs/lines.py. Internal. */
+#ifndef MUXER_LINES_H
+#define MUXER_LINES_H
+
+#include "muxer.h"
+#include "sink.h"
+
+struct line {
+    bool inside; /* a first byte has been seen and no end */
+    bool wanted; /* its time is within the query */
+    bool bare;   /* its first piece, which carries the time and the prefix, is out */
+    uint64_t time_ns;
+    size_t held; /* bytes not yet sent */
+    uint8_t bytes[LINE_LIMIT];
+};
+
+struct lines {
+    const struct mux_query *query;
+    struct sink *sink;
+    bool stamped; /* stamp_bytes is that of stamp_ns */
+    uint64_t stamp_ns;
+    uint8_t stamp_bytes[STAMP_SIZE];
+    struct line streams[3]; /* by stream */
+};
+
+/* Whether the query wants this stream. */
+bool stream_wanted(const struct mux_query *query, unsigned stream);
+
+/* Whether a wanted line has begun and not ended. */
+bool lines_owing(const struct lines *lines);
+
+/* Says that the stream is in the middle of a line that is not wanted. */
+void lines_pass_over(struct lines *lines, unsigned stream);
+
+/* Sends what this part of a chunk completes; bytes of unwanted streams are passed over. 0 or a negative errno. */
+int lines_feed(struct lines *lines, unsigned stream, uint64_t time_ns, const uint8_t *bytes, size_t size);
+
+/* Ends every line in progress where it stands, stdout first. 0 or a negative errno. */
+int lines_end(struct lines *lines);
+
+#endif

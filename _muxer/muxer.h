@@ -1,0 +1,95 @@
+/* The contract of the C muxer: what engine.logs.native may call, and nothing else.
+ *
+ * It moves the bytes of containers: in the monitor from pipes to the log and to attached clients (mux_pump_*), in the
+ * daemon's threads from the log to a client (mux_send). Each function has a Python twin of the same behaviour in
+ * engine/logs, which is its oracle; the shape of the files is told in engine/logs/format.py.
+ *
+ * No Python in here, no global state, no signal handling, no allocation per chunk. A function that can fail returns a
+ * negative errno. SIGPIPE must be ignored in the process. Nothing found in a log's files is trusted.
+ */
+#ifndef MUXER_H
+#define MUXER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What follows, up to the closing line, is also read by cffi: declarations only, no directives. */
+/* cffi begin */
+
+/* The open end of a log: the C side of engine.logs.writer.Writer, whose descriptors these are.
+ * Only position, records and last_ns are changed in here. */
+struct mux_log {
+    int log_fd;          /* frames of the present segment */
+    int index_fd;        /* its index */
+    int directory_fd;    /* the log's directory */
+    uint32_t number;     /* of the present segment */
+    uint32_t max_files;  /* how many segments a rotation keeps */
+    uint64_t max_size;   /* bytes after which the segment is full, 0 for never */
+    uint64_t position;   /* bytes of frames written */
+    uint64_t records;    /* records written */
+    uint64_t last_ns;    /* the latest time written */
+};
+
+enum mux_event_kind {
+    MUX_READABLE = 1,     /* number: a watched descriptor */
+    MUX_EOF = 2,          /* number: a stream that has ended */
+    MUX_GONE = 3,         /* number: a client that left */
+    MUX_DETACHED = 4,     /* number: a client that sent the detach keys */
+    MUX_STDIN_CLOSED = 5, /* number: a client that ended its sending half */
+    MUX_FULL = 6,         /* the segment is full: rotate */
+    MUX_UNLOGGED = 7,     /* number: the errno with which the log could not be written */
+    MUX_INTERRUPTED = 8   /* a signal came: let its handler run, call again */
+};
+
+struct mux_event {
+    int kind;
+    int64_t number;
+};
+
+struct mux_pump;
+
+/* A pump; log may be NULL and must else outlive it. NULL: out of memory. */
+struct mux_pump *mux_pump_new(struct mux_log *log, int tty);
+
+/* Closes every descriptor that the pump owns, and frees it. */
+void mux_pump_free(struct mux_pump *pump);
+
+/* As the methods of engine.logs.pump.Pump. Descriptors given to the first three belong to the pump from then on. */
+int mux_pump_add_output(struct mux_pump *pump, int stream, int fd);
+int mux_pump_set_input(struct mux_pump *pump, int fd, int close_on_eof);
+int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int framed, const uint8_t *detach,
+                            size_t detach_size, int replay);
+int mux_pump_watch(struct mux_pump *pump, int fd);
+int mux_pump_unwatch(struct mux_pump *pump, int fd);
+int mux_pump_clients(const struct mux_pump *pump);
+
+/* Moves bytes until there is something to tell. */
+int mux_pump_run(struct mux_pump *pump, struct mux_event *event);
+
+/* Reads what is left in the outputs, waiting for nobody. */
+int mux_pump_drain(struct mux_pump *pump);
+
+/* Gives every client what it is owed and closes it; a client that takes nothing for patience_ms is dropped.
+ * -EINTR: a signal came; call again. */
+int mux_pump_close_clients(struct mux_pump *pump, int patience_ms);
+
+struct mux_query {
+    int want_stdout;
+    int want_stderr;
+    int timestamps;
+    int tty;               /* no frames */
+    int chunked;           /* as an HTTP/1.1 chunked body */
+    uint64_t first_ns;     /* lines of a time in [first_ns, last_ns] */
+    uint64_t last_ns;
+    int64_t tail;          /* that many last lines; negative: all */
+    const uint8_t *prefix; /* before each line, after the time */
+    size_t prefix_size;
+};
+
+/* Sends the log in directory to sink_fd. ended_fd: -1 for what is there now, else follow until it is readable.
+ * 1: the client got all of it; 0: the client left. */
+int mux_send(const char *directory, int sink_fd, const struct mux_query *query, int ended_fd);
+
+/* cffi end */
+
+#endif

@@ -1,0 +1,278 @@
+/* The loop of a pump: one container's bytes, moved in the monitor's only thread for all the container's life. The twin
+ * of the first half of engine/logs/pump.py, in whose words the rules are told. The poll table is made anew each turn
+ * from the state, so that no registration can be forgotten. */
+#include "pump.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DRAIN_CHUNKS 256u /* 16 MiB: a descendant that outlives process 1 may write for ever */
+#define COOL_MS 1000      /* quiet for so long, the buffers' memory is given back */
+
+static bool next_event(struct mux_pump *pump, struct mux_event *event) {
+    if (pump->event_count == 0) return false;
+    *event = pump->events[0];
+    memmove(pump->events, pump->events + 1, (size_t)--pump->event_count * sizeof *event);
+    return true;
+}
+
+/* Room in the tables for one more client or watch, so that none is ever made while bytes move. */
+static bool make_room(struct mux_pump *pump) {
+    int events = pump->event_count + 2 * (pump->client_count + 1) + 8;
+    int table = 3 + pump->watched_count + 1 + pump->client_count + 1;
+    if (events > pump->event_room) {
+        void *grown = realloc(pump->events, (size_t)events * 2 * sizeof *pump->events);
+        if (!grown) return false;
+        pump->events = grown;
+        pump->event_room = events * 2;
+    }
+    if (table > pump->table_room) {
+        void *grown = realloc(pump->table, (size_t)table * 2 * sizeof *pump->table);
+        if (!grown) return false;
+        pump->table = grown;
+        pump->table_room = table * 2;
+    }
+    if (pump->watched_count + 1 > pump->watched_room) {
+        void *grown = realloc(pump->watched, ((size_t)pump->watched_count + 1) * 2 * sizeof *pump->watched);
+        if (!grown) return false;
+        pump->watched = grown;
+        pump->watched_room = (pump->watched_count + 1) * 2;
+    }
+    return true;
+}
+
+/* Its life, and what the monitor says. */
+
+struct mux_pump *mux_pump_new(struct mux_log *log, int tty) {
+    struct mux_pump *pump = calloc(1, sizeof *pump);
+    if (!pump) return NULL;
+    pump->log = log;
+    pump->tty = tty != 0;
+    pump->outputs[0] = pump->outputs[1] = pump->outputs[2] = pump->input = -1;
+    if (make_room(pump)) return pump;
+    mux_pump_free(pump);
+    return NULL;
+}
+
+void mux_pump_free(struct mux_pump *pump) {
+    while (pump->clients) remove_client(pump, pump->clients);
+    for (int stream = 1; stream <= 2; stream++)
+        if (pump->outputs[stream] >= 0) close(pump->outputs[stream]);
+    close_input(pump);
+    room_release(&pump->buffer);
+    room_release(&pump->input_room);
+    free(pump->watched);
+    free(pump->events);
+    free(pump->table);
+    free(pump);
+}
+
+/* Makes fd the pump's own and never blocking. A tty's master may come twice, as output and as input: the second time
+ * it is duplicated, so that each closes its own. */
+static int own(int fd, bool twice) {
+    if (twice) fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return -errno;
+    int flags = fcntl(fd, F_GETFL);
+    return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : fd;
+}
+
+int mux_pump_add_output(struct mux_pump *pump, int stream, int fd) {
+    if (stream < 1 || stream > 2 || pump->outputs[stream] >= 0) return -EINVAL;
+    if ((fd = own(fd, fd == pump->input)) < 0) return fd;
+    pump->outputs[stream] = fd;
+    return 0;
+}
+
+int mux_pump_set_input(struct mux_pump *pump, int fd, int close_on_eof) {
+    if (fd >= 0 && (fd = own(fd, fd == pump->outputs[1] || fd == pump->outputs[2])) < 0) return fd;
+    pump->input = fd;
+    pump->close_on_eof = close_on_eof && !pump->tty;
+    return 0;
+}
+
+int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int framed, const uint8_t *detach,
+                            size_t detach_size, int replay) {
+    if (detach_size > LARGEST_DETACH) return -EINVAL;
+    struct client *client = make_room(pump) ? calloc(1, sizeof *client) : NULL, **link = &pump->clients;
+    if (!client) return -ENOMEM;
+    client->fd = fd;
+    client->polled = client->directory_fd = client->log_fd = -1;
+    client->streams = (uint8_t)streams;
+    client->framed = framed != 0;
+    client->sends = streams & 1;
+    if (detach_size > 0) memcpy(client->detach, detach, detach_size);
+    client->detach_size = detach_size;
+    int failed = replay && pump->log ? client_fall_back(client, pump->log, 0, 0) : 0;
+    if (failed < 0) {
+        free(client); /* the descriptor is still the caller's */
+        return failed;
+    }
+    client->number = ++pump->last_number;
+    while (*link) link = &(*link)->next;
+    *link = client;
+    pump->client_count++;
+    return client->number;
+}
+
+int mux_pump_watch(struct mux_pump *pump, int fd) {
+    if (!make_room(pump)) return -ENOMEM;
+    pump->watched[pump->watched_count++] = fd;
+    return 0;
+}
+
+int mux_pump_unwatch(struct mux_pump *pump, int fd) {
+    for (int i = 0; i < pump->watched_count; i++) {
+        if (pump->watched[i] != fd) continue;
+        int *place = pump->watched + i;
+        memmove(place, place + 1, (size_t)(--pump->watched_count - i) * sizeof *place);
+        return 0;
+    }
+    return -ENOENT;
+}
+
+int mux_pump_clients(const struct mux_pump *pump) { return pump->client_count; }
+
+/* The loop. */
+
+static int enter(struct mux_pump *pump, int *count, int fd, short events) {
+    pump->table[*count] = (struct pollfd){.fd = fd, .events = events};
+    return (*count)++;
+}
+
+static int build_table(struct mux_pump *pump) {
+    int count = 0;
+    bool outputs = pump->outputs[1] >= 0 || pump->outputs[2] >= 0;
+    pump->output_polled[1] = pump->output_polled[2] = pump->input_polled = -1;
+    for (int i = 0; i < pump->watched_count; i++) enter(pump, &count, pump->watched[i], POLLIN);
+    if (outputs && may_read_outputs(pump)) {
+        if (log_full(pump)) tell(pump, MUX_FULL, 0);
+        for (int stream = 1; stream <= 2 && !log_full(pump); stream++)
+            if (pump->outputs[stream] >= 0)
+                pump->output_polled[stream] = enter(pump, &count, pump->outputs[stream], POLLIN);
+    }
+    if (pump->input_size > 0 && pump->input >= 0) pump->input_polled = enter(pump, &count, pump->input, POLLOUT);
+    for (struct client *client = pump->clients; client; client = client->next) {
+        client->polled = -1;
+        if (client->hung_up) continue;
+        short events = client_owed(client) ? POLLOUT : 0;
+        if (client->sends && takes_input(pump)) events |= POLLIN;
+        client->polled = enter(pump, &count, client->fd, events);
+    }
+    return count;
+}
+
+/* Gives back the memory of buffers in which nothing is kept: most containers say little, and then nothing. */
+static void cool(struct mux_pump *pump) {
+    room_release(&pump->buffer);
+    if (pump->input_size == 0) room_release(&pump->input_room);
+    for (struct client *client = pump->clients; client; client = client->next)
+        if (!client_pending(client)) room_release(&client->pending);
+    pump->warm = false;
+}
+
+static int wait_for(struct mux_pump *pump, int count, int wait_ms) {
+    if (pump->event_count > 0 && !pump->closing_clients) wait_ms = 0;
+    int ready = poll(pump->table, (nfds_t)count, wait_ms < 0 && pump->warm ? COOL_MS : wait_ms);
+    if (ready == 0 && wait_ms < 0) {
+        cool(pump);
+        ready = poll(pump->table, (nfds_t)count, -1);
+    }
+    return ready < 0 ? -errno : ready;
+}
+
+static short said(const struct mux_pump *pump, int place) { return place >= 0 ? pump->table[place].revents : 0; }
+
+/* The first watched descriptor that is ready, which goes to the end of the row so that a busy one cannot keep the
+ * others from being heard; -1 for none. */
+static int first_watched(struct mux_pump *pump) {
+    for (int i = 0; i < pump->watched_count; i++) {
+        if (!pump->table[i].revents) continue;
+        int fd = pump->watched[i], *place = pump->watched + i;
+        memmove(place, place + 1, (size_t)(pump->watched_count - i - 1) * sizeof *place);
+        pump->watched[pump->watched_count - 1] = fd;
+        return fd;
+    }
+    return -1;
+}
+
+/* Waits, then moves what can be moved. *idle: nothing was ready; *fd: a watched descriptor that is, or -1. */
+static int turn(struct mux_pump *pump, int wait_ms, bool *idle, int *fd) {
+    int ready = wait_for(pump, build_table(pump), wait_ms), failed = 0;
+    *idle = ready == 0;
+    *fd = -1;
+    if (ready < 0) return ready;
+    for (unsigned stream = 1; stream <= 2; stream++)
+        if (said(pump, pump->output_polled[stream]) && (failed = read_output(pump, stream, TURNS)) < 0) return failed;
+    if (said(pump, pump->input_polled) && (failed = write_input(pump)) < 0) return failed;
+    for (struct client *client = pump->clients, *next; client; client = next) {
+        next = client->next;
+        short events = said(pump, client->polled);
+        if (events && (failed = serve_client(pump, client, events)) < 0) return failed;
+    }
+    for (struct client *client = pump->clients, *next; client; client = next) {
+        next = client->next;
+        if (client->hung_up && (failed = read_client(pump, client)) < 0) return failed;
+    }
+    *fd = first_watched(pump);
+    return 0;
+}
+
+int mux_pump_run(struct mux_pump *pump, struct mux_event *event) {
+    for (;;) {
+        bool idle;
+        int fd, failed = turn(pump, -1, &idle, &fd);
+        if (failed < 0 && failed != -EINTR) return failed;
+        if (next_event(pump, event)) return 0;
+        if (failed == -EINTR || fd >= 0) {
+            *event = (struct mux_event){.kind = failed ? MUX_INTERRUPTED : MUX_READABLE, .number = failed ? 0 : fd};
+            return 0;
+        }
+    }
+}
+
+int mux_pump_drain(struct mux_pump *pump) {
+    int failed = 0;
+    pump->draining = true;
+    for (unsigned stream = 1; stream <= 2 && failed == 0; stream++)
+        if (pump->outputs[stream] >= 0) failed = read_output(pump, stream, DRAIN_CHUNKS);
+    pump->draining = false;
+    return failed;
+}
+
+static void forget_client_events(struct mux_pump *pump) {
+    int kept = 0;
+    for (int i = 0; i < pump->event_count; i++) {
+        int kind = pump->events[i].kind;
+        if (kind != MUX_GONE && kind != MUX_DETACHED && kind != MUX_STDIN_CLOSED) pump->events[kept++] = pump->events[i];
+    }
+    pump->event_count = kept;
+}
+
+int mux_pump_close_clients(struct mux_pump *pump, int patience_ms) {
+    int outputs[3], watched = pump->watched_count, failed = 0;
+    bool idle = false;
+    memcpy(outputs, pump->outputs, sizeof outputs);
+    pump->outputs[1] = pump->outputs[2] = -1;
+    pump->watched_count = 0;
+    pump->input_size = 0;
+    pump->input_from = 0;
+    pump->closing_clients = true;
+    for (struct client *client = pump->clients; client; client = client->next) client->sends = false;
+    for (;;) {
+        for (struct client *client = pump->clients, *next; client; client = next) {
+            next = client->next;
+            if (idle || !client_owed(client)) remove_client(pump, client);
+        }
+        forget_client_events(pump);
+        int fd;
+        if (!pump->clients || (failed = turn(pump, patience_ms, &idle, &fd)) < 0) break;
+    }
+    pump->closing_clients = false;
+    memcpy(pump->outputs, outputs, sizeof outputs);
+    pump->watched_count = watched;
+    return failed;
+}

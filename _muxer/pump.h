@@ -1,0 +1,67 @@
+/* The state of a pump, shared by its loop (pump.c) and the movers of bytes (flow.c). Internal to the muxer. */
+#ifndef MUXER_PUMP_H
+#define MUXER_PUMP_H
+
+#include "client.h"
+
+#define TURNS 8u /* chunks of one output, or blocks for one client, before the others have their turn */
+
+struct mux_pump {
+    struct mux_log *log;
+    bool tty;
+    int outputs[3]; /* by stream, -1 for none */
+    int output_polled[3];
+    struct client *clients;
+    int client_count;
+    int64_t last_number;
+    int *watched;
+    int watched_count, watched_room;
+    struct mux_event *events; /* a queue; room for every event that its sources can tell */
+    int event_count, event_room;
+    struct pollfd *table;
+    int table_room;
+    int input;
+    int input_polled;
+    bool input_closed;  /* it was there once */
+    bool close_on_eof;
+    bool closing_input; /* a client has sent its end: close when all is written */
+    int64_t input_from; /* the client whose end is to be told when all is written, 0 for none */
+    struct room input_room;
+    const uint8_t *input_bytes;
+    size_t input_size;
+    struct room buffer; /* one frame */
+    bool draining, closing_clients, unlogged, warm;
+};
+
+/* Queues an event; one that waits already is not told twice. */
+void tell(struct mux_pump *pump, int kind, int64_t number);
+
+/* Whether bytes for stdin can be taken from a client now. */
+bool takes_input(const struct mux_pump *pump);
+
+/* Writes what was read from a client, and does what was to be done after it. */
+int write_input(struct mux_pump *pump);
+
+/* Ends the container's stdin. */
+void close_input(struct mux_pump *pump);
+
+/* Whether the log's segment has passed its size. */
+bool log_full(const struct mux_pump *pump);
+
+/* False while a client that is up to date has not taken the last chunk, or a rotation would remove a segment that a
+ * replaying client has not opened yet. */
+bool may_read_outputs(const struct mux_pump *pump);
+
+/* Reads chunks of one output until it is empty, or somebody must be waited for, or its turn is over. */
+int read_output(struct mux_pump *pump, unsigned stream, unsigned turns);
+
+/* Does what poll said of one client. May free it. */
+int serve_client(struct mux_pump *pump, struct client *client, short events);
+
+/* Takes bytes for stdin, as long as the container takes them. May free the client. */
+int read_client(struct mux_pump *pump, struct client *client);
+
+/* Takes the client out of the list and closes it. */
+void remove_client(struct mux_pump *pump, struct client *client);
+
+#endif

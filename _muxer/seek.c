@@ -1,0 +1,133 @@
+/* Finds the start of a reading. Streams are interleaved and lines go out in the order in which they end, so a place is
+ * not one number but one per stream: a line of stdout may begin long before the last line of stderr and end after. */
+#include "seek.h"
+
+#include "lines.h"
+
+#include <string.h>
+
+/* Whether the stream is in the middle of a line at record `before`. */
+static bool open_at(struct view *view, uint64_t before, unsigned stream) {
+    struct record record;
+    for (uint64_t number = before; number-- > 0 && !view->failed;) {
+        const uint8_t *payload = view_record(view, number, &record);
+        if (payload && record.stream == stream) return payload[record.length - 1] != '\n';
+    }
+    return false;
+}
+
+/* Where the line of the stream begins that is in progress, or next to come, at record `before`. */
+static struct place line_start(struct view *view, uint64_t before, unsigned stream) {
+    struct record record;
+    for (uint64_t number = before; number-- > 0 && !view->failed;) {
+        const uint8_t *payload = view_record(view, number, &record);
+        if (!payload || record.stream != stream) continue;
+        const uint8_t *newline = memrchr(payload, '\n', record.length);
+        if (newline) return (struct place){number, (size_t)(newline - payload) + 1};
+    }
+    return (struct place){0, 0};
+}
+
+static size_t count_ends(const uint8_t *bytes, size_t size) {
+    size_t count = 0;
+    const uint8_t *end = bytes + size;
+    while ((bytes = memchr(bytes, '\n', (size_t)(end - bytes)))) {
+        count++;
+        if (++bytes == end) break;
+    }
+    return count;
+}
+
+/* The start just after the end of a line of `stream` at this place; a record equal to the count is the end of the
+ * segment, where only a stream with a higher number still ends a line. */
+static void start_after(struct view *view, const struct mux_query *query, unsigned stream, struct place end,
+                        struct start *start) {
+    unsigned other = 3 - stream;
+    start->skip[stream] = end;
+    start->record = end.record;
+    if (!stream_wanted(query, other)) return;
+    if (end.record == view->segment->count && other < stream)
+        start->skip[other] = (struct place){view->segment->count, 0};
+    else
+        start->skip[other] = line_start(view, end.record, other);
+    if (start->skip[other].record < start->record) start->record = start->skip[other].record;
+}
+
+/* Counts ends of lines from the back of the segment that is looked at; true when one too many was found. */
+static bool tail_segment(struct view *view, const struct mux_query *query, bool closed, uint64_t *left,
+                         struct start *start) {
+    struct record record;
+    uint64_t count = view->segment->count;
+    /* The end of a segment ends the lines in progress, stdout's first: seen from behind, stderr's first. */
+    for (unsigned stream = 2; stream >= 1 && closed; stream--) {
+        if (!stream_wanted(query, stream) || !open_at(view, count, stream)) continue;
+        if (*left == 0) {
+            start_after(view, query, stream, (struct place){count, 0}, start);
+            return true;
+        }
+        --*left;
+    }
+    for (uint64_t number = count; number-- > 0 && !view->failed;) {
+        const uint8_t *payload = view_record(view, number, &record);
+        if (!payload || !stream_wanted(query, record.stream)) continue;
+        size_t ends = count_ends(payload, record.length), byte = record.length;
+        if (ends <= *left) {
+            *left -= ends;
+            continue;
+        }
+        for (uint64_t i = 0; i <= *left; i++)
+            byte = (size_t)((const uint8_t *)memrchr(payload, '\n', byte) - payload);
+        start_after(view, query, record.stream, (struct place){number, byte + 1}, start);
+        return true;
+    }
+    return false;
+}
+
+static void tail(struct view *view, const struct segment *segments, size_t count, const struct mux_query *query,
+                 bool following, struct start *start) {
+    uint64_t left = (uint64_t)query->tail;
+    for (size_t place = count; place-- > 0 && !view->failed;) {
+        view_look(view, &segments[place]);
+        start->segment = place;
+        if (tail_segment(view, query, place + 1 < count || !following, &left, start)) return;
+    }
+    start->segment = 0;
+}
+
+/* Moves the start on to the first record that is not older than the query; by halves, for times never fall. */
+static void since(struct view *view, const struct segment *segments, size_t count, const struct mux_query *query,
+                  struct start *start) {
+    size_t place = start->segment;
+    for (; place + 1 < count; place++) {
+        view_look(view, &segments[place]);
+        uint64_t records = segments[place].count;
+        if (records > 0 && view_time(view, records - 1) >= query->first_ns) break;
+    }
+    if (place >= count) return;
+    view_look(view, &segments[place]);
+    uint64_t low = 0, high = segments[place].count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (view_time(view, middle) < query->first_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (place == start->segment && low <= start->record) return;
+    if (place != start->segment) memset(start->skip, 0, sizeof start->skip);
+    start->segment = place;
+    start->record = low;
+    /* A stream whose tail begins at or after this record begins with a line; another may be within an older one. */
+    for (unsigned stream = 1; stream <= 2; stream++)
+        start->middle[stream] =
+            stream_wanted(query, stream) && start->skip[stream].record < low && open_at(view, low, stream);
+}
+
+void seek_start(struct view *view, const struct segment *segments, size_t count, const struct mux_query *query,
+                bool following, struct start *start) {
+    memset(start, 0, sizeof *start);
+    view->backward = true;
+    if (query->tail >= 0) tail(view, segments, count, query, following, start);
+    if (query->first_ns > 0) since(view, segments, count, query, start);
+    view->backward = false;
+}

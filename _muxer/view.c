@@ -1,0 +1,89 @@
+/* Reads a segment by preads, never by a mapping: a file that is cut short under a mapping kills the process that looks
+ * at it (SIGBUS), and a log is a thing that people truncate by hand. */
+#include "view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int segment_open(struct segment *segment, int directory_fd, uint32_t number) {
+    char name[NAME_SIZE];
+    segment->number = number;
+    index_name(name, number);
+    segment->index_fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC);
+    if (segment->index_fd < 0) return -errno;
+    log_name(name, number);
+    segment->log_fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC);
+    int failed = segment->log_fd < 0 ? -errno : segment_refresh(segment);
+    if (failed < 0) segment_close(segment);
+    return failed;
+}
+
+void segment_close(struct segment *segment) {
+    close(segment->index_fd);
+    if (segment->log_fd >= 0) close(segment->log_fd);
+}
+
+int segment_refresh(struct segment *segment) {
+    struct stat index, log;
+    uint8_t header[INDEX_HEADER_SIZE];
+    if (fstat(segment->index_fd, &index) < 0) return -errno;
+    if (fstat(segment->log_fd, &log) < 0) return -errno; /* after the index: a frame is written before its record */
+    int64_t got = read_at(segment->index_fd, header, sizeof header, 0);
+    if (got < 0) return (int)got;
+    bool ours = got == sizeof header && index_is_ours(header) && index.st_size > (off_t)sizeof header;
+    segment->count = ours ? ((uint64_t)index.st_size - sizeof header) / RECORD_SIZE : 0;
+    segment->size = (uint64_t)log.st_size;
+    return 0;
+}
+
+void view_look(struct view *view, const struct segment *segment) {
+    view->segment = segment;
+    view->window_size = view->block_size = 0;
+}
+
+static const uint8_t *raw_record(struct view *view, uint64_t number) {
+    if (number < view->block_start || number - view->block_start >= view->block_size) {
+        uint64_t start = number - number % BLOCK, wanted = view->segment->count - start;
+        if (number >= view->segment->count) return NULL;
+        if (wanted > BLOCK) wanted = BLOCK;
+        int64_t got = read_at(view->segment->index_fd, view->block, (size_t)wanted * RECORD_SIZE,
+                              INDEX_HEADER_SIZE + start * RECORD_SIZE);
+        view->block_start = start;
+        view->block_size = got > 0 ? (uint64_t)got / RECORD_SIZE : 0;
+        if (got < 0) view->failed = (int)-got;
+        if (number - start >= view->block_size) return NULL; /* the file has become shorter */
+    }
+    return view->block + (number - view->block_start) * RECORD_SIZE;
+}
+
+/* These bytes of the .log file, or NULL when it has become shorter. */
+static const uint8_t *raw_frame(struct view *view, uint64_t offset, size_t size) {
+    if (offset < view->window_start || offset + size > view->window_start + view->window_size) {
+        uint64_t start = offset;
+        if (view->backward) start = offset + size > WINDOW ? offset + size - WINDOW : 0;
+        int64_t got = read_at(view->segment->log_fd, view->window, WINDOW, start);
+        view->window_start = start;
+        view->window_size = got > 0 ? (uint64_t)got : 0;
+        if (got < 0) view->failed = (int)-got;
+        if (offset + size > start + view->window_size) return NULL;
+    }
+    return view->window + (offset - view->window_start);
+}
+
+const uint8_t *view_record(struct view *view, uint64_t number, struct record *record) {
+    unsigned stream;
+    uint32_t length;
+    const uint8_t *raw = raw_record(view, number);
+    if (!raw || !record_unpack(raw, view->segment->size, record)) return NULL;
+    const uint8_t *frame = raw_frame(view, record->offset, FRAME_SIZE + (size_t)record->length);
+    if (!frame || !frame_unpack(frame, &stream, &length)) return NULL;
+    return stream == record->stream && length == record->length ? frame + FRAME_SIZE : NULL;
+}
+
+uint64_t view_time(struct view *view, uint64_t number) {
+    const uint8_t *raw = raw_record(view, number);
+    return raw ? record_time(raw) : 0;
+}

@@ -1,0 +1,45 @@
+/* Reading one segment of a log at a time, trusting nothing in it: the twin of engine/logs/segment.py. Internal. */
+#ifndef MUXER_VIEW_H
+#define MUXER_VIEW_H
+
+#include "format.h"
+
+#define WINDOW (4u * LARGEST_CHUNK) /* bytes of a .log file held at a time */
+#define BLOCK 1024u                 /* records of an index held at a time */
+
+struct segment {
+    uint32_t number;
+    int index_fd, log_fd;
+    uint64_t count; /* of records, valid or not, at the last refresh */
+    uint64_t size;  /* of the .log file, then */
+};
+
+/* Opens segment `number`. -ENOENT when it is gone. */
+int segment_open(struct segment *segment, int directory_fd, uint32_t number);
+void segment_close(struct segment *segment);
+
+/* Takes notice of what was written since. */
+int segment_refresh(struct segment *segment);
+
+/* The eye: which segment is looked at, and what of its files is in memory. */
+struct view {
+    const struct segment *segment;
+    int failed;    /* the errno of a read that failed */
+    bool backward; /* the next reads go towards the beginning */
+    uint64_t window_start, window_size;
+    uint64_t block_start, block_size; /* in records */
+    uint8_t window[WINDOW];
+    uint8_t block[BLOCK * RECORD_SIZE];
+};
+
+/* Looks at this segment, as it is since its last refresh. */
+void view_look(struct view *view, const struct segment *segment);
+
+/* Fills *record and returns its payload, good until the next call; NULL when record `number`, or the frame that it
+ * points at, is not valid (or failed is set). */
+const uint8_t *view_record(struct view *view, uint64_t number, struct record *record);
+
+/* The time in record `number`, valid or not; 0 when it cannot be read. */
+uint64_t view_time(struct view *view, uint64_t number);
+
+#endif

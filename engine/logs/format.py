@@ -1,0 +1,115 @@
+"""The shapes on disk of a container's log, and the limits that bind them.
+
+Pure: bytes in, values out; used by the monitor (which writes), by the daemon's threads (which read) and by the tests.
+It never opens a file. `_muxer/muxer.h` says the same in C.
+
+A log is a directory of numbered segments. Segment n is two files:
+
+    %08d.log   frames, one per chunk read from the container: 1 byte stream (1 stdout, 2 stderr), 3 zero bytes,
+               4 bytes big-endian payload length, payload; the frame of the API's attach stream
+    %08d.idx   24 bytes of header, then one record of 24 bytes per frame, all little-endian
+
+The frame is written before its record, and only what a valid record points at is ever read back, so a frame that a
+crash tore has no reader. A record is judged by itself: a torn one is passed over and its neighbours live on.
+"""
+
+import struct
+from typing import NamedTuple
+
+STDOUT, STDERR = 1, 2
+STREAMS = (STDOUT, STDERR)
+
+FRAME = struct.Struct(">BxxxI")
+"""Stream, three zero bytes, payload length."""
+
+RECORD = struct.Struct("<QQIBBH")
+"""Offset of the frame in the .log file, time in ns since the epoch, payload length, stream, flags (0), padding (0)."""
+
+INDEX_HEADER = struct.Struct("<8sQQ")
+"""Magic with the version in its last byte, the segment's number, zero."""
+
+MAGIC = b"muxidx\x00\x01"
+
+LARGEST_CHUNK = 65536
+"""The longest payload of one frame; a record that claims more is not valid."""
+
+LINE_LIMIT = 16384
+"""A line is sent in pieces of this many bytes at most, as docker does."""
+
+NEVER = (1 << 64) - 1
+"""The latest time a record can hold."""
+
+
+class Record(NamedTuple):
+    """One frame as the index tells of it."""
+
+    offset: int
+    time_ns: int
+    length: int
+    stream: int
+
+    @property
+    def end(self) -> int:
+        """The offset just after the frame."""
+        return self.offset + FRAME.size + self.length
+
+
+def log_name(number: int) -> str:
+    """The name of the segment's frames."""
+    return f"{number:08d}.log"
+
+
+def index_name(number: int) -> str:
+    """The name of the segment's index."""
+    return f"{number:08d}.idx"
+
+
+def segment_number(name: str) -> int | None:
+    """The number of the segment whose index has this file name; None when it is not the name of an index."""
+    stem, dot, kind = name.partition(".")
+    if not dot or kind != "idx" or len(stem) < 8 or not (stem.isascii() and stem.isdigit()):
+        return None
+    number = int(stem)
+    return number if 0 < number < 1 << 32 and index_name(number) == name else None
+
+
+def pack_index_header(number: int) -> bytes:
+    """The first 24 bytes of the index of segment `number`."""
+    return INDEX_HEADER.pack(MAGIC, number, 0)
+
+
+def index_is_ours(header: bytes) -> bool:
+    """True when these are the first bytes of an index of this version."""
+    return len(header) == INDEX_HEADER.size and header.startswith(MAGIC)
+
+
+def pack_record(record: Record) -> bytes:
+    """The 24 bytes of one record."""
+    return RECORD.pack(record.offset, record.time_ns, record.length, record.stream, 0, 0)
+
+
+def unpack_record(data: bytes | memoryview, log_size: int) -> Record | None:
+    """The record in these 24 bytes, or None when it cannot be right for a .log file of `log_size` bytes."""
+    offset, time_ns, length, stream, _flags, _pad = RECORD.unpack(data)
+    record = Record(offset, time_ns, length, stream)
+    if stream not in STREAMS or not 0 < length <= LARGEST_CHUNK or record.end > log_size:
+        return None
+    return record
+
+
+def stamp(time_ns: int) -> bytes:
+    """A time as docker writes it before a line: RFC 3339 in UTC with nine digits, and a space."""
+    seconds, fraction = divmod(time_ns, 1_000_000_000)
+    days, second = divmod(seconds, 86400)
+    # Days to a date with March as the first month (Howard Hinnant's civil_from_days): gmtime(3) is bound to the
+    # platform's time_t, which ends in 2038 on some 32-bit systems.
+    era, day = divmod(days + 719468, 146097)
+    year = (day - day // 1460 + day // 36524 - day // 146096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5
+    month += 3 if month < 10 else -9
+    year += era * 400 + (month <= 2)
+    hour, second = divmod(second, 3600)
+    minute, second = divmod(second, 60)
+    return b"%04d-%02d-%02dT%02d:%02d:%02d.%09dZ " % (year, month, day + 1, hour, minute, second, fraction)

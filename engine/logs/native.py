@@ -1,0 +1,139 @@
+"""The C muxer behind the same two names as its Python twin: `Pump` and `send`.
+
+Run by the monitor (Pump) and by the daemon's threads (send). While bytes move no Python object is touched and the
+interpreter's lock is free; what each method does is told in engine.logs.pump and engine.logs.reader.
+"""
+
+import os
+
+from _muxer._native import ffi, lib
+
+from engine.logs.pump import Event
+from engine.logs.query import Query
+from engine.logs.writer import Writer
+
+_MOVED = ("position", "records", "last_ns")  # what the C changes in a writer
+_OPENED = ("log_fd", "index_fd", "directory_fd", "number", "max_files", "max_size")
+
+_EVENTS = {
+    lib.MUX_READABLE: lambda number: ("readable", number),
+    lib.MUX_EOF: lambda number: ("eof", number),
+    lib.MUX_GONE: lambda number: ("client", number, "gone"),
+    lib.MUX_DETACHED: lambda number: ("client", number, "detached"),
+    lib.MUX_STDIN_CLOSED: lambda number: ("client", number, "stdin-closed"),
+    lib.MUX_FULL: lambda _: ("full",),
+    lib.MUX_UNLOGGED: lambda number: ("unlogged", number),
+}
+
+
+class Pump:
+    """All the byte streams of one container, moved by C."""
+
+    name = "c"
+
+    def __init__(self, log: Writer | None, tty: bool = False):
+        self._log = log
+        self._c_log = ffi.new("struct mux_log *") if log is not None else ffi.NULL
+        self._event = ffi.new("struct mux_event *")
+        self._pump = lib.mux_pump_new(self._c_log, tty)
+        if not self._pump:
+            raise MemoryError
+
+    def add_output(self, stream: int, fd: int) -> None:
+        """As engine.logs.pump.Pump.add_output."""
+        _check(lib.mux_pump_add_output(self._pump, stream, fd))
+
+    def set_input(self, fd: int, close_on_eof: bool = False) -> None:
+        """As engine.logs.pump.Pump.set_input."""
+        _check(lib.mux_pump_set_input(self._pump, fd, close_on_eof))
+
+    def add_client(self, fd: int, streams: int, framed: bool, detach: bytes = b"", replay: bool = False) -> int:
+        """As engine.logs.pump.Pump.add_client."""
+        if len(detach) > 64:
+            raise ValueError("more than 64 detach keys")
+        self._lend()
+        return _check(lib.mux_pump_add_client(self._pump, fd, streams, framed, detach, len(detach), replay))
+
+    def watch(self, fd: int) -> None:
+        """As engine.logs.pump.Pump.watch."""
+        _check(lib.mux_pump_watch(self._pump, fd))
+
+    def unwatch(self, fd: int) -> None:
+        """As engine.logs.pump.Pump.unwatch."""
+        if lib.mux_pump_unwatch(self._pump, fd) < 0:
+            raise ValueError(f"descriptor {fd} is not watched")
+
+    @property
+    def clients(self) -> int:
+        """As engine.logs.pump.Pump.clients."""
+        return lib.mux_pump_clients(self._pump)
+
+    def run(self) -> Event:
+        """As engine.logs.pump.Pump.run."""
+        while True:
+            self._call(lib.mux_pump_run, self._event)
+            make = _EVENTS.get(self._event.kind)
+            if make is not None:  # else a signal came, whose handler has run by now
+                return make(self._event.number)
+
+    def drain(self) -> None:
+        """As engine.logs.pump.Pump.drain."""
+        self._call(lib.mux_pump_drain)
+
+    def close_clients(self, patience_ms: int = 10_000) -> None:
+        """As engine.logs.pump.Pump.close_clients."""
+        while True:
+            try:
+                self._call(lib.mux_pump_close_clients, patience_ms)
+            except InterruptedError:
+                continue
+            return
+
+    def close(self) -> None:
+        """As engine.logs.pump.Pump.close; a second call does nothing."""
+        if self._pump:
+            lib.mux_pump_free(self._pump)
+        self._pump = ffi.NULL
+
+    def _call(self, function, *arguments) -> None:
+        """Calls into the C with the writer's state lent to it."""
+        self._lend()
+        result = function(self._pump, *arguments)
+        if self._log is not None:
+            for name in _MOVED:
+                setattr(self._log, name, getattr(self._c_log, name))
+        _check(result)
+
+    def _lend(self) -> None:
+        if self._log is not None:
+            for name in _OPENED + _MOVED:
+                setattr(self._c_log, name, getattr(self._log, name))
+
+
+def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ended_fd: int | None = None) -> bool:
+    """As engine.logs.reader.send."""
+    prefix = ffi.from_buffer(query.prefix)
+    asked = ffi.new(
+        "struct mux_query *",
+        {
+            "want_stdout": query.stdout,
+            "want_stderr": query.stderr,
+            "timestamps": query.timestamps,
+            "tty": query.tty,
+            "chunked": chunked,
+            "first_ns": query.first_ns,
+            "last_ns": query.last_ns,
+            "tail": -1 if query.tail is None else max(query.tail, 0),
+            "prefix": ffi.cast("uint8_t *", prefix),
+            "prefix_size": len(query.prefix),
+        },
+    )
+    ended = -1 if ended_fd is None else ended_fd
+    return _check(lib.mux_send(os.fsencode(directory), sink_fd, asked, ended)) == 1
+
+
+def _check(result: int) -> int:
+    """The result of a call, or its errno raised."""
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return result

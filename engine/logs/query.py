@@ -1,0 +1,46 @@
+"""What a reader of a log asks for.
+
+Pure data; made by the daemon from the request's query, used by whichever twin does the reading.
+"""
+
+from dataclasses import dataclass
+
+from engine.logs.format import NEVER, STDERR, STDOUT
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which lines of a log, and how they are dressed.
+
+    stdout, stderr: the streams wanted
+    since_ns, until_ns: only lines whose time is in [since_ns, until_ns], ns since the epoch; until_ns 0 is "no end".
+        A line's time is that of the chunk that holds its first byte
+    tail: only the last so many lines of the wanted streams, counted (as docker does) before since and until; None: all
+    timestamps: each line begins with its time, RFC 3339 with nine digits, and a space
+    prefix: put before each line, after the time, exactly as it stands: the details with the space that ends them
+    tty: raw bytes, no frames
+    """
+
+    stdout: bool = True
+    stderr: bool = True
+    since_ns: int = 0
+    until_ns: int = 0
+    tail: int | None = None
+    timestamps: bool = False
+    prefix: bytes = b""
+    tty: bool = False
+
+    @property
+    def streams(self) -> frozenset[int]:
+        """The numbers of the wanted streams."""
+        return frozenset(stream for stream, wanted in ((STDOUT, self.stdout), (STDERR, self.stderr)) if wanted)
+
+    @property
+    def first_ns(self) -> int:
+        """The earliest time wanted; a time before the epoch is the epoch."""
+        return min(max(self.since_ns, 0), NEVER)
+
+    @property
+    def last_ns(self) -> int:
+        """The latest time wanted."""
+        return NEVER if self.until_ns <= 0 else min(self.until_ns, NEVER)

@@ -1,0 +1,161 @@
+"""Sends a container's log to a client: the Python twin of `_muxer/read.c`, and its oracle.
+
+Run by a thread of the daemon, which it blocks until the client has everything or is gone; holds no lock, and does not
+care whether the container's monitor, or anything else, still writes. It never serves a byte that no valid record
+points at.
+"""
+
+import errno
+import os
+import select
+import time
+
+from engine.logs import seek
+from engine.logs.inotify import Inotify
+from engine.logs.lines import Lines
+from engine.logs.query import Query
+from engine.logs.segment import Segment
+from engine.logs.sink import Sink
+from engine.logs.writer import list_segments
+
+GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT, errno.ESHUTDOWN})
+"""What a write to a client that has left fails with."""
+
+
+def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ended_fd: int | None = None) -> bool:
+    """Writes the wanted lines of the log in `directory` to `sink_fd`; True when the client got all, False when it left.
+
+    chunked: as an HTTP/1.1 chunked body, with its end. ended_fd: None reads what is there now; else a descriptor that
+    becomes readable (or hangs up) when the log is complete: until then new lines are sent as they come. A log that
+    does not exist is empty. Raises OSError for anything but a client that has left.
+    """
+    sink = Sink(sink_fd, chunked)
+    try:
+        with _Reading(directory, query, ended_fd is not None) as reading:
+            if ended_fd is None:
+                reading.advance(sink, last=True)
+            elif not _follow(reading, sink, sink_fd, query, ended_fd):
+                return False
+        sink.finish()
+    except OSError as error:
+        if error.errno in GONE:
+            return False
+        raise
+    return True
+
+
+def _follow(reading: "_Reading", sink: Sink, sink_fd: int, query: Query, ended_fd: int) -> bool:
+    """Sends lines as they come until the log is complete or `until` is past; False when the client left first."""
+    with Inotify(reading.directory) as changes:
+        while True:
+            # Asked before reading: what was written before the end was told is then certain to be read.
+            last = bool(_ready({ended_fd: select.POLLIN}, 0)) or 0 < query.until_ns <= time.time_ns()
+            if reading.advance(sink, last) or last:
+                return True
+            sink.flush()
+            wait = changes.patience_ms
+            if query.until_ns > 0:
+                rest = max(query.until_ns - time.time_ns(), 0) // 1_000_000 + 1
+                wait = rest if wait is None else min(wait, rest)
+            ready = _ready({sink_fd: 0, ended_fd: select.POLLIN, changes.fd: select.POLLIN}, wait)
+            if sink_fd in ready:
+                return False
+            if changes.fd in ready:
+                changes.drain()
+
+
+def _ready(wanted: dict[int, int], wait_ms: int | None) -> set[int]:
+    poll = select.poll()
+    for fd, events in wanted.items():
+        if fd >= 0:
+            poll.register(fd, events)
+    return {fd for fd, _ in poll.poll(wait_ms)}
+
+
+class _Reading:
+    """One client's way through the segments."""
+
+    def __init__(self, directory: str, query: Query, following: bool):
+        self.directory = directory
+        self._query = query
+        self._following = following
+        self._lines = Lines(query)
+        self._directory_fd = -1
+        self._segments: list[Segment] = []
+        self._newest = 0  # the highest number ever opened
+        self._begun = False
+        self._record = 0  # the next one to read, in the first of _segments
+        self._skip: dict[int, tuple[int, int]] = {}
+
+    def __enter__(self) -> "_Reading":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for segment in self._segments:
+            segment.close()
+        if self._directory_fd >= 0:
+            os.close(self._directory_fd)
+
+    def advance(self, sink: Sink, last: bool) -> bool:
+        """Sends all that is there; `last`: and the lines in progress. True when no later line can be wanted."""
+        self._open_new()
+        if not self._begun and (self._segments or last):
+            self._begin()
+        while self._segments:
+            # Whether there is a next segment is known from before; only then is this one's end its last word.
+            closed = len(self._segments) > 1
+            if self._following:
+                self._segments[0].refresh()
+            if self._read(self._segments[0], sink):
+                return True
+            if closed or last:
+                sink.put(self._lines.end())
+            if not closed:
+                break
+            self._segments.pop(0).close()
+            self._record, self._skip = 0, {}
+        return False
+
+    def _begin(self) -> None:
+        """Finds the place to start from, once the log is there."""
+        self._begun = True
+        for segment in self._segments:
+            segment.trim()
+        start = seek.start(self._segments, self._query, self._following)
+        for segment in self._segments[: start.segment]:
+            segment.close()
+        del self._segments[: start.segment]
+        self._record, self._skip = start.record, start.skip
+        for stream in start.middle:
+            self._lines.pass_over(stream)
+
+    def _open_new(self) -> None:
+        """Opens every segment that has come: once open, the rotation cannot take it away."""
+        if self._directory_fd < 0:
+            try:
+                self._directory_fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return
+        for number in list_segments(self._directory_fd):
+            if number > self._newest:
+                try:
+                    self._segments.append(Segment(self._directory_fd, number))
+                except FileNotFoundError:
+                    continue  # removed by a rotation between the listing and now
+                self._newest = number
+
+    def _read(self, segment: Segment, sink: Sink) -> bool:
+        """Sends what the segment has from `_record` on; True when no later line can be wanted."""
+        for number in range(self._record, segment.count):
+            record = segment.record(number)
+            if record is None:
+                continue
+            if record.time_ns > self._query.last_ns and not self._lines.owing:
+                return True
+            first, byte = self._skip.get(record.stream, (0, 0))
+            if number >= first:
+                payload = segment.payload(record)[byte if number == first else 0 :]
+                sink.put(self._lines.feed(record.stream, record.time_ns, payload))
+            # Torn records at the end are not passed: the next writer cuts them and puts good ones in their place.
+            self._record = number + 1
+        return False

@@ -1,0 +1,119 @@
+"""Finds where in a log the reading has to begin for `tail` and `since`.
+
+Run by a thread of the daemon; reads segments, keeps nothing. The oracle of `_muxer/seek.c`.
+
+Streams are interleaved and lines go out in the order in which they end, so a place is not one number but one per
+stream: a line of stdout may begin long before the last line of stderr and still end after it.
+"""
+
+from dataclasses import dataclass
+
+from engine.logs.query import Query
+from engine.logs.segment import Segment
+
+
+@dataclass(slots=True)
+class Start:
+    """Where to begin: in `segments[segment]` at record `record`.
+
+    skip: by stream, the (record, byte within its payload) before which nothing of the stream is to be looked at
+    middle: streams that are in the middle of an unwanted line at `record`
+    """
+
+    segment: int
+    record: int
+    skip: dict[int, tuple[int, int]]
+    middle: frozenset[int] = frozenset()
+
+
+def start(segments: list[Segment], query: Query, following: bool) -> Start:
+    """The place to begin at. When `following`, an unfinished last line is no line yet, and so not counted by tail."""
+    begin = _tail(segments, query, following) if query.tail is not None else Start(0, 0, {})
+    return _since(segments, query, begin) if query.first_ns else begin
+
+
+def _tail(segments: list[Segment], query: Query, following: bool) -> Start:
+    """Counts ends of lines from the back until one too many is found; the reading begins just after that one."""
+    left = max(query.tail, 0)
+    for place in range(len(segments) - 1, -1, -1):
+        segment = segments[place]
+        if place < len(segments) - 1 or not following:
+            # The end of a segment ends the lines in progress, stdout's first: seen from behind, stderr's first.
+            for stream in sorted(query.streams, reverse=True):
+                if _open_at(segment, segment.count, stream):
+                    if left == 0:
+                        return _after(segment, place, query, stream, segment.count, 0)
+                    left -= 1
+        for number in range(segment.count - 1, -1, -1):
+            record = segment.record(number)
+            if record is None or record.stream not in query.streams:
+                continue
+            payload = segment.payload(record)
+            ends = payload.count(b"\n")
+            if ends <= left:
+                left -= ends
+                continue
+            byte = len(payload)
+            for _ in range(left + 1):
+                byte = payload.rindex(b"\n", 0, byte)
+            return _after(segment, place, query, record.stream, number, byte + 1)
+    return Start(0, 0, {})
+
+
+def _after(segment: Segment, place: int, query: Query, stream: int, number: int, byte: int) -> Start:
+    """The start just after the end of a line of `stream` at byte `byte` of record `number`.
+
+    A number equal to `count` is the end of the segment, where only a stream with a higher number still ends a line.
+    """
+    skip = {stream: (number, byte)}
+    for other in query.streams - {stream}:
+        if number == segment.count and other < stream:
+            skip[other] = (segment.count, 0)
+        else:
+            skip[other] = _line_start(segment, number, other)
+    return Start(place, min(skip.values())[0], skip)
+
+
+def _line_start(segment: Segment, before: int, stream: int) -> tuple[int, int]:
+    """Where the line of `stream` begins that is in progress, or next to come, at record `before`."""
+    for number in range(min(before, segment.count) - 1, -1, -1):
+        record = segment.record(number)
+        if record and record.stream == stream:
+            end = segment.payload(record).rfind(b"\n") + 1
+            if end:
+                return number, end
+    return 0, 0
+
+
+def _open_at(segment: Segment, before: int, stream: int) -> bool:
+    """True when `stream` is in the middle of a line at record `before`."""
+    for number in range(before - 1, -1, -1):
+        record = segment.record(number)
+        if record and record.stream == stream:
+            return not segment.payload(record).endswith(b"\n")
+    return False
+
+
+def _since(segments: list[Segment], query: Query, begin: Start) -> Start:
+    """Moves `begin` on to the first record that is not older than the query; found by halves, for times never fall."""
+    place = begin.segment
+    while place < len(segments) - 1 and (
+        segments[place].count == 0 or segments[place].time_ns(segments[place].count - 1) < query.first_ns
+    ):
+        place += 1
+    if place >= len(segments):
+        return begin
+    segment = segments[place]
+    low, high = 0, segment.count
+    while low < high:
+        middle = (low + high) // 2
+        if segment.time_ns(middle) < query.first_ns:
+            low = middle + 1
+        else:
+            high = middle
+    skip = begin.skip if place == begin.segment else {}
+    if place == begin.segment and low <= begin.record:
+        return begin
+    # A stream whose tail begins at or after this record begins with a line; another may be within an older one.
+    streams = (stream for stream in query.streams if skip.get(stream, (0, 0)) < (low, 0))
+    return Start(place, low, skip, frozenset(stream for stream in streams if _open_at(segment, low, stream)))

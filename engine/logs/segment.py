@@ -1,0 +1,82 @@
+"""Reads one segment of a log, trusting nothing that it finds in it.
+
+Run by a thread of the daemon (and by the tests), never by the one who writes. Only preads: a file that is cut short
+under a mapping kills the process that looks at it (SIGBUS), and a log is a thing that people truncate by hand.
+"""
+
+import os
+
+from engine.logs import format
+
+_BLOCK = 4096  # records per read of the index
+
+
+class Segment:
+    """One segment, open for reading; it stays readable after it was removed from the directory.
+
+    number: of the segment; count: how many records there were at the last `refresh`, valid or not
+    """
+
+    def __init__(self, directory_fd: int, number: int):
+        """Opens the segment. Raises FileNotFoundError when it is gone, or other kinds of OSError."""
+        self.number = number
+        self.count = 0
+        self._size = 0
+        self._block = b""
+        self._block_start = 0
+        self._index_fd = os.open(format.index_name(number), os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory_fd)
+        try:
+            self._log_fd = os.open(format.log_name(number), os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory_fd)
+        except BaseException:
+            os.close(self._index_fd)
+            raise
+        self.refresh()
+
+    def close(self) -> None:
+        """Gives the descriptors back."""
+        os.close(self._index_fd)
+        os.close(self._log_fd)
+
+    def refresh(self) -> None:
+        """Takes notice of what was written since."""
+        size = os.fstat(self._index_fd).st_size
+        self._size = os.fstat(self._log_fd).st_size  # after the index: a frame is written before its record
+        self.count = 0
+        if format.index_is_ours(os.pread(self._index_fd, format.INDEX_HEADER.size, 0)):
+            self.count = max(size - format.INDEX_HEADER.size, 0) // format.RECORD.size
+        self._block = b""
+
+    def trim(self) -> None:
+        """Leaves out the torn records at the end, so that the last one that counts is valid."""
+        while self.count and self.record(self.count - 1) is None:
+            self.count -= 1
+
+    def time_ns(self, number: int) -> int:
+        """The time in record `number`, valid or not; 0 when it cannot be read."""
+        data = self._data(number)
+        return format.RECORD.unpack(data)[1] if data else 0
+
+    def record(self, number: int) -> format.Record | None:
+        """Record `number`, or None when it or the frame that it points at is not valid."""
+        data = self._data(number)
+        record = format.unpack_record(data, self._size) if data else None
+        if record is None:
+            return None
+        frame = os.pread(self._log_fd, format.FRAME.size, record.offset)
+        return record if frame == format.FRAME.pack(record.stream, record.length) else None
+
+    def payload(self, record: format.Record) -> bytes:
+        """The bytes of a valid record's frame; fewer when the file was cut just now."""
+        return os.pread(self._log_fd, record.length, record.offset + format.FRAME.size)
+
+    def _data(self, number: int) -> bytes:
+        """The 24 bytes of a record, by blocks; empty when the file has become shorter."""
+        size = format.RECORD.size
+        place = number - self._block_start
+        if place < 0 or (place + 1) * size > len(self._block):
+            self._block_start = number - number % _BLOCK
+            wanted = min(_BLOCK, self.count - self._block_start) * size
+            self._block = os.pread(self._index_fd, wanted, format.INDEX_HEADER.size + self._block_start * size)
+            place = number - self._block_start
+        data = self._block[place * size : (place + 1) * size]
+        return data if len(data) == size else b""

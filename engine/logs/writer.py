@@ -1,0 +1,159 @@
+"""Appends chunks of output to a container's log, one segment after the other.
+
+Run by the monitor, in its only thread; one writer per log. With the C pump this object only owns the descriptors and
+the place reached, and the C moves both. It never changes what it has once indexed, never renames, and cuts only what
+no reader was ever shown.
+"""
+
+import os
+import time
+
+from engine.logs import format
+
+
+class Writer:
+    """The open end of a log.
+
+    directory: host path; made (0700) when it is missing, its parents must be there
+    max_size: bytes after which a segment is full, 0 for never; max_files: how many segments are kept
+    number: the present segment; position: bytes of frames in it; records: how many of them are indexed
+    log_fd, index_fd: the present segment's files; directory_fd: the log itself
+    last_ns: the latest time written; times never step back, so that the index can be searched by halves
+    """
+
+    def __init__(self, directory: str, max_size: int = 0, max_files: int = 1):
+        """Opens the newest segment and cuts its torn tail, or begins the first. Raises OSError."""
+        self.directory = directory
+        self.max_size = max_size
+        self.max_files = max(max_files, 1)
+        self.number = self.position = self.records = self.last_ns = 0
+        self.log_fd = self.index_fd = -1
+        try:
+            os.mkdir(directory, 0o700)
+        except FileExistsError:
+            pass  # a restarted container goes on in its old log
+        self.directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            numbers = self._numbers()
+            if not (numbers and self._resume(numbers[-1])):
+                self._begin(numbers[-1] + 1 if numbers else 1)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    @property
+    def full(self) -> bool:
+        """True when the segment has passed its size and `rotate` is due."""
+        return 0 < self.max_size <= self.position
+
+    def append(self, stream: int, payload: bytes | memoryview) -> None:
+        """Writes one chunk (1 to LARGEST_CHUNK bytes) with the time of now. Raises OSError; then nothing was added."""
+        self.last_ns = max(time.time_ns(), self.last_ns)
+        record = format.Record(self.position, self.last_ns, len(payload), stream)
+        _write_at(self.log_fd, (format.FRAME.pack(stream, len(payload)), payload), self.position)
+        place = format.INDEX_HEADER.size + self.records * format.RECORD.size
+        _write_at(self.index_fd, (format.pack_record(record),), place)
+        self.position = record.end
+        self.records += 1
+
+    def rotate(self) -> None:
+        """Goes on in the next segment, removes the oldest past `max_files`. Raises OSError; then all is as before."""
+        os.ftruncate(self.log_fd, self.position)  # a write that failed half-way may have left bytes past the last frame
+        self._begin(self.number + 1)
+        for number in self._numbers()[: -self.max_files]:
+            # The index goes first: a reader lists by it, and so never misses the frames of what it has listed.
+            for name in (format.index_name(number), format.log_name(number)):
+                try:
+                    os.unlink(name, dir_fd=self.directory_fd)
+                except FileNotFoundError:
+                    pass  # half of it was removed by a rotation that was cut short
+
+    def close(self) -> None:
+        """Gives the descriptors back. A second call does nothing."""
+        for fd in (self.log_fd, self.index_fd, self.directory_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.log_fd = self.index_fd = self.directory_fd = -1
+
+    def _numbers(self) -> list[int]:
+        return list_segments(self.directory_fd)
+
+    def _begin(self, number: int) -> None:
+        """Makes segment `number`: the frames' file first, for a reader takes a segment as there when its index is."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        log_fd = index_fd = -1
+        try:
+            log_fd = os.open(format.log_name(number), flags | os.O_TRUNC, 0o600, dir_fd=self.directory_fd)
+            index_fd = os.open(format.index_name(number), flags | os.O_EXCL, 0o600, dir_fd=self.directory_fd)
+            _write_at(index_fd, (format.pack_index_header(number),), 0)
+        except BaseException:
+            if index_fd >= 0:
+                os.unlink(format.index_name(number), dir_fd=self.directory_fd)
+            for fd in (log_fd, index_fd):
+                if fd >= 0:
+                    os.close(fd)
+            raise
+        for fd in (self.log_fd, self.index_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.log_fd, self.index_fd = log_fd, index_fd
+        self.number, self.position, self.records = number, 0, 0
+
+    def _resume(self, number: int) -> bool:
+        """Opens segment `number` at its last whole frame; False when its index cannot be gone on with."""
+        flags = os.O_RDWR | os.O_CLOEXEC
+        index_fd = log_fd = -1
+        try:
+            index_fd = os.open(format.index_name(number), flags, dir_fd=self.directory_fd)
+            log_fd = os.open(format.log_name(number), flags, dir_fd=self.directory_fd)
+            if format.index_is_ours(os.pread(index_fd, format.INDEX_HEADER.size, 0)):
+                records, last = last_valid(index_fd, log_fd)
+                self.number, self.records = number, records
+                self.position, self.last_ns = (last.end, last.time_ns) if last else (0, 0)
+                os.ftruncate(index_fd, format.INDEX_HEADER.size + records * format.RECORD.size)
+                os.ftruncate(log_fd, self.position)
+                self.index_fd, self.log_fd, index_fd, log_fd = index_fd, log_fd, -1, -1
+                return True
+        except FileNotFoundError:
+            pass  # an index without frames: the next segment's number is free
+        finally:
+            for fd in (index_fd, log_fd):
+                if fd >= 0:
+                    os.close(fd)
+        return False
+
+
+def list_segments(directory_fd: int) -> list[int]:
+    """The numbers of the log's segments, in order."""
+    numbers = (format.segment_number(name) for name in os.listdir(directory_fd))
+    return sorted(number for number in numbers if number is not None)
+
+
+def last_valid(index_fd: int, log_fd: int) -> tuple[int, format.Record | None]:
+    """How many records there are up to the last valid one, and that one; (0, None) when none is."""
+    size, header = format.RECORD.size, format.INDEX_HEADER.size
+    count = max(os.fstat(index_fd).st_size - header, 0) // size
+    log_size = os.fstat(log_fd).st_size
+    for number in range(count, 0, -1):
+        data = os.pread(index_fd, size, header + (number - 1) * size)
+        record = format.unpack_record(data, log_size) if len(data) == size else None
+        if record:
+            frame = os.pread(log_fd, format.FRAME.size, record.offset)
+            if frame == format.FRAME.pack(record.stream, record.length):
+                return number, record
+    return 0, None
+
+
+def _write_at(fd: int, parts: tuple[bytes | memoryview, ...], position: int) -> None:
+    """pwritev(2) of all the parts, however often a full disk or a signal cuts it short."""
+    wanted = sum(map(len, parts))
+    done = os.pwritev(fd, parts, position)
+    while done < wanted:
+        rest = memoryview(b"".join(parts))[done:]
+        done += os.pwrite(fd, rest, position + done)

@@ -1,0 +1,58 @@
+"""What the tests of engine.logs share: each test that moves bytes runs once per twin."""
+
+import os
+import socket
+import threading
+
+import pytest
+
+import _muxer
+from engine.logs import twin as twins
+
+
+@pytest.fixture(params=["python", "c"])
+def twin(request):
+    """Both implementations, one after the other."""
+    if request.param == "c" and not _muxer.built():
+        pytest.skip("the C muxer is not built: python3 -m _muxer.build")
+    return twins.select(request.param)
+
+
+@pytest.fixture
+def served(twin):
+    """A function that returns all the bytes which `send` writes for a query."""
+
+    def serve(directory, query, chunked=False, ended_fd=None) -> bytes:
+        near, far = socket.socketpair()
+        received = bytearray()
+        with near, far:
+            reading = threading.Thread(target=_read_all, args=(near, received))
+            reading.start()
+            assert twin.send(str(directory), far.fileno(), query, chunked, ended_fd)
+            far.shutdown(socket.SHUT_WR)
+            reading.join()
+        return bytes(received)
+
+    return serve
+
+
+def _read_all(source: socket.socket, into: bytearray) -> None:
+    while data := source.recv(65536):
+        into += data
+
+
+@pytest.fixture
+def pipe():
+    """A function that makes a pipe and closes what is left of all of them at the end."""
+    made = []
+
+    def make() -> tuple[int, int]:
+        made.extend(os.pipe())
+        return made[-2], made[-1]
+
+    yield make
+    for fd in made:
+        try:
+            os.close(fd)
+        except OSError:
+            pass  # the pump closed its own
