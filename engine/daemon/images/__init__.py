@@ -1,0 +1,1 @@
+"""Images: references, registries, layers, archives and the store."""

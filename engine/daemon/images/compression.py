@@ -1,0 +1,178 @@
+"""Compressed streams: which of the known forms a stream is in, and its bytes unpacked, never many at a time.
+
+Runs in the daemon, on the thread that reads. Never holds more than one window of either side in memory, so a bomb costs
+time and is stopped by whoever counts the bytes, not by the memory running out.
+"""
+
+import importlib
+import importlib.util
+import io
+import zlib
+from collections.abc import Callable
+from typing import BinaryIO
+
+from engine.errors import Invalid, Unavailable
+
+_INPUT = 128 * 1024
+# Long enough for the longest magic number.
+_HEAD = 6
+
+
+class Gunzip:
+    """zlib's decompressor behind the interface that bz2, lzma and zstd share: `decompress`, `needs_input`, `eof`."""
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(wbits=31)
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """At most max_length bytes; what was given and not used is kept for the next call."""
+        return self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
+
+    @property
+    def needs_input(self) -> bool:
+        """True when nothing more comes out without more going in."""
+        return not self._stream.unconsumed_tail
+
+    @property
+    def eof(self) -> bool:
+        """True at the end of one member."""
+        return self._stream.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        """What stands after the member's end."""
+        return self._stream.unused_data
+
+
+# A late import each: an idle daemon carries none of these modules.
+def _bunzip() -> object:
+    return importlib.import_module("bz2").BZ2Decompressor()
+
+
+def _unxz() -> object:
+    lzma = importlib.import_module("lzma")
+    # A hostile header may ask for gigabytes of dictionary.
+    return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=96 * 1024 * 1024)
+
+
+def _unzstd() -> object:
+    if not has_zstd():
+        raise Unavailable("zstd-compressed content needs Python 3.14 or later (compression.zstd), which this is not")
+    zstd = importlib.import_module("compression.zstd")
+    # 2^26: 64 MiB is more than any level below --ultra asks for.
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 26})
+
+
+# Name → magic number and what makes a decompressor.
+FORMATS: dict[str, tuple[bytes, Callable[[], object]]] = {
+    "gzip": (b"\x1f\x8b\x08", Gunzip),
+    "bzip2": (b"BZh", _bunzip),
+    "xz": (b"\xfd7zXZ\x00", _unxz),
+    "zstd": (b"\x28\xb5\x2f\xfd", _unzstd),
+}
+
+
+def has_zstd() -> bool:
+    """True where this Python can read zstd."""
+    # find_spec of a dotted name imports the parent, so the parent is asked for first.
+    return importlib.util.find_spec("compression") is not None and (
+        importlib.util.find_spec("compression.zstd") is not None
+    )
+
+
+def detect(head: bytes) -> str:
+    """The name in FORMATS whose magic number `head` starts with, or empty for none of them."""
+    return next((name for name, (magic, _) in FORMATS.items() if head.startswith(magic)), "")
+
+
+class Peeked:
+    """A source whose first bytes were looked at and are still to be read; `form` is the name in FORMATS, or empty."""
+
+    def __init__(self, source: BinaryIO):
+        self._source = source
+        self._head = _read_up_to(source, _HEAD)
+        self.form = detect(self._head)
+
+    def read(self, count: int) -> bytes:
+        """Up to count bytes, none at the end."""
+        if self._head:
+            data, self._head = self._head[:count], self._head[count:]
+            return data
+        return self._source.read(count)
+
+
+class Unpacked(io.RawIOBase):
+    """The unpacked bytes of a stream in any of FORMATS, or of a plain one, as they are read.
+
+    source: anything with read(n). Members that follow one another are one stream, as for `gzip -d`.
+    `form` is the name of the compression, empty for none. Raises Invalid for damage.
+    """
+
+    def __init__(self, source: BinaryIO):
+        self._source = Peeked(source)
+        self.form = self._source.form
+        # Bytes of the next member that came along with the last one's.
+        self._rest = b""
+        self._make = FORMATS[self.form][1] if self.form else None
+        self._member = self._make() if self._make else None
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        """See io.RawIOBase; 0 is the end, and the end is where the last member ends."""
+        return self._plain(buffer) if self._member is None else self._unpack(buffer)
+
+    def _plain(self, buffer: memoryview) -> int:
+        data = self._source.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _unpack(self, buffer: memoryview) -> int:
+        while True:
+            if self._member.eof and not self._next_member():
+                return 0
+            given = self._input() if self._member.needs_input else b""
+            if self._member.needs_input and not given:
+                raise Invalid("unexpected EOF")
+            data = self._decompress(given, len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+
+    def _decompress(self, given: bytes, most: int) -> bytes:
+        try:
+            return self._member.decompress(given, most)
+        except (zlib.error, OSError, EOFError, ValueError) as error:
+            raise Invalid(f"damaged {self.form} stream: {error}") from error
+        except Exception as error:
+            # lzma and zstd have error classes of their own; naming them here would import them.
+            if type(error).__name__ not in ("LZMAError", "ZstdError"):
+                raise
+            raise Invalid(f"damaged {self.form} stream: {error}") from error
+
+    def _input(self) -> bytes:
+        rest, self._rest = self._rest, b""
+        return rest or self._source.read(_INPUT)
+
+    def _next_member(self) -> bool:
+        """Start on what follows a member; zeros that pad the end of a gzip file are no member (gzip(1))."""
+        rest = self._member.unused_data or self._input()
+        while rest and not rest.strip(b"\0"):
+            rest = self._input()
+        if not rest:
+            return False
+        self._member, self._rest = self._make(), rest
+        return True
+
+
+def _read_up_to(source: BinaryIO, count: int) -> bytes:
+    """count bytes, or fewer at the stream's end: a socket may give them one by one."""
+    head = b""
+    while len(head) < count:
+        more = source.read(count - len(head))
+        if not more:
+            break
+        head += more
+    return head

@@ -1,0 +1,193 @@
+"""An image as the daemon's other rooms see it, and the documents (descriptor, manifest, config) it is made of.
+
+Pure values and their checks; runs on any thread of the daemon. Formats: OCI image-spec (descriptor.md, manifest.md,
+config.md) and docker's schema 2, which differ in media types alone.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+
+from engine.daemon.images.reference import check_digest
+from engine.errors import Invalid
+
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
+DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
+
+INDEXES = (OCI_INDEX, DOCKER_LIST)
+MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST)
+CONFIGS = (OCI_CONFIG, DOCKER_CONFIG)
+
+# As registries and dockerd limit them; a document is held in memory whole.
+LARGEST_DOCUMENT = 4 * 1024 * 1024
+# An overlay takes no more directories than its one page of options has room for, and docker no more than this.
+MOST_LAYERS = 127
+_LARGEST_BLOB = 1 << 42
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image.
+
+    id: digest of what its names point at, an index or a manifest; descriptor: mediaType, digest, size of the same
+    manifest: digest of this platform's manifest; config: the whole config document (its `config` is the container's)
+    layers: directories relative to the layer root, lowest first; layer_sizes: bytes on the disk, in the same order
+    size: bytes on the disk, layers and blobs; created: RFC 3339 as the config says it, or empty
+    repo_tags, repo_digests: as people write them; names: as `Reference.canonical`; tagged_ns: the last tagging, or 0
+    """
+
+    id: str
+    descriptor: dict
+    manifest: str
+    config: dict
+    layers: tuple[str, ...]
+    layer_sizes: tuple[int, ...]
+    content_size: int
+    created: str
+    parent: str
+    names: tuple[str, ...]
+    repo_tags: tuple[str, ...]
+    repo_digests: tuple[str, ...]
+    tagged_ns: int
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk: the unpacked layers and the compressed blobs, as dockerd counts them."""
+        return sum(self.layer_sizes) + self.content_size
+
+    @property
+    def diff_ids(self) -> list[str]:
+        """Digests of the layers' tars, lowest first."""
+        return list(self.config.get("rootfs", {}).get("diff_ids") or [])
+
+
+def dump(document: dict) -> bytes:
+    """The document as Go writes it: no blanks."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def load(data: bytes, what: str) -> dict:
+    """The JSON object in `data`; raises Invalid naming `what`."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"invalid {what}: {error or 'nested too deeply'}") from error
+    if not isinstance(document, dict):
+        raise Invalid(f"invalid {what}: it is no JSON object")
+    return document
+
+
+def descriptor_of(document: object, what: str) -> dict:
+    """The document, if it is a descriptor with a sound digest and size; raises Invalid naming `what`."""
+    if not isinstance(document, dict):
+        raise Invalid(f"invalid {what}: no descriptor")
+    digest, size = document.get("digest"), document.get("size")
+    if not isinstance(digest, str) or not isinstance(size, int) or isinstance(size, bool):
+        raise Invalid(f"invalid {what}: a descriptor without digest or size")
+    if not 0 <= size <= _LARGEST_BLOB:
+        raise Invalid(f"invalid {what}: size {size} of {digest}")
+    check_digest(digest)
+    return document
+
+
+def media_type_of(document: dict, said: str = "") -> str:
+    """The media type of an index or manifest: what it says of itself, or else what was said of it, or its shape.
+
+    Raises Invalid for schema 1, and for one that passes itself off as the other kind (CVE-2021-41190).
+    """
+    kind = document.get("mediaType") or said
+    if document.get("schemaVersion") == 1 or "fsLayers" in document:
+        raise Invalid("the image has a schema 1 manifest, which is no longer supported")
+    if kind not in INDEXES + MANIFESTS:
+        kind = OCI_INDEX if "manifests" in document else OCI_MANIFEST
+    if ("manifests" in document) != (kind in INDEXES) or ("layers" in document) != (kind in MANIFESTS):
+        raise Invalid(f"invalid manifest: it is no {kind}")
+    return kind
+
+
+def index_entries(document: dict) -> list[dict]:
+    """The descriptors of an index; raises Invalid."""
+    manifests = document.get("manifests")
+    if not isinstance(manifests, list):
+        raise Invalid("invalid index: no manifests")
+    return [descriptor_of(entry, "index") for entry in manifests]
+
+
+def manifest_parts(document: dict) -> tuple[dict, list[dict]]:
+    """The descriptors of a manifest's config and of its layers, lowest first; raises Invalid."""
+    layers = document.get("layers")
+    if not isinstance(layers, list):
+        raise Invalid("invalid manifest: no layers")
+    if len(layers) > MOST_LAYERS:
+        raise Invalid(f"max depth exceeded: {len(layers)} layers, where {MOST_LAYERS} are allowed")
+    config = descriptor_of(document.get("config"), "manifest")
+    return config, [descriptor_of(layer, "manifest") for layer in layers]
+
+
+def config_of(data: bytes, layer_count: int) -> dict:
+    """The config document in `data`, its parts of the right types and its diff ids as many as the layers."""
+    document = load(data, "image config")
+    rootfs = document.get("rootfs")
+    diff_ids = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
+    diff_ids = [] if diff_ids is None and not layer_count else diff_ids
+    if not isinstance(diff_ids, list) or not all(isinstance(diff_id, str) for diff_id in diff_ids):
+        raise Invalid("invalid image config: no rootfs.diff_ids")
+    if len(diff_ids) != layer_count:
+        raise Invalid(f"mismatched image rootfs and manifest layers: {len(diff_ids)} diff ids, {layer_count} layers")
+    for diff_id in diff_ids:
+        check_digest(diff_id)
+        if not diff_id.startswith("sha256:"):
+            raise Invalid(f"invalid image config: diff id {diff_id} is no sha256")
+    for name, kind in _CONFIG_FIELDS.items():
+        if not isinstance(document.get(name), kind | None):
+            raise Invalid(f"invalid image config: {name} is of the wrong type")
+    for name, kind in _CONTAINER_FIELDS.items():
+        if not isinstance((document.get("config") or {}).get(name), kind | None):
+            raise Invalid(f"invalid image config: config.{name} is of the wrong type")
+    for name in _TEXT_LISTS:
+        if not all(isinstance(text, str) for text in (document.get("config") or {}).get(name) or ()):
+            raise Invalid(f"invalid image config: config.{name} is of the wrong type")
+    return document
+
+
+# What the other rooms rely on, so that a stranger's config can break nothing there.
+_CONFIG_FIELDS = {"architecture": str, "os": str, "variant": str, "created": str, "config": dict, "author": str}
+_CONTAINER_FIELDS = {
+    "User": str,
+    "WorkingDir": str,
+    "StopSignal": str,
+    "Env": list,
+    "Cmd": list,
+    "Entrypoint": list,
+    "Shell": list,
+    "OnBuild": list,
+    "Labels": dict,
+    "ExposedPorts": dict,
+    "Volumes": dict,
+    "Healthcheck": dict,
+}
+_TEXT_LISTS = ("Env", "Cmd", "Entrypoint", "Shell", "OnBuild")
+
+
+def manifest_document(config: dict, layers: list[dict]) -> dict:
+    """An OCI manifest of these descriptors, its keys in the order that Go writes them."""
+    return {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": layers}
+
+
+def descriptor(media_type: str, digest: str, size: int) -> dict:
+    """The three fields that every descriptor has."""
+    return {"mediaType": media_type, "digest": digest, "size": size}
+
+
+def rfc3339(moment_ns: int) -> str:
+    """Nanoseconds since the epoch as Go writes a time in these documents; 0 is its zero time."""
+    if not moment_ns:
+        return "0001-01-01T00:00:00Z"
+    seconds, fraction = divmod(moment_ns, 1_000_000_000)
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"

@@ -1,0 +1,268 @@
+"""The unpacked layers of a data root: one directory each, numbered, shared by every image with the same contents.
+
+Runs in the daemon, on any thread. A layer is unpacked straight into its directory, which counts for nothing until the
+image that needs it is in the database: what a crash leaves is swept at the next start. A `Session` pins the layers it
+touches, so that a removal meanwhile does not take them. Never decides what an image is.
+"""
+
+import collections
+import contextlib
+import errno
+import hashlib
+import io
+import logging
+import os
+import stat
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from engine.daemon.images import layers
+from engine.daemon.images.compression import Unpacked
+from engine.daemon.store import images as table
+from engine.daemon.store.database import Database
+from engine.errors import Invalid
+from engine.kernel.beneath import open_beneath
+
+log = logging.getLogger(__name__)
+
+_BUFFER = 256 * 1024
+# Writers fill up their last record; what follows an archive's end beyond that is no layer.
+_MOST_TRAILING = 64 * 1024 * 1024
+_ROOT_MODE = 0o755
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One unpacked layer: the name of its directory as a number, the digest of its tar, the bytes it takes."""
+
+    number: int
+    diff_id: str
+    size: int
+
+
+class Hashing(io.RawIOBase):
+    """A raw stream that hashes what is read through it."""
+
+    def __init__(self, source: io.RawIOBase):
+        self._source = source
+        self._hash = hashlib.sha256()
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        """See io.RawIOBase."""
+        count = self._source.readinto(buffer)
+        self._hash.update(memoryview(buffer)[:count])
+        return count
+
+    @property
+    def digest(self) -> str:
+        """`sha256:...` of what was read so far."""
+        return f"sha256:{self._hash.hexdigest()}"
+
+
+class LayerStore:
+    """The directories below `root`; overlay: see `layers.unpack`."""
+
+    def __init__(self, database: Database, root: str, overlay: bool):
+        self._database = database
+        self._overlay = overlay
+        self._lock = threading.Lock()
+        self._pins: collections.Counter[int] = collections.Counter()
+        self._busy: dict[str, threading.Event] = {}
+        self.root = root
+        os.makedirs(root, mode=0o700, exist_ok=True)
+
+    def session(self) -> "Session":
+        """A context in which layers are found, unpacked and put together for one image."""
+        return Session(self)
+
+    def claim(self, diff_id: str) -> Layer | None:
+        """The layer, pinned once more, if it is there; waits for another thread that is unpacking it.
+
+        None makes the caller the one who unpacks it; it must call `disclaim` when it is done or has failed.
+        """
+        while True:
+            with self._lock:
+                with self._database.reading() as connection:
+                    row = table.layer_by_diff_id(connection, diff_id)
+                if row:
+                    self._pins[row["number"]] += 1
+                    return Layer(row["number"], diff_id, row["size"])
+                busy = self._busy.get(diff_id)
+                if busy is None:
+                    self._busy[diff_id] = threading.Event()
+                    return None
+            busy.wait()
+
+    def disclaim(self, diff_id: str) -> None:
+        """The unpacking that `claim` gave to the caller is over."""
+        with self._lock:
+            self._busy.pop(diff_id).set()
+
+    def unpack(self, source: BinaryIO, diff_id: str) -> tuple[Layer, tuple[str, ...]]:
+        """Unpack a (compressed) tar; returns the layer, pinned, and the directories that it only implied.
+
+        diff_id: what the plain tar's digest must be, or empty to take what it is. Raises Invalid, SystemFailure.
+        """
+        with self._lock, self._database.transaction() as connection:
+            number = table.new_layer(connection)
+            self._pins[number] += 1
+        try:
+            plain = Hashing(Unpacked(source))
+            unpacked = self._unpack_into(number, io.BufferedReader(plain, _BUFFER))
+            if diff_id and plain.digest != diff_id:
+                raise Invalid(f'wrong diff id calculated on extraction "{plain.digest}"')
+        except BaseException:
+            self.unpin([number])
+            self.collect()
+            raise
+        return self._name(Layer(number, plain.digest, unpacked.size)), unpacked.implied
+
+    def _unpack_into(self, number: int, stream: io.BufferedReader) -> layers.Unpacked:
+        path = os.path.join(self.root, str(number))
+        os.mkdir(path, 0o700)
+        fd = os.open(path, _DIRECTORY)
+        try:
+            os.fchmod(fd, _ROOT_MODE)
+            unpacked = layers.unpack(stream, fd, self._overlay)
+            # The digest is of the whole stream, not only of what the reader needed.
+            trailing = 0
+            while data := stream.read1(_BUFFER):
+                trailing += len(data)
+                if trailing > _MOST_TRAILING:
+                    raise Invalid("the layer goes on after the end of its archive")
+            return unpacked
+        finally:
+            os.close(fd)
+
+    def _name(self, layer: Layer) -> Layer:
+        """Give the layer its contents' name; where another one had it already, that one serves."""
+        with self._lock, self._database.transaction() as connection:
+            row = table.layer_by_diff_id(connection, layer.diff_id)
+            if row is None:
+                table.name_layer(connection, layer.number, layer.diff_id, layer.size)
+                return layer
+            self._pins[row["number"]] += 1
+        self.unpin([layer.number])
+        self.collect()
+        return Layer(row["number"], layer.diff_id, row["size"])
+
+    def unpin(self, numbers: Sequence[int]) -> None:
+        """The other end of `claim` and `unpack`."""
+        with self._lock:
+            self._pins.subtract(numbers)
+            self._pins += collections.Counter()
+
+    def collect(self) -> int:
+        """Remove the layers that neither an image nor a session holds; returns how many."""
+        with self._lock, self._database.transaction() as connection:
+            idle = [number for number in table.idle_layers(connection) if number not in self._pins]
+            table.forget_layers(connection, idle)
+        # A number is never given twice, so the directories can go without the lock.
+        for number in idle:
+            self._remove_directory(str(number))
+        return len(idle)
+
+    def sweep(self) -> None:
+        """At the daemon's start: remove what an interrupted pull, or a removal, left behind."""
+        self.collect()
+        with self._database.reading() as connection:
+            known = table.layer_numbers(connection)
+        for name in os.listdir(self.root):
+            if not name.isdigit() or int(name) not in known:
+                self._remove_directory(name)
+
+    def _remove_directory(self, name: str) -> None:
+        fd = os.open(self.root, _DIRECTORY)
+        try:
+            with contextlib.suppress(FileNotFoundError):  # it failed before its directory was made
+                layers.remove_tree(fd, name)
+        finally:
+            os.close(fd)
+
+
+class Session:
+    """The layers of one image in the making, pinned until the context ends. Methods may run on several threads."""
+
+    def __init__(self, store: LayerStore):
+        self._store = store
+        self._lock = threading.Lock()
+        self._pinned: list[int] = []
+        self._implied: dict[int, tuple[str, ...]] = {}
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.unpin(self._pinned)
+        self._store.collect()
+
+    def layer(self, diff_id: str, open_source: Callable[[], BinaryIO]) -> Layer:
+        """The layer with these contents, unpacked from open_source() (closed afterwards) if it is not there."""
+        found = self._store.claim(diff_id)
+        if found is None:
+            try:
+                with open_source() as source:
+                    return self.unpack(source, diff_id)
+            finally:
+                self._store.disclaim(diff_id)
+        self._hold(found)
+        return found
+
+    def unpack(self, source: BinaryIO, diff_id: str = "") -> Layer:
+        """A layer from its (compressed) tar; an empty diff_id takes any contents."""
+        layer, implied = self._store.unpack(source, diff_id)
+        self._hold(layer)
+        if implied:
+            with self._lock:
+                self._implied[layer.number] = implied
+        return layer
+
+    def _hold(self, layer: Layer) -> None:
+        with self._lock:
+            self._pinned.append(layer.number)
+
+    def settle(self, image_layers: Sequence[Layer]) -> None:
+        """Give the directories that a new layer only implied the owner and mode they have in the layers below.
+
+        An overlay shows a directory as its uppermost layer has it, so /tmp would lose its sticky bit to a layer that
+        brings tmp/x alone. A layer that is shared keeps what the first image gave it.
+        """
+        for place, layer in enumerate(image_layers):
+            for path in self._implied.pop(layer.number, ()):
+                self._settle_one(path, layer, image_layers[:place])
+
+    def _settle_one(self, path: str, layer: Layer, below: Sequence[Layer]) -> None:
+        ours = self._open_directory(layer, path)
+        if ours is None:
+            return  # a later member of the layer took its place
+        try:
+            for other in reversed(below):
+                theirs = self._open_directory(other, path)
+                if theirs is not None:
+                    found = os.fstat(theirs)
+                    os.close(theirs)
+                    os.fchown(ours, found.st_uid, found.st_gid)
+                    os.fchmod(ours, stat.S_IMODE(found.st_mode))
+                    return
+        finally:
+            os.close(ours)
+
+    def _open_directory(self, layer: Layer, path: str) -> int | None:
+        root = os.open(os.path.join(self._store.root, str(layer.number)), _DIRECTORY)
+        try:
+            return open_beneath(root, path, _DIRECTORY, no_symlinks=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # a symbolic link somewhere in the path
+                return None
+            raise
+        finally:
+            os.close(root)

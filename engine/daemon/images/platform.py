@@ -1,0 +1,119 @@
+"""Platforms of images: what this host runs, what a client asks for, and which manifest of a list fits best.
+
+Pure, but for one look at the host's machine name. Names as in Go (GOOS/GOARCH/variant), see containerd's `platforms`.
+"""
+
+import functools
+import os
+import re
+from dataclasses import dataclass
+
+from engine.errors import Invalid
+
+# Machine name of uname(2), or a name that people write → architecture and variant.
+_ARCHITECTURES = {
+    "x86_64": ("amd64", ""),
+    "x86-64": ("amd64", ""),
+    "amd64": ("amd64", ""),
+    "aarch64": ("arm64", ""),
+    "arm64": ("arm64", ""),
+    "armv8l": ("arm", "v7"),
+    "armv7l": ("arm", "v7"),
+    "armhf": ("arm", "v7"),
+    "armv6l": ("arm", "v6"),
+    "armel": ("arm", "v6"),
+    "arm": ("arm", "v7"),
+    "i386": ("386", ""),
+    "i686": ("386", ""),
+    "riscv64": ("riscv64", ""),
+}
+# What a machine runs beside its own, best first.
+_ALSO_RUNS = {
+    ("arm64", "v8"): (("arm", "v8"), ("arm", "v7"), ("arm", "v6"), ("arm", "v5")),
+    ("arm", "v8"): (("arm", "v7"), ("arm", "v6"), ("arm", "v5")),
+    ("arm", "v7"): (("arm", "v6"), ("arm", "v5")),
+    ("arm", "v6"): (("arm", "v5"),),
+    ("amd64", ""): (("386", ""),),
+}
+# Variants that say nothing: the same platform is written with and without them.
+_PLAIN_VARIANTS = {("arm64", "v8"), ("arm64", "8"), ("amd64", "v1")}
+_PART = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """os/architecture/variant, in the one form that two equal platforms share."""
+
+    os: str
+    architecture: str
+    variant: str = ""
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.os, self.architecture, self.variant) if part)
+
+
+def _normal(system: str, architecture: str, variant: str) -> Platform:
+    architecture, default = _ARCHITECTURES.get(architecture.lower(), (architecture.lower(), ""))
+    variant = variant.lower() or default
+    if (architecture, variant) in _PLAIN_VARIANTS:
+        variant = ""
+    return Platform(system.lower(), architecture, variant)
+
+
+@functools.cache
+def host() -> Platform:
+    """The platform that this host runs."""
+    return _normal("linux", os.uname().machine, "")
+
+
+def parse(text: str) -> Platform:
+    """The platform that a client wrote: `linux/arm64`, `arm64`, `linux`, `linux/arm/v6`. Raises Invalid."""
+    parts = text.split("/")
+    if not 1 <= len(parts) <= 3 or not all(_PART.fullmatch(part) for part in parts):
+        raise Invalid(f'"{text}": invalid platform specifier from "{text}": invalid argument')
+    if len(parts) > 1:
+        return _normal(parts[0], parts[1], parts[2] if len(parts) > 2 else "")
+    if parts[0].lower() in ("linux", "windows", "darwin", "freebsd"):
+        return _normal(parts[0], host().architecture, host().variant)
+    if parts[0].lower() in _ARCHITECTURES or parts[0].lower() in {known for known, _ in _ARCHITECTURES.values()}:
+        return _normal("linux", parts[0], "")
+    raise Invalid(f'"{text}": unknown operating system or architecture: invalid argument')
+
+
+def of(document: dict) -> Platform:
+    """The platform that an image's config, or the `platform` of a manifest's descriptor, says."""
+    return _normal(
+        str(document.get("os") or "linux"), str(document.get("architecture") or ""), str(document.get("variant") or "")
+    )
+
+
+def rank(wanted: Platform, offered: Platform, strict: bool) -> int | None:
+    """How well `offered` fits, 0 best; None when it cannot serve.
+
+    strict: the client named the platform, so what merely runs on it will not do.
+    """
+    if wanted == offered:
+        return 0
+    if wanted.os != offered.os:
+        return None
+    variant = "v8" if (wanted.architecture, wanted.variant) == ("arm64", "") else wanted.variant
+    others = _ALSO_RUNS.get((wanted.architecture, variant), ())
+    for place, other in enumerate(others, start=1):
+        if (offered.architecture, offered.variant) != other:
+            continue
+        # A lower variant of the same architecture is what the client means; another architecture is not.
+        return place if not strict or other[0] == wanted.architecture else None
+    return None
+
+
+def choose(manifests: list[dict], wanted: Platform, strict: bool) -> dict | None:
+    """The descriptor of a list or index that fits best, the first one among equals; None when none does."""
+    best: tuple[int, dict] | None = None
+    for descriptor in manifests:
+        platform = descriptor.get("platform")
+        if not isinstance(platform, dict) or platform.get("architecture") == "unknown":
+            continue
+        place = rank(wanted, of(platform), strict)
+        if place is not None and (best is None or place < best[0]):
+            best = place, descriptor
+    return best and best[1]

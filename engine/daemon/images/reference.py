@@ -1,0 +1,131 @@
+"""Image references: the text that names an image, taken apart and put together as docker does.
+
+Pure. Grammar: github.com/distribution/reference; short names belong to docker.io/library.
+"""
+
+import re
+from dataclasses import dataclass
+
+from engine.errors import Invalid
+
+_DEFAULT_DOMAIN = "docker.io"
+_OLD_DOMAIN = "index.docker.io"
+_OFFICIAL = "library/"
+_LONGEST_NAME = 255
+# A name, a tag and a digest at their longest; what is longer is refused before any pattern runs over it.
+_LONGEST = _LONGEST_NAME + 128 + 256
+
+_HOST_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_DOMAIN = re.compile(rf"(?:{_HOST_PART}(?:\.{_HOST_PART})*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?")
+_PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_PATH = re.compile(rf"{_PATH_PART}(?:/{_PATH_PART})*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
+_DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
+_IDENTIFIER = re.compile(r"[a-f0-9]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One parsed reference; `tag` and `digest` are empty where the text had none."""
+
+    domain: str
+    path: str
+    tag: str = ""
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "Reference":
+        """The reference that `text` is, with docker.io and library/ filled in, and no default tag.
+
+        Raises Invalid in docker's words (transcript 214, 221).
+        """
+        if _IDENTIFIER.fullmatch(text):
+            raise Invalid(f"invalid repository name ({text}), cannot specify 64-byte hexadecimal strings")
+        if len(text) > _LONGEST:
+            raise Invalid("invalid reference format")
+        domain, rest = _split_domain(text)
+        name = rest.partition("@")[0].partition(":")[0]
+        if name.lower() != name:
+            raise Invalid(f"invalid reference format: repository name ({name}) must be lowercase")
+        rest, at, digest = rest.partition("@")
+        path, colon, tag = rest.partition(":")
+        fits = (
+            _DOMAIN.fullmatch(domain)
+            and _PATH.fullmatch(path)
+            and (not colon or _TAG.fullmatch(tag))
+            and (not at or _DIGEST.fullmatch(digest))
+        )
+        if not fits:
+            raise Invalid("invalid reference format")
+        if len(domain) + 1 + len(path) > _LONGEST_NAME:
+            raise Invalid("repository name must not be more than 255 characters")
+        if digest:
+            check_digest(digest)
+        return cls(domain, path, tag, digest)
+
+    def with_tag(self, tag: str) -> "Reference":
+        """The same name with this tag; raises Invalid (`invalid tag format`)."""
+        if not _TAG.fullmatch(tag):
+            raise Invalid("invalid tag format")
+        return Reference(self.domain, self.path, tag, self.digest)
+
+    def with_digest(self, digest: str) -> "Reference":
+        """The same name pointing at a digest, without a tag."""
+        check_digest(digest)
+        return Reference(self.domain, self.path, "", digest)
+
+    def with_default_tag(self) -> "Reference":
+        """The same with `latest` where there is neither tag nor digest."""
+        return self if self.tag or self.digest else Reference(self.domain, self.path, "latest")
+
+    @property
+    def name(self) -> str:
+        """domain/path, as `docker.io/library/busybox`."""
+        return f"{self.domain}/{self.path}"
+
+    @property
+    def canonical(self) -> str:
+        """The whole, as `docker.io/library/busybox:latest`."""
+        return self.name + self._suffix()
+
+    @property
+    def familiar_name(self) -> str:
+        """The name as people write it, as `busybox`."""
+        if self.domain != _DEFAULT_DOMAIN:
+            return self.name
+        rest = self.path.removeprefix(_OFFICIAL)
+        # library/a/b is not official and must not read as a/b.
+        return rest if "/" not in rest else self.path
+
+    @property
+    def familiar(self) -> str:
+        """The whole as people write it, as `busybox:latest`."""
+        return self.familiar_name + self._suffix()
+
+    def _suffix(self) -> str:
+        return (f":{self.tag}" if self.tag else "") + (f"@{self.digest}" if self.digest else "")
+
+
+def check_digest(digest: str) -> None:
+    """Raises Invalid unless `digest` is an algorithm that is known, a colon and as many hex digits as it has."""
+    algorithm, _, value = digest.partition(":")
+    length = _DIGEST_LENGTHS.get(algorithm)
+    if length is None:
+        raise Invalid("unsupported digest algorithm" if _DIGEST.fullmatch(digest) else "invalid checksum digest format")
+    if len(value) != length:
+        raise Invalid("invalid checksum digest length")
+    if not re.fullmatch(r"[a-f0-9]+", value):
+        raise Invalid("invalid checksum digest format")
+
+
+def _split_domain(text: str) -> tuple[str, str]:
+    """The registry's host and the rest; a host has a dot, a colon or a capital, or is localhost."""
+    first, slash, rest = text.partition("/")
+    is_host = slash and ("." in first or ":" in first or first == "localhost" or first.lower() != first)
+    domain, rest = (first, rest) if is_host else (_DEFAULT_DOMAIN, text)
+    if domain == _OLD_DOMAIN:
+        domain = _DEFAULT_DOMAIN
+    if domain == _DEFAULT_DOMAIN and "/" not in rest:
+        rest = _OFFICIAL + rest
+    return domain, rest

@@ -1,0 +1,210 @@
+"""Which storage the data root can carry, and the plain copy of an image's layers where it cannot carry an overlay.
+
+`choose` runs in the daemon's main thread before any other starts; `copy_layers` on the thread that creates a container.
+Neither leaves a mount behind: the overlay that is tried is attached nowhere (fsopen(2), Linux 5.2; an older kernel
+gets copies).
+"""
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Sequence
+
+from engine.daemon.images.layers import OPAQUE, WHITEOUT, remove_tree
+from engine.kernel import syscalls
+
+OVERLAY, COPY = "overlayfs", "copy"
+
+_READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK = 8 * 1024 * 1024
+
+
+def choose(data_root: str) -> str:
+    """`overlayfs` where an overlay over directories of data_root works, by trying one; else `copy`."""
+    tmp = os.path.join(data_root, "tmp")
+    probe = f"storage-{os.getpid()}-{time.time_ns()}"
+    for part in ("lower", "upper", "work"):
+        os.makedirs(os.path.join(tmp, probe, part), mode=0o700)
+    try:
+        _try_overlay(os.path.join(tmp, probe))
+    except OSError:
+        # Whatever the reason (no overlayfs, no trusted.* attributes, no right to mount): copies need none of it.
+        return COPY
+    finally:
+        above = os.open(tmp, _READABLE)
+        remove_tree(above, probe)
+        os.close(above)
+    return OVERLAY
+
+
+def _try_overlay(probe: str) -> None:
+    """Raises OSError unless whiteouts can be made, attributes kept, and a file of the lower layer deleted and made."""
+    lower, upper, work = (os.path.join(probe, name) for name in ("lower", "upper", "work"))
+    os.mknod(os.path.join(lower, "node"), stat.S_IFCHR, os.makedev(0, 0))
+    os.setxattr(lower, "trusted.overlay.opaque", b"y")
+    os.removexattr(lower, "trusted.overlay.opaque")
+    os.mkdir(os.path.join(lower, "directory"))
+    with _overlay(lower, upper, work) as top:
+        if "node" in os.listdir(top):
+            raise OSError(errno.EINVAL, "the whiteout is shown")
+        os.rmdir("directory", dir_fd=top)
+        # On the place of a deleted one the overlay makes an opaque directory: the xattr at its upper layer.
+        os.mkdir("directory", dir_fd=top)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, dir_fd=top))
+
+
+@contextlib.contextmanager
+def _overlay(lower: str, upper: str, work: str):
+    """A descriptor of the root of an overlay that is mounted nowhere and goes with its descriptors."""
+    context = syscalls.fsopen("overlay")
+    try:
+        for key, value in (("lowerdir", lower), ("upperdir", upper), ("workdir", work)):
+            syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, key, value)
+        syscalls.fsconfig(context, syscalls.FSCONFIG_CMD_CREATE)
+        mount = syscalls.fsmount(context, 0)
+    finally:
+        os.close(context)
+    top = -1
+    try:
+        top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=mount)
+        yield top
+    finally:
+        if top >= 0:
+            os.close(top)
+        os.close(mount)
+
+
+def copy_layers(base: str, layers: Sequence[str], target: str) -> None:
+    """Copy the layers (directories below base, lowest first, unpacked with overlay=False) into the empty `target`.
+
+    Whiteouts are obeyed and left out; owners, modes, times, attributes and hard links are kept. Raises OSError.
+    """
+    for layer in layers:
+        source = os.open(os.path.join(base, layer), _READABLE)
+        sink = os.open(target, _READABLE)
+        try:
+            _Copy().directory(source, sink)
+        finally:
+            os.close(source)
+            os.close(sink)
+
+
+class _Copy:
+    """One layer's copying: where each file with several links went, so that they stay one file."""
+
+    def __init__(self) -> None:
+        self._links: dict[tuple[int, int], tuple[str, int]] = {}
+
+    def directory(self, source: int, sink: int) -> None:
+        """Copy what is in `source` over what is in `sink`, whiteouts first, then the directory's own attributes."""
+        names = os.listdir(source)
+        if OPAQUE in names:
+            for name in os.listdir(sink):
+                _remove(sink, name)
+        for name in names:
+            if name.startswith(WHITEOUT) and name != OPAQUE:
+                with contextlib.suppress(FileNotFoundError):  # it hides what no layer below brought
+                    _remove(sink, name.removeprefix(WHITEOUT))
+        for name in names:
+            if not name.startswith(WHITEOUT):
+                self._one(source, sink, name)
+        _attend(os.fstat(source), source, sink)
+
+    def _one(self, source: int, sink: int, name: str) -> None:
+        found = os.stat(name, dir_fd=source, follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode):
+            self._subdirectory(source, sink, name)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            _remove(sink, name)
+        if found.st_nlink > 1 and self._link(found, sink, name):
+            return
+        if stat.S_ISREG(found.st_mode):
+            _copy_file(found, source, sink, name)
+        elif stat.S_ISLNK(found.st_mode):
+            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=sink)
+            _attend_name(found, source, sink, name)
+        else:
+            os.mknod(name, found.st_mode, found.st_rdev, dir_fd=sink)
+            os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=sink)
+            _attend_name(found, source, sink, name)
+
+    def _subdirectory(self, source: int, sink: int, name: str) -> None:
+        try:
+            os.mkdir(name, 0o700, dir_fd=sink)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.stat(name, dir_fd=sink, follow_symlinks=False).st_mode):
+                _remove(sink, name)
+                os.mkdir(name, 0o700, dir_fd=sink)
+        inner_source = os.open(name, _READABLE, dir_fd=source)
+        inner_sink = os.open(name, _READABLE, dir_fd=sink)
+        try:
+            self.directory(inner_source, inner_sink)
+        finally:
+            os.close(inner_source)
+            os.close(inner_sink)
+
+    def _link(self, found: os.stat_result, sink: int, name: str) -> bool:
+        """Link to the copy of the same file, if there is one; else remember this one. True when it is done."""
+        key = (found.st_dev, found.st_ino)
+        known = self._links.get(key)
+        path = os.readlink(f"/proc/self/fd/{sink}")
+        if known is None:
+            self._links[key] = (os.path.join(path, name), found.st_nlink)
+            return False
+        os.link(known[0], name, dst_dir_fd=sink, follow_symlinks=False)
+        return True
+
+
+def _remove(directory: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=directory)
+    except IsADirectoryError:
+        remove_tree(directory, name)
+
+
+def _copy_file(found: os.stat_result, source: int, sink: int, name: str) -> None:
+    old = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source)
+    try:
+        new = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=sink)
+        try:
+            while os.sendfile(new, old, None, _CHUNK):
+                pass
+            _attend(found, old, new)
+        finally:
+            os.close(new)
+    finally:
+        os.close(old)
+
+
+def _attend(found: os.stat_result, source: int, sink: int) -> None:
+    """Owner, attributes, mode and times of one open file or directory, in the order in which they last."""
+    os.fchown(sink, found.st_uid, found.st_gid)
+    _copy_attributes(source, sink)
+    os.fchmod(sink, stat.S_IMODE(found.st_mode))
+    os.utime(sink, ns=(found.st_mtime_ns, found.st_mtime_ns))
+
+
+def _attend_name(found: os.stat_result, source: int, sink: int, name: str) -> None:
+    os.chown(name, found.st_uid, found.st_gid, dir_fd=sink, follow_symlinks=False)
+    _copy_attributes(f"/proc/self/fd/{source}/{name}", f"/proc/self/fd/{sink}/{name}")
+    os.utime(name, ns=(found.st_mtime_ns, found.st_mtime_ns), dir_fd=sink, follow_symlinks=False)
+
+
+def _copy_attributes(source: int | str, sink: int | str) -> None:
+    follow = {} if isinstance(source, int) else {"follow_symlinks": False}
+    try:
+        names = os.listxattr(source, **follow)
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:  # the file system has none
+            return
+        raise
+    for name in names:
+        try:
+            os.setxattr(sink, name, os.getxattr(source, name, **follow), **follow)
+        except OSError as error:
+            # As in `layers`: kinds that this file system or this kernel keeps for itself.
+            if error.errno not in (errno.ENOTSUP, errno.EPERM):
+                raise

@@ -1,0 +1,300 @@
+"""The daemon's images: finding them by any of their names, adding one whole or not at all, naming and removing them.
+
+Runs in the daemon; any thread may call any method, one change of what is there at a time. The long work (downloads,
+unpacking) is done in the modules of each verb, without the lock, and ends in `add`, which makes the image durable
+before it becomes visible. Never shows a half image: what a crash leaves is swept when the store is opened.
+"""
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import BinaryIO
+
+from engine.daemon.images import listing, platform, removal, storage
+from engine.daemon.images.content import Content
+from engine.daemon.images.image import Image, load
+from engine.daemon.images.layerstore import Layer, LayerStore, Session
+from engine.daemon.images.reference import Reference
+from engine.daemon.store import images as table
+from engine.daemon.store.database import Database
+from engine.errors import Invalid, NotFound
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[dict], None]
+# Who uses an image: its id → containers (`containers.record.Container`, or anything with id, layers and a snapshot()).
+UsedBy = Callable[[str], Sequence]
+
+_SHORT_ID = re.compile(r"(?:sha256:)?([a-f0-9]{4,64})")
+# Looked up at every create and inspect; a change forgets them all.
+_MOST_REMEMBERED = 64
+
+
+class ImageStore:
+    """The images below data_root, and their rows in `database` (made with `store.images.SCHEMA`).
+
+    settings: `registry_mirrors` and `insecure_registries` of `engine.settings.Settings` are read
+    storage_kind: what `storage.choose` said; `layer_root` is the `base` of a container's `sandbox.spec.Root`
+    """
+
+    def __init__(self, database: Database, data_root: str, settings: object, storage_kind: str = storage.OVERLAY):
+        self.database = database
+        self.settings = settings
+        self.content = Content(data_root)
+        self.layer_root = os.path.join(data_root, "layers")
+        self.layers = LayerStore(database, self.layer_root, storage_kind == storage.OVERLAY)
+        self.changing = threading.RLock()
+        self._found: dict[tuple[str, str], Image] = {}
+        self.layers.sweep()
+        with database.reading() as connection:
+            held = table.held_blobs(connection)
+        self.content.sweep(held)
+
+    # Finding
+
+    def find(self, ref: str, platform_text: str | None = None) -> Image:
+        """The image called `ref`: name, name:tag, name@digest, id, or a short id that no other image shares.
+
+        platform_text: `os[/arch[/variant]]` it must be for. Raises NotFound in docker's words, Invalid.
+        """
+        key = (ref, platform_text or "")
+        image = self._found.get(key)
+        if image is not None:
+            return image
+        with self.changing:
+            image = self._image(self.resolve(ref))
+            if platform_text:
+                wanted = platform.parse(platform_text)
+                if platform.rank(wanted, platform.of(image.config), strict=True) is None:
+                    raise NotFound(
+                        f"image with reference {ref} was found but does not provide the specified platform ({wanted})"
+                    )
+            if len(self._found) >= _MOST_REMEMBERED:
+                self._found.clear()
+            self._found[key] = image
+            return image
+
+    def resolve(self, ref: str) -> str:
+        """The id of the image called `ref`, as for `find`."""
+        with self.database.reading() as connection:
+            identity = self._by_name(connection, ref) or self._by_id(connection, ref)
+        if identity is None:
+            raise NotFound(f"No such image: {_shown(ref)}")
+        return identity
+
+    def _by_name(self, connection: object, ref: str) -> str | None:
+        if not ref or ref.startswith("sha256:") or re.fullmatch(r"[a-f0-9]{64}", ref):
+            return None
+        reference = Reference.parse(ref).with_default_tag()
+        if not reference.digest:
+            return table.image_by_name(connection, reference.canonical)
+        # A digest decides, whatever the tag beside it; the name must be one that the image goes by.
+        if table.image(connection, reference.digest) is None:
+            return None
+        names = (Reference.parse(name) for name, _ in table.image_names(connection, reference.digest))
+        return reference.digest if any(name.name == reference.name for name in names) else None
+
+    def _by_id(self, connection: object, ref: str) -> str | None:
+        match = _SHORT_ID.fullmatch(ref)
+        if not match:
+            return None
+        found = table.images_by_prefix(connection, f"sha256:{match[1]}")
+        if len(found) > 1:
+            raise Invalid(f"ambiguous reference: more than one image starts with {ref}")
+        return found[0] if found else None
+
+    def all(self) -> list[Image]:
+        """Every image, newest first."""
+        with self.database.reading() as connection:
+            return [self._read(connection, row) for row in table.images(connection)]
+
+    def count(self) -> int:
+        """How many images there are."""
+        with self.database.reading() as connection:
+            return len(table.images(connection))
+
+    def _image(self, identity: str) -> Image:
+        with self.database.reading() as connection:
+            row = table.image(connection, identity)
+            if row is None:
+                raise NotFound(f"No such image: {identity}")
+            return self._read(connection, row)
+
+    def _read(self, connection: object, row: dict) -> Image:
+        layers = table.image_layers(connection, row["id"], row["manifest"])
+        blobs = table.image_blobs(connection, row["id"])
+        names = table.image_names(connection, row["id"])
+        references = [Reference.parse(name) for name, _ in names]
+        digests = dict.fromkeys(f"{reference.familiar_name}@{row['id']}" for reference in references)
+        return Image(
+            id=row["id"],
+            descriptor={"mediaType": row["media_type"], "digest": row["id"], "size": row["descriptor_size"]},
+            manifest=row["manifest"],
+            config=load(row["config"].encode(), "image config"),
+            layers=tuple(str(layer["number"]) for layer in layers),
+            layer_sizes=tuple(layer["size"] for layer in layers),
+            content_size=sum(size for _, size in blobs),
+            created=row["created"],
+            parent=row["parent"],
+            names=tuple(name for name, _ in names),
+            repo_tags=tuple(reference.familiar for reference in references if reference.tag),
+            repo_digests=tuple(digests),
+            tagged_ns=max((tagged for _, tagged in names), default=0),
+        )
+
+    # Changing
+
+    def session(self) -> Session:
+        """See `LayerStore.session`; `add` is called before it ends."""
+        return self.layers.session()
+
+    def add(
+        self,
+        session: Session,
+        target: dict,
+        manifest: str,
+        config: bytes,
+        image_layers: Sequence[Layer],
+        blobs: Iterable[tuple[str, int]],
+        names: Iterable[Reference],
+        parent: str = "",
+    ) -> Image:
+        """Make an image of what was unpacked in `session`, durable, then visible under `names`.
+
+        target: descriptor of the index or manifest that the names point at; manifest: digest of the platform's own
+        config: the checked config document; blobs: (digest, size) of everything that stands in `content` for it
+        """
+        session.settle(image_layers)
+        self.content.flush()
+        document = load(config, "image config")
+        with self.changing:
+            with self.database.transaction(durable=True) as connection:
+                table.mark_layers_ready(connection, [layer.number for layer in image_layers])
+                table.add_image(
+                    connection,
+                    identity=target["digest"],
+                    media_type=target["mediaType"],
+                    descriptor_size=target["size"],
+                    manifest=manifest,
+                    config=config.decode("utf-8", "replace"),
+                    created=document.get("created") or "",
+                    parent=parent,
+                    layers=[layer.number for layer in image_layers],
+                    blobs=blobs,
+                )
+                for name in names:
+                    table.set_name(connection, name.canonical, target["digest"], time.time_ns())
+            self._found.clear()
+            return self._image(target["digest"])
+
+    def untag(self, names: Iterable[str]) -> None:
+        """Take canonical names away; their images stay."""
+        with self.changing:
+            with self.database.transaction(durable=True) as connection:
+                for name in names:
+                    table.drop_name(connection, name)
+            self._found.clear()
+
+    def forget(self, identity: str, hold_layers: bool) -> None:
+        """Take an image away, and with it the blobs that no other image holds; its layers go with `layers.collect`.
+
+        hold_layers: containers still stand on its layers, which stay until `release`.
+        """
+        with self.changing:
+            with self.database.transaction(durable=True) as connection:
+                blobs = table.image_blobs(connection, identity)
+                if hold_layers:
+                    table.hide_image(connection, identity)
+                else:
+                    table.forget_image(connection, identity)
+            self._found.clear()
+            if hold_layers:
+                return
+            for digest, _ in blobs:
+                with self.database.reading() as connection:
+                    held = table.blob_is_held(connection, digest)
+                if not held:
+                    self.content.remove(digest)
+
+    def release(self, used_by: UsedBy) -> None:
+        """Let go of removed images that no container stands on any more; for after a container is removed."""
+        with self.changing:
+            with self.database.reading() as connection:
+                removed = table.removed_images(connection)
+            unused = [identity for identity in removed if not used_by(identity)]
+            for identity in unused:
+                self.forget(identity, hold_layers=False)
+        if unused:
+            self.layers.collect()
+
+    # The verbs, each in its module; those that load heavy ones are imported when they are first asked for.
+
+    def pull(self, reference: str, tag: str, platform_text: str | None, auth: dict | None, progress: Progress) -> Image:
+        """Pull an image from its registry; see `pull.pull`."""
+        from engine.daemon.images import pull  # the registry's side is not needed by an idle daemon
+
+        return pull.pull(self, reference, tag, platform_text, auth, progress)
+
+    def import_rootfs(
+        self,
+        stream: BinaryIO,
+        repo: str,
+        tag: str,
+        message: str,
+        changes: Sequence[str],
+        platform_text: str | None,
+        progress: Progress,
+    ) -> Image:
+        """Make a one-layer image of a root filesystem's tar; see `rootfs.import_rootfs`.
+
+        progress is called with nothing: out of a request's body there is only the end to tell, the image's id.
+        """
+        from engine.daemon.images import rootfs  # as above
+
+        return rootfs.import_rootfs(self, stream, repo, tag, message, changes, platform_text)
+
+    def check_credentials(self, credentials: dict) -> str:
+        """POST /auth; see `login.check`."""
+        from engine.daemon.images import login  # as above
+
+        return login.check(credentials, tuple(self.settings.insecure_registries))
+
+    def copy_layers(self, layers: Sequence[str], target: str) -> None:
+        """Where the storage is `copy`: fill a container's root; see `storage.copy_layers`."""
+        storage.copy_layers(self.layer_root, layers, target)
+
+    def load(self, stream: BinaryIO, progress: Progress) -> list[Image]:
+        """Load every image of a docker-archive or an OCI layout; see `archive.load`."""
+        from engine.daemon.images import archive  # as above
+
+        return archive.load(self, stream, progress)
+
+    def remove(self, ref: str, force: bool, noprune: bool, used_by: UsedBy) -> list[dict]:
+        """Untag or delete an image; see `removal.remove`."""
+        return removal.remove(self, ref, force, noprune, used_by)
+
+    def images_json(
+        self,
+        filters: dict[str, list[str]],
+        all: bool = False,
+        shared_size: bool = False,
+        manifests: bool = False,
+        used_by: UsedBy | None = None,
+    ) -> list[dict]:
+        """GET /images/json; see `listing.images_json`."""
+        return listing.images_json(self, filters, all, shared_size, manifests, used_by)
+
+    def inspect_json(self, image: Image, manifests: bool = False) -> dict:
+        """GET /images/{name}/json; see `listing.inspect_json`."""
+        return listing.inspect_json(image, manifests)
+
+
+def _shown(ref: str) -> str:
+    """The reference as docker shows it when nothing goes by it."""
+    try:
+        return Reference.parse(ref).with_default_tag().familiar
+    except Invalid:
+        return ref

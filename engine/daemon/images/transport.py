@@ -1,0 +1,233 @@
+"""HTTP to registries: connections kept open per thread, TLS or plain, and failures told in the words of Go's client.
+
+Runs in the daemon, on the threads of a pull; a `Transport` lives as long as one pull. Knows nothing of registries,
+follows no redirect and adds no credentials.
+"""
+
+import errno
+import logging
+import os
+import socket
+import threading
+import urllib.parse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.errors import SystemFailure
+
+if TYPE_CHECKING:
+    import http.client
+    import ssl
+
+log = logging.getLogger(__name__)
+
+_CONNECT_SECONDS = 30.0
+_SILENCE_SECONDS = 60.0
+CERTIFICATES = "/etc/docker/certs.d"
+_USER_AGENT = "engine/1.0 (linux)"
+_PORTS = {"https": 443, "http": 80}
+_LOOPBACK = ("127.0.0.0/8", "::1/128")
+
+
+class ConnectFailure(SystemFailure):
+    """No connection, or it broke before an answer came; `speaks_plain`: the other side has no TLS on that port."""
+
+    def __init__(self, text: str, speaks_plain: bool = False):
+        super().__init__(text)
+        self.speaks_plain = speaks_plain
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request goes: scheme, host without brackets, port, whether its certificate goes unchecked."""
+
+    scheme: str
+    host: str
+    port: int
+    unchecked: bool = False
+
+    @property
+    def netloc(self) -> str:
+        """host:port as a URL has it; the scheme's own port is left out."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def split_url(url: str) -> tuple[str, str, int, str]:
+    """scheme, host, port and request target of an http(s) URL. Raises SystemFailure for any other."""
+    parts = urllib.parse.urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise SystemFailure(f"unsupported URL {url!r}") from error
+    if parts.scheme not in _PORTS or not parts.hostname or any(not 32 < ord(letter) < 127 for letter in url):
+        raise SystemFailure(f"unsupported URL {url!r}")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return parts.scheme, parts.hostname, port or _PORTS[parts.scheme], target
+
+
+def is_insecure(netloc: str, insecure: tuple[str, ...]) -> bool:
+    """True for a registry that may do without TLS: on a loopback address, or listed as host[:port] or network."""
+    host = urllib.parse.urlsplit(f"//{netloc}").hostname or ""
+    if netloc in insecure or host in insecure or host == "localhost":
+        return True
+    import ipaddress  # costs memory that an idle daemon does without
+
+    networks = [ipaddress.ip_network(text, strict=False) for text in (*_LOOPBACK, *insecure) if "/" in text]
+    addresses = _addresses(host, len(networks) > len(_LOOPBACK))
+    return any(ipaddress.ip_address(address) in network for address in addresses for network in networks)
+
+
+def _addresses(host: str, resolve: bool) -> list[str]:
+    """The host's addresses: itself when it is one; a name is looked up only when a listed network asks for it."""
+    flags = 0 if resolve else socket.AI_NUMERICHOST
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
+    except OSError:
+        return []
+    return [address[4][0].partition("%")[0] for address in found]
+
+
+class Transport:
+    """The connections of one pull. Every thread has its own, so no answer waits for another thread's."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._all: list[http.client.HTTPConnection] = []
+
+    def close(self) -> None:
+        """Close every connection; a thread that is reading from one gets an error."""
+        with self._lock:
+            for connection in self._all:
+                # close() alone would leave a blocked reader where it is.
+                if connection.sock is not None:
+                    _shut(connection.sock)
+                connection.close()
+            self._all.clear()
+
+    def send(
+        self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | None = None
+    ) -> "http.client.HTTPResponse":
+        """One request and the head of its answer; the body is the caller's to read, whole, or `drop` it.
+
+        Raises ConnectFailure.
+        """
+        import http.client  # loads ssl and email: only once something is pulled
+
+        kept: dict[Origin, http.client.HTTPConnection] = self._local.__dict__.setdefault("kept", {})
+        sent = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity", **headers}
+        # A kept connection may have been closed by the other side meanwhile: then once more, on a new one.
+        for connection in (kept.pop(origin, None), None):
+            fresh = connection is None
+            try:
+                connection = connection or self._connect(origin)
+                connection.request(method, target, body=body, headers=sent)
+                answer = connection.getresponse()
+            except (http.client.HTTPException, OSError) as error:
+                if connection is not None:
+                    connection.close()
+                if not fresh:
+                    continue
+                raise self._failure(error) from error
+            if not answer.will_close:
+                kept[origin] = connection
+            return answer
+        raise AssertionError("the second round returns or raises")
+
+    def drop(self, origin: Origin) -> None:
+        """Close this thread's connection, whose present answer is not read to its end."""
+        connection = self._local.__dict__.get("kept", {}).pop(origin, None)
+        if connection is not None:
+            connection.close()
+
+    def _connect(self, origin: Origin) -> "http.client.HTTPConnection":
+        import http.client  # as above
+
+        connection = http.client.HTTPConnection(origin.host, origin.port, timeout=_SILENCE_SECONDS)
+        plain = _dial(origin.host, origin.port)
+        try:
+            if origin.scheme == "https":
+                plain = _tls(origin).wrap_socket(plain, server_hostname=origin.host)
+            plain.settimeout(_SILENCE_SECONDS)
+        except OSError:
+            plain.close()
+            raise
+        connection.sock = plain
+        # Without one, http.client would make the next connection by itself, and plain.
+        connection.auto_open = 0
+        with self._lock:
+            self._all.append(connection)
+        return connection
+
+    def _failure(self, error: Exception) -> ConnectFailure:
+        if isinstance(error, ConnectFailure):
+            return error
+        import ssl  # here already, with http.client
+
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return ConnectFailure(f"tls: failed to verify certificate: {error.verify_message}")
+        if isinstance(error, ssl.SSLError):
+            plain = error.reason in _PLAIN_ANSWERS
+            text = "http: server gave HTTP response to HTTPS client" if plain else f"tls: {error.reason or error}"
+            return ConnectFailure(text, speaks_plain=plain)
+        if isinstance(error, TimeoutError):
+            return ConnectFailure("net/http: timeout awaiting response headers")
+        if isinstance(error, ConnectionResetError | BrokenPipeError):
+            return ConnectFailure("read: connection reset by peer")
+        if isinstance(error, OSError) and error.errno:
+            return ConnectFailure(os.strerror(error.errno).lower())
+        return ConnectFailure("EOF" if not str(error) else str(error))
+
+
+# What OpenSSL calls an answer that is no TLS record; it has had several names for it.
+_PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+
+
+def _shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError as error:
+        if error.errno not in (errno.ENOTCONN, errno.EBADF):  # the other side, or its own thread, was first
+            raise
+
+
+def _dial(host: str, port: int) -> socket.socket:
+    """A connection to the first address of `host` that takes one; raises ConnectFailure telling of the first."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConnectFailure(f"dial tcp: lookup {host}: no such host") from error
+    first: ConnectFailure | None = None
+    for family, kind, protocol, _, address in found:
+        shown = f"[{address[0]}]:{port}" if family == socket.AF_INET6 else f"{address[0]}:{port}"
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(_CONNECT_SECONDS)
+            connection.connect(address)
+            return connection
+        except TimeoutError:
+            connection.close()
+            first = first or ConnectFailure(f"dial tcp {shown}: i/o timeout")
+        except OSError as error:
+            connection.close()
+            first = first or ConnectFailure(f"dial tcp {shown}: connect: {os.strerror(error.errno).lower()}")
+    raise first or ConnectFailure(f"dial tcp: lookup {host}: no such host")
+
+
+def _tls(origin: Origin) -> "ssl.SSLContext":
+    """The context for one registry: the system's authorities, and what /etc/docker/certs.d holds for that host."""
+    import ssl  # as above
+
+    context = ssl.create_default_context()
+    if origin.unchecked:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    directory = os.path.join(CERTIFICATES, origin.netloc)
+    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
+        path = os.path.join(directory, name)
+        if name.endswith(".crt"):
+            context.load_verify_locations(path)
+        elif name.endswith(".cert"):
+            context.load_cert_chain(path, path.removesuffix(".cert") + ".key")
+    return context

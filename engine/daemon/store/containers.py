@@ -1,0 +1,106 @@
+"""The table of containers: what was asked for, written once, and the state, written in place.
+
+All functions take an open connection of `store.database` and run in the thread that holds it. Creating and removing
+belong into a durable transaction, as a client was told of them; a state does not, it dies with the power anyway.
+"""
+
+import json
+import sqlite3
+
+from engine.daemon.containers.record import Container, State
+
+SCHEMA = (
+    """
+    CREATE TABLE IF NOT EXISTS containers (
+        id TEXT PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        created_ns INTEGER NOT NULL,
+        image TEXT NOT NULL,
+        image_id TEXT NOT NULL,
+        settings TEXT NOT NULL,
+        status TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        pid_start INTEGER NOT NULL,
+        exit_code INTEGER NOT NULL,
+        error TEXT NOT NULL,
+        oom_killed INTEGER NOT NULL,
+        started_ns INTEGER NOT NULL,
+        finished_ns INTEGER NOT NULL,
+        restart_count INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+    # A container shows its image's descriptor even when the image is gone; many containers share one.
+    "CREATE TABLE IF NOT EXISTS container_images (image_id TEXT PRIMARY KEY, descriptor TEXT NOT NULL) WITHOUT ROWID",
+)
+
+_STATE = (
+    "status",
+    "pid",
+    "pid_start",
+    "exit_code",
+    "error",
+    "oom_killed",
+    "started_ns",
+    "finished_ns",
+    "restart_count",
+)
+_IDENTITY = ("id", "name", "created_ns", "image", "image_id")
+_SETTINGS = ("config", "host_config", "networking", "path", "args", "layers")
+_COLUMNS = (*_IDENTITY, "settings", *_STATE)
+
+_INSERT = f"INSERT INTO containers ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_SAVE_STATE = f"UPDATE containers SET {', '.join(f'{column} = ?' for column in _STATE)} WHERE id = ?"
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM containers ORDER BY created_ns"
+_INSERT_DESCRIPTOR = "INSERT OR IGNORE INTO container_images (image_id, descriptor) VALUES (?, ?)"
+
+
+def insert(connection: sqlite3.Connection, container: Container, descriptor: dict | None) -> None:
+    """Write a new container, and the descriptor of its image's manifest when it has an image."""
+    identity = [getattr(container, column) for column in _IDENTITY]
+    settings = json.dumps({key: getattr(container, key) for key in _SETTINGS}, separators=(",", ":"))
+    connection.execute(_INSERT, (*identity, settings, *_state_values(container.state)))
+    if descriptor is not None:
+        connection.execute(_INSERT_DESCRIPTOR, (container.image_id, json.dumps(descriptor, separators=(",", ":"))))
+
+
+def save_state(connection: sqlite3.Connection, container: Container) -> None:
+    """Write the state of a container as it is now; the caller holds `container.changed` or has it to itself."""
+    connection.execute(_SAVE_STATE, (*_state_values(container.state), container.id))
+
+
+def save_settings(connection: sqlite3.Connection, container: Container) -> None:
+    """Write the name and the settings of a container anew."""
+    settings = json.dumps({key: getattr(container, key) for key in _SETTINGS}, separators=(",", ":"))
+    connection.execute(
+        "UPDATE containers SET name = ?, settings = ? WHERE id = ?", (container.name, settings, container.id)
+    )
+
+
+def delete(connection: sqlite3.Connection, container_id: str) -> None:
+    """Remove a container, and its image's descriptor with the last container of that image."""
+    connection.execute("DELETE FROM containers WHERE id = ?", (container_id,))
+    connection.execute("DELETE FROM container_images WHERE image_id NOT IN (SELECT image_id FROM containers)")
+
+
+def load_all(connection: sqlite3.Connection) -> list[Container]:
+    """Every container, oldest first, in the state that was saved last."""
+    return [_container(row) for row in connection.execute(_SELECT)]
+
+
+def load_descriptors(connection: sqlite3.Connection) -> dict[str, dict]:
+    """Image id → descriptor of its manifest, for the images that containers were made from."""
+    rows = connection.execute("SELECT image_id, descriptor FROM container_images")
+    return {image_id: json.loads(descriptor) for image_id, descriptor in rows}
+
+
+def _state_values(state: State) -> list:
+    return [getattr(state, column) for column in _STATE]
+
+
+def _container(row: tuple) -> Container:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    settings = json.loads(values["settings"])
+    settings["layers"] = tuple(settings["layers"])
+    state = State(**{column: values[column] for column in _STATE})
+    state.oom_killed = bool(state.oom_killed)
+    return Container(**{column: values[column] for column in _IDENTITY}, **settings, state=state)

@@ -1,0 +1,89 @@
+"""The one SQLite database of a data root: its connection, its transactions and how durable each of them is.
+
+Runs in the daemon, on any of its threads: one connection, guarded by one lock, so that a reader never meets half of a
+writer's change. The SQL itself stands in the other files of this package, one a table. Never hold a transaction over
+anything slow (a download, a container's start): every other thread waits for it.
+"""
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+
+from engine.errors import Unavailable
+
+# Raised when a table changes in a way that CREATE TABLE IF NOT EXISTS does not bring about by itself.
+VERSION = 1
+
+# 512 KiB of pages: the tables are small and an idle daemon's memory is a feature.
+_PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA cache_size = -512",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA temp_store = MEMORY",
+)
+
+
+class Database:
+    """The connection to the database file at `path`, with every table of `schema` there.
+
+    schema: CREATE statements that do nothing when their object exists.
+    Raises Unavailable when the file was written by a newer engine, or is no database.
+    """
+
+    def __init__(self, path: str, schema: Iterable[str] = ()):
+        self._lock = threading.RLock()
+        self._durable: bool | None = None
+        # Autocommit: BEGIN and COMMIT are said by `transaction` alone, never by the module behind our back.
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
+        self._connection.row_factory = sqlite3.Row
+        try:
+            self._prepare(path, schema)
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise Unavailable(f"the database {path} cannot be used: {error}") from error
+        except Unavailable:
+            self._connection.close()
+            raise
+
+    def _prepare(self, path: str, schema: Iterable[str]) -> None:
+        for pragma in _PRAGMAS:
+            self._connection.execute(pragma)
+        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise Unavailable(f"the database {path} was written by a newer engine (version {version}, ours {VERSION})")
+        with self.transaction(durable=True) as connection:
+            for statement in schema:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    @contextlib.contextmanager
+    def transaction(self, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """One change, whole or not at all; an exception inside undoes it.
+
+        durable: on the disk when this returns (synchronous=FULL), for what a client is told exists or is gone;
+            else only safe from a crash of the daemon, not of the power (synchronous=NORMAL).
+        """
+        with self._lock:
+            # The pragma is ignored inside a transaction, so it is said before, and only when it changes.
+            if durable != self._durable:
+                self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._durable = durable
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for reading only, with no writer between two statements. May stand inside a transaction."""
+        with self._lock:
+            yield self._connection
+
+    def close(self) -> None:
+        """Write the log back into the file and close it."""
+        with self._lock:
+            self._connection.close()

@@ -1,0 +1,62 @@
+"""Platforms: names as people and machines write them, and the choice among a list's entries."""
+
+import pytest
+
+from engine.daemon.images import platform
+from engine.daemon.images.platform import Platform
+from engine.errors import Invalid
+
+
+def entries(*names: str) -> list[dict]:
+    """Descriptors for os/arch[/variant] names."""
+    found = []
+    for name in names:
+        system, architecture, variant = (name + "/").split("/")[:3]
+        found.append({"name": name, "platform": {"os": system, "architecture": architecture, "variant": variant}})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("linux/amd64", "linux/amd64"),
+        ("linux/x86_64", "linux/amd64"),
+        ("arm64", "linux/arm64"),
+        ("linux/arm64/v8", "linux/arm64"),
+        ("linux/aarch64", "linux/arm64"),
+        ("linux/arm", "linux/arm/v7"),
+        ("linux/arm/v6", "linux/arm/v6"),
+        ("Linux/AMD64", "linux/amd64"),
+    ],
+)
+def test_a_platform_has_one_form(text, shown):
+    assert str(platform.parse(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["", "a/b/c/d", "linux/", "/", "nonsense", "lin ux/amd64"])
+def test_what_is_no_platform_is_refused(text):
+    with pytest.raises(Invalid):
+        platform.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "strict", "offered", "chosen"),
+    [
+        ("linux/amd64", False, ["linux/arm64", "linux/amd64"], "linux/amd64"),
+        ("linux/arm64", True, ["linux/arm64/v8", "linux/arm/v7"], "linux/arm64/v8"),
+        ("linux/arm64", True, ["linux/arm/v7"], None),
+        ("linux/arm64", False, ["linux/arm/v6", "linux/arm/v7"], "linux/arm/v7"),
+        ("linux/arm/v7", True, ["linux/arm/v5", "linux/arm/v6"], "linux/arm/v6"),
+        ("linux/arm/v6", False, ["linux/arm/v7"], None),
+        ("linux/amd64", False, ["windows/amd64"], None),
+        ("linux/amd64", False, ["unknown/unknown", "linux/386"], "linux/386"),
+        ("linux/amd64", False, [], None),
+    ],
+)
+def test_the_entry_that_fits_best_is_chosen(wanted, strict, offered, chosen):
+    found = platform.choose(entries(*offered), platform.parse(wanted), strict)
+    assert (found and found["name"]) == chosen
+
+
+def test_an_entry_without_a_platform_is_passed_over():
+    assert platform.choose([{"digest": "x"}], Platform("linux", "amd64"), strict=False) is None
