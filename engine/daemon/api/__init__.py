@@ -1,0 +1,1 @@
+"""The Engine API over HTTP: server, routes, versions, and one handler file a noun."""

@@ -1,0 +1,275 @@
+"""JSON bodies: decoded along a schema as Go decodes into its structs, with Go's error texts.
+
+Pure; runs in the request's thread. Names match without regard to case, unknown ones are passed over, null leaves a
+field out, and of several wrong types the first one is told. The result holds the names as the schema spells them and
+only what the client sent: defaults are not for here.
+"""
+
+import json
+import re
+import string
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from engine.daemon.api import jsonerror
+from engine.errors import Invalid
+
+# Every level of nesting is a C call of the decoder, on a thread's small stack (see `acceptor.STACK_SIZE`).
+DEPTH_LIMIT = 200
+
+_JSON_TYPE = "application/json"
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_MEDIA_TYPE = re.compile(r"\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+/[!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*(?:;.*)?")
+_SPACE = " \t\r\n"
+
+
+class _Number(str):
+    """A number that Python would not keep as it was written; Go's texts show it so."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A text, number or truth value. `go`: Go's name of the type; `parse`: makes the value of a text, or refuses it."""
+
+    go: str
+    kind: type
+    low: int = 0
+    high: int = 0
+    parse: Callable[[str], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A list; `length` is for Go's arrays, which are filled up and cut to it."""
+
+    item: object
+    length: int | None = None
+    pointers: bool = False
+
+    @property
+    def go(self) -> str:
+        """Go's name of the type."""
+        return f"[{self.length or ''}]{'*' * self.pointers}{self.item.go}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """An object with names of the client's choice; `name`: Go's name of the type where it has one of its own."""
+
+    value: object
+    name: str = ""
+    key: Callable[[str], str] | None = None
+    pointers: bool = False
+
+    @property
+    def go(self) -> str:
+        """Go's name of the type."""
+        return self.name or f"map[string]{'*' * self.pointers}{self.value.go}"
+
+
+@dataclass(frozen=True)
+class Struct:
+    """An object with known names.
+
+    embedded: name of the embedded Go struct → its fields, which stand among the others in JSON and below that name in
+    the texts of errors
+    """
+
+    go: str
+    own: dict[str, object]
+    embedded: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    @cached_property
+    def fields(self) -> dict[str, tuple[str, str, object]]:
+        """Lower-case name → (name, path in error texts, schema)."""
+        rows = {name.lower(): (name, name, schema) for name, schema in self.own.items()}
+        for struct, fields in self.embedded.items():
+            rows |= {name.lower(): (name, f"{struct}.{name}", schema) for name, schema in fields.items()}
+        return rows
+
+
+def decode_body(data: bytes, content_type: str, schema: Struct, required: bool = False) -> dict:
+    """A request's body along `schema`. An empty one is an empty object unless it is `required`. Raises Invalid."""
+    if data or content_type:
+        _check_content_type(content_type)
+    if not data and not required:
+        return {}
+    return decode(data, schema)
+
+
+def decode(data: bytes, schema: Struct) -> dict:
+    """A JSON text along `schema`. Raises Invalid with `invalid JSON: ` and Go's words."""
+    value, rest = load(data)
+    if rest.strip(_SPACE):
+        raise Invalid("unexpected content after JSON")
+    walk = _Walk()
+    try:
+        decoded = walk.value(value, schema)
+    except Invalid as error:
+        raise Invalid(f"invalid JSON: {error}") from error
+    if walk.mismatch:
+        raise Invalid(f"invalid JSON: json: cannot unmarshal {walk.mismatch}")
+    return decoded or {}
+
+
+def _check_content_type(content_type: str) -> None:
+    if not content_type:
+        raise Invalid("malformed Content-Type header (): mime: no media type")
+    media = _MEDIA_TYPE.fullmatch(content_type)
+    if media is None:
+        raise Invalid(f"malformed Content-Type header ({content_type})")
+    if media.group(1).lower() != _JSON_TYPE:
+        raise Invalid(f"unsupported Content-Type header ({content_type}): must be '{_JSON_TYPE}'")
+
+
+def load(data: bytes) -> tuple[object, str]:
+    """The first value of a JSON text, and what follows it. Numbers that Python cannot hold as they are stay texts.
+
+    Raises Invalid. All JSON that comes from outside is to be read by it, because it bounds the depth.
+    """
+    text = data.decode("utf-8", "replace").lstrip(_SPACE)
+    if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
+        raise Invalid("invalid JSON: exceeded max depth")
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except ValueError as error:
+        raise Invalid(f"invalid JSON: {jsonerror.explain(data) or error}") from error
+    if "\\u" in text:
+        value = _whole_characters(value)
+    return value, text[end:]
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for character in _STRINGS.sub("", text):
+        if character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest
+
+
+def _whole_characters(value: object) -> object:
+    """Half of a surrogate pair cannot be stored or sent: as in Go it becomes the replacement character."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return type(value)(whole)
+    if isinstance(value, list):
+        return [_whole_characters(item) for item in value]
+    if isinstance(value, dict):
+        return {_whole_characters(key): _whole_characters(item) for key, item in value.items()}
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"invalid character '{name[0]}' looking for beginning of value")
+
+
+def _integer(text: str) -> int | _Number:
+    return int(text) if len(text) <= 20 else _Number(text)  # past any integer of Go's, and Python would limit it
+
+
+_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_integer, parse_constant=_refuse_constant)
+_KINDS = {str: "string", int: "number", bool: "bool", list: "array", dict: "object", _Number: "number"}
+
+
+class _Walk:
+    """One pass over a decoded value; keeps the first mismatch and where it is, as Go's decoder does."""
+
+    def __init__(self) -> None:
+        self.mismatch = ""
+        self._struct = ""
+        self._path: tuple[str, ...] = ()
+
+    def value(self, value: object, schema: object) -> object:
+        """`value` as `schema` wants it; None for null and for what does not fit."""
+        if value is None:
+            return None
+        return _STEPS[type(schema)](self, value, schema)
+
+    def fail(self, value: object, schema: object, detail: str = "") -> None:
+        if self.mismatch:
+            return
+        where = f"struct field {'.'.join((self._struct, *self._path))}" if self._struct else "value"
+        self.mismatch = f"{_KINDS[type(value)]}{detail} into Go {where} of type {schema.go}"
+
+    def scalar(self, value: object, schema: Scalar) -> object:
+        if type(value) is _Number and schema.kind is int:
+            return self.fail(value, schema, f" {value}")
+        if type(value) is not schema.kind:
+            return self.fail(value, schema)
+        if schema.parse is not None:
+            return schema.parse(value)
+        if schema.kind is int and not schema.low <= value <= schema.high:
+            return self.fail(value, schema, f" {value}")
+        return value
+
+    def array(self, value: object, schema: Array) -> object:
+        if type(value) is not list:
+            return self.fail(value, schema)
+        items = [_or_zero(self.value(item, schema.item), schema.item, schema.pointers) for item in value]
+        if schema.length is not None:
+            items = (items + [zero(schema.item)] * schema.length)[: schema.length]
+        return items
+
+    def mapping(self, value: object, schema: Mapping) -> object:
+        if type(value) is not dict:
+            return self.fail(value, schema)
+        key_of = schema.key or str
+        return {
+            key_of(key): _or_zero(self.value(item, schema.value), schema.value, schema.pointers)
+            for key, item in value.items()
+        }
+
+    def struct(self, value: object, schema: Struct) -> object:
+        if type(value) is not dict:
+            return self.fail(value, schema)
+        decoded = {}
+        outer, path = self._struct, self._path
+        for key, item in value.items():
+            row = schema.fields.get(key.lower())
+            if row is None:
+                continue
+            name, shown, field_schema = row
+            self._struct = schema.go.rpartition(".")[2]
+            self._path = (*path, shown)
+            part = self.value(item, field_schema)
+            if part is not None:
+                decoded[name] = part
+        self._struct, self._path = outer, path
+        return decoded
+
+
+_STEPS = {Scalar: _Walk.scalar, Array: _Walk.array, Mapping: _Walk.mapping, Struct: _Walk.struct}
+
+
+def _or_zero(value: object, schema: object, pointer: bool) -> object:
+    return zero(schema) if value is None and not pointer else value
+
+
+def zero(schema: object) -> object:
+    """What Go has in the place of a null: the empty value of a text, number, truth value or struct, else null."""
+    if isinstance(schema, Scalar):
+        return schema.kind()
+    return {} if isinstance(schema, Struct) else None
+
+
+def parse_port(text: str) -> str:
+    """A port such as `80/tcp`, in its full form; the protocol is `tcp` unless it is said. Raises Invalid."""
+    if not text:
+        raise Invalid("invalid port: value is empty")
+    port, _, protocol = text.partition("/")
+    if not port:
+        raise Invalid("invalid port '': value is empty")
+    digits = port[1:] if port[0] in "+-" else port
+    if not digits or digits.strip(string.digits):
+        raise Invalid(f"invalid port '{port}': invalid syntax")
+    if len(digits) > 20 or not 0 <= int(port) <= 65535:
+        raise Invalid(f"invalid port '{port}': value out of range")
+    return f"{int(port)}/{protocol.lower() or 'tcp'}"

@@ -1,0 +1,237 @@
+"""One connection: heads in, answers out, one request after the other until either side ends it.
+
+Runs in a thread of its own, which owns the socket until a handler takes it over. It reads what it needs and no more of
+a body than was asked for, so what follows a request stays in the buffer for the next one. It knows nothing of routes.
+"""
+
+import logging
+import select
+import socket
+import time
+from collections.abc import Callable
+
+from engine.daemon.api.answers import Json, Response
+from engine.daemon.api.http import BadRequest, end_of_head, field, parse_head, response_head
+from engine.daemon.api.request import Request
+from engine.daemon.api.streams import Body, ClientGone, Stream
+from engine.daemon.api.versions import IDENTITY
+
+log = logging.getLogger(__name__)
+
+Application = Callable[[Request], Response | None]
+
+_RECEIVE = 16 * 1024
+_DRAIN_LIMIT = 256 * 1024
+_LINGER_SECONDS = 1.0
+_LINGER_LIMIT = 64 * 1024 * 1024
+_WITHOUT_BODY = frozenset({204, 304})
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class Connection:
+    """A client's connection. `closing` says that the server is to end: the answer under way is the last one."""
+
+    def __init__(self, peer: socket.socket, application: Application, closing: Callable[[], bool]):
+        self._socket = peer
+        self._application = application
+        self._closing = closing
+        self._buffer = b""
+        self._request: Request | None = None
+        self._last = False
+        self._handed_over = False
+        # On a Unix socket the kernel tells a close from a half-close; on TCP both are a FIN.
+        self._hang_up = select.POLLHUP | select.POLLERR
+        if peer.family != socket.AF_UNIX:
+            self._hang_up |= select.POLLRDHUP
+        self.started = False
+        self.idle = True
+
+    def serve(self) -> bool:
+        """Answer requests until the connection ends; True when the socket is still this connection's, to be closed."""
+        try:
+            while self._serve_one():
+                pass
+        except ClientGone as error:
+            log.debug("connection ended: %s", error)
+        return not self._handed_over
+
+    def _serve_one(self) -> bool:
+        """One request and its answer; False when it was the last."""
+        try:
+            head = self._read_head()
+        except BadRequest as error:
+            self._refuse(error)
+            return False
+        if head is None:
+            return False
+        self.idle = False
+        self.started = False
+        self._last = not head.keep_alive or self._closing()
+        request = self._request = Request(head, self)
+        try:
+            answer = self._application(request)
+            if self._handed_over:
+                return False
+            if answer is not None:
+                self._send_answer(answer, head.method == "HEAD", request.body)
+        finally:
+            self._request = None
+        return self._finish(request.body)
+
+    def _read_head(self):
+        data = self._buffer
+        while True:
+            while data.startswith(b"\r\n"):  # RFC 9112 section 2.2: an empty line before a request is passed over
+                data = data[2:]
+            end = end_of_head(data) if data else -1
+            if end > 0:
+                self._buffer = data[end:]
+                return parse_head(data[:end])
+            self._buffer = data
+            self.idle = not data
+            if self.idle and self._closing():
+                return None
+            more = self._receive(_RECEIVE)
+            if not more:
+                return None
+            data += more
+
+    def _finish(self, body: Body) -> bool:
+        """Get past the rest of the request's body; False when the connection must end."""
+        ended = body.ended
+        if not ended and not body.abandoned and not self._last:
+            try:
+                ended = body.drain(_DRAIN_LIMIT)
+            except BadRequest:
+                return False
+        if ended and not self._last:
+            self.idle = True
+            return True
+        if not ended:
+            self._linger()
+        return False
+
+    def _linger(self) -> None:
+        """Let the client read the answer before the close: what it still sends would turn the close into a reset."""
+        limit = _LINGER_LIMIT
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.settimeout(_LINGER_SECONDS)
+            while limit > 0 and (data := self._socket.recv(64 * 1024)):
+                limit -= len(data)
+        except TimeoutError:
+            pass  # the client keeps its side open without sending: it has had its answer
+        except OSError as error:
+            raise ClientGone(str(error)) from error
+
+    def _refuse(self, error: BadRequest) -> None:
+        self._last = True
+        self._send_answer(Json({"message": str(error)}, 400), False, None)
+        self._linger()
+
+    def _send_answer(self, answer: Response, silent: bool, body: Body | None) -> None:
+        if body is not None and (body.abandoned or body.left > _DRAIN_LIMIT):
+            self._last = True
+        status = answer.status
+        fields = "".join([field(name, value) for name, value in answer.fields])
+        if answer.content_type:
+            fields += f"Content-Type: {answer.content_type}\r\n"
+        if status not in _WITHOUT_BODY:
+            fields += f"Content-Length: {len(answer.body)}\r\n"
+        head = self._head(status, fields)
+        self.send(head if silent else head + answer.body)
+
+    def _head(self, status: int, fields: str) -> bytes:
+        self.started = True
+        close = "Connection: close\r\n" if self._last else ""
+        return response_head(status, f"{IDENTITY}{close}{_date(int(time.time()))}{fields}")
+
+    def start_stream(self, status: int, content_type: str, fields: tuple[tuple[str, str], ...]) -> Stream:
+        """Send the head of a streamed answer; see `Request.stream`."""
+        head = self._request.head
+        chunked = head.minor > 0
+        lines = field("Content-Type", content_type) + "".join([field(name, value) for name, value in fields])
+        if chunked:
+            lines += "Transfer-Encoding: chunked\r\n"
+        self.send(self._head(status, lines))
+        return Stream(self, self._socket.fileno(), chunked, head.method == "HEAD")
+
+    def hand_over(self, status: int, fields: str) -> tuple[socket.socket, bytes]:
+        """Send the head and give the socket away; see `Request.hijack`."""
+        self.started = True
+        self.send(response_head(status, fields + IDENTITY))
+        self._handed_over = True
+        data, self._buffer = self._buffer, b""
+        return self._socket, data
+
+    def take(self, size: int) -> bytes:
+        """At most `size` bytes of the body, buffered ones first; empty at the end of the connection."""
+        if self._buffer:
+            data, self._buffer = self._buffer[:size], self._buffer[size:]
+            return data
+        return self._receive(size)
+
+    def take_into(self, view: memoryview) -> int:
+        """As `take`, into the caller's memory."""
+        if self._buffer:
+            data = self.take(len(view))
+            view[: len(data)] = data
+            return len(data)
+        try:
+            return self._socket.recv_into(view)
+        except OSError as error:
+            raise ClientGone(str(error)) from error
+
+    def give_back(self, data: bytes) -> None:
+        """Return bytes that were taken and belong to the next request."""
+        self._buffer = data + self._buffer
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the client. Raises ClientGone."""
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise ClientGone(str(error)) from error
+
+    def _receive(self, size: int) -> bytes:
+        try:
+            return self._socket.recv(size)
+        except OSError as error:
+            raise ClientGone(str(error)) from error
+
+    def send_continue(self, data: bytes) -> None:
+        """Ask for the body, unless it is here already or the answer has begun."""
+        if not self.started and not self._buffer:
+            self.send(data)
+
+    def abort(self) -> None:
+        """See `Request.abort`."""
+        self._last = True
+
+    def gone(self) -> bool:
+        """See `Request.gone`; takes nothing from the connection."""
+        poll = select.poll()
+        poll.register(self._socket, self._hang_up)
+        return any(event & self._hang_up for _, event in poll.poll(0))
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._socket.fileno()
+
+
+_shown_date = (0, "")
+
+
+def _date(second: int) -> str:
+    """The Date line (RFC 9110 section 6.6.1), made once a second; not by strftime, whose names are the locale's."""
+    global _shown_date
+    shown, line = _shown_date
+    if shown != second:
+        moment = time.gmtime(second)
+        line = (
+            f"Date: {_DAYS[moment.tm_wday]}, {moment.tm_mday:02d} {_MONTHS[moment.tm_mon - 1]} {moment.tm_year}"
+            f" {moment.tm_hour:02d}:{moment.tm_min:02d}:{moment.tm_sec:02d} GMT\r\n"
+        )
+        _shown_date = (second, line)  # one store of one object: threads see the old pair or the new one
+    return line

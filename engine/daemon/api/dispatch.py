@@ -1,0 +1,148 @@
+"""From a request to its handler, and from a failure to its status: the one place that chooses statuses.
+
+Runs in the request's thread. A dispatcher is made once, from a table of routes, and never changes.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from engine.daemon.api.answers import Empty, Json, Response, Text
+from engine.daemon.api.request import RAW_STREAM, Request
+from engine.daemon.api.streams import ClientGone
+from engine.daemon.api.versions import check_version, parse_version, plain_errors, split_version
+from engine.errors import (
+    Conflict,
+    EngineError,
+    Forbidden,
+    Invalid,
+    NotBuilt,
+    NotFound,
+    NotModified,
+    SystemFailure,
+    Unauthorized,
+    Unavailable,
+)
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[object, Request], Response | None]
+
+STATUSES = {
+    Invalid: 400,
+    Unauthorized: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    Conflict: 409,
+    NotModified: 304,
+    NotBuilt: 501,
+    Unavailable: 503,
+    SystemFailure: 500,
+    EngineError: 500,
+}
+_NOT_FOUND = {"message": "page not found"}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A row of the table of routes.
+
+    pattern: a path without its version; `{id}` is one segment, `{name...}` one or more; the first in the table wins
+    raw_errors: failures are told as the first line of a raw stream, as attach does
+    """
+
+    method: str
+    pattern: str
+    handler: Handler
+    raw_errors: bool = False
+
+
+class Dispatcher:
+    """Routes requests to handlers, with one look into a table for all but the patterns that take several segments."""
+
+    def __init__(self, engine: object, routes: Iterable[Route]):
+        self._engine = engine
+        self._fixed: dict[tuple[str, str], Route] = {}
+        self._one_segment: dict[tuple[str, str, str], tuple[str, Route]] = {}
+        self._several: dict[tuple[str, str], list[tuple[str, str, Route]]] = {}
+        for route in routes:
+            self._add(route)
+
+    def _add(self, route: Route) -> None:
+        prefix, brace, rest = route.pattern.partition("{")
+        if not brace:
+            self._fixed[route.method, route.pattern] = route
+            return
+        name, _, suffix = rest.partition("}")
+        if prefix.count("/") != 2 or "{" in suffix:
+            raise ValueError(f"{route.pattern}: only the second segment of a path can be a parameter")
+        if name.endswith("..."):
+            rows = self._several.setdefault((route.method, prefix), [])
+            rows.append((suffix, name.removesuffix("..."), route))
+        else:
+            self._one_segment[route.method, prefix, suffix] = (name, route)
+
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
+        """The route for a path without its version, and its parameters."""
+        route = self._fixed.get((method, path))
+        if route is not None:
+            return route, {}
+        cut = path.find("/", 1) + 1
+        prefix, rest = path[:cut], path[cut:]
+        parameter, slash, tail = rest.partition("/")
+        row = self._one_segment.get((method, prefix, slash + tail))
+        if row is not None and parameter:
+            name, route = row
+            return route, {name: parameter}
+        for suffix, name, route in self._several.get((method, prefix), ()):
+            if rest.endswith(suffix) and len(rest) > len(suffix):
+                return route, {name: rest[: len(rest) - len(suffix)]}
+        return None
+
+    def __call__(self, request: Request) -> Response | None:
+        """Answer a request; never raises anything but ClientGone."""
+        text, path = split_version(request.path)
+        request.path = path
+        if request.method == "OPTIONS":
+            return Empty(200)
+        found = self.find(request.method, path)
+        if found is None:
+            return Json(_NOT_FOUND, 404)
+        route, request.parameters = found
+        try:
+            request.version = parse_version(text)
+            check_version(text, request.version)
+            answer = route.handler(self._engine, request)
+        except ClientGone:
+            raise
+        except EngineError as error:
+            return self._failed(request, route, error)
+        except Exception as error:
+            # The boundary: whatever a handler did not foresee ends its own request and nothing else.
+            log.exception("%s %s failed", request.method, path)
+            return self._failed(request, route, SystemFailure(f"internal error: {error}"))
+        if answer is None and not request.started:
+            log.error("%s %s was not answered", request.method, path)
+            return Json({"message": "internal error: no answer"}, 500)
+        return answer
+
+    def _failed(self, request: Request, route: Route, error: EngineError) -> Response | None:
+        if request.started:
+            log.error("%s %s failed within its answer: %s", request.method, request.path, error)
+            request.abort()
+            return None
+        status = status_of(error)
+        if status == 500:
+            log.warning("%s %s: %s", request.method, request.path, error)
+        if status == 304:
+            return Empty(304)
+        if route.raw_errors:
+            return Response(status, RAW_STREAM, f"{error}\r\n".encode("utf-8", "replace"))
+        if plain_errors(request.version):
+            return Text(f"{error}\n", status)
+        return Json({"message": str(error)}, status)
+
+
+def status_of(error: EngineError) -> int:
+    """The status of a failure: that of its kind, or of the nearest kind that its kind is made from."""
+    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)

@@ -1,0 +1,1 @@
+"""One file a noun: each function turns a request into a call on the daemon and the result into an answer."""

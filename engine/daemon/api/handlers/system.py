@@ -1,0 +1,41 @@
+"""The daemon as a whole: ping, version, info, and a check of registry credentials.
+
+Each function runs in its request's thread.
+"""
+
+from engine.daemon import info as facts
+from engine.daemon.api.answers import Json, Response, Text
+from engine.daemon.api.request import Request
+from engine.daemon.api.schemas import AUTH_CONFIG
+
+_PING_FIELDS = (
+    # Of BuildKit (2) this engine has nothing; the classic builder is the one that a client is to expect.
+    ("Builder-Version", "1"),
+    ("Cache-Control", "no-cache, no-store, must-revalidate"),
+    ("Pragma", "no-cache"),
+    ("Swarm", "inactive"),
+)
+
+
+def ping(engine: object, request: Request) -> Response:
+    """GET and HEAD /_ping: proof of life, and in its headers what the daemon speaks."""
+    return Text("OK" if request.method == "GET" else "", fields=_PING_FIELDS)
+
+
+def version(engine: object, request: Request) -> Response:
+    """GET /version"""
+    return Json(facts.version())
+
+
+def info(engine: object, request: Request) -> Response:
+    """GET /info"""
+    return Json(facts.info(engine))
+
+
+def auth(engine: object, request: Request) -> Response:
+    """POST /auth: check credentials against their registry."""
+    credentials = request.json(AUTH_CONFIG)
+    from engine.daemon.api.login import check_login  # the registry's side is not needed by an idle daemon
+
+    check_login(credentials.get("serveraddress", ""), credentials, engine.settings.insecure_registries)
+    return Json({"Status": "Login Succeeded", "IdentityToken": ""})

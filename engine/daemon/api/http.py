@@ -1,0 +1,229 @@
+"""HTTP/1.1 as pure functions: request heads and chunked bodies from bytes to values, response heads to bytes.
+
+Called by the thread of a connection; touches no descriptor and keeps no state but what a `ChunkDecoder` holds. It is
+strict where a second reading would be possible (RFC 9112): line ends are CRLF, a field name is a token without a space
+after it, nothing is folded, a body has one length. Everything that does not fit is `BadRequest`, after which the end of
+the request is unknown and the connection must be closed.
+"""
+
+import re
+from urllib.parse import unquote_to_bytes
+
+from engine.errors import Invalid
+
+HEAD_LIMIT = 64 * 1024
+CHUNK_LINE_LIMIT = 1024
+TRAILER_LIMIT = 8 * 1024
+
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]*"
+_REQUEST_LINE = re.compile(rf"({_TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.([0-9])\r\n")
+_FIELD = re.compile(rf"({_TOKEN}):({_VALUE})\r\n")
+_TRAILER = re.compile(rf"{_TOKEN}:{_VALUE}".encode("latin-1"))
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
+_BAD_START = re.compile(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z\r]")
+_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
+_LENGTH = re.compile(r"[0-9]{1,18}")
+
+_REASONS = {
+    101: "UPGRADED",  # docker's own word; RFC 9110 leaves the reason free
+    200: "OK",
+    201: "Created",
+    204: "No Content",
+    304: "Not Modified",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    409: "Conflict",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+}
+_STATUS_LINES = {status: f"HTTP/1.1 {status} {reason}\r\n" for status, reason in _REASONS.items()}
+
+
+class BadRequest(Invalid):
+    """The bytes are not a request that can be read in one way only; the connection cannot be used further."""
+
+
+class Head:
+    """What a request's head says.
+
+    path is percent-decoded, query is as it came; headers have lower-case names, and fields that came more than once are
+    joined by a comma. length is the body's length in bytes, 0 without a body, None when it is chunked.
+    """
+
+    __slots__ = ("expects_continue", "headers", "keep_alive", "length", "method", "minor", "path", "query")
+
+    def __init__(self, method: str, path: str, query: str, minor: int, headers: dict[str, str]):
+        self.method = method
+        self.path = path
+        self.query = query
+        self.minor = minor
+        self.headers = headers
+        self.length = _body_length(headers, minor)
+        options = tokens(headers.get("connection", ""))
+        self.keep_alive = minor > 0 and "close" not in options
+        self.expects_continue = minor > 0 and headers.get("expect", "").lower() == "100-continue"
+
+
+def end_of_head(data: bytes) -> int:
+    """The length of the head at the start of `data`, its empty line included, or -1 while that is still to come.
+
+    Raises BadRequest as soon as what is there can never become a head.
+    """
+    end = data.find(b"\r\n\r\n") + 4
+    if 4 <= end <= HEAD_LIMIT:
+        return end
+    if end > HEAD_LIMIT or len(data) >= HEAD_LIMIT:
+        raise BadRequest("request header too long")
+    if _BARE_LINE_FEED.search(data) or (data and _BAD_START.match(data)):
+        raise BadRequest("malformed HTTP request")
+    return -1
+
+
+def parse_head(data: bytes) -> Head:
+    """A whole head, its empty line included, as a `Head`. Raises BadRequest."""
+    text = data.decode("latin-1")
+    line = _REQUEST_LINE.match(text)
+    if line is None:
+        raise BadRequest("malformed HTTP request line")
+    method, target, minor = line.groups()
+    headers: dict[str, str] = {}
+    position, end = line.end(), len(text) - 2
+    while position < end:
+        field = _FIELD.match(text, position)
+        if field is None:
+            raise BadRequest("malformed HTTP header")
+        name, value = field.group(1).lower(), field.group(2).strip(" \t")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        position = field.end()
+    path, query = split_target(target)
+    return Head(method, path, query, int(minor), headers)
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """The decoded path and the raw query of a target in origin, absolute or asterisk form. Raises BadRequest."""
+    if not target.startswith("/"):
+        authority = _AUTHORITY.match(target)
+        if authority is not None:
+            target = target[authority.end() :]
+            if not target.startswith("/"):
+                target = "/" + target
+        elif target != "*":
+            raise BadRequest("malformed request target")
+    path, _, query = target.partition("?")
+    if "%" in path or not path.isascii():
+        if _BAD_ESCAPE.search(path):
+            raise BadRequest("malformed request target: invalid URL escape")
+        path = unquote_to_bytes(path.encode("latin-1")).decode("utf-8", "replace")
+        if "\0" in path:
+            raise BadRequest("malformed request target: it holds a NUL byte")
+    return path, query
+
+
+def tokens(value: str) -> list[str]:
+    """The elements of a comma-separated field, in lower case."""
+    return [element.strip(" \t").lower() for element in value.split(",")] if value else []
+
+
+def _body_length(headers: dict[str, str], minor: int) -> int | None:
+    length, coding = headers.get("content-length"), headers.get("transfer-encoding")
+    if coding is not None:
+        # A second length beside the chunks is how requests are smuggled past a proxy: refused, not resolved.
+        if coding.lower() != "chunked" or length is not None or minor == 0:
+            raise BadRequest("unsupported transfer encoding")
+        return None
+    if length is None:
+        return 0
+    if not _LENGTH.fullmatch(length):
+        raise BadRequest(f"bad Content-Length {length[:32]!a}")
+    return int(length)
+
+
+class ChunkDecoder:
+    """Takes the chunked coding (RFC 9112 section 7.1) off a body, however its bytes are cut.
+
+    Trailer fields are checked for form and dropped.
+    """
+
+    __slots__ = ("_inside", "_line", "_state", "_trailer")
+
+    def __init__(self) -> None:
+        self._state = self._size
+        self._line = b""
+        self._inside = 0
+        self._trailer = 0
+
+    @property
+    def ended(self) -> bool:
+        """True once the last chunk and the trailer have been seen."""
+        return self._state is None
+
+    def feed(self, data: bytes) -> tuple[list[bytes], int]:
+        """Decode what `data` adds: the payload in pieces, and how many bytes of `data` belonged to the body.
+
+        Raises BadRequest, after which the decoder is of no more use.
+        """
+        pieces: list[bytes] = []
+        position = 0
+        while position < len(data) and self._state is not None:
+            if self._inside:
+                piece = data[position : position + self._inside]
+                pieces.append(piece)
+                self._inside -= len(piece)
+                position += len(piece)
+                continue
+            position, line = self._take_line(data, position)
+            if line is not None:
+                self._state = self._state(line)
+        return pieces, position
+
+    def _take_line(self, data: bytes, position: int) -> tuple[int, bytes | None]:
+        end = data.find(b"\n", position)
+        stop = len(data) if end < 0 else end + 1
+        line = self._line + data[position:stop]
+        if len(line) > CHUNK_LINE_LIMIT:
+            raise BadRequest("malformed chunked encoding: line too long")
+        if end < 0:
+            self._line = line
+            return stop, None
+        self._line = b""
+        if not line.endswith(b"\r\n"):
+            raise BadRequest("malformed chunked encoding")
+        return stop, line[:-2]
+
+    def _size(self, line: bytes):
+        size = _CHUNK_LINE.fullmatch(line)
+        if size is None:
+            raise BadRequest("malformed chunked encoding: invalid chunk size")
+        self._inside = int(size.group(1), 16)
+        return self._after_data if self._inside else self._trailer_line
+
+    def _after_data(self, line: bytes):
+        if line:
+            raise BadRequest("malformed chunked encoding: chunk longer than its size")
+        return self._size
+
+    def _trailer_line(self, line: bytes):
+        self._trailer += len(line) + 2
+        if not line:
+            return None
+        if self._trailer > TRAILER_LIMIT or not _TRAILER.fullmatch(line):
+            raise BadRequest("malformed chunked encoding: bad trailer")
+        return self._trailer_line
+
+
+def response_head(status: int, fields: str) -> bytes:
+    """A response's head. `fields`: its header lines, each ended by CRLF; `field` makes those that are not constant."""
+    return f"{_STATUS_LINES[status]}{fields}\r\n".encode("latin-1")
+
+
+def field(name: str, value: str) -> str:
+    """One header line. Raises ValueError for a value that would break out of it."""
+    if "\r" in value or "\n" in value or "\0" in value:
+        raise ValueError(f"the value of {name} holds a line end")
+    return f"{name}: {value}\r\n"

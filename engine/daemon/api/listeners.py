@@ -1,0 +1,177 @@
+"""The sockets that the daemon listens on: Unix sockets, those that systemd passes, and TCP under TLS.
+
+Opened once by the daemon's main thread, before anything is told that the daemon is there; each closed by the server.
+"""
+
+import errno
+import grp
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator, Mapping
+
+from engine.errors import Conflict, Invalid, SystemFailure
+from engine.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+_FIRST_PASSED = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
+_PATH_LIMIT = 107  # sun_path without its final zero, unix(7)
+
+
+class Listener:
+    """A listening socket and how to take a connection from it. `address` is what the log calls it."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        address: str,
+        wrap: Callable[[socket.socket], socket.socket] | None = None,
+        path: str = "",
+    ):
+        self._socket = listening
+        self._wrap = wrap
+        self._path = path
+        self._inode = os.stat(path).st_ino if path else 0
+        self.address = address
+
+    def accept(self) -> socket.socket:
+        """Wait for a connection; what it returns speaks plain bytes. Raises OSError."""
+        peer, _ = self._socket.accept()
+        if self._wrap is None:
+            return peer
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._wrap(peer)
+
+    def close(self) -> None:
+        """Stop listening, wake whoever waits in `accept`, and remove the socket's file if it is still this one's.
+
+        Closing a second time does nothing.
+        """
+        if self._socket.fileno() < 0:
+            return
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:  # TCP says so of a listening socket, and wakes the waiter all the same
+                raise
+        self._socket.close()
+        if self._path:
+            try:
+                if os.stat(self._path).st_ino == self._inode:
+                    os.unlink(self._path)
+            except FileNotFoundError:
+                log.warning("%s was removed by someone else", self._path)
+
+
+def open_listeners(settings: Settings, environ: Mapping[str, str] = os.environ) -> list[Listener]:
+    """Every listener of `settings.hosts`; all are closed again when one of them fails.
+
+    Raises Invalid (an address or group that cannot be), Conflict (another daemon listens there), SystemFailure.
+    """
+    listeners: list[Listener] = []
+    try:
+        for host in settings.hosts:
+            kind, _, rest = host.partition("://")
+            listeners.extend(_OPENERS[kind](rest, settings, environ))
+    except BaseException:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
+def _open_unix(path: str, settings: Settings, environ: Mapping[str, str]) -> Iterator[Listener]:
+    if len(os.fsencode(path)) > _PATH_LIMIT:
+        raise Invalid(f"the path of a Unix socket is at most {_PATH_LIMIT} bytes long: {path}")
+    group = _group_number(settings.group)
+    try:
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        _remove_stale(path)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:
+        raise SystemFailure(f"cannot listen on unix://{path}: {error.strerror}") from error
+    try:
+        # Nobody can connect before listen(2), so there is no moment in which the file's mode is too wide.
+        listening.bind(path)
+        os.chown(path, -1, group)
+        os.chmod(path, 0o660)
+        listening.listen(_BACKLOG)
+        yield Listener(listening, f"unix://{path}", path=path)
+    except OSError as error:
+        listening.close()
+        raise SystemFailure(f"cannot listen on unix://{path}: {error.strerror}") from error
+
+
+def _remove_stale(path: str) -> None:
+    """Make room for a socket: what a daemon that died has left goes, what lives or is no socket stays."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise Conflict(f"{path} is in the way: it is not a socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+    raise Conflict(f"another daemon listens on unix://{path}")
+
+
+def _group_number(name: str) -> int:
+    """A group's number; -1, which chown(2) leaves alone, for an empty name."""
+    if not name:
+        return -1
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        if name.isascii() and name.isdigit():
+            return int(name)
+    raise Invalid(f"group {name} not found")
+
+
+def _open_passed(wanted: str, settings: Settings, environ: Mapping[str, str]) -> Iterator[Listener]:
+    """The sockets of systemd's socket activation (sd_listen_fds(3)); `wanted`: all, a descriptor, or a name."""
+    if environ.get("LISTEN_PID") != str(os.getpid()):
+        raise Invalid(f"fd://{wanted}: no sockets were passed to this process (see systemd.socket(5))")
+    count = int(environ.get("LISTEN_FDS") or 0)
+    names = environ.get("LISTEN_FDNAMES", "").split(":")
+    passed = [(_FIRST_PASSED + each, names[each] if each < len(names) else "") for each in range(count)]
+    chosen = [fd for fd, name in passed if wanted in ("", "*", str(fd), name)]
+    if not chosen:
+        raise Invalid(f"fd://{wanted}: no such socket was passed")
+    for fd in chosen:
+        os.set_inheritable(fd, False)
+        listening = socket.socket(fileno=fd)
+        if listening.family == socket.AF_UNIX:
+            yield Listener(listening, f"fd://{fd}")
+        else:
+            yield Listener(listening, f"fd://{fd}", _tls_wrapper(settings))
+
+
+def _open_tcp(place: str, settings: Settings, environ: Mapping[str, str]) -> Iterator[Listener]:
+    host, _, port = place.rpartition(":")
+    wrap = _tls_wrapper(settings)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise SystemFailure(f"cannot listen on tcp://{place}: {error.strerror}") from error
+    yield Listener(listening, f"tcp://{host}:{listening.getsockname()[1]}", wrap)
+
+
+def _tls_wrapper(settings: Settings) -> Callable[[socket.socket], socket.socket]:
+    if not settings.tlsverify:
+        raise Invalid("a TCP socket without --tlsverify would give root to everyone who can reach it: refused")
+    from engine.daemon.api import tls  # ssl is large, and most daemons never listen on TCP
+
+    return tls.wrapper(settings.tlscacert, settings.tlscert, settings.tlskey)
+
+
+_OPENERS = {"unix": _open_unix, "fd": _open_passed, "tcp": _open_tcp}

@@ -1,0 +1,51 @@
+"""Checking a client's credentials: can one log in to this registry with them?
+
+Runs in the request's thread. It speaks to the registry as a pull does and asks for nothing; imported late, because the
+registry's side is not needed by an idle daemon. Credentials are neither kept nor logged.
+"""
+
+import contextlib
+
+from engine.daemon.images.auth import Authorizer, Credentials
+from engine.daemon.images.registry import Registry
+from engine.daemon.images.transport import ConnectFailure
+from engine.errors import SystemFailure, Unauthorized
+
+_OFFICIAL = frozenset({"", "docker.io", "index.docker.io", "registry-1.docker.io"})
+_OFFICIAL_HOST = "registry-1.docker.io"
+_PING = "/v2/"
+
+
+class _Login(Registry):
+    """A registry that is only asked whether it lets us in."""
+
+    def __init__(self, netloc: str, insecure: tuple[str, ...], credentials: Credentials):
+        super().__init__(netloc, "https", "", insecure, credentials)
+        # Without a scope a token says who one is, and nothing of what one may do.
+        self._authorizer = Authorizer(credentials, "", self._fetch_token)
+
+    def attempt(self) -> int:
+        """The status of the registry's front door, its challenges answered."""
+        answer, _ = self._answered("GET", _PING, {})
+        return answer.status
+
+
+def check_login(address: str, credentials: dict, insecure: tuple[str, ...]) -> None:
+    """Return when the registry at `address` accepts the credentials (an AuthConfig).
+
+    address: `host[:port]`, with or without scheme and path; empty for docker.io. Raises Unauthorized, SystemFailure.
+    """
+    netloc = address.removeprefix("https://").removeprefix("http://").partition("/")[0]
+    login = _Login(_OFFICIAL_HOST if netloc in _OFFICIAL else netloc, insecure, Credentials.of(credentials))
+    with contextlib.closing(login.transport):
+        try:
+            status = login.attempt()
+        except ConnectFailure as failure:
+            # Where TLS is not insisted on, dockerd names the plain URL, which it tries last.
+            scheme = "http" if login.origin.unchecked else login.origin.scheme
+            url = f"{scheme}://{login.origin.netloc}{_PING}"
+            raise SystemFailure(f'Get "{url}": {failure.__cause__ or failure}') from failure
+    if status in (401, 403):
+        raise Unauthorized(f"login attempt to {login.origin.scheme}://{login.origin.netloc}{_PING} failed: {status}")
+    if status != 200:
+        raise SystemFailure(f"login attempt to {login.origin.scheme}://{login.origin.netloc}{_PING} failed: {status}")

@@ -1,0 +1,130 @@
+"""The query of a request: texts, flags, numbers, moments and filters as docker reads them.
+
+Pure; belongs to the request's thread. It is taken apart at the first look, since most requests have none.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote_to_bytes
+
+from engine.daemon.api.body import load
+from engine.errors import Invalid
+
+_FALSE = frozenset({"", "0", "no", "false", "none"})
+_BAD_ESCAPE = re.compile(r"%(?:[^0-9A-Fa-f]|[0-9A-Fa-f][^0-9A-Fa-f]|.?$)")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_NANOSECOND_DIGITS = 9
+
+
+class Query:
+    """The parameters of a query; one that is given more than once counts with its first value, except for `every`."""
+
+    __slots__ = ("_raw", "_values")
+
+    def __init__(self, raw: str):
+        self._raw = raw
+        self._values: dict[str, list[str]] | None = None if raw else {}
+
+    def _all(self) -> dict[str, list[str]]:
+        if self._values is None:
+            self._values = parse_query(self._raw)
+        return self._values
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._all()
+
+    def every(self, name: str) -> list[str]:
+        """All values of a parameter, in order."""
+        return list(self._all().get(name, ()))
+
+    def text(self, name: str, default: str = "") -> str:
+        """A parameter as it is."""
+        values = self._all().get(name)
+        return values[0] if values else default
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True for everything but an empty text, 0, no, false and none; `default` when it is not given."""
+        values = self._all().get(name)
+        return values[0].strip().lower() not in _FALSE if values else default
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        """A decimal number; `default` when it is not given or empty. Raises Invalid in the words of Go's strconv."""
+        text = self.text(name)
+        if not text:
+            return default
+        if not _INTEGER.fullmatch(text):
+            raise Invalid(f"strconv.Atoi: parsing {json.dumps(text)}: invalid syntax")
+        value = int(text)
+        if not -(2**63) <= value < 2**63:
+            raise Invalid(f"strconv.Atoi: parsing {json.dumps(text)}: value out of range")
+        return value
+
+    def timestamp(self, name: str) -> int | None:
+        """A moment `seconds[.fraction]` in nanoseconds since the epoch; None when it is not given. Raises Invalid."""
+        text = self.text(name)
+        if not text:
+            return None
+        try:
+            return parse_timestamp(text)
+        except Invalid as error:
+            raise Invalid(f'invalid value for "{name}": {error}') from error
+
+    def filters(self, allowed: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
+        """The parameter `filters`; raises Invalid for what is no filter, and for a name not in `allowed`."""
+        filters = parse_filters(self.text("filters"))
+        if allowed is not None:
+            for name in filters:
+                if name not in allowed:
+                    raise Invalid(f"invalid filter '{name}'")
+        return filters
+
+
+def parse_query(raw: str) -> dict[str, list[str]]:
+    """A raw query as names and their values, by the rules of Go's url.ParseQuery. Raises Invalid."""
+    values: dict[str, list[str]] = {}
+    for pair in raw.split("&"):
+        if not pair:
+            continue
+        if ";" in pair:
+            raise Invalid("invalid semicolon separator in query")
+        name, _, value = pair.partition("=")
+        values.setdefault(_unescape(name), []).append(_unescape(value))
+    return values
+
+
+def _unescape(text: str) -> str:
+    if bad := _BAD_ESCAPE.search(text):
+        raise Invalid(f"invalid URL escape {json.dumps(text[bad.start() : bad.start() + 3])}")
+    return unquote_to_bytes(text.replace("+", " ").encode("latin-1")).decode("utf-8", "replace")
+
+
+def parse_timestamp(text: str) -> int:
+    """`seconds[.fraction]` since the epoch as nanoseconds; digits of the fraction past the ninth are dropped."""
+    seconds, _, fraction = text.partition(".")
+    if not _INTEGER.fullmatch(seconds):
+        raise Invalid(f'invalid timestamp "{text}": invalid seconds "{seconds}": invalid syntax')
+    if fraction and not (fraction.isascii() and fraction.isdigit()):
+        raise Invalid(f'invalid timestamp "{text}": invalid nanoseconds "{fraction}": invalid syntax')
+    return int(seconds) * 10**_NANOSECOND_DIGITS + int(fraction[:_NANOSECOND_DIGITS].ljust(_NANOSECOND_DIGITS, "0"))
+
+
+def parse_filters(text: str) -> dict[str, tuple[str, ...]]:
+    """Filters in JSON, as `{"name": ["value"]}` or `{"name": {"value": true}}`. Raises Invalid."""
+    if not text:
+        return {}
+    try:
+        decoded, rest = load(text.encode("utf-8", "replace"))
+    except Invalid as error:
+        raise Invalid("invalid filter") from error
+    if not isinstance(decoded, dict) or rest.strip():
+        raise Invalid("invalid filter")
+    return {name: _filter_values(values) for name, values in decoded.items()}
+
+
+def _filter_values(values: object) -> tuple[str, ...]:
+    if isinstance(values, dict) and all(isinstance(chosen, bool) for chosen in values.values()):
+        return tuple(value for value, chosen in values.items() if chosen)
+    if isinstance(values, list) and all(isinstance(value, str) for value in values):
+        return tuple(values)
+    raise Invalid("invalid filter")

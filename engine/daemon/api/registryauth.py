@@ -1,0 +1,37 @@
+"""The header X-Registry-Auth: a client's credentials for a registry, as JSON in URL-safe base64.
+
+Pure; what it returns is held for one request and never logged.
+"""
+
+import base64
+import binascii
+import re
+
+from engine.daemon.api.body import decode
+from engine.daemon.api.schemas import AUTH_CONFIG
+from engine.errors import Invalid
+
+HEADER = "x-registry-auth"
+_ALPHABET = re.compile(r"[A-Za-z0-9_-]*={0,2}")
+
+
+def decode_auth(value: str) -> dict | None:
+    """The credentials in a header's value; None when there are none in it.
+
+    Shape: any of username, password, auth, serveraddress, identitytoken, registrytoken. Raises Invalid for what is not
+    strictly the URL alphabet with its padding (RFC 4648 section 5), or no AuthConfig inside.
+    """
+    if not value:
+        return None
+    fits = _ALPHABET.match(value)
+    if fits.end() != len(value):
+        raise Invalid(f"invalid X-Registry-Auth header: illegal base64 data at input byte {fits.end()}")
+    try:
+        text = base64.b64decode(value, b"-_", validate=True)
+    except binascii.Error as error:
+        raise Invalid(f"invalid X-Registry-Auth header: illegal base64 data at input byte {len(value)}") from error
+    try:
+        credentials = decode(text, AUTH_CONFIG)
+    except Invalid as error:
+        raise Invalid(f"invalid X-Registry-Auth header: {error}") from error
+    return {name: part for name, part in credentials.items() if part} or None

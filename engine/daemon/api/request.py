@@ -1,0 +1,92 @@
+"""One request as a handler sees it: what was asked, the body, and the ways to answer other than with a whole body.
+
+Belongs to the thread of its connection, from the head to the end of the answer.
+"""
+
+import socket
+
+from engine.daemon.api.body import decode_body
+from engine.daemon.api.http import BadRequest, Head, field, tokens
+from engine.daemon.api.query import Query
+from engine.daemon.api.streams import Body, Stream
+from engine.daemon.api.versions import NEWEST
+from engine.errors import Invalid
+
+JSON_LIMIT = 4 * 1024 * 1024
+_HIJACK_BODY_LIMIT = 1024 * 1024
+RAW_STREAM = "application/vnd.docker.raw-stream"
+
+
+class Request:
+    """A request.
+
+    method, path: as sent, the path decoded and without its version; parameters: the route's (`id`, `name`)
+    head: as it was parsed; query: `Query`; headers: by lower-case name; version: the API version asked for, as numbers
+    body: a binary file, see `streams.Body`
+    """
+
+    __slots__ = ("_connection", "body", "head", "headers", "method", "parameters", "path", "query", "version")
+
+    def __init__(self, head: Head, connection):
+        self.head = head
+        self._connection = connection
+        self.method = head.method
+        self.path = head.path
+        self.query = Query(head.query)
+        self.headers = head.headers
+        self.version: tuple[int, int] = NEWEST
+        self.parameters: dict[str, str] = {}
+        self.body = Body(connection, head.length, head.expects_continue)
+
+    @property
+    def started(self) -> bool:
+        """True once a head has been sent, or the connection handed over: an error can no longer be an answer."""
+        return self._connection.started
+
+    def abort(self) -> None:
+        """End the connection where it stands: the answer has begun and cannot be made whole."""
+        self._connection.abort()
+
+    def json(self, schema: object) -> dict:
+        """The body as the value that `schema` (see `schemas`) describes; an empty body is an empty object.
+
+        Raises Invalid in the words of docker's decoder.
+        """
+        return decode_body(self._body_bytes(), self.headers.get("content-type", ""), schema)
+
+    def required_json(self, schema: object) -> dict:
+        """As `json`, but an empty body is an error too."""
+        return decode_body(self._body_bytes(), self.headers.get("content-type", ""), schema, required=True)
+
+    def _body_bytes(self) -> bytes:
+        data = self.body.read(JSON_LIMIT + 1)
+        if len(data) > JSON_LIMIT:
+            raise Invalid(f"request body too large: more than {JSON_LIMIT} bytes")
+        return data
+
+    def gone(self) -> bool:
+        """True when the client has hung up. One that has only finished sending (half-close) is still there."""
+        return self._connection.gone()
+
+    def fileno(self) -> int:
+        """The connection's descriptor, to be watched (POLLHUP) beside others; never to be read."""
+        return self._connection.fileno()
+
+    def stream(self, status: int, content_type: str, fields: tuple[tuple[str, str], ...] = ()) -> Stream:
+        """Send the answer's head now and return the body to be written. Raises ClientGone."""
+        return self._connection.start_stream(status, content_type, fields)
+
+    def hijack(self, upgrade_ok: bool, content_type: str = RAW_STREAM) -> tuple[socket.socket, bytes]:
+        """Leave HTTP: send the head, and hand over the connected socket with the bytes already read from it.
+
+        With `upgrade_ok`, a client that asked for `Upgrade: tcp` gets 101 and the content type in it; any other gets
+        200 and the stream until the connection closes. The socket is the caller's from here on, also to close.
+        Raises ClientGone, and BadRequest for a body that does not end.
+        """
+        if not self.body.drain(_HIJACK_BODY_LIMIT):
+            raise BadRequest("request body too large for an upgraded connection")
+        if upgrade_ok and "upgrade" in tokens(self.headers.get("connection", "")) and "upgrade" in self.headers:
+            head = field("Content-Type", content_type) + "Connection: Upgrade\r\nUpgrade: tcp\r\n"
+            return self._connection.hand_over(101, head)
+        # Without an upgrade docker names the plain type, whatever the stream is.
+        return self._connection.hand_over(200, field("Content-Type", RAW_STREAM))

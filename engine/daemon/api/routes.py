@@ -1,0 +1,134 @@
+"""Every endpoint of the Engine API: one row each, with its handler, or among those that are not built yet.
+
+Data only, read once when the dispatcher is made. A test compares the rows with the definition.
+"""
+
+from engine.daemon.api.dispatch import Handler, Route
+from engine.daemon.api.handlers import containers, images, system
+from engine.errors import NotBuilt
+
+_ROUTES = (
+    Route("GET", "/_ping", system.ping),
+    Route("HEAD", "/_ping", system.ping),
+    Route("GET", "/version", system.version),
+    Route("GET", "/info", system.info),
+    Route("POST", "/auth", system.auth),
+    Route("GET", "/containers/json", containers.list_),
+    Route("POST", "/containers/create", containers.create),
+    Route("GET", "/containers/{id}/json", containers.inspect),
+    Route("POST", "/containers/{id}/start", containers.start),
+    Route("POST", "/containers/{id}/wait", containers.wait),
+    Route("GET", "/containers/{id}/logs", containers.logs),
+    Route("POST", "/containers/{id}/attach", containers.attach, raw_errors=True),
+    Route("POST", "/containers/{id}/stop", containers.stop),
+    Route("POST", "/containers/{id}/kill", containers.kill),
+    Route("DELETE", "/containers/{id}", containers.remove),
+    Route("POST", "/images/create", images.create),
+    Route("GET", "/images/json", images.list_),
+    Route("POST", "/images/load", images.load),
+    Route("GET", "/images/{name...}/json", images.inspect),
+    Route("DELETE", "/images/{name...}", images.remove),
+)
+
+# A row moves from here to the table above when it is built.
+NOT_BUILT = (
+    ("GET", "/containers/{id}/top"),
+    ("GET", "/containers/{id}/changes"),
+    ("GET", "/containers/{id}/export"),
+    ("GET", "/containers/{id}/stats"),
+    ("POST", "/containers/{id}/resize"),
+    ("POST", "/containers/{id}/restart"),
+    ("POST", "/containers/{id}/update"),
+    ("POST", "/containers/{id}/rename"),
+    ("POST", "/containers/{id}/pause"),
+    ("POST", "/containers/{id}/unpause"),
+    ("GET", "/containers/{id}/attach/ws"),
+    ("HEAD", "/containers/{id}/archive"),
+    ("GET", "/containers/{id}/archive"),
+    ("PUT", "/containers/{id}/archive"),
+    ("POST", "/containers/prune"),
+    ("POST", "/containers/{id}/exec"),
+    ("POST", "/exec/{id}/start"),
+    ("POST", "/exec/{id}/resize"),
+    ("GET", "/exec/{id}/json"),
+    ("POST", "/commit"),
+    ("POST", "/build"),
+    ("POST", "/build/prune"),
+    ("POST", "/session"),
+    ("GET", "/images/search"),
+    ("GET", "/images/get"),
+    ("POST", "/images/prune"),
+    ("GET", "/images/{name...}/history"),
+    ("GET", "/images/{name...}/get"),
+    ("POST", "/images/{name...}/push"),
+    ("POST", "/images/{name...}/tag"),
+    ("GET", "/distribution/{name...}/json"),
+    ("GET", "/events"),
+    ("GET", "/system/df"),
+    ("GET", "/volumes"),
+    ("POST", "/volumes/create"),
+    ("POST", "/volumes/prune"),
+    ("GET", "/volumes/{name}"),
+    ("PUT", "/volumes/{name}"),
+    ("DELETE", "/volumes/{name}"),
+    ("GET", "/networks"),
+    ("POST", "/networks/create"),
+    ("POST", "/networks/prune"),
+    ("GET", "/networks/{id}"),
+    ("DELETE", "/networks/{id}"),
+    ("POST", "/networks/{id}/connect"),
+    ("POST", "/networks/{id}/disconnect"),
+    ("GET", "/plugins"),
+    ("GET", "/plugins/privileges"),
+    ("POST", "/plugins/pull"),
+    ("POST", "/plugins/create"),
+    ("GET", "/plugins/{name...}/json"),
+    ("DELETE", "/plugins/{name...}"),
+    ("POST", "/plugins/{name...}/enable"),
+    ("POST", "/plugins/{name...}/disable"),
+    ("POST", "/plugins/{name...}/upgrade"),
+    ("POST", "/plugins/{name...}/push"),
+    ("POST", "/plugins/{name...}/set"),
+    ("GET", "/swarm"),
+    ("POST", "/swarm/init"),
+    ("POST", "/swarm/join"),
+    ("POST", "/swarm/leave"),
+    ("POST", "/swarm/update"),
+    ("GET", "/swarm/unlockkey"),
+    ("POST", "/swarm/unlock"),
+    ("GET", "/nodes"),
+    ("GET", "/nodes/{id}"),
+    ("DELETE", "/nodes/{id}"),
+    ("POST", "/nodes/{id}/update"),
+    ("GET", "/services"),
+    ("POST", "/services/create"),
+    ("GET", "/services/{id}"),
+    ("DELETE", "/services/{id}"),
+    ("POST", "/services/{id}/update"),
+    ("GET", "/services/{id}/logs"),
+    ("GET", "/tasks"),
+    ("GET", "/tasks/{id}"),
+    ("GET", "/tasks/{id}/logs"),
+    ("GET", "/secrets"),
+    ("POST", "/secrets/create"),
+    ("GET", "/secrets/{id}"),
+    ("DELETE", "/secrets/{id}"),
+    ("POST", "/secrets/{id}/update"),
+    ("GET", "/configs"),
+    ("POST", "/configs/create"),
+    ("GET", "/configs/{id}"),
+    ("DELETE", "/configs/{id}"),
+    ("POST", "/configs/{id}/update"),
+)
+
+
+def _not_built(method: str, pattern: str) -> Handler:
+    text = f"{method} {pattern.replace('...', '')} is not built yet in this engine"
+
+    def refuse(engine: object, request: object) -> None:
+        raise NotBuilt(text)
+
+    return refuse
+
+
+ROUTES = (*_ROUTES, *(Route(method, pattern, _not_built(method, pattern)) for method, pattern in NOT_BUILT))

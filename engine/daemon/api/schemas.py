@@ -1,0 +1,270 @@
+"""The bodies that requests carry, as `body` decodes them: names, types, and Go's names of the types for error texts.
+
+Data only. A field of the definition is here whether or not it is built: what to do with it is the handler's part.
+"""
+
+import socket
+
+from engine.daemon.api.body import Array, Mapping, Scalar, Struct, parse_port
+from engine.errors import Invalid
+
+_INT64 = (-(2**63), 2**63 - 1)
+
+
+def _is_address(text: str) -> bool:
+    # An IPv6 zone is allowed, as in netip.ParseAddr; the module ipaddress would cost the idle daemon a megabyte.
+    for family, address in ((socket.AF_INET, text), (socket.AF_INET6, text.partition("%")[0])):
+        try:
+            socket.inet_pton(family, address)
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
+
+
+def _address(text: str) -> str:
+    if text and not _is_address(text):
+        raise Invalid(f'ParseAddr("{text}"): unable to parse IP')
+    return text
+
+
+def named(go: str) -> Scalar:
+    """A text of a Go type of its own."""
+    return Scalar(go, str)
+
+
+STRING = Scalar("string", str)
+BOOL = Scalar("bool", bool)
+INT = Scalar("int", int, *_INT64)
+INT64 = Scalar("int64", int, *_INT64)
+UINT = Scalar("uint", int, 0, 2**64 - 1)
+UINT16 = Scalar("uint16", int, 0, 2**16 - 1)
+UINT64 = Scalar("uint64", int, 0, 2**64 - 1)
+DURATION = Scalar("time.Duration", int, *_INT64)
+FILE_MODE = Scalar("fs.FileMode", int, 0, 2**32 - 1)
+ADDRESS = Scalar("netip.Addr", str, parse=_address)
+STRINGS = Array(STRING)
+TEXTS = Mapping(STRING)
+NOTHING = Struct("struct {}", {})
+
+_THROTTLE = Array(Struct("blkiodev.ThrottleDevice", {"Path": STRING, "Rate": UINT64}), pointers=True)
+
+HEALTHCHECK = Struct(
+    "v1.HealthcheckConfig",
+    {
+        "Test": STRINGS,
+        "Interval": DURATION,
+        "Timeout": DURATION,
+        "StartPeriod": DURATION,
+        "StartInterval": DURATION,
+        "Retries": INT,
+    },
+)
+
+CONFIG = {
+    "Hostname": STRING,
+    "Domainname": STRING,
+    "User": STRING,
+    "AttachStdin": BOOL,
+    "AttachStdout": BOOL,
+    "AttachStderr": BOOL,
+    "ExposedPorts": Mapping(NOTHING, "network.PortSet", parse_port),
+    "Tty": BOOL,
+    "OpenStdin": BOOL,
+    "StdinOnce": BOOL,
+    "Env": STRINGS,
+    "Cmd": STRINGS,
+    "Healthcheck": HEALTHCHECK,
+    "ArgsEscaped": BOOL,
+    "Image": STRING,
+    "Volumes": Mapping(NOTHING),
+    "WorkingDir": STRING,
+    "Entrypoint": STRINGS,
+    "NetworkDisabled": BOOL,
+    "OnBuild": STRINGS,
+    "Labels": TEXTS,
+    "StopSignal": STRING,
+    "StopTimeout": INT,
+    "Shell": STRINGS,
+}
+
+RESOURCES = {
+    "CpuShares": INT64,
+    "Memory": INT64,
+    "NanoCpus": INT64,
+    "CgroupParent": STRING,
+    "BlkioWeight": UINT16,
+    "BlkioWeightDevice": Array(Struct("blkiodev.WeightDevice", {"Path": STRING, "Weight": UINT16}), pointers=True),
+    "BlkioDeviceReadBps": _THROTTLE,
+    "BlkioDeviceWriteBps": _THROTTLE,
+    "BlkioDeviceReadIOps": _THROTTLE,
+    "BlkioDeviceWriteIOps": _THROTTLE,
+    "CpuPeriod": INT64,
+    "CpuQuota": INT64,
+    "CpuRealtimePeriod": INT64,
+    "CpuRealtimeRuntime": INT64,
+    "CpusetCpus": STRING,
+    "CpusetMems": STRING,
+    "Devices": Array(
+        Struct(
+            "container.DeviceMapping",
+            {"PathOnHost": STRING, "PathInContainer": STRING, "CgroupPermissions": STRING},
+        )
+    ),
+    "DeviceCgroupRules": STRINGS,
+    "DeviceRequests": Array(
+        Struct(
+            "container.DeviceRequest",
+            {
+                "Driver": STRING,
+                "Count": INT,
+                "DeviceIDs": STRINGS,
+                "Capabilities": Array(STRINGS),
+                "Options": TEXTS,
+            },
+        )
+    ),
+    "MemoryReservation": INT64,
+    "MemorySwap": INT64,
+    "MemorySwappiness": INT64,
+    "OomKillDisable": BOOL,
+    "PidsLimit": INT64,
+    "Ulimits": Array(Struct("units.Ulimit", {"Name": STRING, "Hard": INT64, "Soft": INT64}), pointers=True),
+    "CpuCount": INT64,
+    "CpuPercent": INT64,
+    "IOMaximumIOps": UINT64,
+    "IOMaximumBandwidth": UINT64,
+}
+
+MOUNT = Struct(
+    "mount.Mount",
+    {
+        "Type": named("mount.Type"),
+        "Source": STRING,
+        "Target": STRING,
+        "ReadOnly": BOOL,
+        "Consistency": named("mount.Consistency"),
+        "BindOptions": Struct(
+            "mount.BindOptions",
+            {
+                "Propagation": named("mount.Propagation"),
+                "NonRecursive": BOOL,
+                "CreateMountpoint": BOOL,
+                "ReadOnlyNonRecursive": BOOL,
+                "ReadOnlyForceRecursive": BOOL,
+            },
+        ),
+        "VolumeOptions": Struct(
+            "mount.VolumeOptions",
+            {
+                "NoCopy": BOOL,
+                "Labels": TEXTS,
+                "Subpath": STRING,
+                "DriverConfig": Struct("mount.Driver", {"Name": STRING, "Options": TEXTS}),
+            },
+        ),
+        "ImageOptions": Struct("mount.ImageOptions", {"Subpath": STRING}),
+        "TmpfsOptions": Struct(
+            "mount.TmpfsOptions", {"SizeBytes": INT64, "Mode": FILE_MODE, "Options": Array(STRINGS)}
+        ),
+    },
+)
+
+HOST_CONFIG = Struct(
+    "container.HostConfig",
+    {
+        "Binds": STRINGS,
+        "ContainerIDFile": STRING,
+        "LogConfig": Struct("container.LogConfig", {"Type": STRING, "Config": TEXTS}),
+        "NetworkMode": named("container.NetworkMode"),
+        "PortBindings": Mapping(
+            Array(Struct("network.PortBinding", {"HostIp": ADDRESS, "HostPort": STRING})),
+            "network.PortMap",
+            parse_port,
+        ),
+        "RestartPolicy": Struct(
+            "container.RestartPolicy",
+            {"Name": named("container.RestartPolicyMode"), "MaximumRetryCount": INT},
+        ),
+        "AutoRemove": BOOL,
+        "VolumeDriver": STRING,
+        "VolumesFrom": STRINGS,
+        "ConsoleSize": Array(UINT, length=2),
+        "Annotations": TEXTS,
+        "CapAdd": STRINGS,
+        "CapDrop": STRINGS,
+        "CgroupnsMode": named("container.CgroupnsMode"),
+        "Dns": Array(ADDRESS),
+        "DnsOptions": STRINGS,
+        "DnsSearch": STRINGS,
+        "ExtraHosts": STRINGS,
+        "GroupAdd": STRINGS,
+        "IpcMode": named("container.IpcMode"),
+        "Cgroup": named("container.CgroupSpec"),
+        "Links": STRINGS,
+        "OomScoreAdj": INT,
+        "PidMode": named("container.PidMode"),
+        "Privileged": BOOL,
+        "PublishAllPorts": BOOL,
+        "ReadonlyRootfs": BOOL,
+        "SecurityOpt": STRINGS,
+        "StorageOpt": TEXTS,
+        "Tmpfs": TEXTS,
+        "UTSMode": named("container.UTSMode"),
+        "UsernsMode": named("container.UsernsMode"),
+        "ShmSize": INT64,
+        "Sysctls": TEXTS,
+        "Runtime": STRING,
+        "Isolation": named("container.Isolation"),
+        "Mounts": Array(MOUNT),
+        "MaskedPaths": STRINGS,
+        "ReadonlyPaths": STRINGS,
+        "Init": BOOL,
+    },
+    {"Resources": RESOURCES},
+)
+
+ENDPOINT = Struct(
+    "network.EndpointSettings",
+    {
+        "IPAMConfig": Struct(
+            "network.EndpointIPAMConfig",
+            {"IPv4Address": ADDRESS, "IPv6Address": ADDRESS, "LinkLocalIPs": Array(ADDRESS)},
+        ),
+        "Links": STRINGS,
+        "Aliases": STRINGS,
+        "MacAddress": STRING,
+        "DriverOpts": TEXTS,
+        "GwPriority": INT,
+        "NetworkID": STRING,
+        "EndpointID": STRING,
+        "Gateway": ADDRESS,
+        "IPAddress": ADDRESS,
+        "IPPrefixLen": INT,
+        "IPv6Gateway": ADDRESS,
+        "GlobalIPv6Address": ADDRESS,
+        "GlobalIPv6PrefixLen": INT,
+        "DNSNames": STRINGS,
+    },
+)
+
+CONTAINER_CREATE = Struct(
+    "container.CreateRequest",
+    {
+        "HostConfig": HOST_CONFIG,
+        "NetworkingConfig": Struct("network.NetworkingConfig", {"EndpointsConfig": Mapping(ENDPOINT, pointers=True)}),
+    },
+    {"Config": CONFIG},
+)
+
+AUTH_CONFIG = Struct(
+    "registry.AuthConfig",
+    {
+        "username": STRING,
+        "password": STRING,
+        "auth": STRING,
+        "serveraddress": STRING,
+        "identitytoken": STRING,
+        "registrytoken": STRING,
+    },
+)

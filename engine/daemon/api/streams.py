@@ -1,0 +1,181 @@
+"""Bodies that never sit in memory whole: the request's, read as it comes, and an answer's, written in chunks.
+
+Both belong to the request's thread, and both end with the request.
+"""
+
+from engine.daemon.api.answers import encode_json
+from engine.daemon.api.http import BadRequest, ChunkDecoder
+
+_PIECE = 64 * 1024
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class ClientGone(Exception):
+    """The client has hung up: there is nobody to answer. No fault of the daemon's; only the connection catches it.
+
+    Not an OSError: whoever handles failures of files or of other connections must not take it for one of those.
+    """
+
+
+class Body:
+    """A request's body as a binary file. A read raises BadRequest when the body is malformed or ends too early.
+
+    A client that expects `100 Continue` gets it at the first read, so that a request which is refused from its head
+    alone costs no upload.
+    """
+
+    __slots__ = ("_connection", "_decoder", "_expected", "_left", "_pieces", "broken")
+
+    def __init__(self, connection, length: int | None, expects_continue: bool):
+        self._connection = connection
+        self._decoder = ChunkDecoder() if length is None else None
+        self._left = length or 0
+        self._pieces: list[bytes] = []
+        self._expected = expects_continue
+        self.broken = False
+
+    @property
+    def ended(self) -> bool:
+        """True when everything of the body has been taken from the connection."""
+        return self._left == 0 if self._decoder is None else self._decoder.ended
+
+    @property
+    def abandoned(self) -> bool:
+        """True when what follows on the connection is unknown: a malformed body, or one that was never asked for."""
+        return self.broken or (self._expected and not self.ended)
+
+    @property
+    def left(self) -> int:
+        """How many bytes are still to come at least; a chunked body does not say."""
+        return self._left
+
+    def read1(self, size: int = _PIECE) -> bytes:
+        """At most `size` bytes, as soon as there are any; empty only at the end of the body."""
+        if self._pieces:
+            return self._from_pieces(size)
+        if self.ended:
+            return b""
+        self._ask()
+        if self._decoder is not None:
+            while not self._pieces:
+                if self._decoder.ended:
+                    return b""
+                self._decode(self._connection.take(_PIECE))
+            return self._from_pieces(size)
+        data = self._connection.take(min(size, self._left))
+        self._count(len(data))
+        return data
+
+    def read(self, size: int = -1) -> bytes:
+        """Exactly `size` bytes, fewer only at the end of the body; all of it for a negative size."""
+        parts = []
+        wanted = size
+        while wanted:
+            part = self.read1(wanted if size >= 0 else _PIECE)
+            if not part:
+                break
+            parts.append(part)
+            wanted -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def readinto(self, buffer) -> int:
+        """Fill the start of `buffer` with what is there; 0 at the end of the body."""
+        with memoryview(buffer).cast("B") as view:
+            if self._decoder is None and self._left:
+                self._ask()
+                count = self._connection.take_into(view[: self._left])
+                self._count(count)
+                return count
+            data = self.read1(len(view))
+            view[: len(data)] = data
+            return len(data)
+
+    def readable(self) -> bool:
+        """For those who ask a file for its abilities (`io`, `gzip`)."""
+        return True
+
+    def drain(self, limit: int) -> bool:
+        """Throw away what is left, up to `limit` bytes; True when the body has ended."""
+        while not self.ended and limit > 0:
+            limit -= len(self.read1())
+        return self.ended
+
+    def _ask(self) -> None:
+        if self._expected:
+            self._expected = False
+            self._connection.send_continue(_CONTINUE)
+
+    def _count(self, count: int) -> None:
+        if not count:
+            self.broken = True
+            raise BadRequest("unexpected EOF")
+        self._left -= count
+
+    def _decode(self, data: bytes) -> None:
+        if not data:
+            self.broken = True
+            raise BadRequest("unexpected EOF")
+        try:
+            pieces, used = self._decoder.feed(data)
+        except BadRequest:
+            self.broken = True
+            raise
+        if used < len(data):
+            self._connection.give_back(data[used:])
+        self._pieces = pieces
+
+    def _from_pieces(self, size: int) -> bytes:
+        piece = self._pieces[0]
+        if len(piece) <= size:
+            return self._pieces.pop(0)
+        self._pieces[0] = piece[size:]
+        return piece[:size]
+
+
+class Stream:
+    """An answer whose head is out and whose body is still being written; ended by `close`, or as a context manager.
+
+    raw_chunks: True when the body is in the chunked coding; then whoever writes to `fileno()` himself writes his own
+    chunks and the last one too. False for an HTTP/1.0 client: plain bytes until the connection closes.
+    """
+
+    __slots__ = ("_connection", "_fileno", "_open", "raw_chunks")
+
+    def __init__(self, connection, fileno: int, chunked: bool, silent: bool):
+        self._connection = connection
+        self._fileno = fileno
+        self._open = not silent
+        self.raw_chunks = chunked
+
+    def write(self, data: bytes) -> None:
+        """Send `data` now, as one chunk. Raises ClientGone."""
+        if not data or not self._open:
+            return
+        if not self.raw_chunks:
+            self._connection.send(data)
+        else:
+            self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def json(self, value: object) -> None:
+        """Send a value as one line of JSON, ended as docker ends the lines of its progress streams."""
+        self.write(encode_json(value) + b"\r\n")
+
+    def fileno(self) -> int:
+        """The connection's descriptor, for one who writes the rest of the body himself; `close` then adds nothing."""
+        self._open = False
+        return self._fileno
+
+    def close(self) -> None:
+        """End the body."""
+        if self._open:
+            self._open = False
+            if self.raw_chunks:
+                self._connection.send(b"0\r\n\r\n")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        # After a failure the last chunk stays out: a body without it is how a client sees that the answer is not whole.
+        if kind is None:
+            self.close()

@@ -1,0 +1,133 @@
+"""TLS in front of a plain socket pair, so that everything behind it handles one kind of connection.
+
+Imported only by a daemon that listens on TCP. Each connection has a relay thread beside the one that serves it: the
+handlers write to plain descriptors and hand them to other processes, which a TLS socket could not be.
+"""
+
+import logging
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+
+from engine.errors import Invalid
+
+log = logging.getLogger(__name__)
+
+_HANDSHAKE_SECONDS = 10.0
+_PIECE = 64 * 1024
+_WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
+
+
+def wrapper(ca_file: str, certificate: str, key: str) -> Callable[[socket.socket], socket.socket]:
+    """What turns an accepted TCP socket into the plain end of a relay. Clients must show a certificate of that CA.
+
+    Raises Invalid when one of the files cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_cert_chain(certificate, key)
+        context.load_verify_locations(ca_file)
+    except OSError as error:  # ssl.SSLError is one too
+        raise Invalid(f"cannot use {certificate}, {key} and {ca_file} for TLS: {error}") from error
+
+    def wrap(peer: socket.socket) -> socket.socket:
+        near, far = socket.socketpair()
+        threading.Thread(target=_serve, args=(context, peer, far), name="tls", daemon=True).start()
+        return near
+
+    return wrap
+
+
+def _serve(context: ssl.SSLContext, peer: socket.socket, inner: socket.socket) -> None:
+    with inner, peer:
+        try:
+            peer.settimeout(_HANDSHAKE_SECONDS)
+            with context.wrap_socket(peer, server_side=True) as outer:
+                _Relay(outer, inner).run()
+        except OSError as error:
+            # A scan, a client without a certificate, or one that hung up: its own trouble.
+            log.info("TLS connection ended: %s", error)
+
+
+class _Relay:
+    """Moves bytes both ways, at most one piece at a time in each, until the inner side ends or the outer has gone.
+
+    A client's close_notify is passed on as a half-close; the FIN that ends its connection, as a close.
+    """
+
+    def __init__(self, outer: ssl.SSLSocket, inner: socket.socket):
+        self._outer = outer
+        self._inner = inner
+        self._inward = b""
+        self._outward = b""
+        self._outer_open = True
+        self._inner_open = True
+
+    def run(self) -> None:
+        self._outer.setblocking(False)
+        self._inner.setblocking(False)
+        while self._inner_open or self._outward:
+            # Both are tried at every turn: TLS may hold bytes that poll does not see.
+            moved = self._move_inward()
+            moved = self._move_outward() or moved
+            if not moved and not self._wait():
+                return
+        try:
+            self._outer.unwrap()
+        except _WAITS:
+            pass  # close_notify is sent; nobody waits for the client's own
+
+    def _move_inward(self) -> bool:
+        if not self._inward and self._outer_open:
+            try:
+                self._inward = self._outer.recv(_PIECE)
+            except _WAITS:
+                return False
+            if not self._inward:
+                self._outer_open = False
+                self._inner.shutdown(socket.SHUT_WR)
+                return True
+        if not self._inward:
+            return False
+        try:
+            sent = self._inner.send(self._inward)
+        except BlockingIOError:
+            return False
+        self._inward = self._inward[sent:]
+        return True
+
+    def _move_outward(self) -> bool:
+        if not self._outward and self._inner_open:
+            try:
+                self._outward = self._inner.recv(_PIECE)
+            except BlockingIOError:
+                return False
+            if not self._outward:
+                self._inner_open = False
+                return True
+        if not self._outward:
+            return False
+        try:
+            sent = self._outer.send(self._outward)
+        except _WAITS:
+            return False
+        self._outward = self._outward[sent:]
+        return True
+
+    def _wait(self) -> bool:
+        """Sleep until something can move; False when the client has gone."""
+        poll = select.poll()
+        outer = select.POLLRDHUP if not self._outer_open else 0
+        if self._outer_open and not self._inward:
+            outer |= select.POLLIN
+        if self._outward:
+            outer |= select.POLLOUT
+        inner = (select.POLLIN if not self._outward else 0) | (select.POLLOUT if self._inward else 0)
+        poll.register(self._outer, outer)
+        poll.register(self._inner, inner)
+        gone = select.POLLHUP | select.POLLERR | (0 if self._outer_open else select.POLLRDHUP)
+        return not any(fd == self._outer.fileno() and event & gone for fd, event in poll.poll())

@@ -1,0 +1,67 @@
+"""The versions of the API that are spoken, who is told so, and where the older ones answer differently.
+
+Pure; used by request threads. A handler answers as the newest version does; what an older client expects otherwise is
+done to that answer in here.
+"""
+
+import re
+
+from engine.errors import Invalid
+from engine.settings import VERSION
+
+NEWEST = (1, 54)
+OLDEST = (1, 24)
+NEWEST_TEXT = "1.54"
+OLDEST_TEXT = "1.24"
+PLATFORM_SINCE = (1, 32)  # the first version of POST /images/create that can name a platform
+
+# Every answer carries these, so that a client learns from any of them whom it talks to and in which version.
+IDENTITY = (
+    f"Api-Version: {NEWEST_TEXT}\r\nDocker-Experimental: false\r\nOstype: linux\r\nServer: engine/{VERSION} (linux)\r\n"
+)
+
+_PREFIX = re.compile(r"/v([0-9]{1,5}\.[0-9]{1,5})(?=/)")
+
+
+def split_version(path: str) -> tuple[str, str]:
+    """A path's version text (empty for a bare path) and the rest of the path."""
+    prefix = _PREFIX.match(path)
+    return (prefix.group(1), path[prefix.end() :]) if prefix else ("", path)
+
+
+def parse_version(text: str) -> tuple[int, int]:
+    """A version's numbers; an empty text is the newest version."""
+    if not text:
+        return NEWEST
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)
+
+
+def check_version(text: str, version: tuple[int, int]) -> None:
+    """Raises Invalid for a version that is not spoken, in docker's words."""
+    if version > NEWEST:
+        raise Invalid(f"client version {text} is too new. Maximum supported API version is {NEWEST_TEXT}")
+    if version < OLDEST:
+        raise Invalid(
+            f"client version {text} is too old. Minimum supported API version is {OLDEST_TEXT}, "
+            "please upgrade your client to a newer version"
+        )
+
+
+def plain_errors(version: tuple[int, int]) -> bool:
+    """True where an error is plain text: before 1.24 it was not JSON yet, and whoever is told to upgrade is there."""
+    return version < (1, 24)
+
+
+def image_filters(version: tuple[int, int], filters: dict[str, tuple[str, ...]], old: str) -> dict:
+    """The filters of GET /images/json; before 1.41 a pattern could also stand in the parameter `filter`."""
+    if old and version < (1, 41):
+        return {**filters, "reference": (*filters.get("reference", ()), old)}
+    return filters
+
+
+def image(version: tuple[int, int], shown: dict) -> dict:
+    """An image of a list or an inspect: VirtualSize stood beside Size, and meant the same, until 1.43."""
+    if version < (1, 44):
+        return {**shown, "VirtualSize": shown["Size"]}
+    return shown

@@ -1,0 +1,224 @@
+"""What GET /info and GET /version tell: the facts of this host and of this daemon, each looked up when it is asked for.
+
+Runs in a request's thread. Nothing is invented: what this engine does not have is empty, false or null, although a key
+of the definition stands for it.
+"""
+
+import os
+import socket
+import sys
+import threading
+import time
+
+from engine.daemon.api.versions import NEWEST_TEXT, OLDEST_TEXT
+from engine.daemon.containers.clock import rfc3339
+from engine.daemon.containers.logconfig import BUILT_DRIVERS
+from engine.daemon.images import platform
+from engine.settings import VERSION
+
+INDEX_SERVER = "https://index.docker.io/v1/"
+LOGGING_DRIVER = "local"
+RUNTIME = "runc"  # the one name that HostConfig.Runtime may have; there is no such program, the engine does its work
+# What containers can be given now; docker calls the mode `none` the driver `null`.
+NETWORK_DRIVERS = ("host", "null")
+
+# (key of /info, what the kernel lacks when it is false)
+_KERNEL_WARNINGS = (
+    ("MemoryLimit", "No memory limit support"),
+    ("SwapLimit", "No swap limit support"),
+    ("CpuCfsPeriod", "No cpu cfs period support"),
+    ("CpuCfsQuota", "No cpu cfs quota support"),
+    ("CPUShares", "No cpu shares support"),
+    ("CPUSet", "No cpuset support"),
+    ("PidsLimit", "No pids limit support"),
+    ("IPv4Forwarding", "IPv4 forwarding is disabled"),
+)
+# key of /info → the kind of limit in `sandbox.cgroups.Cgroups.features`
+_CGROUP_FEATURES = {
+    "MemoryLimit": "memory",
+    "SwapLimit": "swap",
+    "CpuCfsPeriod": "cpu_cfs",
+    "CpuCfsQuota": "cpu_cfs",
+    "CPUShares": "cpu_shares",
+    "CPUSet": "cpuset",
+    "PidsLimit": "pids",
+}
+
+
+def version() -> dict:
+    """A SystemVersion."""
+    system = os.uname()
+    architecture = platform.host().architecture
+    details = {
+        "ApiVersion": NEWEST_TEXT,
+        "Arch": architecture,
+        "BuildTime": "",
+        "Experimental": "false",
+        "GitCommit": "",
+        "GoVersion": "",
+        "KernelVersion": system.release,
+        "MinAPIVersion": OLDEST_TEXT,
+        "Os": "linux",
+        "PythonVersion": sys.version.partition(" ")[0],
+    }
+    return {
+        "Platform": {"Name": ""},
+        "Version": VERSION,
+        "ApiVersion": NEWEST_TEXT,
+        "MinAPIVersion": OLDEST_TEXT,
+        "Os": "linux",
+        "Arch": architecture,
+        "Components": [{"Name": "Engine", "Version": VERSION, "Details": details}],
+        "GitCommit": "",
+        "GoVersion": "",
+        "KernelVersion": system.release,
+        "BuildTime": "",
+    }
+
+
+def info(engine: object) -> dict:
+    """A SystemInfo, its keys in the order in which dockerd shows them."""
+    settings = engine.settings
+    release = read_os_release()
+    system = os.uname()
+    abilities = _abilities(engine.cgroups)
+    return {
+        "ID": engine.id,
+        **_container_counts(engine),
+        "Images": engine.images.count(),
+        "Driver": engine.storage,
+        "DriverStatus": [["Backing Filesystem", filesystem_of(settings.data_root)], ["Muxer", engine.muxer]],
+        "Plugins": {
+            "Volume": [],
+            "Network": list(NETWORK_DRIVERS),
+            "Authorization": None,
+            "Log": sorted(BUILT_DRIVERS - {"none"}),
+        },
+        **abilities,
+        "Debug": settings.debug,
+        "NFd": len(os.listdir("/proc/self/fd")),
+        "OomKillDisable": False,
+        "NGoroutines": threading.active_count(),
+        "SystemTime": rfc3339(time.time_ns()),
+        "LoggingDriver": LOGGING_DRIVER,
+        "CgroupDriver": "cgroupfs",
+        "CgroupVersion": engine.cgroups.version,
+        "NEventsListener": 0,
+        "KernelVersion": system.release,
+        "OperatingSystem": release.get("PRETTY_NAME", "Linux"),
+        "OSVersion": release.get("VERSION_ID", ""),
+        "OSType": "linux",
+        "Architecture": system.machine,
+        "IndexServerAddress": INDEX_SERVER,
+        "RegistryConfig": _registry_config(settings),
+        "NCPU": len(os.sched_getaffinity(0)),
+        "MemTotal": memory_total(),
+        "GenericResources": None,
+        "DockerRootDir": settings.data_root,
+        "HttpProxy": "",  # pulls go straight to their registries
+        "HttpsProxy": "",
+        "NoProxy": "",
+        "Name": socket.gethostname(),
+        "Labels": [],
+        "ExperimentalBuild": False,
+        "ServerVersion": VERSION,
+        "Runtimes": {RUNTIME: {"path": ""}},
+        "DefaultRuntime": RUNTIME,
+        "Swarm": {
+            "NodeID": "",
+            "NodeAddr": "",
+            "LocalNodeState": "inactive",
+            "ControlAvailable": False,
+            "Error": "",
+            "RemoteManagers": None,
+        },
+        "LiveRestoreEnabled": True,
+        "Isolation": "",
+        "InitBinary": "",
+        "ContainerdCommit": {"ID": ""},
+        "RuncCommit": {"ID": ""},
+        "InitCommit": {"ID": ""},
+        "SecurityOptions": _security_options(),
+        "FirewallBackend": None,
+        "CDISpecDirs": [],
+        "Containerd": None,
+        "Warnings": [f"WARNING: {text}" for key, text in _KERNEL_WARNINGS if not abilities[key]],
+    }
+
+
+def _container_counts(engine: object) -> dict[str, int]:
+    states = [container.snapshot() for container in engine.containers.all()]
+    running = sum(state.running and state.status != "paused" for state in states)
+    paused = sum(state.status == "paused" for state in states)
+    return {
+        "Containers": len(states),
+        "ContainersRunning": running,
+        "ContainersPaused": paused,
+        "ContainersStopped": len(states) - running - paused,
+    }
+
+
+def _abilities(cgroups: object) -> dict[str, bool]:
+    """What limits the kernel can keep, and whether it forwards IPv4."""
+    abilities = {key: feature in cgroups.features for key, feature in _CGROUP_FEATURES.items()}
+    abilities["IPv4Forwarding"] = _read("/proc/sys/net/ipv4/ip_forward").strip() == "1"
+    return abilities
+
+
+def _registry_config(settings: object) -> dict:
+    insecure = settings.insecure_registries
+    official = {"Name": "docker.io", "Mirrors": list(settings.registry_mirrors), "Secure": True, "Official": True}
+    others = {
+        name: {"Name": name, "Mirrors": [], "Secure": False, "Official": False} for name in insecure if "/" not in name
+    }
+    return {
+        "InsecureRegistryCIDRs": ["::1/128", "127.0.0.0/8", *(block for block in insecure if "/" in block)],
+        "IndexConfigs": {"docker.io": official, **others},
+        "Mirrors": list(settings.registry_mirrors),
+    }
+
+
+def _security_options() -> list[str]:
+    options = []
+    if "\nSeccomp:" in _read("/proc/self/status"):
+        options.append("name=seccomp,profile=builtin")
+    if os.path.exists("/proc/self/ns/cgroup"):
+        options.append("name=cgroupns")
+    return options
+
+
+def read_os_release() -> dict[str, str]:
+    """The names in os-release(5); empty where the host has no such file."""
+    text = _read("/etc/os-release") or _read("/usr/lib/os-release")
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
+
+
+def memory_total() -> int:
+    """The host's memory in bytes (proc_meminfo(5) counts in KiB)."""
+    for line in _read("/proc/meminfo").splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemTotal":
+            return int(value.split()[0]) * 1024
+    return 0
+
+
+def filesystem_of(path: str) -> str:
+    """The type of the file system that a path is on, or `unknown`; proc_pid_mountinfo(5)."""
+    path = os.path.realpath(path)
+    best, kind = -1, "unknown"
+    for line in _read("/proc/self/mountinfo").splitlines():
+        fields, _, rest = line.partition(" - ")
+        point = fields.split()[4].replace("\\040", " ")
+        above = path == point or path.startswith(point.rstrip("/") + "/")
+        if above and len(point) >= best:  # of two mounts on one point the later one is seen
+            best, kind = len(point), rest.split()[0]
+    return kind
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""  # a kernel or host without this is no error: the fact is then unknown

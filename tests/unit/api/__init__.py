@@ -1,0 +1,1 @@
+"""The API's own room: parser, server, routes, bodies, and the handlers over stores that are made up."""
