@@ -18,12 +18,13 @@ from dataclasses import dataclass
 
 from engine.daemon import adopt
 from engine.daemon.api.server import Servers
-from engine.daemon.containers import remove, start
+from engine.daemon.containers import files, remove, start
 from engine.daemon.containers.registry import Registry
 from engine.daemon.images import storage
 from engine.daemon.images.store import ImageStore
 from engine.daemon.runtime.links import Links
-from engine.daemon.store import containers as table
+from engine.daemon.store import containers as container_table
+from engine.daemon.store import images as image_table
 from engine.daemon.store.database import Database
 from engine.errors import EngineError, NotFound, Unavailable
 from engine.logs import twin
@@ -76,14 +77,14 @@ def _run(settings: Settings, spawner: Channel) -> int:
     with _locked(settings.data_root), _pidfile(settings.pidfile):
         engine = _build(settings, spawner)
         adopt.adopt_all(engine)
-        servers = Servers(engine)
+        server = Servers(engine)
         threading.Thread(target=engine.links.watch, name="links", daemon=True).start()
-        servers.start()
+        server.start()
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to walk it
         log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
         stopping.wait()
-        servers.stop()
+        server.stop()
     log.info("stopped; containers run on")
     return 0
 
@@ -143,10 +144,11 @@ def _engine_id(data_root: str) -> str:
 
 def _build(settings: Settings, spawner: Channel) -> Engine:
     remove.sweep(settings.data_root)
-    database = Database(os.path.join(settings.data_root, "engine.db"))
+    database = Database(os.path.join(settings.data_root, "engine.db"), (*container_table.SCHEMA, *image_table.SCHEMA))
     kind = storage.choose(settings.data_root)
     with database.reading() as connection:
-        containers = Registry(table.load_all(connection))
+        containers = Registry(container_table.load_all(connection), container_table.load_descriptors(connection))
+    files.sweep(settings.data_root, containers.__contains__)
 
     def ended(container_id: str, exited: Exited | None) -> None:
         try:
@@ -161,9 +163,9 @@ def _build(settings: Settings, spawner: Channel) -> Engine:
         id=_engine_id(settings.data_root),
         started_ns=time.time_ns(),
         storage=kind,
-        muxer=twin.select(settings.muxer).NAME,
+        muxer=twin.select(settings.muxer).name,
         database=database,
-        images=ImageStore(database, settings.data_root, settings),
+        images=ImageStore(database, settings.data_root, settings, kind),
         containers=containers,
         links=Links(spawner, ended),
         cgroups=cgroups.detect(),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from engine.daemon.containers import logs
 from engine.daemon.containers.record import Container
 from engine.errors import Conflict, Invalid
-from engine.logs.reader import Query
+from engine.logs.query import Query
 from engine.wire.messages import Attach, Client
 
 DEFAULT_DETACH_KEYS = "ctrl-p,ctrl-q"

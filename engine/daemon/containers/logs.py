@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.errors import Invalid, NotBuilt
-from engine.logs import reader
-from engine.logs.reader import Query
+from engine.logs import twin
+from engine.logs.query import Query
 
 UNREADABLE = frozenset({"none"})
 
@@ -26,10 +26,10 @@ def send(engine: object, container: Container, sink: int, query: Query, follow: 
     settings = engine.settings
     directory = paths.of(settings.data_root, settings.exec_root, container.id).log
     if not follow:
-        reader.send(directory, sink, query, chunked=chunked, ended_fd=None)
+        twin.select(settings.muxer).send(directory, sink, query, chunked=chunked, ended_fd=None)
         return
     with _end_of(container) as ended:
-        reader.send(directory, sink, query, chunked=chunked, ended_fd=ended)
+        twin.select(settings.muxer).send(directory, sink, query, chunked=chunked, ended_fd=ended)
 
 
 @contextmanager

@@ -35,12 +35,10 @@ def remove(engine: object, container: Container, force: bool, volumes: bool) -> 
             )
         processes.send_signal(state.pid, state.pid_start, signal.SIGKILL)
         await_end(container, state.pid_start, _KILLED_SECONDS)
-    if not container.operation.acquire(blocking=False):
+    if container.snapshot().status == "removing":
         raise Conflict(f"removal of container {container.id} is already in progress")
-    try:
+    with container.operation:
         finish(engine, container)
-    finally:
-        container.operation.release()
 
 
 def finish(engine: object, container: Container) -> None:

@@ -9,14 +9,15 @@ import os
 import shutil
 import time
 
-from engine.daemon.containers import paths, remove, sandbox, states
+from engine.daemon.containers import files, paths, remove, sandbox, states, unbuilt
 from engine.daemon.containers.record import Container
 from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.links import StartFailure
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
-from engine.wire.messages import Exited, NamespacesReady, Start, Started
+from engine.wire import exitfile
+from engine.wire.messages import Exited, Start, Started
 
 log = logging.getLogger(__name__)
 
@@ -46,15 +47,18 @@ def start(engine: object, container: Container) -> None:
         except EngineError as error:
             _record_failure(engine, container, error)
             raise
+        for warning in started.warnings:
+            log.warning("container %s: %s", container.id, warning)
         record_start(engine, container, started)
         engine.links.keep(container.id)
 
 
 def _launch(engine: object, container: Container) -> Started:
+    unbuilt.check_network(engine, container)
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     _make_directories(engine, container, where)
-    limits = sandbox.limits_of(container)
+    limits, _ = engine.cgroups.fitting(sandbox.limits_of(container))
     request = Start(
         sandbox=sandbox.sandbox_of(engine, container, where),
         exec_dir=where.exec_dir,
@@ -65,13 +69,8 @@ def _launch(engine: object, container: Container) -> Started:
         clients=tuple(client for client, _ in container.waiting),
     )
     connections = [connection for _, connection in container.waiting]
-
-    def plug(ready: NamespacesReady) -> None:
-        engine.cgroups.create(container.id, limits)
-        engine.cgroups.join(container.id, ready.pid)
-
     try:
-        return engine.links.start(request, connections, plug)
+        return engine.links.start(request, connections, lambda: engine.cgroups.create(container.id, limits))
     except StartFailure as error:
         failed = error.failed
         if failed.exit_code in _COMMAND_EXITS:
@@ -90,6 +89,7 @@ def _make_directories(engine: object, container: Container, where: paths.Paths) 
     except FileExistsError:
         clear_run(engine, container, where)
         os.mkdir(where.exec_dir, 0o700)
+    files.mend(where, container)
     if os.path.isdir(where.upper):
         return
     os.mkdir(where.log, 0o700)
@@ -136,7 +136,7 @@ def ended(engine: object, container: Container, exited: Exited | None) -> None:
     """Record that the container has ended; None: its monitor died and left no word, so neither does it run unseen."""
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     if exited is None:
-        exited = engine.links.left_behind(where.exec_dir) or _end_unseen(container)
+        exited = engine.links.left_behind(where.exec_dir) or _end_unseen(container, where)
     oom_killed = engine.cgroups.oom_killed(container.id)
     clear_run(engine, container, where)
     with container.changed:
@@ -154,9 +154,10 @@ def ended(engine: object, container: Container, exited: Exited | None) -> None:
         later(remove.remove, engine, container, False, True)
 
 
-def _end_unseen(container: Container) -> Exited:
+def _end_unseen(container: Container, where: paths.Paths) -> Exited:
     """Kill what runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
     state = container.snapshot()
-    log.error("container %s: its monitor is gone without a word; the container is ended", container.id)
+    crash = exitfile.read(where.exec_dir, exitfile.CRASH) or b"it has left no word"
+    log.error("container %s: its monitor is gone; the container is ended. %s", container.id, crash.decode())
     processes.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS)
     return Exited(LOST_EXIT, time.time_ns(), state.started_ns)

@@ -33,8 +33,8 @@ class Links:
         self._lock = threading.Lock()
         self._poll = select.epoll()
 
-    def start(self, start: Start, clients: list[socket.socket], plug: Callable[[NamespacesReady], None]) -> Started:
-        """Have the container made; `plug` is called when its namespaces wait for cgroup and network.
+    def start(self, start: Start, clients: list[socket.socket], meanwhile: Callable[[], None]) -> Started:
+        """Have the container made; `meanwhile` does the daemon's part (its cgroups) while the spawner forks.
 
         The link is not watched yet (see `keep`). Raises Invalid with init's text and `exit_code` when the command
         cannot be run, SystemFailure when the sandbox cannot be made, Unavailable when the spawner is gone.
@@ -43,7 +43,8 @@ class Links:
         try:
             with theirs:
                 self._spawner.send(start, [theirs.fileno(), *(client.fileno() for client in clients)])
-            self._expect(ours, NamespacesReady, plug)
+            meanwhile()
+            self._expect(ours, NamespacesReady)
             ours.send(Proceed())
             started = self._expect(ours, Started)
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -57,7 +58,7 @@ class Links:
         return started
 
     @staticmethod
-    def _expect(link: Channel, kind: type, then: Callable[[object], None] | None = None) -> object:
+    def _expect(link: Channel, kind: type) -> object:
         received = link.receive()
         if received is None:
             raise SystemFailure("the container's monitor has died while it started")
@@ -66,8 +67,6 @@ class Links:
             raise StartFailure(message)
         if not isinstance(message, kind):
             raise SystemFailure(f"the container's monitor said {type(message).__name__} for {kind.__name__}")
-        if then is not None:
-            then(message)
         return message
 
     def adopt(self, container_id: str, exec_dir: str) -> Started | Exited | None:

@@ -1,1 +1,1 @@
-"""Unit tests of `engine.daemon.containers`."""
+"""Tests of engine.daemon.containers."""

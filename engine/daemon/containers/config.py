@@ -1,0 +1,255 @@
+"""Completing what a client asked for: defaults, the image's configuration, the forms that inspect shows.
+
+Pure; runs in the daemon's request threads. What is returned is never changed again once a container owns it, so that
+it can be shown to any number of clients without copying. Whether it makes sense is for `validate` to say.
+"""
+
+import posixpath
+
+from engine.errors import Invalid
+
+# The order of the keys is the order in which dockerd shows them.
+CONFIG = {
+    "Hostname": "",
+    "Domainname": "",
+    "User": "",
+    "AttachStdin": False,
+    "AttachStdout": False,
+    "AttachStderr": False,
+    "ExposedPorts": None,
+    "Tty": False,
+    "OpenStdin": False,
+    "StdinOnce": False,
+    "Env": None,
+    "Cmd": None,
+    "Healthcheck": None,
+    "ArgsEscaped": None,
+    "Image": "",
+    "Volumes": None,
+    "WorkingDir": "",
+    "Entrypoint": None,
+    "NetworkDisabled": None,
+    "OnBuild": None,
+    "Labels": None,
+    "StopSignal": "",
+    "StopTimeout": None,
+    "Shell": None,
+}
+MASKED_PATHS = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+]
+READONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
+HOST_CONFIG = {
+    "Binds": None,
+    "ContainerIDFile": "",
+    "LogConfig": {"Type": "local", "Config": {}},
+    "NetworkMode": "bridge",
+    "PortBindings": {},
+    "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
+    "AutoRemove": False,
+    "VolumeDriver": "",
+    "VolumesFrom": None,
+    "ConsoleSize": [0, 0],
+    "Annotations": None,
+    "CapAdd": None,
+    "CapDrop": None,
+    "CgroupnsMode": "private",
+    "Dns": None,
+    "DnsOptions": None,
+    "DnsSearch": None,
+    "ExtraHosts": None,
+    "GroupAdd": None,
+    "IpcMode": "private",
+    "Cgroup": "",
+    "Links": None,
+    "OomScoreAdj": 0,
+    "PidMode": "",
+    "Privileged": False,
+    "PublishAllPorts": False,
+    "ReadonlyRootfs": False,
+    "SecurityOpt": None,
+    "StorageOpt": None,
+    "Tmpfs": None,
+    "UTSMode": "",
+    "UsernsMode": "",
+    "ShmSize": 64 << 20,
+    "Sysctls": None,
+    "Runtime": "runc",
+    "Isolation": "",
+    "CpuShares": 0,
+    "Memory": 0,
+    "NanoCpus": 0,
+    "CgroupParent": "",
+    "BlkioWeight": 0,
+    "BlkioWeightDevice": None,
+    "BlkioDeviceReadBps": None,
+    "BlkioDeviceWriteBps": None,
+    "BlkioDeviceReadIOps": None,
+    "BlkioDeviceWriteIOps": None,
+    "CpuPeriod": 0,
+    "CpuQuota": 0,
+    "CpuRealtimePeriod": 0,
+    "CpuRealtimeRuntime": 0,
+    "CpusetCpus": "",
+    "CpusetMems": "",
+    "Devices": None,
+    "DeviceCgroupRules": None,
+    "DeviceRequests": None,
+    "MemoryReservation": 0,
+    "MemorySwap": 0,
+    "MemorySwappiness": None,
+    "OomKillDisable": False,
+    "PidsLimit": None,
+    "Ulimits": None,
+    "CpuCount": 0,
+    "CpuPercent": 0,
+    "IOMaximumIOps": 0,
+    "IOMaximumBandwidth": 0,
+    "Mounts": None,
+    "MaskedPaths": MASKED_PATHS,
+    "ReadonlyPaths": READONLY_PATHS,
+    "Init": None,
+}
+ENDPOINT = {
+    "IPAMConfig": None,
+    "Links": None,
+    "Aliases": None,
+    "DriverOpts": None,
+    "GwPriority": 0,
+    "NetworkID": "",
+    "EndpointID": "",
+    "Gateway": "",
+    "IPAddress": "",
+    "MacAddress": "",
+    "IPPrefixLen": 0,
+    "IPv6Gateway": "",
+    "GlobalIPv6Address": "",
+    "GlobalIPv6PrefixLen": 0,
+    "DNSNames": None,
+}
+# Only what inspect leaves out when there is nothing in it (Go's omitempty).
+CONFIG_OPTIONAL = frozenset(
+    {"ExposedPorts", "Healthcheck", "ArgsEscaped", "NetworkDisabled", "OnBuild", "StopSignal", "StopTimeout", "Shell"}
+)
+HOST_CONFIG_OPTIONAL = frozenset({"Annotations", "StorageOpt", "Tmpfs", "Sysctls", "Mounts", "Init"})
+
+# Where an empty value means the default too, not only an absent one.
+_EMPTY_IS_DEFAULT = ("NetworkMode", "IpcMode", "CgroupnsMode", "ShmSize", "Runtime", "PortBindings")
+
+
+def complete(defaults: dict, asked: dict) -> dict:
+    """`defaults` with every value of `asked` that is not null; keys that `defaults` does not know are dropped."""
+    whole = dict(defaults)
+    for key, value in asked.items():
+        if value is not None and key in whole:
+            whole[key] = value
+    return whole
+
+
+def container_config(body: dict) -> dict:
+    """The client's half of Config, complete: every key is there."""
+    whole = complete(CONFIG, body)
+    for key in ("ArgsEscaped", "NetworkDisabled"):
+        # Go leaves out a plain false, so inspect must not show one.
+        whole[key] = whole[key] or None
+    return whole
+
+
+def host_config(asked: dict) -> dict:
+    """HostConfig, complete, with dockerd's derived defaults (swap is twice the memory, no limit is null, ...)."""
+    whole = complete(HOST_CONFIG, asked)
+    for key in _EMPTY_IS_DEFAULT:
+        if not whole[key]:
+            whole[key] = HOST_CONFIG[key]
+    if whole["NetworkMode"] == "default":
+        whole["NetworkMode"] = HOST_CONFIG["NetworkMode"]
+    whole["LogConfig"] = {
+        "Type": whole["LogConfig"].get("Type") or HOST_CONFIG["LogConfig"]["Type"],
+        "Config": whole["LogConfig"].get("Config") or {},
+    }
+    whole["RestartPolicy"] = {
+        "Name": whole["RestartPolicy"].get("Name") or "no",
+        "MaximumRetryCount": whole["RestartPolicy"].get("MaximumRetryCount") or 0,
+    }
+    if whole["MemorySwappiness"] == -1:
+        whole["MemorySwappiness"] = None
+    if whole["PidsLimit"] is not None and whole["PidsLimit"] <= 0:
+        whole["PidsLimit"] = None
+    if whole["Memory"] > 0 and whole["MemorySwap"] == 0:
+        whole["MemorySwap"] = whole["Memory"] * 2
+    if whole["Ulimits"]:
+        whole["Ulimits"] = [_ulimit(limit) for limit in whole["Ulimits"]]
+    return whole
+
+
+def _ulimit(asked: dict) -> dict:
+    return {"Name": asked.get("Name") or "", "Hard": asked.get("Hard") or 0, "Soft": asked.get("Soft") or 0}
+
+
+def networking(asked: dict, network_mode: str) -> dict:
+    """EndpointsConfig, complete: name of the network → EndpointSettings; the network of NetworkMode is always there."""
+    endpoints = {}
+    for name, settings in (asked.get("EndpointsConfig") or {}).items():
+        endpoints["bridge" if name == "default" else name] = complete(ENDPOINT, settings or {})
+    if network_mode.startswith("container:"):
+        return {}
+    endpoints.setdefault(network_mode, dict(ENDPOINT))
+    return endpoints
+
+
+def merge_image(config: dict, image: dict) -> None:
+    """Fill in, in place, what the client left open from the image's own config (the `config` of the OCI image).
+
+    The rules are dockerd's: an Entrypoint of the client's hides the image's Cmd, environment variables and labels are
+    merged by name, the client's first.
+    """
+    for key in ("User", "WorkingDir", "StopSignal", "Shell"):
+        config[key] = config[key] or image.get(key) or CONFIG[key]
+    for key in ("ExposedPorts", "Volumes"):
+        config[key] = {**(config[key] or {}), **(image.get(key) or {})} or config[key] or image.get(key)
+    config["Labels"] = {**(image.get("Labels") or {}), **(config["Labels"] or {})}
+    config["Env"] = _merge_environment(config["Env"], image.get("Env"))
+    if not config["Entrypoint"]:
+        if not config["Cmd"]:
+            config["Cmd"] = image.get("Cmd")
+            config["ArgsEscaped"] = image.get("ArgsEscaped") or None
+        if config["Entrypoint"] is None:
+            config["Entrypoint"] = image.get("Entrypoint")
+    if image.get("Healthcheck"):
+        asked = {key: value for key, value in (config["Healthcheck"] or {}).items() if value}
+        config["Healthcheck"] = {**image["Healthcheck"], **asked}
+
+
+def _merge_environment(asked: list[str] | None, image: list[str] | None) -> list[str] | None:
+    if not asked:
+        return image
+    names = {entry.partition("=")[0] for entry in asked}
+    return [*asked, *(entry for entry in image or () if entry.partition("=")[0] not in names)]
+
+
+def normalise(config: dict) -> None:
+    """Bring a merged Config into its last form, in place: the path cleaned, an Entrypoint of one empty text is none."""
+    if config["WorkingDir"]:
+        # normpath keeps two leading slashes, which POSIX leaves open and Linux reads as one.
+        config["WorkingDir"] = "/" + posixpath.normpath(config["WorkingDir"]).lstrip("/")
+    if config["Entrypoint"] == [""]:
+        config["Entrypoint"] = None
+
+
+def command(config: dict) -> tuple[str, list[str]]:
+    """Path and Args of a merged Config; Invalid when there is nothing to run."""
+    words = [*(config["Entrypoint"] or ()), *(config["Cmd"] or ())]
+    if not words:
+        raise Invalid("no command specified")
+    return words[0], words[1:]

@@ -1,0 +1,130 @@
+"""Create a container: from the body of the request to a record that is durable and files that are there.
+
+Runs in the daemon's request threads, in dockerd's order: what is wrong in itself, the image, what it adds, the name,
+what is wrong with options, what is not built here, and only then anything that stays.
+"""
+
+import os
+import shutil
+import time
+
+from engine.daemon.containers import config as settings
+from engine.daemon.containers import files, logconfig, naming, paths, unbuilt, validate
+from engine.daemon.containers.record import Container
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
+from engine.daemon.images.image import descriptor as describe
+from engine.daemon.store import containers as table
+from engine.errors import SystemFailure
+
+_SHORT = 12
+
+
+def create(engine: object, name: str | None, body: dict, platform: str | None) -> tuple[Container, list[str]]:
+    """Make a container and return it with the warnings of create.
+
+    name: None or empty for a random one; body: the decoded body of `POST /containers/create`; platform: as
+    `os/arch[/variant]`, None or empty for the host's.
+    Raises Invalid, NotFound for the image, Conflict for the name, NotBuilt in words, SystemFailure when the disk fails.
+    """
+    config = settings.container_config(body)
+    host_config = settings.host_config(body.get("HostConfig") or {})
+    warnings = validate.check(config, host_config)
+    image = engine.images.find(config["Image"], platform or None) if config["Image"] else None
+    networking = settings.networking(body.get("NetworkingConfig") or {}, host_config["NetworkMode"])
+    asked = dict(config)
+    if image is not None:
+        warnings += _platform_warnings(image, platform)
+        settings.merge_image(config, image.config.get("config") or {})
+    settings.normalise(config)
+    path, arguments = settings.command(config)
+    logconfig.check(host_config["LogConfig"])
+    name = naming.check(name) if name else None
+    container_id = _new_id()
+    if not config["Hostname"]:
+        config["Hostname"] = os.uname().nodename if host_config["NetworkMode"] == "host" else container_id[:_SHORT]
+    container = Container(
+        id=container_id,
+        name="",
+        created_ns=time.time_ns(),
+        image=config["Image"],
+        image_id=image.id if image else "",
+        config=config,
+        host_config=host_config,
+        networking=networking,
+        path=path,
+        args=arguments,
+        layers=tuple(image.layers) if image else (),
+    )
+    engine.containers.reserve(container, name)
+    try:
+        validate.check_late(host_config)
+        unbuilt.refuse(asked, host_config, networking)
+        _keep(engine, container, _descriptor(engine, image) if image else None)
+    except BaseException:
+        engine.containers.release(container)
+        raise
+    engine.containers.add(container)
+    return container, warnings + unbuilt.warnings(asked, config)
+
+
+def _new_id() -> str:
+    """64 hex digits whose first twelve are not all decimal: as a host name they would be taken for a number."""
+    while True:
+        made = os.urandom(32).hex()
+        if not made[:_SHORT].isdigit():
+            return made
+
+
+def _keep(engine: object, container: Container, descriptor: dict | None) -> None:
+    """Write the files, then the record: a crash in between leaves files that `files.sweep` finds, and no record."""
+    if container.image_id:
+        # A removal that began before the name was reserved may have taken the image; one that begins now sees who holds
+        # it. Never within a transaction: the images' lock comes before the database's.
+        with engine.images.changing:
+            engine.images.find(container.image_id)
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    try:
+        files.write(where, container)
+        with engine.database.transaction(durable=True) as connection:
+            table.insert(connection, container, descriptor)
+    except OSError as error:
+        _forget(where)
+        raise SystemFailure(f"the files of the container cannot be made: {error}") from error
+    except BaseException:
+        _forget(where)
+        raise
+    if descriptor is not None:
+        engine.containers.descriptors.setdefault(container.image_id, descriptor)
+
+
+def _forget(where: paths.Paths) -> None:
+    try:
+        shutil.rmtree(where.home)
+    except FileNotFoundError:
+        # The very directory could not be made.
+        return
+
+
+def _descriptor(engine: object, image: Image) -> dict:
+    """The descriptor of the manifest that the container runs, with its platform, as inspect shows it."""
+    known = engine.containers.descriptors.get(image.id)
+    if known is not None:
+        return known
+    shown = image.descriptor
+    if image.manifest != image.id:
+        # The image's name points at an index of several platforms.
+        data = engine.images.content.read(image.manifest, LARGEST_DOCUMENT)
+        shown = describe(media_type_of(load(data, "manifest")), image.manifest, len(data))
+    platform = {key: image.config[key] for key in ("architecture", "os", "variant") if image.config.get(key)}
+    return {**shown, "platform": platform}
+
+
+def _platform_warnings(image: Image, platform: str | None) -> list[str]:
+    host, made_for = platforms.host(), platforms.of(image.config)
+    if platform or platforms.rank(host, made_for, strict=False) is not None:
+        return []
+    return [
+        f"The requested image's platform ({made_for}) does not match the detected host platform ({host})"
+        " and no specific platform was requested"
+    ]

@@ -1,0 +1,192 @@
+"""The filters of the listing: from their names and values to functions that say yes or no to a container.
+
+Runs in the daemon's request threads. One row of `FILTERS` is one filter of the API; a filter with several values is
+passed by any of them, but for labels, which must all be there.
+"""
+
+import re
+from collections.abc import Callable
+
+from engine.daemon.containers.ports import exposed_ports
+from engine.daemon.containers.record import Container, State
+from engine.errors import Invalid, NotFound
+
+Match = Callable[[Container, State], bool]
+
+STATUSES = ("created", "running", "paused", "restarting", "removing", "exited", "dead")
+_HEALTH = ("none", "starting", "healthy", "unhealthy")
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+# With one of these, containers that do not run are shown without `all` too.
+SHOW_ALL = frozenset({"status", "before", "since"})
+
+
+def compile_filters(engine: object, filters: dict[str, tuple[str, ...]]) -> list[Match]:
+    """One function a filter. Raises Invalid for an unknown filter or value, NotFound for an unknown container."""
+    for name in filters:
+        if name not in FILTERS:
+            raise Invalid(f"invalid filter '{name}'")
+    return [FILTERS[name](engine, values) for name, values in filters.items() if values]
+
+
+def _bad_value(name: str, value: str, what: str, allowed: tuple[str, ...]) -> Invalid:
+    return Invalid(
+        f"invalid filter '{name}={value}': invalid value for {what} ({value}): must be one of {', '.join(allowed)}"
+    )
+
+
+def _by_pattern(text: Callable[[Container], tuple[str, ...]]) -> Callable[[object, tuple[str, ...]], Match]:
+    """A filter whose values are regular expressions, found anywhere in one of a container's texts."""
+
+    def compile_values(_engine: object, values: tuple[str, ...]) -> Match:
+        patterns = [_pattern(value) for value in values]
+        return lambda container, _state: any(
+            pattern.search(candidate) for candidate in text(container) for pattern in patterns
+        )
+
+    return compile_values
+
+
+def _pattern(value: str) -> re.Pattern:
+    try:
+        return re.compile(value)
+    except re.error:
+        # What is no expression can still be a name.
+        return re.compile(re.escape(value))
+
+
+def _status(_engine: object, values: tuple[str, ...]) -> Match:
+    for value in values:
+        if value not in STATUSES:
+            raise _bad_value("status", value, "state", STATUSES)
+    return lambda _container, state: state.status in values
+
+
+def _health(_engine: object, values: tuple[str, ...]) -> Match:
+    for value in values:
+        if value not in _HEALTH:
+            raise _bad_value("health", value, "health", _HEALTH)
+    return lambda _container, _state: "none" in values
+
+
+def _exited(_engine: object, values: tuple[str, ...]) -> Match:
+    codes = set()
+    for value in values:
+        try:
+            codes.add(int(value))
+        except ValueError as error:
+            raise Invalid(f"invalid filter 'exited={value}'") from error
+    return lambda _container, state: state.status == "exited" and state.exit_code in codes
+
+
+def _label(_engine: object, values: tuple[str, ...]) -> Match:
+    wanted = [value.partition("=") for value in values]
+
+    def match(container: Container, _state: State) -> bool:
+        labels = container.config["Labels"] or {}
+        return all(name in labels and (not equals or labels[name] == value) for name, equals, value in wanted)
+
+    return match
+
+
+def _ancestor(engine: object, values: tuple[str, ...]) -> Match:
+    images = []
+    for value in values:
+        try:
+            images.append(engine.images.find(value))
+        except NotFound:
+            # An unknown image has no descendants, which is an answer.
+            continue
+
+    def match(container: Container, _state: State) -> bool:
+        return any(
+            container.image_id == image.id or (image.layers and container.layers[: len(image.layers)] == image.layers)
+            for image in images
+        )
+
+    return match
+
+
+def _before(engine: object, values: tuple[str, ...]) -> Match:
+    limit = engine.containers.find(values[0]).created_ns
+    return lambda container, _state: container.created_ns < limit
+
+
+def _since(engine: object, values: tuple[str, ...]) -> Match:
+    limit = engine.containers.find(values[0]).created_ns
+    return lambda container, _state: container.created_ns > limit
+
+
+def _network(_engine: object, values: tuple[str, ...]) -> Match:
+    def match(container: Container, _state: State) -> bool:
+        for name, endpoint in container.networking.items():
+            network_id = endpoint["NetworkID"]
+            if name in values or (network_id and network_id.startswith(values)):
+                return True
+        return False
+
+    return match
+
+
+def _volume(_engine: object, values: tuple[str, ...]) -> Match:
+    # No container has a mount of its own before mounts are built, so none has these.
+    return lambda _container, _state: False
+
+
+def _isolation(_engine: object, _values: tuple[str, ...]) -> Match:
+    # A word of Windows; on Linux dockerd passes every container.
+    return lambda _container, _state: True
+
+
+def _is_task(_engine: object, values: tuple[str, ...]) -> Match:
+    wanted = set()
+    for value in values:
+        if value.lower() not in _BOOLEANS:
+            raise Invalid(f"invalid filter 'is-task={value}'")
+        wanted.add(_BOOLEANS[value.lower()])
+    # Tasks belong to a swarm, and this engine is never part of one.
+    return lambda _container, _state: False in wanted
+
+
+def _by_port(ports: Callable[[Container], set[str]]) -> Callable[[object, tuple[str, ...]], Match]:
+    """A filter whose values are ports: `80`, `80/udp`, `8000-8010/tcp`."""
+
+    def compile_values(_engine: object, values: tuple[str, ...]) -> Match:
+        wanted = {port for value in values for port in _port_range(value)}
+        return lambda container, _state: not wanted.isdisjoint(ports(container))
+
+    return compile_values
+
+
+def _port_range(value: str) -> set[str]:
+    numbers, _, protocol = value.partition("/")
+    first, dash, last = numbers.partition("-")
+    try:
+        low, high = int(first), int(last if dash else first)
+    except ValueError as error:
+        raise Invalid(f"invalid port '{numbers}': invalid syntax") from error
+    if not 0 <= low <= high < 1 << 16:
+        raise Invalid(f"invalid port '{numbers}': value out of range")
+    return {f"{number}/{protocol.lower() or 'tcp'}" for number in range(low, high + 1)}
+
+
+def _exposed(container: Container) -> set[str]:
+    return {f"{number}/{protocol}" for number, protocol in exposed_ports(container)}
+
+
+FILTERS: dict[str, Callable[[object, tuple[str, ...]], Match]] = {
+    "ancestor": _ancestor,
+    "before": _before,
+    "exited": _exited,
+    "expose": _by_port(_exposed),
+    "health": _health,
+    "id": _by_pattern(lambda container: (container.id,)),
+    "is-task": _is_task,
+    "isolation": _isolation,
+    "label": _label,
+    "name": _by_pattern(lambda container: (container.name, f"/{container.name}")),
+    "network": _network,
+    "publish": _by_port(lambda container: set(container.host_config["PortBindings"])),
+    "since": _since,
+    "status": _status,
+    "volume": _volume,
+}

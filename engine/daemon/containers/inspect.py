@@ -1,0 +1,86 @@
+"""What `GET /containers/{id}/json` shows.
+
+Pure but for sizes, when they are asked for; runs in the daemon's request threads. The dicts of the record are shown as
+they are, never copied: nobody changes them once a container owns them.
+"""
+
+from engine.daemon.containers import paths, ports, sizes
+from engine.daemon.containers.clock import rfc3339
+from engine.daemon.containers.config import CONFIG_OPTIONAL, HOST_CONFIG_OPTIONAL
+from engine.daemon.containers.record import Container, State
+
+# Nothing to show for an optional key. A StopTimeout of 0 and an Init of false are something.
+_EMPTY = (None, "", {}, [])
+
+
+def inspect(engine: object, container: Container, size: bool = False) -> dict:
+    """A ContainerInspectResponse; with `size`, its directories are walked for SizeRw and SizeRootFs."""
+    settings = engine.settings
+    where = paths.of(settings.data_root, settings.exec_root, container.id)
+    state = container.snapshot()
+    logged = container.host_config["LogConfig"]["Type"] != "none"
+    shown = {
+        "Id": container.id,
+        "Created": rfc3339(container.created_ns),
+        "Path": container.path,
+        "Args": container.args,
+        "State": show_state(state),
+        "Image": container.image_id,
+        "ResolvConfPath": where.etc("resolv.conf"),
+        "HostnamePath": where.etc("hostname"),
+        "HostsPath": where.etc("hosts"),
+        "LogPath": where.log if logged else "",
+        "Name": f"/{container.name}",
+        "RestartCount": state.restart_count,
+        "Driver": engine.storage,
+        "Platform": "linux",
+        "MountLabel": "",
+        "ProcessLabel": "",
+        "AppArmorProfile": "",
+        "ExecIDs": None,
+        "HostConfig": _without_empty(container.host_config, HOST_CONFIG_OPTIONAL),
+        "Storage": {"RootFS": {"Snapshot": {"Name": engine.storage}}},
+    }
+    if size:
+        shown["SizeRw"], shown["SizeRootFs"] = measure(engine, container)
+    shown["Mounts"] = []
+    shown["Config"] = _without_empty(container.config, CONFIG_OPTIONAL)
+    shown["NetworkSettings"] = {
+        "SandboxID": "",
+        "SandboxKey": "",
+        "Ports": {f"{number}/{protocol}": None for number, protocol in ports.open_ports(container, state)},
+        "Networks": container.networking,
+    }
+    descriptor = engine.containers.descriptors.get(container.image_id)
+    if descriptor is not None:
+        shown["ImageManifestDescriptor"] = descriptor
+    return shown
+
+
+def measure(engine: object, container: Container) -> tuple[int, int]:
+    """(SizeRw, SizeRootFs) of a container, in bytes."""
+    settings = engine.settings
+    upper = paths.of(settings.data_root, settings.exec_root, container.id).upper
+    return sizes.measure(container, f"{settings.data_root}/layers", upper, engine.storage)
+
+
+def show_state(state: State) -> dict:
+    """A ContainerState of one moment."""
+    return {
+        "Status": state.status,
+        "Running": state.running,
+        "Paused": state.status == "paused",
+        "Restarting": state.status == "restarting",
+        "OOMKilled": state.oom_killed,
+        "Dead": state.status == "dead",
+        "Pid": state.pid,
+        "ExitCode": state.exit_code,
+        "Error": state.error,
+        "StartedAt": rfc3339(state.started_ns),
+        "FinishedAt": rfc3339(state.finished_ns),
+    }
+
+
+def _without_empty(values: dict, optional: frozenset[str]) -> dict:
+    """`values` as Go writes them: the optional ones only when there is something in them."""
+    return {key: value for key, value in values.items() if key not in optional or value not in _EMPTY}

@@ -1,0 +1,115 @@
+"""All containers by id, prefix of an id, and name.
+
+One registry a daemon, shared by its threads under one lock that is never held while anything slow is done. It knows
+nothing of disks: `create` and `remove` keep the database in step with it.
+"""
+
+import bisect
+import threading
+from collections.abc import Iterable
+
+from engine.daemon.containers.naming import generate
+from engine.daemon.containers.record import Container
+from engine.errors import Conflict, Invalid, NotFound
+
+_ID_LENGTH = 64
+
+
+class Registry:
+    """The containers of a daemon.
+
+    descriptors: image id → descriptor of the manifest, with its platform, as inspect shows it; kept here because a
+        container outlives its image
+    """
+
+    def __init__(self, containers: Iterable[Container] = (), descriptors: dict[str, dict] | None = None) -> None:
+        self.descriptors = descriptors or {}
+        self._lock = threading.Lock()
+        self._by_id: dict[str, Container] = {}
+        self._ids: list[str] = []
+        self._names: dict[str, str] = {}
+        self._in_making: dict[str, Container] = {}
+        for container in containers:
+            self._names[container.name] = container.id
+            self.add(container)
+
+    def __contains__(self, container_id: str) -> bool:
+        """True when there is a container with this very id."""
+        return container_id in self._by_id
+
+    def find(self, reference: str) -> Container:
+        """The container with this id, name (with or without slash) or unique prefix of an id.
+
+        Raises NotFound, and Invalid for a prefix of several.
+        """
+        with self._lock:
+            found = self._by_id.get(reference)
+            if found is None:
+                found = self._by_id.get(self._names.get(reference.removeprefix("/"), ""))
+            if found is None:
+                found = self._by_prefix(reference)
+        if found is None:
+            raise NotFound(f"No such container: {reference}")
+        return found
+
+    def _by_prefix(self, prefix: str) -> Container | None:
+        if not prefix or len(prefix) >= _ID_LENGTH:
+            return None
+        first = bisect.bisect_left(self._ids, prefix)
+        matches = [number for number in self._ids[first : first + 2] if number.startswith(prefix)]
+        if len(matches) > 1:
+            raise Invalid(f"multiple IDs found with provided prefix: {prefix}")
+        return self._by_id[matches[0]] if matches else None
+
+    def all(self) -> list[Container]:
+        """Every container, newest first."""
+        with self._lock:
+            containers = list(self._by_id.values())
+        containers.sort(key=lambda container: container.created_ns, reverse=True)
+        return containers
+
+    def using(self, image_id: str) -> list[Container]:
+        """The containers made from this image, those that are just being made too."""
+        with self._lock:
+            containers = [*self._by_id.values(), *self._in_making.values()]
+        return [container for container in containers if container.image_id == image_id]
+
+    def reserve(self, container: Container, name: str | None) -> None:
+        """Give a container that is being made its name, a random one for None; Conflict when it is taken.
+
+        From here on the container holds its image. The caller ends this with `add` or with `release`.
+        """
+        with self._lock:
+            if name is None:
+                name = generate(self._names.__contains__)
+            holder = self._names.setdefault(name, container.id)
+            if holder == container.id:
+                container.name = name
+                self._in_making[container.id] = container
+                return
+        raise Conflict(
+            f'Conflict. The container name "/{name}" is already in use by container "{holder}".'
+            " You have to remove (or rename) that container to be able to reuse that name."
+        )
+
+    def release(self, container: Container) -> None:
+        """Give up a container that was reserved and never added."""
+        with self._lock:
+            if self._in_making.pop(container.id, None) is not None:
+                del self._names[container.name]
+
+    def add(self, container: Container) -> None:
+        """Show a container whose name was reserved, and which is in the database, to everybody."""
+        with self._lock:
+            self._in_making.pop(container.id, None)
+            self._by_id[container.id] = container
+            bisect.insort(self._ids, container.id)
+
+    def remove(self, container: Container) -> None:
+        """Forget a container and free its name; nothing happens when it is not there any more."""
+        with self._lock:
+            if self._by_id.pop(container.id, None) is None:
+                return
+            del self._ids[bisect.bisect_left(self._ids, container.id)]
+            if self._names.get(container.name) == container.id:
+                del self._names[container.name]

@@ -1,0 +1,104 @@
+"""Checks of what a client asks of memory, processors and the other cgroup controllers.
+
+Pure but for two files of /sys that are read when a CPU set is asked for; runs in the daemon's request threads. Texts
+are dockerd's. What the host's cgroups lack is not looked at here: that is a warning of the start, not an error.
+"""
+
+import os
+
+from engine.errors import Invalid
+
+_LEAST_MEMORY = 6 << 20
+_ONLINE = {
+    "CpusetCpus": ("/sys/devices/system/cpu/online", "CPUs", "cpuset cpus"),
+    "CpusetMems": ("/sys/devices/system/node/online", "memory nodes", "cpuset mems"),
+}
+_PERIOD_TEXT = "CPU cfs period can not be less than 1ms (i.e. 1000) or larger than 1s (i.e. 1000000)"
+# (key, lowest, highest, text): 0 is always "not asked for".
+_RANGES = (
+    ("CpuPeriod", 1000, 1_000_000, _PERIOD_TEXT),
+    ("BlkioWeight", 10, 1000, "Range of blkio weight is from 10 to 1000"),
+    ("OomScoreAdj", -1000, 1000, "Invalid value {value}, range for oom score adj is [-1000, 1000]"),
+    ("MemorySwappiness", 0, 100, "invalid value: {value}, valid memory swappiness range is 0-100"),
+)
+
+
+def check(host_config: dict) -> list[str]:
+    """Raise Invalid for limits that cannot be; return the warnings of create. `host_config` is complete."""
+    _check_memory(host_config)
+    _check_processors(host_config)
+    for key, lowest, highest, text in _RANGES:
+        value = host_config[key]
+        if value and not lowest <= value <= highest:
+            raise Invalid(text.format(value=value))
+    for key in _ONLINE:
+        _check_set(key, host_config[key])
+    if host_config["IOMaximumBandwidth"] or host_config["IOMaximumIOps"]:
+        raise Invalid("Invalid QoS settings: linux does not support Maximum IO Bandwidth or Maximum IO IOps")
+    warnings = []
+    if host_config["OomKillDisable"] and not host_config["Memory"]:
+        warnings.append(
+            "OOM killer is disabled for the container, but no memory limit is set, this can result in the system"
+            " running out of resources."
+        )
+    if host_config["CpuPercent"] > 0:
+        warnings.append("linux does not support CPU percent. Percent discarded.")
+    return warnings
+
+
+def _check_memory(host_config: dict) -> None:
+    memory, swap, reservation = (host_config[key] for key in ("Memory", "MemorySwap", "MemoryReservation"))
+    if memory != 0 and memory < _LEAST_MEMORY:
+        raise Invalid("Minimum memory limit allowed is 6MB")
+    if 0 < swap < memory:
+        raise Invalid("Minimum memoryswap limit should be larger than memory limit, see usage")
+    if memory == 0 and swap > 0:
+        raise Invalid("You should always set the Memory limit when using Memoryswap limit, see usage")
+    if 0 < reservation < _LEAST_MEMORY:
+        raise Invalid("Minimum memory reservation allowed is 6MB")
+    if 0 < memory < reservation:
+        raise Invalid("Minimum memory limit can not be less than memory reservation limit, see usage")
+
+
+def _check_processors(host_config: dict) -> None:
+    nano, period, quota = (host_config[key] for key in ("NanoCpus", "CpuPeriod", "CpuQuota"))
+    if nano > 0 and period > 0:
+        raise Invalid("Conflicting options: Nano CPUs and CPU Period cannot both be set")
+    if nano > 0 and quota > 0:
+        raise Invalid("Conflicting options: Nano CPUs and CPU Quota cannot both be set")
+    if nano:
+        count = len(os.sched_getaffinity(0))
+        if not 0 < nano <= count * 1_000_000_000:
+            raise Invalid(f"range of CPUs is from 0.01 to {count}.00, as there are only {count} CPUs available")
+    if 0 < quota < 1000:
+        raise Invalid("CPU cfs quota can not be less than 1ms (i.e. 1000)")
+
+
+def _check_set(key: str, asked: str) -> None:
+    if not asked:
+        return
+    path, what, name = _ONLINE[key]
+    try:
+        wanted = parse_set(asked)
+    except ValueError as error:
+        raise Invalid(f"Invalid value {asked} for {name}: invalid format: {asked}") from error
+    try:
+        with open(path, encoding="ascii") as file:
+            online = file.read().strip()
+    except FileNotFoundError:
+        # A kernel without NUMA has no list of nodes, and one node.
+        online = "0"
+    if not wanted <= parse_set(online):
+        raise Invalid(f"Requested {what} are not available - requested {asked}, available: {online}")
+
+
+def parse_set(text: str) -> set[int]:
+    """The numbers of a list such as `0-2,7` (cpuset(7), "List format"); ValueError when it is not one."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        low, high = int(first), int(last if dash else first)
+        if not 0 <= low <= high < 1 << 16:
+            raise ValueError(part)
+        numbers.update(range(low, high + 1))
+    return numbers

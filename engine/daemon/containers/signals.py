@@ -1,0 +1,66 @@
+"""The names and numbers of signals, as clients write them.
+
+Pure: a table and a parser, used by the daemon's request threads. It never sends a signal.
+"""
+
+from engine.errors import Invalid
+
+# Linux numbers for x86, arm and riscv alike (signal(7)); `signal.Signals` lacks the old aliases and the C library's
+# own idea of SIGRTMIN, which containers see, starts at 34.
+NUMBERS = {
+    "HUP": 1,
+    "INT": 2,
+    "QUIT": 3,
+    "ILL": 4,
+    "TRAP": 5,
+    "ABRT": 6,
+    "IOT": 6,
+    "BUS": 7,
+    "FPE": 8,
+    "KILL": 9,
+    "USR1": 10,
+    "SEGV": 11,
+    "USR2": 12,
+    "PIPE": 13,
+    "ALRM": 14,
+    "TERM": 15,
+    "STKFLT": 16,
+    "CHLD": 17,
+    "CLD": 17,
+    "CONT": 18,
+    "STOP": 19,
+    "TSTP": 20,
+    "TTIN": 21,
+    "TTOU": 22,
+    "URG": 23,
+    "XCPU": 24,
+    "XFSZ": 25,
+    "VTALRM": 26,
+    "PROF": 27,
+    "WINCH": 28,
+    "IO": 29,
+    "POLL": 29,
+    "PWR": 30,
+    "SYS": 31,
+}
+FIRST_REALTIME = 34
+LAST_REALTIME = 64
+
+NUMBERS["RTMIN"] = FIRST_REALTIME
+NUMBERS["RTMAX"] = LAST_REALTIME
+NUMBERS.update({f"RTMIN+{step}": FIRST_REALTIME + step for step in range(1, 16)})
+NUMBERS.update({f"RTMAX-{step}": LAST_REALTIME - step for step in range(1, 15)})
+
+
+def parse_signal(text: str) -> int:
+    """The number (1 to 64) of a signal given as `9`, `KILL`, `SIGKILL` or `SIGRTMIN+3`, in any case.
+
+    Raises Invalid with dockerd's words. Signal 0, which only asks whether a process is there, is not for clients.
+    """
+    if text.isascii() and text.isdigit():
+        number = int(text) if len(text) < 4 else 0
+    else:
+        number = NUMBERS.get(text.upper().removeprefix("SIG"), 0)
+    if not 1 <= number <= LAST_REALTIME:
+        raise Invalid(f"invalid signal: {text}")
+    return number

@@ -1,0 +1,134 @@
+"""What dockerd has for a container and this engine does not have yet: refused in words, never silently ignored.
+
+One table a part of the request: a key that stands in none of them is obeyed. A row is taken out when its part is built.
+Pure; runs in the daemon's request threads, after everything that is wrong in itself has been refused.
+"""
+
+from collections.abc import Callable
+
+from engine.daemon.containers import logconfig
+from engine.daemon.containers.record import Container
+from engine.errors import Invalid, NotBuilt, NotFound, SystemFailure
+
+NETWORK_MODES = frozenset({"bridge", "host", "none"})
+
+
+def _given(value: object) -> bool:
+    return bool(value)
+
+
+def _joins_or_host(mode: str) -> bool:
+    return mode not in ("", "private", "shareable")
+
+
+# key → is this value one that asks for something not built?
+CONFIG: dict[str, Callable[[object], bool]] = {
+    "Healthcheck": lambda health: bool(health) and (health.get("Test") or ["NONE"])[0] != "NONE",
+    "Volumes": _given,
+    "NetworkDisabled": _given,
+}
+HOST_CONFIG: dict[str, Callable[[object], bool]] = {
+    "Binds": _given,
+    "RestartPolicy": lambda policy: policy["Name"] != "no",
+    "VolumeDriver": _given,
+    "VolumesFrom": _given,
+    "CgroupnsMode": _joins_or_host,
+    "Cgroup": _given,
+    "IpcMode": _joins_or_host,
+    "Links": _given,
+    "OomScoreAdj": _given,
+    "PidMode": _given,
+    "Privileged": _given,
+    "PublishAllPorts": _given,
+    "SecurityOpt": _given,
+    "StorageOpt": _given,
+    "Tmpfs": _given,
+    "UTSMode": _given,
+    "Sysctls": _given,
+    "CgroupParent": _given,
+    "BlkioWeight": _given,
+    "BlkioWeightDevice": _given,
+    "BlkioDeviceReadBps": _given,
+    "BlkioDeviceWriteBps": _given,
+    "BlkioDeviceReadIOps": _given,
+    "BlkioDeviceWriteIOps": _given,
+    "CpuRealtimePeriod": _given,
+    "CpuRealtimeRuntime": _given,
+    "Devices": _given,
+    "DeviceCgroupRules": _given,
+    "DeviceRequests": _given,
+    "MemorySwappiness": lambda swappiness: swappiness is not None,
+    "OomKillDisable": _given,
+    "CpuCount": _given,
+    "Mounts": _given,
+    "Init": _given,
+}
+# Settings of an endpoint; what an engine fills in itself (addresses, ids) is ignored here as dockerd ignores it.
+ENDPOINT: dict[str, Callable[[object], bool]] = {
+    "IPAMConfig": lambda ipam: bool(ipam) and any(ipam.values()),
+    "Links": _given,
+    "Aliases": _given,
+    "DriverOpts": _given,
+    "GwPriority": _given,
+    "MacAddress": _given,
+}
+
+
+def refuse(config: dict, host_config: dict, networking: dict) -> None:
+    """Raise NotBuilt, naming the field, for the first thing asked that this engine does not have yet.
+
+    All three are complete (see `config`); `config` is the client's own, before the image's is merged into it.
+    """
+    for prefix, table, values in (("", CONFIG, config), ("HostConfig.", HOST_CONFIG, host_config)):
+        for key, asks in table.items():
+            if asks(values[key]):
+                raise NotBuilt(f"{prefix}{key} is not built yet in this engine")
+    # With the host's network there is nothing to publish: dockerd warns and goes on, and so does this engine.
+    if host_config["PortBindings"] and host_config["NetworkMode"] != "host":
+        raise NotBuilt("HostConfig.PortBindings is not built yet in this engine")
+    if "host-gateway" in (entry.partition(":")[2] for entry in host_config["ExtraHosts"] or ()):
+        raise NotBuilt("HostConfig.ExtraHosts: host-gateway is not built yet in this engine")
+    logconfig.refuse_what_is_not_built(host_config["LogConfig"])
+    _refuse_networking(networking)
+
+
+def _refuse_networking(networking: dict) -> None:
+    if len(networking) > 1:
+        raise NotBuilt("NetworkingConfig.EndpointsConfig: more than one network is not built yet in this engine")
+    for name, endpoint in networking.items():
+        for key, asks in ENDPOINT.items():
+            if asks(endpoint[key]):
+                raise NotBuilt(f"NetworkingConfig.EndpointsConfig.{name}.{key} is not built yet in this engine")
+
+
+def warnings(asked: dict, merged: dict) -> list[str]:
+    """What an image wants for its containers and does not get: said, as refusing would leave the image unusable.
+
+    asked: the client's own Config, which has passed `refuse`; merged: with the image's
+    """
+    said = []
+    if not asked["Healthcheck"] and CONFIG["Healthcheck"](merged["Healthcheck"]):
+        said.append("The image's health check is not run: health checks are not built yet in this engine.")
+    if merged["Volumes"]:
+        paths = ", ".join(sorted(merged["Volumes"]))
+        said.append(f"The image's volumes ({paths}) are plain directories: volumes are not built yet in this engine.")
+    return said
+
+
+def check_network(engine: object, container: Container) -> None:
+    """At start: raise for a network that create let pass, as dockerd does, and that the container cannot have.
+
+    Raises NotFound for a network by name, SystemFailure for the network of a container that is not there, NotBuilt for
+    that of one that is.
+    """
+    mode = container.host_config["NetworkMode"]
+    if mode in NETWORK_MODES:
+        return
+    joined = mode.removeprefix("container:")
+    if joined == mode:
+        raise NotFound(f"failed to set up container networking: network {mode} not found")
+    try:
+        engine.containers.find(joined)
+    except (NotFound, Invalid) as error:
+        raise SystemFailure(f"joining network namespace of container: {error}") from error
+    raise NotBuilt("HostConfig.NetworkMode: joining a container's network is not built yet in this engine")

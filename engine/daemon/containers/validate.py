@@ -1,0 +1,181 @@
+"""Refusing what dockerd refuses at create, with its words: the walk over Config and HostConfig.
+
+Pure but for what `resources` and `mountspecs` ask of the host; runs in the daemon's request threads. What dockerd
+allows and this engine does not have yet is not for here but for `unbuilt`.
+"""
+
+import socket
+
+from engine.daemon.containers import mountspecs, resources
+from engine.daemon.containers.signals import parse_signal
+from engine.errors import Invalid
+from engine.sandbox import capabilities
+
+_MILLISECOND = 1_000_000
+_HEALTH_DURATIONS = ("Interval", "Timeout", "StartPeriod", "StartInterval")
+_RESTART_POLICIES = ("no", "always", "on-failure", "unless-stopped")
+_RUNTIMES = frozenset({"runc"})
+_SECURITY_OPTIONS = frozenset(
+    {"apparmor", "label", "no-new-privileges", "seccomp", "systempaths", "writable-cgroups", "credentialspec"}
+)
+_BARE_SECURITY_OPTIONS = frozenset({"no-new-privileges", "writable-cgroups"})
+_NO_LINKS = "can't be used with links. This would result in undefined behavior"
+
+# (key, the modes that are plain words, may it be container:NAME, what dockerd calls it)
+_MODES = (
+    ("IpcMode", frozenset({"", "none", "host", "private", "shareable"}), True, "invalid IPC mode: {}"),
+    ("PidMode", frozenset({"", "host"}), True, "invalid PID mode: {}"),
+    ("UTSMode", frozenset({"", "host"}), False, "invalid UTS mode: {}"),
+    ("UsernsMode", frozenset({"", "host"}), False, "invalid user namespace mode: {}"),
+    ("CgroupnsMode", frozenset({"", "private", "host"}), False, "invalid cgroup namespace mode: {}"),
+)
+
+
+def check(config: dict, host_config: dict) -> list[str]:
+    """Raise Invalid for the first thing that dockerd would refuse before it looks for the image; return warnings.
+
+    Both dicts are complete (see `config`); `config` is not merged with the image's yet.
+    """
+    _check_config(config)
+    _check_host_config(host_config)
+    warnings = resources.check(host_config)
+    _check_modes(host_config)
+    if host_config["Runtime"] not in _RUNTIMES:
+        raise Invalid(f"unknown or invalid runtime name: {host_config['Runtime']}")
+    mountspecs.check_tmpfs(host_config["Tmpfs"] or {})
+    _check_network_mode(config, host_config)
+    if host_config["NetworkMode"] == "host" and host_config["PortBindings"]:
+        warnings.append("Published ports are discarded when using host network mode")
+    return warnings
+
+
+def check_late(host_config: dict) -> None:
+    """Raise for what dockerd finds only once the container has a name: security options and binds."""
+    for number, option in enumerate(host_config["SecurityOpt"] or (), 1):
+        name = option.partition("=")[0].partition(":")[0]
+        if name not in _SECURITY_OPTIONS or (name == option and name not in _BARE_SECURITY_OPTIONS):
+            raise mountspecs.UncheckedByDockerd(f'invalid --security-opt {number}: "{option}"')
+    mountspecs.check_binds(host_config["Binds"] or [], host_config["Mounts"] or [])
+
+
+def _check_config(config: dict) -> None:
+    workdir = config["WorkingDir"]
+    if workdir and not workdir.startswith("/"):
+        raise Invalid(f"the working directory '{workdir}' is invalid, it needs to be an absolute path")
+    if config["StopSignal"]:
+        parse_signal(config["StopSignal"])
+    for entry in config["Env"] or ():
+        if not entry.partition("=")[0]:
+            raise Invalid(f"invalid environment variable: {entry}")
+    _check_health(config["Healthcheck"] or {})
+
+
+def _check_health(health: dict) -> None:
+    for key in _HEALTH_DURATIONS:
+        # 0 is "as the image says, or the default".
+        if (value := health.get(key)) and value < _MILLISECOND:
+            raise Invalid(f"{key} in Healthcheck cannot be less than 1ms")
+    if (health.get("Retries") or 0) < 0:
+        raise Invalid("Retries in Healthcheck cannot be negative")
+
+
+def _check_host_config(host_config: dict) -> None:
+    policy = host_config["RestartPolicy"]
+    if host_config["AutoRemove"] and policy["Name"] != "no":
+        raise Invalid("can't create 'AutoRemove' container with restart policy")
+    mountspecs.check_mounts(host_config["Mounts"] or [])
+    for extra in host_config["ExtraHosts"] or ():
+        _check_extra_host(extra)
+    _check_port_bindings(host_config["PortBindings"])
+    _check_restart_policy(policy["Name"], policy["MaximumRetryCount"])
+    capabilities.effective(host_config["CapAdd"] or (), host_config["CapDrop"] or (), host_config["Privileged"])
+    if host_config["Isolation"].lower() not in ("", "default"):
+        raise Invalid(f"invalid isolation '{host_config['Isolation']}' on linux")
+    if "" in (host_config["Annotations"] or {}):
+        raise Invalid("invalid Annotations: the empty string is not permitted as an annotation key")
+
+
+def _check_extra_host(entry: str) -> None:
+    # The API takes `name:address`, and an IPv6 address is full of colons: only the first one parts.
+    name, colon, address = entry.partition(":")
+    if not (name and colon):
+        raise Invalid(f'bad format for add-host: "{entry}"')
+    if address != "host-gateway" and not _is_address(address.removeprefix("[").removesuffix("]")):
+        raise Invalid(f'invalid IP address in add-host: "{address}"')
+
+
+def _is_address(text: str) -> bool:
+    # The module ipaddress would do this too, and would cost the idle daemon a megabyte.
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, text)
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
+
+
+def _check_port_bindings(bindings: dict) -> None:
+    for port, hosts in bindings.items():
+        number = port.partition("/")[0]
+        if not _is_port_range(number):
+            raise Invalid(f'invalid port specification: "{number}"')
+        for host in hosts or ():
+            text = (host.get("HostPort") or "").partition("/")[0]
+            if text and not _is_port_range(text):
+                raise Invalid(f'invalid port specification: "{host["HostPort"]}"')
+
+
+def _is_port_range(text: str) -> bool:
+    first, dash, last = text.partition("-")
+    numbers = (first, last) if dash else (first,)
+    if not all(number.isascii() and number.isdigit() and int(number) < 1 << 16 for number in numbers):
+        return False
+    return int(numbers[0]) <= int(numbers[-1])
+
+
+def _check_restart_policy(name: str, retries: int) -> None:
+    if name not in _RESTART_POLICIES:
+        raise Invalid(
+            f"invalid restart policy: unknown policy '{name}';"
+            " use one of 'no', 'always', 'on-failure', or 'unless-stopped'"
+        )
+    if name == "on-failure" and retries < 0:
+        raise Invalid("invalid restart policy: maximum retry count cannot be negative")
+    if name != "on-failure" and retries:
+        suffix = " and cannot be negative" if retries < 0 else ""
+        raise Invalid(f"invalid restart policy: maximum retry count can only be used with 'on-failure'{suffix}")
+
+
+def _check_modes(host_config: dict) -> None:
+    for key, words, shareable, text in _MODES:
+        mode = host_config[key]
+        joins = shareable and mode.startswith("container:") and len(mode) > len("container:")
+        if mode not in words and not joins:
+            raise Invalid(text.format(mode))
+    if host_config["ShmSize"] < 0:
+        raise Invalid("SHM size can not be less than 0")
+
+
+def _check_network_mode(config: dict, host_config: dict) -> None:
+    """The combinations with the network mode that exclude each other (dockerd's runconfig)."""
+    mode = host_config["NetworkMode"]
+    if host_config["UTSMode"] == "host" and config["Hostname"]:
+        raise Invalid("conflicting options: hostname and the UTS mode")
+    if mode == "host" and host_config["Links"]:
+        raise Invalid(f"conflicting options: host type networking {_NO_LINKS}")
+    if not mode.startswith("container:"):
+        return
+    if mode == "container:":
+        raise Invalid("invalid container format container:<name|id>")
+    ports = host_config["PortBindings"] or host_config["PublishAllPorts"]
+    for given, text in (
+        (config["Hostname"], "hostname and the network mode"),
+        (host_config["Links"], f"container type network {_NO_LINKS}"),
+        (host_config["Dns"], "dns and the network mode"),
+        (host_config["ExtraHosts"], "custom host-to-IP mapping and the network mode"),
+        (ports, "port publishing and the container type network mode"),
+        (config["ExposedPorts"], "port exposing and the container type network mode"),
+    ):
+        if given:
+            raise Invalid(f"conflicting options: {text}")

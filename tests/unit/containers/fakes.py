@@ -1,0 +1,65 @@
+"""Stand-ins for the parts of an engine that containers need: images that are dicts, settings that are paths."""
+
+import os
+import threading
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+from engine.daemon.containers.registry import Registry
+from engine.daemon.store import containers as table
+from engine.daemon.store.database import Database
+from engine.errors import NotFound
+
+BUSYBOX = "sha256:3d6c584907b4cca0892ef53f31186796bb6fe1dd07088ec6976f80a12d08a9eb"
+PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class FakeImage:
+    """As much of an image as a container takes from it."""
+
+    id: str = BUSYBOX
+    manifest: str = BUSYBOX
+    config: dict = field(
+        default_factory=lambda: {
+            "architecture": "amd64" if os.uname().machine == "x86_64" else "arm64",
+            "os": "linux",
+            "config": {"Env": [PATH], "Cmd": ["/bin/sh"]},
+        }
+    )
+    descriptor: dict = field(
+        default_factory=lambda: {
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "digest": BUSYBOX,
+            "size": 405,
+        }
+    )
+    layers: tuple[str, ...] = ("1",)
+
+
+class FakeImages:
+    """Images by every name they are given."""
+
+    def __init__(self, **images: FakeImage) -> None:
+        busybox = FakeImage()
+        self.changing = threading.RLock()
+        self.by_name = {"busybox": busybox, "busybox:latest": busybox, BUSYBOX: busybox, **images}
+
+    def find(self, reference: str, platform: str | None = None) -> FakeImage:
+        """The image, or NotFound with docker's words."""
+        if reference not in self.by_name:
+            raise NotFound(f"No such image: {reference if ':' in reference else reference + ':latest'}")
+        return self.by_name[reference]
+
+
+def make_engine(root: object, images: FakeImages | None = None) -> SimpleNamespace:
+    """An engine with a real database and registry below the directory `root`."""
+    os.makedirs(f"{root}/containers", exist_ok=True)
+    database = Database(f"{root}/engine.db", table.SCHEMA)
+    return SimpleNamespace(
+        settings=SimpleNamespace(data_root=str(root), exec_root=f"{root}/run"),
+        database=database,
+        images=images or FakeImages(),
+        containers=Registry(),
+        storage="overlayfs",
+    )
