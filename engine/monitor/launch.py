@@ -5,7 +5,6 @@ link; this is the place where the two meet. When the daemon dies before it has s
 starts; once it has, the container needs it no more.
 """
 
-import json
 import os
 import select
 import signal
@@ -93,6 +92,12 @@ class _Handshake:
         self._streams = streams
         self._terminal = -1
         self._proceeded = False
+        self._warnings: list[str] = []
+        self._take = {
+            report.Ready: lambda said, passed: self._tell(NamespacesReady(self._pid, self._pid_start)),
+            report.Terminal: lambda said, passed: setattr(self, "_terminal", passed[0]),
+            report.Warned: lambda said, passed: self._warnings.append(said.text),
+        }
 
     def run(self) -> Launched | None:
         waiting = select.poll()
@@ -106,16 +111,13 @@ class _Handshake:
                             return self._abandon()
                         waiting.unregister(self._link)
                     continue
-                data, passed, _ = receive_with_descriptors(self._reports, report.MAX, 1)
+                data, passed, _ = receive_with_descriptors(self._reports, report.LARGEST, 1)
                 if not data:
                     return self._started()  # close-on-exec: the report's end is the execve
-                kind, body = data[:1], data[1:]
-                if kind == report.NAMESPACES:
-                    self._tell(NamespacesReady(self._pid, self._pid_start))
-                elif kind == report.TERMINAL:
-                    self._terminal = passed[0]
-                elif kind == report.FAILED:
-                    return self._failed(**json.loads(body))
+                said = report.decode(data)
+                if isinstance(said, report.Failure):
+                    return self._failed(said)
+                self._take[type(said)](said, passed)
 
     def _hear_daemon(self) -> bool:
         """Take one message of the daemon's; False when the daemon is gone."""
@@ -134,7 +136,7 @@ class _Handshake:
             pass  # the daemon has died: the link's end of file says the same and decides
 
     def _started(self) -> Launched:
-        started = Started(self._pid, self._pid_start, time.time_ns())
+        started = Started(self._pid, self._pid_start, time.time_ns(), tuple(self._warnings))
         self._tell(started)
         outputs = self._streams.outputs if self._terminal < 0 else [(STDOUT, self._terminal)]
         return Launched(
@@ -147,9 +149,9 @@ class _Handshake:
             self._terminal,
         )
 
-    def _failed(self, step: str, errno: int, text: str) -> None:
-        _, status = os.waitpid(self._pid, 0)
-        self._tell(Failed(step, errno, text, os.waitstatus_to_exitcode(status)))
+    def _failed(self, failure: report.Failure) -> None:
+        os.waitpid(self._pid, 0)
+        self._tell(Failed(failure.step, failure.errno, failure.text, failure.status))
 
     def _abandon(self) -> None:
         signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)

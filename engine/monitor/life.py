@@ -58,14 +58,7 @@ class _Life:
                 self._log.rotate()
 
     def _add_client(self, client: Client, descriptor: int) -> None:
-        self._pump.add_client(
-            descriptor,
-            client.streams,
-            client.framed,
-            client.detach,
-            client.replay and self._log is not None,
-            client.early,
-        )
+        self._pump.add_client(descriptor, client.streams, client.framed, client.detach, client.replay)
 
     def _meet(self) -> None:
         """A daemon has connected: it is the daemon from now on, and learns how things stand."""

@@ -9,20 +9,16 @@ import os
 import signal
 import traceback
 
-from engine import init
 from engine.logs import twin
 from engine.monitor import launch, life
-from engine.wire import channel, endpoint
+from engine.wire import channel, endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.messages import Start
-
-CRASH_FILE = "monitor.crash"
 
 
 def preload(muxer: str = "auto") -> None:
     """Load, before the first fork, what a monitor and its init will use."""
     twin.select(muxer)
-    init.preload()
 
 
 def main(data: bytes, descriptors: list[int]) -> int:
@@ -34,9 +30,8 @@ def main(data: bytes, descriptors: list[int]) -> int:
     try:
         return _run(start, Channel.adopt(link), clients)
     except BaseException:
-        with open(os.path.join(start.exec_dir, CRASH_FILE), "w") as file:
-            traceback.print_exc(file=file)
-        raise
+        exitfile.write(start.exec_dir, traceback.format_exc().encode(), exitfile.CRASH)
+        return 1
 
 
 def _leave_terminal() -> None:

@@ -1,4 +1,4 @@
-"""The file in which a monitor leaves how its container ended, for a daemon that was not there to be told.
+"""The files in which a monitor leaves how its container ended, or why it crashed itself, for the daemon to read.
 
 Written by the monitor, read by the daemon. It appears whole or not at all (write, rename); it is not synced, because
 a power cut that takes it takes the whole exec root.
@@ -6,13 +6,14 @@ a power cut that takes it takes the whole exec root.
 
 import os
 
-NAME = "exit"
-_MAX = 4096
+EXIT = "exit"
+CRASH = "crash"
+_MAX = 64 * 1024
 
 
-def write(exec_dir: str, content: bytes) -> None:
-    """Put the encoded `Exited` message in place."""
-    path = os.path.join(exec_dir, NAME)
+def write(exec_dir: str, content: bytes, name: str = EXIT) -> None:
+    """Put the encoded `Exited` message in place, or the text of a crash."""
+    path = os.path.join(exec_dir, name)
     descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, content)
@@ -21,10 +22,10 @@ def write(exec_dir: str, content: bytes) -> None:
     os.rename(path + ".new", path)
 
 
-def read(exec_dir: str) -> bytes | None:
-    """The encoded message, or None when the container has left none."""
+def read(exec_dir: str, name: str = EXIT) -> bytes | None:
+    """What was written, or None when the monitor has left no such file."""
     try:
-        descriptor = os.open(os.path.join(exec_dir, NAME), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(os.path.join(exec_dir, name), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:

@@ -64,11 +64,15 @@ class Proceed:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """monitor → daemon: execve worked; also the greeting to a daemon that connects later. Time: ns since the epoch."""
+    """monitor → daemon: execve worked; also the greeting to a daemon that connects later.
+
+    started_ns: since the epoch; warnings: what was asked for and could not be had on this host
+    """
 
     pid: int
     pid_start: int
     started_ns: int
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

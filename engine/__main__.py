@@ -1,0 +1,46 @@
+"""The one door: `daemon`, or a verb of the client.
+
+Runs first in every process that a user starts. It loads nothing before it knows which of the two is asked for: a daemon
+must be small and quick to start, and never holds a module of the client.
+"""
+
+import sys
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command `engine`; returns the exit status of the process."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["daemon"]:
+        return daemon(words[1:])
+    from engine.client import verbs  # only on the client's side
+
+    return verbs.main(words)
+
+
+def daemon(arguments: list[str] | None = None) -> int:
+    """The command `engined`, which is `engine daemon`; returns the exit status of the process."""
+    import os
+
+    from engine import settings  # only on the daemon's side, as everything below
+    from engine.errors import EngineError
+
+    words = sys.argv[1:] if arguments is None else arguments
+    if "--help" in words or "-h" in words:
+        print(settings.usage(), end="")
+        return 0
+    if "--version" in words or "-v" in words:
+        print(f"engine {settings.VERSION}")
+        return 0
+    try:
+        chosen = settings.from_arguments(words)
+        settings.refuse_rootless(os.geteuid())
+        from engine.boot import boot
+
+        return boot(chosen)
+    except EngineError as error:
+        print(f"engine daemon: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""`engine demo`: the main job on a private daemon, each request and each answer shown with its time.
+
+Runs in the client's one thread, with the daemon as a subprocess of its own: own socket, own roots, all in a temporary
+directory that is gone afterwards. Nothing on the host is used but its programs, and nothing stays.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+import engine
+from engine.client import hostimage, progress
+from engine.client.api import Api, ApiError, container_path, error_text, target
+from engine.client.frames import Demultiplexer
+from engine.client.images import split_reference
+from engine.client.transport import Connection, Response
+from engine.errors import SystemFailure, Unavailable
+from engine.options import Option
+
+OPTIONS = (Option("image", "Pull this image instead of making one of the host's own programs", value="reference"),)
+
+_WIDTH = 80
+_IMAGE = "host:latest"
+_NAME = "hello"
+_COMMAND = ["echo", "hello from a container"]
+_START_TIMEOUT = 10.0
+_STOP_TIMEOUT = 10.0
+_LOOK_AGAIN = 0.002
+_BUSYBOX = ("busybox",)
+_PROGRAMS = ("sh", "echo", "cat", "ls", "sleep", "true", "false", "env", "id", "head", "wc", "kill")
+
+
+def demo(api: None, given: Mapping, others: Sequence[str]) -> int:
+    """Start a daemon, run the flow, clean up. Returns 0 when every step did what it should."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the daemon and the directory are cleaned up
+    with _private_daemon() as socket_path, Connection(socket_path) as connection:
+        try:
+            Stage(connection).play(given.get("image"))
+        except BaseException:
+            _remove_what_is_left(Api(socket_path))
+            raise
+    print("\nThe private daemon has ended, and its directory is gone.")
+    return 0
+
+
+def _remove_what_is_left(api: Api) -> None:
+    """After a step that failed: a container outlives its daemon, so it must go first."""
+    try:
+        api.call("DELETE", container_path(_NAME), {"force": True})
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+
+
+def programs_of_this_host() -> tuple[str, ...]:
+    """What the embedded image is made of: busybox, which is everything in one, else a few small programs."""
+    return _BUSYBOX if shutil.which("busybox") else tuple(name for name in _PROGRAMS if shutil.which(name))
+
+
+@contextmanager
+def _private_daemon() -> Iterator[str]:
+    """A daemon that listens on the socket that is yielded. Raises Unavailable with its log when it does not come up."""
+    with tempfile.TemporaryDirectory(prefix="engine-demo-") as name:
+        directory = Path(name)
+        socket_path = str(directory / "engine.sock")
+        log = directory / "daemon.log"
+        began = time.perf_counter()
+        process = _start(directory, socket_path, log)
+        try:
+            _until_it_answers(process, socket_path, log)
+            print(f"A private daemon in {name} answered after {time.perf_counter() - began:.3f} s.")
+            yield socket_path
+        finally:
+            _stop(process)
+
+
+def _start(directory: Path, socket_path: str, log: Path) -> subprocess.Popen:
+    # A file of its own, so that the host's daemon.json has no say.
+    config = directory / "daemon.json"
+    config.write_text("{}")
+    arguments = {
+        "--host": f"unix://{socket_path}",
+        "--data-root": directory / "data",
+        "--exec-root": directory / "exec",
+        "--pidfile": directory / "pid",
+        "--config-file": config,
+    }
+    command = [sys.executable, "-m", "engine", "daemon", *(str(word) for pair in arguments.items() for word in pair)]
+    checkout = str(Path(engine.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, (checkout, os.environ.get("PYTHONPATH"))))
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | {"PYTHONPATH": path},
+            start_new_session=True,  # a Ctrl-C is for the demo, which then ends the daemon when it has cleaned up
+        )
+
+
+def _until_it_answers(process: subprocess.Popen, socket_path: str, log: Path) -> None:
+    """Wait for the first answer. A connection is the only sign that there is of a daemon that listens."""
+    deadline = time.monotonic() + _START_TIMEOUT
+    while True:
+        try:
+            Api(socket_path).call("HEAD", "/_ping")
+            return
+        except Unavailable as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                text = log.read_text(errors="replace").strip()
+                raise Unavailable(f"the private daemon did not start:\n{text or error}") from error
+        time.sleep(_LOOK_AGAIN)
+
+
+def _stop(process: subprocess.Popen) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class Stage:
+    """The flow over one kept-alive connection, and how it is shown."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._steps = 0
+
+    def play(self, reference: str | None) -> None:
+        """Every step of the main job. Raises ApiError or SystemFailure at the first that fails."""
+        self._pull(reference) if reference else self._import()
+        began = time.perf_counter()
+        body = {"Image": reference or _IMAGE, "Cmd": _COMMAND, "HostConfig": {"NetworkMode": "none"}}
+        self._json("Create a container", "POST", "/containers/create", {"name": _NAME}, body)
+        self._json("Start it", "POST", container_path(_NAME, "start"))
+        ended = self._json("Wait for its end", "POST", container_path(_NAME, "wait"))
+        self._logs()
+        self._json("Remove it", "DELETE", container_path(_NAME), {"force": True})
+        spent = (time.perf_counter() - began) * 1000
+        if ended["StatusCode"] != 0:
+            raise SystemFailure(f"the container ended with {ended['StatusCode']}")
+        print(f"\nFrom create to remove, with what was printed: {spent:.1f} ms.")
+
+    def _pull(self, reference: str) -> None:
+        name, tag = split_reference(reference)
+        self._progress(f"Pull {reference}", {"fromImage": name, "tag": tag}, None)
+
+    def _import(self) -> None:
+        programs = programs_of_this_host()
+        title = f"Make an image of this host's own {', '.join(programs)}"
+        name, tag = split_reference(_IMAGE)
+        self._progress(title, {"fromSrc": "-", "repo": name, "tag": tag}, hostimage.rootfs(programs))
+
+    def _progress(self, title: str, query: Mapping[str, object], body: Iterable[bytes] | None) -> None:
+        began, response = self._request(title, "POST", "/images/create", query, body)
+        for document in response.documents():
+            if "error" in document:
+                raise ApiError(0, document["error"])
+            if not document.get("progressDetail"):
+                self._say(progress.line(document))
+        self._status(response, time.perf_counter() - began)
+
+    def _json(
+        self,
+        title: str,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+    ):
+        began, response = self._request(title, method, path, query, body)
+        data = response.read()
+        self._status(response, time.perf_counter() - began)
+        answer = json.loads(data) if data.strip() else None
+        if answer is not None:
+            self._say(json.dumps(answer))
+        return answer
+
+    def _logs(self) -> None:
+        query = {"stdout": True}
+        began, response = self._request("Read what it wrote", "GET", container_path(_NAME, "logs"), query)
+        data = response.read()
+        self._status(response, time.perf_counter() - began)
+        frames = Demultiplexer()
+        for stream, payload in frames.feed(data):
+            self._say(f"stream {stream}: {payload.decode(errors='replace').rstrip()}")
+        if not frames.whole or not data:
+            raise SystemFailure("the output is not whole")
+
+    def _request(
+        self,
+        title: str,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+    ) -> tuple[float, Response]:
+        """Show a request and send it: (when it was sent, the answer's head). Raises ApiError for an error status."""
+        self._steps += 1
+        full = target(path, query)
+        print(f"\n{self._steps}. {title}")
+        _fold(f"> {method} {full}")
+        headers = {}
+        if isinstance(body, dict):
+            text = json.dumps(body)
+            self._say(text, ">")
+            body, headers = text.encode(), {"Content-Type": "application/json"}
+        elif body is not None:
+            self._say("(a tar archive)", ">")
+            headers = {"Content-Type": "application/x-tar"}
+        began = time.perf_counter()
+        response = self._connection.request(method, full, headers, body)
+        if response.status >= 400:
+            text = error_text(response)
+            self._status(response, time.perf_counter() - began)
+            raise ApiError(response.status, text)
+        return began, response
+
+    def _status(self, response: Response, seconds: float) -> None:
+        left = f"< {response.status} {HTTPStatus(response.status).phrase}"
+        print(f"{left:<{_WIDTH - 12}}{seconds * 1000:9.2f} ms")
+
+    def _say(self, text: str, mark: str = "<") -> None:
+        _fold(f"{mark}   {text}")
+
+
+def _fold(text: str) -> None:
+    """Print it, folded to the width of a page; ids and other long words are cut where the page ends."""
+    print(textwrap.fill(text, _WIDTH, subsequent_indent=f"{text[0]}   ", break_on_hyphens=False))

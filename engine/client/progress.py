@@ -1,0 +1,60 @@
+"""The progress of a pull, a load or an import, shown as docker shows it.
+
+Runs in the client's one thread. On a terminal each layer has its own line, written over as it goes on; elsewhere only
+whole steps are shown, one a line.
+"""
+
+from collections.abc import Iterable
+from typing import TextIO
+
+from engine.client.display import size
+
+_BAR = 30
+
+
+def show(documents: Iterable[dict], out: TextIO, columns: int | None) -> None:
+    """Show progress documents as they come. `columns`: the terminal's width, or None where `out` is no terminal."""
+    if columns is None:
+        _show_steps(documents, out)
+    else:
+        _show_lines(documents, out, columns)
+
+
+def _show_steps(documents: Iterable[dict], out: TextIO) -> None:
+    for document in documents:
+        if not document.get("progressDetail") and (text := line(document)):
+            print(text, file=out, flush=True)
+
+
+def _show_lines(documents: Iterable[dict], out: TextIO, columns: int) -> None:
+    rows: dict[str, int] = {}
+    for document in documents:
+        text = line(document)[: columns - 1]
+        identity = document.get("id", "")
+        if not identity or "progressDetail" not in document:
+            print(text, file=out, flush=True)
+            rows.clear()  # what stands above this line is finished
+            continue
+        if identity not in rows:
+            rows[identity] = len(rows)
+            print(text, file=out, flush=True)
+            continue
+        up = len(rows) - rows[identity]
+        out.write(f"\x1b[{up}A\x1b[2K\r{text}\r\x1b[{up}B")
+        out.flush()
+
+
+def line(document: dict) -> str:
+    """One progress document in words."""
+    if "stream" in document:
+        return document["stream"].rstrip("\n")
+    text = document.get("status", "")
+    if document.get("id"):
+        text = f"{document['id']}: {text}"
+    detail = document.get("progressDetail") or {}
+    current, total = detail.get("current", 0), detail.get("total", 0)
+    if total > 0:
+        done = min(_BAR, _BAR * current // total)
+        bar = "=" * done + ">" * (done < _BAR)
+        return f"{text} [{bar:<{_BAR}}] {size(current)}/{size(total)}"
+    return f"{text} {size(current)}" if current else text

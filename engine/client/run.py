@@ -1,0 +1,205 @@
+"""`engine run`: a container from creation to exit code, attached to this terminal as docker's is.
+
+Runs in the client's one thread. The order is docker's, and it matters: attach and wait are asked for before the start,
+so that not a byte and not the exit can be missed.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+
+from engine.client.api import Api, ApiError, container_path
+from engine.client.display import parse_size
+from engine.client.images import pull
+from engine.client.session import Session, caught
+from engine.client.terminal import DetachKeys, need_terminal, raw, size
+from engine.client.transport import Response
+from engine.errors import Invalid, SystemFailure
+from engine.options import Option
+
+CANNOT_RUN = 125
+
+# What a user or a shell may send to the client is meant for the container.
+_FORWARDED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+_NOT_BUILT = 501
+_NOT_FOUND = 404
+_TOO_LATE = (404, 409)  # the container has ended meanwhile
+
+OPTIONS = (
+    Option("detach", "Start the container, print its id, and leave it", short="d", kind="flag", default=False),
+    Option("entrypoint", "Use this instead of the image's Entrypoint", value="command"),
+    Option("env", "Set a variable; NAME alone takes it from here; repeatable", short="e", kind="list", default=()),
+    Option("interactive", "Pass input on to the container", short="i", kind="flag", default=False),
+    Option("memory", "Most memory it may use, such as 64m", short="m", value="size"),
+    Option("name", "Name of the container"),
+    Option("network", "Network mode: none, host or bridge", value="mode"),
+    Option("rm", "Remove the container when it has ended", kind="flag", default=False),
+    Option("tty", "Give the container a terminal", short="t", kind="flag", default=False),
+    Option("user", "User to run as: name or number, and :group", short="u"),
+    Option("workdir", "Directory to run in", short="w", value="path"),
+)
+
+
+def run(api: Api, given: Mapping, others: Sequence[str]) -> int:
+    """Create, attach, wait, start; returns the container's exit code. Raises Invalid, ApiError."""
+    if not others:
+        raise Invalid("run needs an image")
+    image, *command = others
+    attached = not given.get("detach")
+    if attached and given.get("tty") and given.get("interactive"):
+        need_terminal(0)
+    body = creation(image, command, given, os.environ)
+    try:
+        container = _create(api, image, body, given.get("name"))
+        if attached:
+            return _run_attached(api, container, body)
+        api.call("POST", container_path(container, "start"))
+    except ApiError as error:
+        print(f"engine: {error}", file=sys.stderr)
+        return CANNOT_RUN
+    print(container)
+    return 0
+
+
+def creation(image: str, command: Sequence[str], given: Mapping, environ: Mapping[str, str]) -> dict:
+    """The body of POST /containers/create. Raises Invalid."""
+    attached = not given.get("detach")
+    stdin = bool(given.get("interactive"))
+    host = {"AutoRemove": bool(given.get("rm")), "NetworkMode": given.get("network") or "default"}
+    if "memory" in given:
+        host["Memory"] = parse_size(given["memory"])
+    body = {
+        "Image": image,
+        "Cmd": list(command) or None,
+        "Env": [setting for text in given.get("env", ()) if (setting := _setting(text, environ)) is not None],
+        "WorkingDir": given.get("workdir", ""),
+        "User": given.get("user", ""),
+        "Tty": bool(given.get("tty")),
+        "OpenStdin": stdin,
+        "StdinOnce": stdin and attached,
+        "AttachStdin": stdin and attached,
+        "AttachStdout": attached,
+        "AttachStderr": attached,
+        "HostConfig": host,
+    }
+    if "entrypoint" in given:
+        body["Entrypoint"] = [given["entrypoint"]]
+    return body
+
+
+def _setting(text: str, environ: Mapping[str, str]) -> str | None:
+    """`NAME=value` as it is; `NAME` with the value that it has here, None when it has none."""
+    if "=" in text:
+        return text
+    return f"{text}={environ[text]}" if text in environ else None
+
+
+def _create(api: Api, image: str, body: dict, name: str | None) -> str:
+    """The new container's id; an image that is not there is pulled first."""
+    try:
+        answer = api.call("POST", "/containers/create", {"name": name}, body)
+    except ApiError as error:
+        if error.status != _NOT_FOUND:
+            raise
+        print(f"Unable to find image '{image}' locally", file=sys.stderr)
+        pull(api, image, sys.stderr)
+        answer = api.call("POST", "/containers/create", {"name": name}, body)
+    for warning in answer.get("Warnings") or ():
+        print(f"WARNING: {warning}", file=sys.stderr)
+    return answer["Id"]
+
+
+def _run_attached(api: Api, container: str, body: dict) -> int:
+    streams = {"stream": True, "stdin": body["OpenStdin"], "stdout": True, "stderr": True}
+    removed = body["HostConfig"]["AutoRemove"]
+    terminal = body["Tty"] and body["OpenStdin"]
+    signals = (*_FORWARDED, signal.SIGWINCH) if body["Tty"] else _FORWARDED
+    with caught(signals) as caught_signals:
+        connection, first = api.attach(container, streams)
+        with connection:
+            wait = {"condition": "removed" if removed else "next-exit"}
+            with api.open("POST", container_path(container, "wait"), wait) as waiting:
+                try:
+                    api.call("POST", container_path(container, "start"))
+                except ApiError as error:
+                    print(f"engine: {error}", file=sys.stderr)
+                    return _status_of_failed_start(api, container, waiting if removed else None)
+                if body["Tty"]:
+                    _resize(api, container)
+                session = Session(
+                    connection,
+                    first,
+                    tty=body["Tty"],
+                    stdin=0 if body["OpenStdin"] else None,
+                    detach=DetachKeys() if terminal else None,
+                )
+
+                def on_signal(number: int) -> None:
+                    _pass_on(api, container, number)
+
+                if terminal:
+                    with raw(0):
+                        ended = session.run(waiting.fileno(), caught_signals, on_signal)
+                else:
+                    ended = session.run(waiting.fileno(), caught_signals, on_signal)
+                return _exit_code(_result(api, container, waiting)) if ended else 0
+
+
+def _result(api: Api, container: str, waiting: Response) -> dict:
+    """How the container ended. A daemon that was killed meanwhile is asked again: its containers outlive it."""
+    try:
+        return waiting.json()
+    except SystemFailure:
+        return api.call("POST", container_path(container, "wait"))
+
+
+def _exit_code(result: dict) -> int:
+    if message := (result.get("Error") or {}).get("Message"):
+        print(f"engine: {message}", file=sys.stderr)
+        return CANNOT_RUN
+    return result["StatusCode"]
+
+
+def _status_of_failed_start(api: Api, container: str, waiting: Response | None) -> int:
+    """126 or 127 where the command was at fault, as the daemon recorded it; else 125.
+
+    waiting: the wait for its removal, for a container that removes itself; it ends with the recorded code
+    """
+    if waiting is not None:
+        code = waiting.json()["StatusCode"]
+    else:
+        code = api.call("GET", container_path(container, "json"))["State"]["ExitCode"]
+    return code if code in (126, 127) else CANNOT_RUN
+
+
+def _pass_on(api: Api, container: str, number: int) -> None:
+    if number == signal.SIGWINCH:
+        _resize(api, container)
+        return
+    try:
+        api.call("POST", container_path(container, "kill"), {"signal": number})
+    except ApiError as error:
+        if error.status not in _TOO_LATE:
+            raise
+
+
+def _resize(api: Api, container: str) -> None:
+    """Tell the container's terminal the size of ours, where ours has one."""
+    found = size(1)
+    if found is None:
+        return
+    rows, columns = found
+    try:
+        api.call("POST", container_path(container, "resize"), {"h": rows, "w": columns})
+    except ApiError as error:
+        # Without the size a terminal still works, at 80 columns: an engine that has no resize yet is no reason to stop.
+        if error.status not in (*_TOO_LATE, _NOT_BUILT):
+            raise

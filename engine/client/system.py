@@ -1,0 +1,23 @@
+"""The verbs about the engine itself: version.
+
+Runs in the client's one thread.
+"""
+
+import platform
+from collections.abc import Mapping, Sequence
+
+from engine.client.api import Api
+from engine.settings import VERSION
+
+_DAEMON_FACTS = ("Version", "ApiVersion", "MinAPIVersion", "Os", "Arch", "KernelVersion")
+
+
+def version_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
+    """`engine version`: the client's facts, then the daemon's."""
+    print(f"Client:\n  {'Version':<15}{VERSION}\n  {'Python':<15}{platform.python_version()}")
+    found = api.call("GET", "/version")
+    print("Daemon:")
+    for name in _DAEMON_FACTS:
+        if name in found:
+            print(f"  {name:<15}{found[name]}")
+    return 0

@@ -1,0 +1,164 @@
+"""The verbs of the command line in one table, and the choice of the one that is asked for.
+
+Runs in the client's one thread. The modules of the verbs are loaded when they are asked for, so that `engine ps` does
+not pay for the terminal of `engine run`.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from engine.client.api import Api
+from engine.client.transport import socket_path
+from engine.errors import EngineError, Invalid
+from engine.options import Option, described, parse
+from engine.settings import VERSION
+
+_INTERRUPTED = 130
+_NOBODY_READS = 141  # what a shell shows for a program that SIGPIPE ended
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb.
+
+    function, options: where they are, as `module.NAME` below engine.client; options may be empty
+    arguments: how many other arguments it takes: at least, at most (None: any number)
+    interspersed: options may follow the first argument
+    remote: it speaks to the daemon that the user has chosen; one that does not gets None for it
+    """
+
+    name: str
+    usage: str
+    help: str
+    function: str
+    options: str = ""
+    arguments: tuple[int, int | None] = (0, 0)
+    interspersed: bool = True
+    remote: bool = True
+
+
+VERBS = (
+    Verb(
+        "demo",
+        "",
+        "Show the main job on a private daemon: nothing installed",
+        "demo.demo",
+        "demo.OPTIONS",
+        remote=False,
+    ),
+    Verb(
+        "run",
+        "IMAGE [COMMAND] [ARG...]",
+        "Run a command in a new container",
+        "run.run",
+        "run.OPTIONS",
+        (1, None),
+        False,
+    ),
+    Verb("ps", "", "Show containers", "containers.ps_verb", "containers.PS_OPTIONS"),
+    Verb(
+        "logs", "CONTAINER", "Show the output of a container", "containers.logs_verb", "containers.LOGS_OPTIONS", (1, 1)
+    ),
+    Verb("rm", "CONTAINER...", "Remove containers", "containers.rm_verb", "containers.RM_OPTIONS", (1, None)),
+    Verb("pull", "IMAGE", "Pull an image from its registry", "images.pull_verb", "images.PULL_OPTIONS", (1, 1)),
+    Verb("images", "[NAME]", "Show images", "images.images_verb", "images.IMAGES_OPTIONS", (0, 1)),
+    Verb(
+        "image-from-host",
+        "NAME PROGRAM...",
+        "Make an image of programs of this host and what they need",
+        "images.host_image_verb",
+        arguments=(2, None),
+    ),
+    Verb("version", "", "Show the versions of client and daemon", "system.version_verb"),
+)
+GLOBAL_OPTIONS = (
+    Option("host", "Daemon to speak to, instead of ENGINE_HOST or DOCKER_HOST", short="H", value="unix://PATH"),
+    Option("help", "Show this text", kind="flag", default=False),
+    Option("version", "Show the client's version", short="v", kind="flag", default=False),
+)
+_HELP = Option("help", "Show this text", kind="flag", default=False)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one verb; returns the exit status of the process. Errors are shown, none is raised."""
+    try:
+        status = _main(arguments)
+        sys.stdout.flush()
+    except EngineError as error:
+        print(f"engine: {error}", file=sys.stderr)
+        return 125 if _verb_name(arguments) == "run" else 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has left; the flush at exit would only complain about it once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return _NOBODY_READS
+    return status
+
+
+def _main(arguments: Sequence[str]) -> int:
+    given, rest = parse(GLOBAL_OPTIONS, arguments, interspersed=False)
+    if given.get("version"):
+        print(f"engine {VERSION}")
+        return 0
+    if given.get("help") or not rest:
+        print(usage(), end="")
+        return 0 if given.get("help") else 1
+    name, *words = rest
+    verb = next((verb for verb in VERBS if verb.name == name), None)
+    if verb is None:
+        raise Invalid(f"'{name}' is not a verb of engine. See 'engine --help'")
+    options = (*_options(verb), _HELP)
+    given_to_verb, others = parse(options, words, interspersed=verb.interspersed)
+    if given_to_verb.get("help"):
+        print(verb_usage(verb), end="")
+        return 0
+    least, most = verb.arguments
+    if len(others) < least or (most is not None and len(others) > most):
+        raise Invalid(f"wrong number of arguments. Usage: engine {verb.name} [OPTIONS] {verb.usage}".rstrip())
+    environ = os.environ | ({"ENGINE_HOST": given["host"]} if "host" in given else {})
+    api = Api(socket_path(environ, os.geteuid())) if verb.remote else None
+    return _found(verb.function)(api, given_to_verb, others)
+
+
+def _verb_name(arguments: Sequence[str]) -> str:
+    return next((word for word in arguments if any(verb.name == word for verb in VERBS)), "")
+
+
+def _found(place: str):
+    module, _, name = place.rpartition(".")
+    return getattr(import_module(f"engine.client.{module}"), name)
+
+
+def _options(verb: Verb) -> tuple[Option, ...]:
+    return _found(verb.options) if verb.options else ()
+
+
+def usage() -> str:
+    """The help text of `engine`."""
+    rows = "\n".join(f"  {verb.name:<17}{verb.help}" for verb in VERBS)
+    return f"""Usage: engine [OPTIONS] VERB ...
+
+A container engine that speaks the Docker Engine API.
+
+Verbs:
+  {"daemon":<17}Run the daemon (see 'engine daemon --help')
+{rows}
+
+Options:
+{described(GLOBAL_OPTIONS)}
+"""
+
+
+def verb_usage(verb: Verb) -> str:
+    """The help text of one verb."""
+    return f"""Usage: engine {verb.name} [OPTIONS] {verb.usage}
+
+{verb.help}
+
+Options:
+{described((*_options(verb), _HELP))}
+"""

@@ -1,0 +1,139 @@
+"""Command lines from a table of options: the parser and the help text, for the daemon and for the client's verbs.
+
+Pure; open to all rooms. It follows the rules of the command line of dockerd and docker (pflag): `--name value`,
+`--name=value`, `-n value`, `-nvalue`, `-n=value`, bundled short flags, `--` ends the options. argparse is not used
+because the daemon would keep its 340 KB for the life of the process. It never exits and never prints.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.errors import Invalid
+
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    name:    its long name, without dashes; also the key of its value in what `parse` returns
+    short:   its one-letter name, or empty
+    kind:    `text` (the last one given counts), `list` (each one given counts), `flag` (true or false)
+    default: the value where nothing is given; a list is a tuple
+    check:   text → value, for `text` and for each one of a `list`; raises Invalid with what is wrong
+    value:   what the help text calls the value
+    key:     its name in the configuration file; empty where it has no place there
+    """
+
+    name: str
+    help: str
+    short: str = ""
+    kind: str = "text"
+    default: str | bool | tuple[str, ...] = ""
+    check: Callable[[str], str] = str
+    value: str = "string"
+    key: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The names as an error shows them: `-H, --host`."""
+        return f"-{self.short}, --{self.name}" if self.short else f"--{self.name}"
+
+
+def parse(
+    options: Sequence[Option], arguments: Sequence[str], *, interspersed: bool = True
+) -> tuple[dict[str, str | bool | tuple[str, ...]], list[str]]:
+    """Take the options out of `arguments`: (only what was given, by long name; the other arguments).
+
+    `interspersed`: options may also stand after the first other argument; without it, that argument and everything
+    after it belong to somebody else (the command of `run`). Raises Invalid in pflag's words.
+    """
+    long = {option.name: option for option in options}
+    short = {option.short: option for option in options if option.short}
+    given: dict[str, str | bool | tuple[str, ...]] = {}
+    others: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            others += rest
+            break
+        if word.startswith("--"):
+            name, has_value, value = word[2:].partition("=")
+            if name not in long:
+                raise Invalid(f"unknown flag: --{name}")
+            _take(long[name], value if has_value else None, rest, f"--{name}", given)
+        elif word.startswith("-") and word != "-":
+            _take_bundle(short, word[1:], rest, given)
+        else:
+            others.append(word)
+            if not interspersed:
+                others += rest
+                break
+    return given, others
+
+
+def _take_bundle(short: dict[str, Option], letters: str, rest: list[str], given: dict) -> None:
+    bundle = letters
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        option = short.get(letter)
+        if option is None:
+            raise Invalid(f"unknown shorthand flag: '{letter}' in -{bundle}")
+        value: str | None = None
+        if letters.startswith("="):
+            value, letters = letters[1:], ""
+        elif letters and option.kind != "flag":
+            value, letters = letters, ""
+        _take(option, value, rest, f"'{letter}' in -{bundle}", given)
+
+
+def _take(option: Option, value: str | None, rest: list[str], written: str, given: dict) -> None:
+    if option.kind == "flag":
+        given[option.name] = True if value is None else _truth(option, value)
+        return
+    if value is None:
+        if not rest:
+            raise Invalid(f"flag needs an argument: {written}")
+        value = rest.pop(0)
+    checked = _checked(option, value)
+    given[option.name] = (*given.get(option.name, ()), checked) if option.kind == "list" else checked
+
+
+def _truth(option: Option, text: str) -> bool:
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise Invalid(f'invalid argument "{text}" for "{option.shown}" flag: neither true nor false')
+
+
+def _checked(option: Option, text: str) -> str:
+    try:
+        return option.check(text)
+    except Invalid as error:
+        raise Invalid(f'invalid argument "{text}" for "{option.shown}" flag: {error}') from error
+
+
+def described(options: Sequence[Option], width: int = 80) -> str:
+    """The options as a help text shows them, one below the other, no line longer than `width`."""
+    import textwrap  # compiles patterns; only --help needs it
+
+    rows = [(_left_column(option), _right_column(option)) for option in options]
+    margin = max((len(left) for left, _ in rows), default=0) + 2
+    lines = []
+    for left, right in rows:
+        first, *more = textwrap.wrap(right, width - margin) or [""]
+        lines.append(left.ljust(margin) + first)
+        lines += [" " * margin + line for line in more]
+    return "\n".join(lines)
+
+
+def _left_column(option: Option) -> str:
+    names = f"  -{option.short}, --{option.name}" if option.short else f"      --{option.name}"
+    return names if option.kind == "flag" else f"{names} {option.value}"
+
+
+def _right_column(option: Option) -> str:
+    default = ", ".join(option.default) if isinstance(option.default, tuple) else option.default
+    return f"{option.help} (default {default})" if default else option.help

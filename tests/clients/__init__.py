@@ -1,0 +1,1 @@
+"""Tests that drive the daemon with real clients."""

@@ -1,0 +1,54 @@
+"""What the tests with real clients share: the clients, or a skip with its reason."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.daemon import Daemon
+
+
+class Client:
+    """A program that speaks to one daemon: `docker("ps", "-a", input=b"...")`, output as bytes."""
+
+    def __init__(self, daemon: Daemon, *program: str) -> None:
+        self.program = program
+        self.environment = daemon.environment
+        self._daemon = daemon
+
+    def __call__(self, *words: str, **named: object) -> subprocess.CompletedProcess:
+        return self._daemon.command(*self.program, *words, **named)
+
+
+@pytest.fixture
+def docker(daemon: Daemon, busybox: str) -> Client:
+    """The docker CLI, with `busybox` there."""
+    if shutil.which("docker") is None:
+        pytest.skip("needs the docker CLI")
+    return Client(daemon, "docker")
+
+
+@pytest.fixture
+def curl(daemon: Daemon, busybox: str) -> Client:
+    """curl on the daemon's socket; it fails for an HTTP error and shows the body all the same."""
+    if shutil.which("curl") is None:
+        pytest.skip("needs curl")
+    quiet = ("--silent", "--show-error", "--fail-with-body")
+    return Client(daemon, "curl", *quiet, "--unix-socket", str(daemon.socket))
+
+
+@pytest.fixture
+def engine(daemon: Daemon, busybox: str) -> Client:
+    """The engine's own client."""
+    return Client(daemon, sys.executable, "-m", "engine")
+
+
+@pytest.fixture
+def sdk(daemon: Daemon, busybox: str) -> Iterator:
+    """The docker SDK for Python, connected."""
+    package = pytest.importorskip("docker", reason="needs the docker SDK: pip install docker")
+    connected = package.DockerClient(base_url=daemon.url)
+    yield connected
+    connected.close()

@@ -1,0 +1,111 @@
+"""The docker SDK for Python: the calls that scripts make."""
+
+import io
+import tarfile
+import uuid
+
+import pytest
+
+errors = pytest.importorskip("docker.errors", reason="needs the docker SDK: pip install docker")
+
+
+@pytest.fixture
+def made(sdk):
+    """Create containers that are removed after the test: `made("sleep", "60")`."""
+    containers = []
+
+    def create(*command, **named):
+        containers.append(sdk.containers.create("busybox", list(command), name=f"sdk-{uuid.uuid4().hex}", **named))
+        return containers[-1]
+
+    yield create
+    for container in containers:
+        container.remove(force=True)
+
+
+def test_ping_version_and_info(sdk):
+    assert sdk.ping() is True
+    assert sdk.version()["ApiVersion"]
+    assert sdk.info()["OSType"] == "linux"
+
+
+def test_run_returns_the_output(sdk):
+    assert sdk.containers.run("busybox", ["echo", "hi"], remove=True) == b"hi\n"
+
+
+def test_run_raises_with_status_and_stderr(sdk):
+    with pytest.raises(errors.ContainerError) as caught:
+        sdk.containers.run("busybox", ["sh", "-c", "echo bad >&2; exit 3"], remove=True)
+    assert (caught.value.exit_status, caught.value.stderr) == (3, b"bad\n")
+
+
+def test_a_missing_image_and_a_missing_container_are_their_own_errors(sdk):
+    with pytest.raises(errors.ImageNotFound):
+        sdk.images.get("sdk/none:1")
+    with pytest.raises(errors.NotFound):
+        sdk.containers.get("sdk-none")
+
+
+def test_a_container_from_create_to_remove(sdk, made):
+    container = made("sh", "-c", "echo out; echo err >&2; exit 5", labels={"a": "b"}, environment={"X": "1"})
+    assert container.status == "created"
+    container.start()
+    assert container.wait()["StatusCode"] == 5
+    container.reload()
+    assert (container.status, container.labels) == ("exited", {"a": "b"})
+    assert container.logs(stderr=False) == b"out\n"
+    assert container.logs(stdout=False) == b"err\n"
+    assert "X=1" in container.attrs["Config"]["Env"]
+
+
+def test_logs_are_streamed_line_by_line(made):
+    container = made("sh", "-c", "for i in 1 2 3; do echo line $i; done")
+    container.start()
+    assert list(container.logs(stream=True, follow=True)) == [b"line 1\n", b"line 2\n", b"line 3\n"]
+
+
+def test_attach_before_start_misses_nothing(made):
+    container = made("sh", "-c", "echo first; echo second")
+    stream = container.attach(stream=True, logs=True)
+    container.start()
+    assert b"".join(stream) == b"first\nsecond\n"
+
+
+def test_an_attached_socket_carries_input(made):
+    container = made("cat", stdin_open=True)
+    attached = container.attach_socket(params={"stdin": 1, "stdout": 1, "stream": 1})
+    container.start()
+    attached._sock.sendall(b"word\n")
+    assert attached.read(8) == b"\x01\0\0\0\0\0\0\x05"
+    assert attached.read(5) == b"word\n"
+    attached.close()
+    container.kill()
+
+
+def test_stop_and_kill_give_their_codes(made):
+    stopped, killed = made("sh", "-c", "trap 'exit 4' TERM; while :; do sleep 0.05; done"), made("sleep", "60")
+    for container in (stopped, killed):
+        container.start()
+    killed.kill()
+    assert killed.wait()["StatusCode"] == 137
+    stopped.stop()
+    assert stopped.wait()["StatusCode"] in (4, 143)
+
+
+def test_containers_are_listed_by_filter(sdk, made):
+    container = made("true", labels={"sdk": "list"})
+    found = sdk.containers.list(all=True, filters={"label": "sdk=list"})
+    assert [one.id for one in found] == [container.id]
+    assert sdk.containers.list(filters={"label": "sdk=list"}) == []
+
+
+def test_an_image_is_imported_tagged_listed_and_removed(sdk):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("empty"))
+    sdk.api.import_image_from_data(archive.getvalue(), "sdk/imported", "1")
+    image = sdk.images.get("sdk/imported:1")
+    assert image.tags == ["sdk/imported:1"]
+    assert image.id in [one.id for one in sdk.images.list("sdk/imported")]
+    sdk.images.remove("sdk/imported:1")
+    assert sdk.images.list("sdk/imported") == []

@@ -1,0 +1,61 @@
+"""`pip install .`: what a wheel of this tree holds, and that its commands run."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+NOT_SOURCE = shutil.ignore_patterns(".git", "__pycache__", "build", "*.egg-info", "*.so", ".*_cache", ".benchmarks")
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A wheel built offline from a copy of the tree."""
+    if find_spec("setuptools") is None or find_spec("pip") is None:
+        pytest.skip("needs pip and setuptools")
+    directory = tmp_path_factory.mktemp("wheel")
+    source = directory / "source"
+    shutil.copytree(PROJECT, source, ignore=NOT_SOURCE)
+    built = subprocess.run(
+        [*PIP, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-v", "-w", directory, source],
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stdout[-4000:] + built.stderr[-4000:]
+    (found,) = directory.glob("*.whl")
+    return found, built.stdout + built.stderr
+
+
+def test_a_wheel_holds_the_engine_and_its_data_and_no_tests(wheel):
+    names = zipfile.ZipFile(wheel[0]).namelist()
+    for name in ("engine/__main__.py", "engine/daemon/main.py", "engine/sandbox/seccomp_default.json"):
+        assert name in names
+    assert not [name for name in names if name.startswith(("tests", "bench"))]
+
+
+def test_the_muxer_is_built_for_all_pythons_or_its_absence_is_said_aloud(wheel):
+    path, output = wheel
+    native = [name for name in zipfile.ZipFile(path).namelist() if name.startswith("_muxer/_native")]
+    if find_spec("cffi") is None or shutil.which("cc") is None:
+        assert not native
+        assert "*** engine: installed as pure Python" in output
+    else:
+        assert native == ["_muxer/_native.abi3.so"]
+        assert "-abi3-" in path.name
+        assert "*** engine: the C muxer is built" in output
+
+
+def test_the_commands_of_an_installed_wheel_run(wheel, tmp_path):
+    install = [*PIP, "install", "--no-deps", "--no-index", "--prefix", tmp_path, wheel[0]]
+    subprocess.run(install, check=True, capture_output=True)
+    (packages,) = tmp_path.glob("lib*/python*/site-packages")
+    for command, text in (("engine", "Usage: engine [OPTIONS] VERB"), ("engined", "Usage: engine daemon")):
+        script = tmp_path / "bin" / command
+        shown = subprocess.run([script, "--help"], env={"PYTHONPATH": packages}, capture_output=True, text=True)
+        assert shown.stdout.startswith(text), shown

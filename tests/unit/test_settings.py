@@ -1,0 +1,197 @@
+"""The daemon's settings: command line, daemon.json, and that README.md shows the same options."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine import settings
+from engine.errors import Invalid, Unavailable
+from engine.options import parse
+
+ROOT = Path(__file__).parents[2]
+
+
+def made(tmp_path, arguments=(), document=None, uid=0, environ=None):
+    config = tmp_path / "daemon.json"
+    config.write_text(document if isinstance(document, str) else json.dumps(document or {}))
+    return settings.from_arguments(["--config-file", str(config), *arguments], environ or {}, uid)
+
+
+def refusal(call, *arguments, **named):
+    with pytest.raises(Invalid) as caught:
+        call(*arguments, **named)
+    return str(caught.value)
+
+
+def test_the_readme_shows_the_options_as_they_are_declared():
+    assert settings.options_table() in (ROOT / "README.md").read_text()
+
+
+def test_every_setting_has_one_option_and_every_option_a_setting():
+    keys = [option.key.replace("-", "_") for option in settings.OPTIONS if option.key]
+    assert sorted(keys) == sorted(settings.Settings.__dataclass_fields__)
+
+
+def test_the_help_text_fits_a_page_and_names_every_option():
+    text = settings.usage()
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(f"--{option.name}" in text for option in settings.OPTIONS)
+
+
+def test_nothing_said_gives_the_defaults_of_root(tmp_path):
+    chosen = made(tmp_path)
+    assert chosen.hosts == ("unix:///run/engine.sock",)
+    assert (chosen.data_root, chosen.exec_root) == ("/var/lib/engine", "/run/engine")
+    assert (chosen.debug, chosen.log_level, chosen.muxer) == (False, "info", "auto")
+
+
+def test_a_users_daemon_listens_in_the_users_runtime_directory(tmp_path):
+    assert made(tmp_path, uid=7, environ={"XDG_RUNTIME_DIR": "/x"}).hosts == ("unix:///x/engine.sock",)
+    assert made(tmp_path, uid=7).hosts == ("unix:///run/user/7/engine.sock",)
+
+
+def test_a_users_daemon_is_refused_and_roots_is_not():
+    settings.refuse_rootless(0)
+    with pytest.raises(Unavailable, match="rootless"):
+        settings.refuse_rootless(1000)
+
+
+def test_the_file_gives_every_key_of_the_table(tmp_path):
+    document = {
+        "hosts": ["unix:///a", "fd://"],
+        "data-root": "/d",
+        "exec-root": "/e",
+        "pidfile": "/p",
+        "group": "docker",
+        "debug": True,
+        "log-level": "warn",
+        "registry-mirrors": ["https://m"],
+        "insecure-registries": ["r:5000"],
+        "muxer": "python",
+        "tlsverify": True,
+        "tlscacert": "/ca",
+        "tlscert": "/c",
+        "tlskey": "/k",
+    }
+    assert document.keys() == {option.key for option in settings.OPTIONS if option.key}
+    chosen = made(tmp_path, document=document)
+    expected = document | {
+        "hosts": ("unix:///a", "fd://"),
+        "registry-mirrors": ("https://m/",),
+        "insecure-registries": ("r:5000",),
+    }
+    assert chosen == settings.Settings(**{key.replace("-", "_"): value for key, value in expected.items()})
+
+
+def test_an_empty_list_in_the_file_is_the_default(tmp_path):
+    assert made(tmp_path, document={"hosts": []}).hosts == ("unix:///run/engine.sock",)
+
+
+def test_an_empty_file_and_a_byte_order_mark_are_read(tmp_path):
+    assert made(tmp_path, document=" \n").debug is False
+    assert made(tmp_path, document='\ufeff{"debug": true}').debug is True
+
+
+def test_a_key_in_both_places_is_refused_in_dockerds_words(tmp_path):
+    text = refusal(made, tmp_path, ["-H", "unix:///a", "-D"], {"hosts": ["unix:///b"], "debug": True, "group": "g"})
+    assert text.endswith(
+        "the following directives are specified both as a flag and in the configuration file: "
+        'debug: (from flag: true, from file: true), hosts: (from flag: ["unix:///a"], from file: ["unix:///b"])'
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({"foo": 1, "bar": 2}, "the following directives don't match any configuration option: bar, foo"),
+        ({"debug": "x"}, 'debug: expected true or false, got "x"'),
+        ({"data-root": 1}, "data-root: expected a string, got 1"),
+        ({"hosts": "unix:///a"}, 'hosts: expected a list of strings, got "unix:///a"'),
+        ({"hosts": [1]}, "hosts: expected a list of strings, got [1]"),
+        ({"log-level": "loud"}, "log-level: give one of debug, info, warn, error, fatal"),
+        ("[]", "not a JSON object"),
+        ('{"debug":', "Expecting value"),
+    ],
+)
+def test_a_wrong_file_is_refused_and_named(tmp_path, document, text):
+    found = refusal(made, tmp_path, document=document)
+    assert found.startswith(f"unable to configure the daemon with file {tmp_path}/daemon.json: ")
+    assert text in found
+
+
+def test_a_missing_file_matters_only_when_it_was_asked_for(tmp_path, monkeypatch):
+    text = refusal(settings.from_arguments, ["--config-file", str(tmp_path / "nope")], {}, 0)
+    assert text.endswith("No such file or directory")
+    monkeypatch.setattr(settings, "CONFIG_FILE", str(tmp_path / "nope"))
+    assert settings.from_arguments([], {}, 0).debug is False
+
+
+@pytest.mark.parametrize(
+    ("text", "full"),
+    [
+        ("unix:///a/b", "unix:///a/b"),
+        ("fd://", "fd://"),
+        ("fd://*", "fd://*"),
+        ("tcp://", "tcp://0.0.0.0:2376"),
+        ("tcp://:1", "tcp://0.0.0.0:1"),
+        ("tcp://a", "tcp://a:2376"),
+        ("tcp://a:1", "tcp://a:1"),
+        ("tcp://[::1]:1", "tcp://[::1]:1"),
+        ("tcp://[::1]", "tcp://[::1]:2376"),
+    ],
+)
+def test_an_address_is_completed(text, full):
+    assert settings.host(text) == full
+
+
+@pytest.mark.parametrize(
+    "text", ["", "foo://x", "/run/x", "unix://x", "tcp://a:b", "tcp://a:99999", "tcp://::1:1", "tcp://a/b:1"]
+)
+def test_an_address_that_cannot_be_listened_on_is_refused(text):
+    with pytest.raises(Invalid):
+        settings.host(text)
+
+
+def test_tcp_is_refused_without_tlsverify_and_tlsverify_without_its_files(tmp_path):
+    assert "--tlsverify" in refusal(made, tmp_path, ["-H", "tcp://:1"])
+    assert "--tlscert, --tlskey" in refusal(made, tmp_path, ["--tlsverify", "--tlscacert", "/ca"])
+    files = ["--tlsverify", "--tlscacert=/ca", "--tlscert=/c", "--tlskey=/k"]
+    assert made(tmp_path, ["-H", "tcp://:1", *files]).hosts == ("tcp://0.0.0.0:1",)
+
+
+@pytest.mark.parametrize("text", ["m", "ftp://m", "https://", "https://u:p@m", "https://m?x", "https://m/#x"])
+def test_a_mirror_that_is_no_plain_url_is_refused(tmp_path, text):
+    with pytest.raises(Invalid):
+        made(tmp_path, ["--registry-mirror", text])
+
+
+def test_mirrors_and_registries_are_brought_to_one_form(tmp_path):
+    chosen = made(tmp_path, ["--registry-mirror", "http://m:5000", "--insecure-registry", "http://r:5000"])
+    assert chosen.registry_mirrors == ("http://m:5000/",)
+    assert chosen.insecure_registries == ("r:5000",)
+
+
+def test_paths_become_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert made(tmp_path, ["--data-root", "d"]).data_root == f"{tmp_path}/d"
+    assert "empty" in refusal(made, tmp_path, ["--data-root", ""])
+
+
+def test_an_argument_that_is_no_option_is_refused(tmp_path):
+    assert refusal(made, tmp_path, ["extra"]) == '"engine daemon" accepts no arguments'
+
+
+def test_the_defaults_of_the_table_pass_their_own_checks():
+    for option in settings.OPTIONS:
+        defaults = option.default if isinstance(option.default, tuple) else (option.default,)
+        for default in defaults:
+            if default and option.kind != "flag":
+                assert option.check(default) == default
+
+
+def test_every_option_can_be_given_on_the_command_line():
+    values = {"host": "fd://", "log-level": "warn", "muxer": "c", "registry-mirror": "http://m/"}
+    for option in settings.OPTIONS:
+        words = [f"--{option.name}"] if option.kind == "flag" else [f"--{option.name}", values.get(option.name, "/x")]
+        assert list(parse(settings.OPTIONS, words)[0]) == [option.name]
