@@ -51,18 +51,18 @@ def play(links, *script):
     return Monitor(links.spawner_for_tests, script)
 
 
-def test_a_start_plugs_in_between_namespaces_and_proceed(links):
+def test_a_start_does_the_daemons_part_before_proceed(links):
     monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9))
-    plugged = []
-    assert links.start(REQUEST, [], plugged.append) == Started(7, 8, 9)
+    done = []
+    assert links.start(REQUEST, [], lambda: done.append(list(monitor.heard))) == Started(7, 8, 9)
     monitor.thread.join()
-    assert plugged == [NamespacesReady(7, 8)]
+    assert done == [[]]
     assert monitor.heard == [Proceed()]
 
 
 def test_the_end_is_heard_once_the_link_is_kept(links):
     monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9), Exited(3, 10))
-    links.start(REQUEST, [], lambda ready: None)
+    links.start(REQUEST, [], lambda: None)
     monitor.thread.join()
     threading.Thread(target=links.watch, daemon=True).start()
     assert links.ended_for_tests.empty()
@@ -74,7 +74,7 @@ def test_the_end_is_heard_once_the_link_is_kept(links):
 
 def test_a_monitor_that_dies_is_an_end_without_a_word(links):
     monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9))
-    links.start(REQUEST, [], lambda ready: None)
+    links.start(REQUEST, [], lambda: None)
     threading.Thread(target=links.watch, daemon=True).start()
     links.keep("c1")
     monitor.thread.join()
@@ -85,7 +85,7 @@ def test_a_monitor_that_dies_is_an_end_without_a_word(links):
 def test_a_failure_carries_what_init_said(links):
     monitor = play(links, NamespacesReady(7, 8), None, Failed("exec", 2, "no such thing", 127))
     with pytest.raises(StartFailure, match="no such thing") as caught:
-        links.start(REQUEST, [], lambda ready: None)
+        links.start(REQUEST, [], lambda: None)
     monitor.thread.join()
     assert caught.value.failed.exit_code == 127
 
@@ -95,17 +95,17 @@ def test_a_monitor_that_dies_while_it_starts_is_a_failure(links):
     monitor.thread.join(0)
     threading.Thread(target=lambda: (monitor.thread.join(), monitor.link.close())).start()
     with pytest.raises(SystemFailure):
-        links.start(REQUEST, [], lambda ready: None)
+        links.start(REQUEST, [], lambda: None)
 
 
-def test_a_plug_that_fails_leaves_the_monitor_without_its_daemon(links):
+def test_a_daemons_part_that_fails_leaves_the_monitor_without_its_daemon(links):
     monitor = play(links, NamespacesReady(7, 8))
 
-    def plug(ready):
+    def meanwhile():
         raise SystemFailure("no cgroup")
 
     with pytest.raises(SystemFailure, match="no cgroup"):
-        links.start(REQUEST, [], plug)
+        links.start(REQUEST, [], meanwhile)
     monitor.thread.join()
     assert monitor.link.receive() is None
 
@@ -113,11 +113,11 @@ def test_a_plug_that_fails_leaves_the_monitor_without_its_daemon(links):
 def test_without_a_spawner_nothing_starts(links):
     links.spawner_for_tests.close()
     with pytest.raises(Unavailable):
-        links.start(REQUEST, [], lambda ready: None)
+        links.start(REQUEST, [], lambda: None)
 
 
 def test_adopting_finds_the_exit_file_or_nothing(links, tmp_path):
     assert links.adopt("c1", str(tmp_path)) is None
     exitfile.write(str(tmp_path), codec.encode(Exited(5, 6)))
     assert links.adopt("c1", str(tmp_path)) == Exited(5, 6)
-    assert os.listdir(tmp_path) == [exitfile.NAME]
+    assert os.listdir(tmp_path) == [exitfile.EXIT]

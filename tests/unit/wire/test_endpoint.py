@@ -28,4 +28,4 @@ def test_an_exit_file_is_read_as_it_was_written(tmp_path):
     exitfile.write(str(tmp_path), b"first")
     exitfile.write(str(tmp_path), b"second")
     assert exitfile.read(str(tmp_path)) == b"second"
-    assert [each.name for each in tmp_path.iterdir()] == [exitfile.NAME]
+    assert [each.name for each in tmp_path.iterdir()] == [exitfile.EXIT]

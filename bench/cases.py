@@ -1,0 +1,71 @@
+"""What is measured, declared once: the rows of the table, in their order. Pure data."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What the project wants of a case: a figure, or a multiple of what another column has in the same run.
+
+    of: the column whose figure is multiplied by `value`; empty when `value` is the figure itself
+    """
+
+    value: float
+    of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row.
+
+    key:     what tests and `--cases` call it; unit: of its figures; less: True when the smaller figure is the better
+    goal:    what the project wants, None when nothing is set
+    default: False for a case that runs only when it is named
+    """
+
+    key: str
+    title: str
+    unit: str
+    less: bool
+    goal: Goal | None = None
+    default: bool = True
+
+    def advantage(self, ours: float, theirs: float) -> float:
+        """How many times better `ours` is than `theirs`; below 1 it is worse."""
+        return theirs / ours if self.less else ours / theirs
+
+
+CASES = (
+    Case("flow_none", "create, start, wait, logs, delete; network none", "ms", True, Goal(1.5, "crun run")),
+    Case("flow_host", "the same flow, network host", "ms", True),
+    Case("flow_bridge", "the same flow, network bridge", "ms", True),
+    Case("parallel", "64 containers, 16 at a time", "containers/s", False),
+    Case("logs_write", "container's stdout into the log, 100-byte lines", "MB/s", False, Goal(0.6, "yes | cat > file")),
+    Case("logs_read", "GET logs of the same", "MB/s", False, Goal(1000)),
+    Case("logs_tail", "GET logs, tail=10 of the same", "ms", True),
+    Case("attach", "attached stream, 100-byte lines", "MB/s", False),
+    Case("ping", "GET /_ping, one connection", "requests/s", False),
+    Case("list", "GET /containers/json?all=1, 100 containers", "requests/s", False),
+    Case("inspect", "GET /containers/ID/json", "requests/s", False),
+    Case("memory_idle", "idle memory of all engine processes (PSS)", "MB", True, Goal(25)),
+    Case("memory_after", "the same after 20 containers came and went", "MB", True),
+    Case("memory_container", "the engine's memory per running container (PSS)", "MB", True, Goal(0.5)),
+    Case("startup", "cold start to the first /_ping", "s", True, Goal(0.25)),
+    Case("pull", "pull of a one-layer image of 200 MB, local registry", "s", True, None, default=False),
+)
+
+BY_KEY = {case.key: case for case in CASES}
+
+
+def chosen(text: str) -> tuple[str, ...]:
+    """The keys that a comma-separated choice names, in the table's order; a word names each key that begins with it.
+
+    The empty text is every default case, `all` is all of them. Raises ValueError naming a word that fits nothing.
+    """
+    words = [word for word in text.split(",") if word]
+    for word in words:
+        if word != "all" and not any(key.startswith(word) for key in BY_KEY):
+            raise ValueError(f"no such case: {word} (there are {', '.join(BY_KEY)})")
+    if not words:
+        return tuple(case.key for case in CASES if case.default)
+    return tuple(key for key in BY_KEY if "all" in words or key.startswith(tuple(words)))

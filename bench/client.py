@@ -1,0 +1,82 @@
+"""The calls of the main job, as cheap as can be on the asking side, and streams that are only counted.
+
+Used by the benchmarks, one `Connection` a thread, kept alive. The HTTP is that of the tests' harness.
+"""
+
+from pathlib import Path
+
+from tests.harness import http
+
+# A container of a slow engine may take long to write its log, and `wait` answers only after it.
+TIMEOUT = 300.0
+ROOM = 1 << 20
+
+
+class UnexpectedAnswer(Exception):
+    """An engine answered something else than the benchmark needs."""
+
+
+class Connection(http.Connection):
+    """One connection to an engine; `prefix` is put before the path of each call (`/v1.41`)."""
+
+    def __init__(self, path: Path | str, prefix: str = "") -> None:
+        super().__init__(path, TIMEOUT)
+        self.prefix = prefix
+
+    def call(
+        self,
+        method: str,
+        target: str,
+        body: object = None,
+        expected: int = 200,
+        headers: dict[str, str] | None = None,
+    ) -> http.Answer:
+        """One request and its whole answer. Raises UnexpectedAnswer when the status is not the expected one."""
+        answer = self.request(method, self.prefix + target, body, headers)
+        if answer.status != expected:
+            raise UnexpectedAnswer(f"{method} {target}: {answer.status} {answer.body[:300].decode(errors='replace')}")
+        return answer
+
+    def count(self, target: str) -> int:
+        """GET as the connection's last request; the number of bytes after the head.
+
+        The marks of chunks count too: taking them apart in here would measure this client.
+        """
+        status, _ = self.open_stream("GET", self.prefix + target, None, {"Connection": "close"})
+        if status != 200:
+            raise UnexpectedAnswer(f"GET {target}: {status}")
+        return self.drain()
+
+    def drain(self) -> int:
+        """Read to the end of the connection; the number of bytes."""
+        total = len(self.buffer)
+        room = bytearray(ROOM)
+        while size := self.socket.recv_into(room):
+            total += size
+        return total
+
+
+def create(connection: Connection, image: str, argv: list[str], network: str = "none", **more: object) -> str:
+    """Create a container of `image` that runs `argv` and return its id; `more` goes into the body."""
+    body = {"Image": image, "Cmd": argv, "HostConfig": {"NetworkMode": network}, **more}
+    return connection.call("POST", "/containers/create", body, 201).json()["Id"]
+
+
+def start(connection: Connection, container: str) -> None:
+    """Start a container."""
+    connection.call("POST", f"/containers/{container}/start", expected=204)
+
+
+def wait(connection: Connection, container: str) -> int:
+    """Wait for a container's end and return its exit code."""
+    return connection.call("POST", f"/containers/{container}/wait").json()["StatusCode"]
+
+
+def logs(connection: Connection, container: str, query: str = "stdout=1") -> bytes:
+    """The container's log, framed as it came."""
+    return connection.call("GET", f"/containers/{container}/logs?{query}").body
+
+
+def remove(connection: Connection, container: str, force: bool = False) -> None:
+    """Remove a container, with `force` even while it runs."""
+    connection.call("DELETE", f"/containers/{container}{'?force=1' if force else ''}", expected=204)

@@ -1,0 +1,51 @@
+"""The image that every engine is given: a few of the host's own programs as a root filesystem.
+
+Run by the benchmarks' process; it only reads the host's files and writes below the directory it is given. The same
+programs serve as the floor outside of any container, so what is compared is the engine, not the program.
+"""
+
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+NAME = "bench-programs:latest"
+APPLETS = ("sh", "echo", "true", "sleep")
+PROGRAMS = ("yes", "head", "cat")
+
+
+def make(directory: Path) -> Path:
+    """Fill `directory`/rootfs, pack it as `directory`/rootfs.tar, and return the path of the latter.
+
+    The shell is busybox; what makes the bytes of the log cases is the host's own `yes` and `head`, because busybox's
+    take longer for it than the engine does for the log. Raises FileNotFoundError without busybox.
+    """
+    root = directory / "rootfs"
+    for name in ("bin", "proc", "dev", "sys", "etc", "tmp"):
+        (root / name).mkdir(parents=True)
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        raise FileNotFoundError("busybox is not installed (Debian package busybox-static)")
+    _copy(Path(busybox), root, Path("/bin/busybox"))
+    for name in APPLETS:
+        (root / "bin" / name).symlink_to("busybox")
+    for name in PROGRAMS:
+        _copy(Path(shutil.which(name)), root, Path("/bin") / name)
+    packed = directory / "rootfs.tar"
+    with tarfile.open(packed, "w") as archive:
+        archive.add(root, arcname=".")
+    return packed
+
+
+def _copy(program: Path, root: Path, target: Path) -> None:
+    shutil.copy(program, root / target.relative_to("/"))
+    for library in _libraries(program):
+        place = root / library.relative_to("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, place)
+
+
+def _libraries(program: Path) -> list[Path]:
+    """The shared libraries and the loader of one of the host's own programs; none for a static one."""
+    answer = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+    return [Path(word) for line in answer.stdout.splitlines() for word in line.split() if word.startswith("/")]

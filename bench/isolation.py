@@ -1,0 +1,136 @@
+"""Running one program, and all that it starts, in namespaces of its own, so that ending it leaves nothing behind.
+
+Used by the benchmarks' own process. The program gets network, mount and process namespaces (util-linux's unshare(1)):
+the machine's network, mounts and /run stay as they are, a daemon that leaves children behind loses them with process 1
+of its namespace, and whoever is in that namespace is the engine, whoever is in one below is a container. It must never
+signal a process that it did not start.
+"""
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+# crun 1.8 and podman 4.3 refuse a host that has cgroup v1 and a v2 hierarchy beside it, so nobody sees the latter.
+# Process 1 is a shell because a daemon does not reap orphans; dash does while it waits. A background command would
+# read /dev/null, hence descriptor 4. "ready" is the moment from which a start may be timed.
+_LAUNCH = """
+set -e
+ip link set lo up
+if [ -f /sys/fs/cgroup/unified/cgroup.procs ] && [ -d /sys/fs/cgroup/memory ]; then umount /sys/fs/cgroup/unified; fi
+for directory in $BENCH_HIDDEN; do
+    if [ -d "$directory" ]; then mount -t tmpfs -o mode=755 tmpfs "$directory"; fi
+done
+set +e
+echo ready
+exec >&2
+"$@" &
+wait $!
+"""
+
+_UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+class Isolated:
+    """A program in namespaces of its own; a context manager that ends it with everything that it started.
+
+    argv:        the program and its arguments
+    environment: added to this process's own
+    hidden:      directories that the program is to see empty (a tmpfs over each that exists)
+    log:         the file that takes its standard output and error
+    descriptors: descriptors that the program inherits, under the same numbers
+    directory:   its working directory
+    `pid` is process 1 of the namespaces, in this process's numbers.
+    Raises OSError when the namespaces cannot be made, with what the tools said.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        hidden: Sequence[str] = ("/run",),
+        descriptors: Sequence[int] = (),
+        directory: Path | None = None,
+    ) -> None:
+        self.log = log
+        self._cgroups = _cgroup_directories()
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                # A benchmark that is killed takes the program along: the death signal survives execve.
+                ["setpriv", "--pdeathsig", "KILL", "--", *_UNSHARE, "sh", "-c", _LAUNCH, "sh", *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env={**os.environ, **(environment or {}), "BENCH_HIDDEN": " ".join(hidden)},
+                pass_fds=tuple(descriptors),
+                cwd=directory,
+            )
+        with self._process.stdout as started:
+            line = started.readline()
+        if line != b"ready\n":
+            self._process.wait()
+            raise OSError(f"no namespaces for {argv[0]}: {self.tail()}")
+        self.pid = int(Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()[0])
+
+    def __enter__(self) -> "Isolated":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def ended(self) -> bool:
+        """True when the program has ended by itself."""
+        return self._process.poll() is not None
+
+    def wait(self) -> None:
+        """Return when the program has ended by itself."""
+        self._process.wait()
+
+    def tail(self, lines: int = 5) -> str:
+        """The last lines of what the program wrote, for error messages."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def members(self) -> list[int]:
+        """The processes of the namespace itself, without the shell that is process 1 and without the containers'."""
+        namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
+        return [pid for pid, its in _pid_namespaces() if its == namespace and pid != self.pid]
+
+    def close(self) -> None:
+        """Kill process 1 and wait until the kernel has ended and reaped every other process of the namespace."""
+        if self._process.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self._process.wait()
+        for directory in sorted(_cgroup_directories() - self._cgroups, reverse=True):
+            _remove_cgroup(directory)
+
+
+def _pid_namespaces() -> Iterator[tuple[int, str]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            # A process may end between the listing and the look; one that may not be looked at is none of ours.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                yield int(entry.name), os.readlink(entry / "ns/pid")
+
+
+def _cgroup_directories() -> set[Path]:
+    """The topmost cgroups of every hierarchy."""
+    hierarchies = [CGROUPS] if (CGROUPS / "cgroup.procs").exists() else list(CGROUPS.glob("*/"))
+    return {child for hierarchy in hierarchies for child in hierarchy.glob("*/")}
+
+
+def _remove_cgroup(directory: Path) -> None:
+    """Remove a cgroup and those below it; one that somebody else uses stays (EBUSY) or is gone already (ENOENT)."""
+    for path, _, _ in os.walk(directory, topdown=False):
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                os.rmdir(path)
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise

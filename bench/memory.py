@@ -1,0 +1,75 @@
+"""How much memory a set of processes takes, from /proc.
+
+Run by the benchmarks' process as root; reads only. Two measures, in bytes:
+- proportional set size: a page that n processes map counts 1/n to each, so a sum over processes counts a page once
+  (proc_pid_smaps(5)); who else runs on the machine, say another program of the same interpreter, makes it smaller;
+- distinct pages: what the processes have resident when nobody else shares it, the most that PSS can become.
+"""
+
+import contextlib
+import mmap
+import os
+from array import array
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+# One 64-bit word a page (admin-guide/mm/pagemap.rst): bit 63 present, bits 0-54 the frame number.
+_WORD = 8
+_PRESENT = 1 << 63
+_FRAME = (1 << 55) - 1
+
+
+def parse_pss(smaps_rollup: str) -> int:
+    """The PSS in bytes out of the text of a /proc/PID/smaps_rollup; 0 for a process without memory (a zombie)."""
+    for line in smaps_rollup.splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def pss(pids: Iterable[int]) -> int:
+    """The PSS of the processes together; one that has ended meanwhile counts nothing."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            total += parse_pss(Path(f"/proc/{pid}/smaps_rollup").read_text())
+    return total
+
+
+def parse_maps(maps: str) -> Iterator[tuple[int, int]]:
+    """The address ranges out of the text of a /proc/PID/maps, without the kernel's own page (vsyscall)."""
+    for line in maps.splitlines():
+        if not line.endswith("[vsyscall]"):
+            first, _, last = line.split()[0].partition("-")
+            yield int(first, 16), int(last, 16)
+
+
+def distinct(pids: Iterable[int]) -> int:
+    """The size of all page frames that at least one of the processes maps; one that has ended counts nothing."""
+    frames: set[int] = set()
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            frames.update(_frames(pid))
+    return len(frames) * mmap.PAGESIZE
+
+
+def _frames(pid: int) -> Iterator[int]:
+    ranges = list(parse_maps(Path(f"/proc/{pid}/maps").read_text()))
+    table = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
+    try:
+        for first, last in ranges:
+            for word in _resident(table, first // mmap.PAGESIZE, last // mmap.PAGESIZE):
+                yield word & _FRAME
+    finally:
+        os.close(table)
+
+
+def _resident(table: int, first: int, last: int) -> Iterator[int]:
+    """The words of the present pages in a range, read in pieces: a Go program reserves gigabytes."""
+    step = 1 << 16
+    empty = bytes(step * _WORD)
+    for page in range(first, last, step):
+        size = min(step, last - page) * _WORD
+        data = os.pread(table, size, page * _WORD)
+        if data != empty[: len(data)]:
+            yield from (word for word in array("Q", data) if word & _PRESENT)

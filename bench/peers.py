@@ -1,0 +1,160 @@
+"""The engines that can be asked, and how each is started with roots of its own; one table.
+
+Run by the benchmarks' process. An engine gets a directory for everything it writes and namespaces of its own
+(`isolation`), is given the image and nothing else, and is gone with all it made when its `Daemon` is closed.
+"""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import image
+from bench.client import Connection, UnexpectedAnswer
+from bench.isolation import Isolated
+
+PROJECT = Path(__file__).parent.parent
+START_SECONDS = 30
+REGISTRY = "127.0.0.1:5000"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How an engine is started: its command, its environment, and what it is not to see of the machine."""
+
+    argv: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ("/run",)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """An engine with an API: the programs it cannot do without, and its start below a directory on a socket."""
+
+    name: str
+    programs: tuple[str, ...]
+    launch: Callable[[Path, Path], Launch]
+
+    @property
+    def missing(self) -> list[str]:
+        """The programs that are not installed."""
+        return [program for program in self.programs if shutil.which(program) is None]
+
+
+def _engine(directory: Path, socket: Path) -> Launch:
+    places = {"--data-root": "data", "--exec-root": "exec", "--pidfile": "pid"}
+    options = [word for option, name in places.items() for word in (option, str(directory / name))]
+    argv = [sys.executable, "-m", "engine", "daemon", "--host", f"unix://{socket}", *options]
+    return Launch([*argv, "--insecure-registry", REGISTRY])
+
+
+def _dockerd(directory: Path, socket: Path) -> Launch:
+    places = {"--data-root": "data", "--exec-root": "exec", "--pidfile": "pid"}
+    options = [word for option, name in places.items() for word in (option, str(directory / name))]
+    return Launch(["dockerd", "--host", f"unix://{socket}", *options])
+
+
+# crun is the faster of podman's runtimes; the limits are those that a host without CAP_SYS_RESOURCE can set.
+_CONTAINERS_CONF = """
+[engine]
+runtime = "crun"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[containers]
+log_driver = "k8s-file"
+default_ulimits = ["nofile=1000:1000", "nproc=1000:1000"]
+"""
+
+_REGISTRIES_CONF = f"""
+[[registry]]
+location = "{REGISTRY}"
+insecure = true
+"""
+
+
+def _podman(directory: Path, socket: Path) -> Launch:
+    files = {"CONTAINERS_CONF": _CONTAINERS_CONF, "CONTAINERS_REGISTRIES_CONF": _REGISTRIES_CONF}
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    roots = ["--root", str(directory / "data"), "--runroot", str(directory / "run"), "--storage-driver", "overlay"]
+    return Launch(
+        ["podman", *roots, "system", "service", "--time=0", f"unix://{socket}"],
+        # It leaves temporary files of imports behind, in /var/tmp when not told otherwise.
+        {**{name: str(directory / name) for name in files}, "TMPDIR": str(directory)},
+        ("/run", "/var/lib/cni", "/var/lib/containers"),
+    )
+
+
+PEERS = (
+    Peer("engine", (), _engine),
+    Peer("dockerd", ("dockerd", "containerd", "iptables"), _dockerd),
+    Peer("podman", ("podman", "crun", "conmon"), _podman),
+)
+
+BY_NAME = {peer.name: peer for peer in PEERS}
+
+
+class Daemon:
+    """A running engine, new and empty: started by the constructor, gone after `close`.
+
+    `seconds` is the time from the program's start to its first answer. Raises OSError when it does not come up.
+    """
+
+    def __init__(self, peer: Peer, directory: Path) -> None:
+        self.peer = peer
+        self.directory = directory
+        directory.mkdir(parents=True)
+        # A socket's path has at most 107 bytes, so its name is short.
+        self.socket = directory / "s"
+        launch = peer.launch(directory, self.socket)
+        self.isolated = Isolated(launch.argv, directory / "log", launch.environment, launch.hidden, directory=PROJECT)
+        started = time.perf_counter()
+        try:
+            self._await(started)
+            with self.connect() as connection:
+                version = connection.call("GET", "/version").json()
+        except BaseException:
+            self.close()
+            raise
+        self.version: str = version["Version"]
+        self.prefix = f"/v{version['ApiVersion']}"
+
+    def _await(self, started: float) -> None:
+        while time.perf_counter() - started < START_SECONDS:
+            try:
+                with Connection(self.socket) as connection:
+                    connection.call("GET", "/_ping")
+            except (FileNotFoundError, ConnectionError, EOFError, UnexpectedAnswer):
+                if self.isolated.ended:
+                    break
+                time.sleep(0.001)
+            else:
+                self.seconds = time.perf_counter() - started
+                return
+        raise OSError(f"{self.peer.name} does not answer: {self.isolated.tail()}")
+
+    def connect(self) -> Connection:
+        """A new connection, for one thread."""
+        return Connection(self.socket, getattr(self, "prefix", ""))
+
+    def give_image(self, packed: Path) -> None:
+        """Import the root filesystem `packed` under the image's name."""
+        repository, _, tag = image.NAME.partition(":")
+        with self.connect() as connection:
+            target = f"/images/create?fromSrc=-&repo={repository}&tag={tag}"
+            connection.call("POST", target, packed.read_bytes(), headers={"Content-Type": "application/x-tar"})
+
+    def close(self) -> None:
+        """End the engine and its containers, and remove what it wrote."""
+        self.isolated.close()
+        # The pull case can leave a file tree without write permission; rmtree as root does not mind.
+        shutil.rmtree(self.directory)
+
+
+def tool_version(program: str) -> str:
+    """The version number that a tool prints: the first word of its first line that begins with a digit."""
+    text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return next((word for word in text.split("\n")[0].split() if word[0].isdigit()), "")

@@ -1,0 +1,78 @@
+"""The table of a run: cases in rows, engines in columns, as text for a terminal or as Markdown. Pure."""
+
+from bench.cases import Case
+from bench.results import OURS, Results
+
+
+def number(value: float) -> str:
+    """A figure with no more digits than mean something: 0.056, 0.56, 5.62, 56.2, 562, 5620."""
+    if value >= 1000:
+        return f"{float(f'{value:.3g}'):.0f}"
+    if value >= 100:
+        return f"{value:.0f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 1 else f"{value:.2g}"
+
+
+def ratio(advantage: float | None) -> str:
+    """How many times better ours is, as it stands behind a figure; nothing when it is not known."""
+    if advantage is None:
+        return ""
+    return f" ({advantage:.0f}x)" if advantage >= 10 else f" ({advantage:.2g}x)"
+
+
+def rows(results: Results) -> list[list[str]]:
+    """The cells, the heading first: the case, ours, the other engines, what is near the limit, the goal."""
+    others = [name for name in results.engines if name != OURS]
+    heading = [name if name == OURS else f"{name} {results.engines[name]}" for name in (OURS, *others)]
+    table = [["case", *heading, "near the limit", "goal"]]
+    for case in results.cases():
+        cells = [_cell(results, case, name) for name in (OURS, *others)]
+        floors = [name for name in results.references if results.find(case.key, name)]
+        near = ", ".join(f"{name} {_cell(results, case, name)}" for name in floors)
+        table.append([f"{case.title} ({case.unit})", *cells, near, _goal(results, case)])
+    return table
+
+
+def _cell(results: Results, case: Case, engine: str) -> str:
+    figure = results.find(case.key, engine)
+    if figure is None:
+        return "-"
+    return number(figure.value) + ("" if engine == OURS else ratio(results.advantage(case.key, engine)))
+
+
+def _goal(results: Results, case: Case) -> str:
+    goal = results.goal(case.key)
+    if goal is None:
+        return ""
+    limit, reached = goal
+    return f"{'≤' if case.less else '≥'} {number(limit)} {'reached' if reached else 'missed'}"
+
+
+def text(results: Results) -> str:
+    """The table in columns, then the steps of each flow and what could not be measured."""
+    table = rows(results)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join([*lines, "", *notes(results)])
+
+
+def markdown(results: Results) -> str:
+    """The table for a README, its date and machine above it."""
+    table = rows(results)
+    lines = ["| " + " | ".join(row).replace("yes | cat", "yes \\| cat") + " |" for row in table]
+    lines.insert(1, "|---" * len(table[0]) + "|")
+    return "\n".join([f"{results.date}: {', '.join(results.machine.values())}.", "", *lines, ""])
+
+
+def notes(results: Results) -> list[str]:
+    """What stands below the table: how to read it, the details, the failures."""
+    lines = ["Medians of one run. (nx): how many times better the engine is than that column."]
+    for figure in results.figures:
+        if figure.detail:
+            detail = ", ".join(f"{name} {number(value)}" for name, value in figure.detail.items())
+            lines.append(f"{figure.case}, {figure.engine}: {detail}")
+    lines += [f"not measured: {what}: {why}" for what, why in results.failures.items()]
+    return lines

@@ -1,0 +1,56 @@
+"""How many requests a second does one client get answered, one after the other?"""
+
+import pytest
+
+from bench import client, image
+
+MANY = 100
+SECONDS = 1.0
+
+LIMITS = pytest.mark.benchmark(max_time=SECONDS, min_rounds=3, warmup=False)
+
+
+@pytest.fixture(scope="module")
+def kept():
+    """The ids of the containers that were made, by engine."""
+    return {}
+
+
+@pytest.fixture
+def hundred(daemon, kept):
+    """A hundred containers that were never started."""
+    if daemon not in kept:
+        with daemon.connect() as connection:
+            kept[daemon] = [client.create(connection, image.NAME, ["true"]) for _ in range(MANY)]
+    return kept[daemon]
+
+
+def rates(benchmark) -> list[float]:
+    """Calls a second, of each round."""
+    return [1 / seconds for seconds in benchmark.stats.stats.data]
+
+
+@LIMITS
+@pytest.mark.case("ping")
+def test_ping(daemon, benchmark, record):
+    with daemon.connect() as connection:
+        benchmark(connection.call, "GET", "/_ping")
+    record("ping", daemon.peer.name, rates(benchmark))
+
+
+@LIMITS
+@pytest.mark.case("list")
+def test_the_list_of_a_hundred_containers(daemon, hundred, benchmark, record):
+    with daemon.connect() as connection:
+        answer = benchmark(connection.call, "GET", "/containers/json?all=1")
+    assert {entry["Id"] for entry in answer.json()} >= set(hundred)
+    record("list", daemon.peer.name, rates(benchmark))
+
+
+@LIMITS
+@pytest.mark.case("inspect")
+def test_one_container_whole(daemon, hundred, benchmark, record):
+    with daemon.connect() as connection:
+        answer = benchmark(connection.call, "GET", f"/containers/{hundred[0]}/json")
+    assert answer.json()["Id"] == hundred[0]
+    record("inspect", daemon.peer.name, rates(benchmark))

@@ -1,0 +1,36 @@
+"""How fast is what a container writes when a client is attached, and nothing is logged?"""
+
+import threading
+
+import pytest
+
+from bench import client, stream
+
+ROUNDS = 3
+
+
+@pytest.mark.case("attach")
+def test_reading_an_attached_stream_to_its_end(daemon, benchmark, record, megabytes):
+    host = {"NetworkMode": "none", "LogConfig": {"Type": "none"}}
+    with daemon.connect() as connection:
+
+        def prepare():
+            container = stream.create(connection, megabytes, AttachStdout=True, HostConfig=host)
+            attached = daemon.connect()
+            attached.hijack(f"{attached.prefix}/containers/{container}/attach?stream=1&stdout=1&stderr=1")
+            return (container, attached), {}
+
+        def run(container, attached):
+            # One engine answers the start only when the output moves, so somebody must read meanwhile.
+            starting = threading.Thread(target=client.start, args=(connection, container))
+            starting.start()
+            size = attached.drain()
+            starting.join()
+            assert size >= stream.size(megabytes)
+
+        def clean(container, attached):
+            attached.close()
+            client.remove(connection, container, force=True)
+
+        benchmark.pedantic(run, setup=prepare, teardown=clean, rounds=ROUNDS)
+    record("attach", daemon.peer.name, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])

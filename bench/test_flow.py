@@ -1,0 +1,64 @@
+"""How long does the whole main job take: create, start, wait, logs, delete, of `echo hello`?"""
+
+import statistics
+import time
+
+import pytest
+
+from bench import client, direct, image
+
+STEPS = ("create", "start", "wait", "logs", "delete")
+WARMUP = 3
+HELLO = b"\x01\0\0\0\0\0\0\x06hello\n"
+
+
+class Flow:
+    """The main job on one connection; it keeps the seconds of each step."""
+
+    def __init__(self, connection: client.Connection, network: str) -> None:
+        self.connection = connection
+        self.network = network
+        self.steps: dict[str, list[float]] = {step: [] for step in STEPS}
+
+    def __call__(self) -> None:
+        """Do it once and check what came out."""
+        times = [time.perf_counter()]
+        container = client.create(self.connection, image.NAME, ["echo", "hello"], self.network)
+        times.append(time.perf_counter())
+        client.start(self.connection, container)
+        times.append(time.perf_counter())
+        status = client.wait(self.connection, container)
+        times.append(time.perf_counter())
+        output = client.logs(self.connection, container)
+        times.append(time.perf_counter())
+        client.remove(self.connection, container)
+        times.append(time.perf_counter())
+        assert (status, output) == (0, HELLO)
+        for step, first, last in zip(STEPS, times, times[1:], strict=False):
+            self.steps[step].append(last - first)
+
+    def medians(self, count: int) -> dict[str, float]:
+        """The median of each step's last `count` samples, in milliseconds."""
+        return {step: statistics.median(times[-count:]) * 1e3 for step, times in self.steps.items()}
+
+
+@pytest.mark.parametrize(
+    "network", [pytest.param(name, marks=pytest.mark.case(f"flow_{name}")) for name in ("none", "host", "bridge")]
+)
+def test_flow_through_the_api(network, daemon, benchmark, record, rounds):
+    with daemon.connect() as connection:
+        flow = Flow(connection, network)
+        began = time.perf_counter()
+        for _ in range(WARMUP):
+            flow()
+        count = rounds((time.perf_counter() - began) / WARMUP)
+        benchmark.pedantic(flow, rounds=count)
+    times = benchmark.stats.stats.data
+    record(f"flow_{network}", daemon.peer.name, [seconds * 1e3 for seconds in times], **flow.medians(count))
+
+
+@pytest.mark.case("flow_none")
+def test_container_without_an_engine(tool, workshop, benchmark, record, pytestconfig):
+    with direct.Direct(tool, workshop / "rootfs", workshop / tool.program) as container:
+        benchmark.pedantic(container.once, rounds=pytestconfig.getoption("--repeats"), warmup_rounds=WARMUP)
+    record("flow_none", tool.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])

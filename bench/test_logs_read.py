@@ -1,0 +1,49 @@
+"""How fast is a long log read, and how long do its last ten lines take?"""
+
+import pytest
+
+from bench import client, stream
+
+ROUNDS = 2
+TAIL = 10
+
+
+@pytest.fixture(scope="module")
+def kept():
+    """The containers whose log is long, by engine: the log is written once for all questions."""
+    return {}
+
+
+@pytest.fixture
+def written(daemon, kept, megabytes):
+    """A container that has ended and whose log is the stream."""
+    if daemon not in kept:
+        with daemon.connect() as connection:
+            kept[daemon] = stream.create(connection, megabytes)
+            client.start(connection, kept[daemon])
+            assert client.wait(connection, kept[daemon]) == 0
+    return kept[daemon]
+
+
+@pytest.mark.case("logs_read")
+def test_reading_a_long_log(daemon, written, benchmark, record, megabytes):
+    lines = stream.size(megabytes) // stream.LINE
+
+    def read():
+        with daemon.connect() as connection:
+            return connection.count(f"/containers/{written}/logs?stdout=1")
+
+    size = benchmark.pedantic(read, rounds=ROUNDS)
+    # One frame a line; the marks of the chunks come on top.
+    assert size > lines * (stream.HEADER + stream.LINE)
+    record("logs_read", daemon.peer.name, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])
+
+
+@pytest.mark.case("logs_tail")
+def test_the_end_of_a_long_log(daemon, written, benchmark, record, pytestconfig):
+    with daemon.connect() as connection:
+        repeats = pytestconfig.getoption("--repeats")
+        query = f"stdout=1&tail={TAIL}"
+        output = benchmark.pedantic(client.logs, (connection, written, query), rounds=repeats, warmup_rounds=1)
+    assert len(output) == TAIL * (stream.HEADER + stream.LINE)
+    record("logs_tail", daemon.peer.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])

@@ -1,0 +1,41 @@
+"""How fast does what a container writes get into its log?"""
+
+import subprocess
+
+import pytest
+
+from bench import client, stream
+
+ROUNDS = 3
+FLOOR = "yes | cat > file"
+
+
+@pytest.mark.case("logs_write")
+def test_from_the_start_to_the_end_of_a_container_that_writes(daemon, benchmark, record, megabytes):
+    with daemon.connect() as connection:
+
+        def prepare():
+            return (stream.create(connection, megabytes),), {}
+
+        def run(container):
+            client.start(connection, container)
+            assert client.wait(connection, container) == 0
+
+        def clean(container):
+            client.remove(connection, container)
+
+        benchmark.pedantic(run, setup=prepare, teardown=clean, rounds=ROUNDS)
+    record("logs_write", daemon.peer.name, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])
+
+
+@pytest.mark.case("logs_write")
+def test_the_same_programs_into_a_file(workshop, benchmark, record, megabytes):
+    target = workshop / "floor"
+    argv = ["sh", "-c", f"{stream.command(megabytes, '/usr/bin')} | cat > {target}"]
+
+    def clean():
+        assert target.stat().st_size == stream.size(megabytes)
+        target.unlink()
+
+    benchmark.pedantic(subprocess.run, (argv,), {"check": True}, teardown=lambda *_, **__: clean(), rounds=ROUNDS)
+    record("logs_write", FLOOR, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])

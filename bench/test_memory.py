@@ -1,0 +1,43 @@
+"""How much memory does an engine take, idle, and for each container that runs?"""
+
+import time
+
+import pytest
+
+from bench import client, image, memory
+
+MANY = 20
+SETTLE_SECONDS = 1.0
+MEGABYTE = 1e6
+
+
+@pytest.mark.case("memory_idle", "memory_container", "memory_after")
+def test_memory_of_all_the_processes(lone_daemon, workshop, record):
+    lone_daemon.give_image(workshop / "rootfs.tar")
+    containers = []
+    with lone_daemon.connect() as connection:
+        # What an engine still does after its last answer has no event that shows its end.
+        time.sleep(SETTLE_SECONDS)
+        idle = measure(lone_daemon)
+        for _ in range(MANY):
+            containers.append(client.create(connection, image.NAME, ["sleep", "600"]))
+            client.start(connection, containers[-1])
+        time.sleep(SETTLE_SECONDS)
+        full = measure(lone_daemon)
+        for container in containers:
+            client.remove(connection, container, force=True)
+        time.sleep(SETTLE_SECONDS)
+        after = measure(lone_daemon)
+    each = {name: (full[name] - idle[name]) / MANY for name in idle}
+    for case, figures in (("memory_idle", idle), ("memory_container", each), ("memory_after", after)):
+        record(case, lone_daemon.peer.name, [figures.pop("pss")], **figures)
+
+
+def measure(daemon) -> dict[str, float]:
+    """PSS and distinct pages in megabytes, and the number of processes, of the engine without its containers."""
+    pids = daemon.isolated.members()
+    return {
+        "pss": memory.pss(pids) / MEGABYTE,
+        "distinct": memory.distinct(pids) / MEGABYTE,
+        "processes": len(pids),
+    }

@@ -1,0 +1,48 @@
+"""How many containers a second does an engine run from creation to removal when 16 clients ask at once?"""
+
+import queue
+import threading
+
+import pytest
+
+from bench import client, image
+
+TOTAL = 64
+WIDTH = 16
+ROUNDS = 2
+
+
+def work(daemon, todo: queue.SimpleQueue, failures: list[Exception]) -> None:
+    """One client: container after container until nothing is left to do."""
+    with daemon.connect() as connection:
+        while True:
+            try:
+                todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                container = client.create(connection, image.NAME, ["true"])
+                client.start(connection, container)
+                client.wait(connection, container)
+                client.remove(connection, container)
+            except (client.UnexpectedAnswer, OSError) as error:
+                failures.append(error)
+
+
+@pytest.mark.case("parallel")
+def test_containers_in_parallel(daemon, benchmark, record):
+    failures: list[Exception] = []
+
+    def all_of_them():
+        todo = queue.SimpleQueue()
+        for number in range(TOTAL):
+            todo.put(number)
+        threads = [threading.Thread(target=work, args=(daemon, todo, failures)) for _ in range(WIDTH)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    benchmark.pedantic(all_of_them, rounds=ROUNDS)
+    assert not failures, failures[0]
+    record("parallel", daemon.peer.name, [TOTAL / seconds for seconds in benchmark.stats.stats.data])

@@ -1,0 +1,175 @@
+"""`python3 -m tests [pytest arguments]`: all the set-up that the tests need, then the tests.
+
+Run by a developer or by .ci/run with any Python from 3.11 on and nothing installed. It makes a virtual environment
+outside the tree, installs Debian packages when it is root on Debian and something is missing, builds `_muxer` in place,
+and becomes pytest. It must never change the tree except for what .gitignore names, and never runs the engine itself.
+"""
+
+import ctypes.util
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "engine-tests"
+LOCAL = CACHE / "debian"
+CLIENT_PACKAGES = ("docker-cli", "docker.io")
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something the tests use: how to see that it is there, and which Debian packages bring it."""
+
+    packages: tuple[str, ...]
+    why: str
+    present: Callable[[], bool]
+
+
+def program(name: str) -> Callable[[], bool]:
+    """Whether a program is on the PATH."""
+    return lambda: shutil.which(name) is not None
+
+
+def static_busybox() -> bool:
+    """Whether the host's busybox needs no shared library: without PT_INTERP it has no interpreter's name in it."""
+    path = shutil.which("busybox")
+    if path is None:
+        return False
+    with open(path, "rb") as source:
+        return b"/ld-linux" not in source.read(4096) and b"/ld-musl" not in source.read(4096)
+
+
+def headers() -> bool:
+    """Whether this interpreter's C headers are there, which cffi's generated code includes."""
+    return os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
+
+
+def pip_in_venv() -> bool:
+    """Whether `python -m venv` can bring pip; Debian keeps that in a package of its own."""
+    return importlib.util.find_spec("ensurepip") is not None and importlib.util.find_spec("venv") is not None
+
+
+NEEDS = (
+    Need(("python3-venv",), "the virtual environment", pip_in_venv),
+    Need(("python3-dev",), "building _muxer", headers),
+    Need(("gcc", "libc6-dev"), "building _muxer", program("gcc")),
+    Need(("busybox-static",), "the container's programs", static_busybox),
+    Need(("docker-registry",), "pulling images", program("docker-registry")),
+    Need(("iproute2",), "the daemon's own network", program("ip")),
+    Need(("util-linux",), "the daemon's own namespaces", program("nsenter")),
+    Need(("curl",), "curl as a client", program("curl")),
+    Need(("skopeo",), "images made by others", program("skopeo")),
+    Need(("umoci",), "layers unpacked by others", program("umoci")),
+    Need(("libseccomp2",), "libseccomp's verdicts", lambda: ctypes.util.find_library("seccomp") is not None),
+)
+
+
+def say(text: str) -> None:
+    """One line about what is being done, at once."""
+    print(f"tests: {text}", file=sys.stderr, flush=True)
+
+
+def run(*argv: str | Path, **options: object) -> None:
+    """Run a command of the set-up; its failure ends the run."""
+    status = subprocess.run([str(part) for part in argv], **options).returncode
+    if status:
+        sys.exit(f"tests: {' '.join(map(str, argv))} failed with {status}")
+
+
+def is_debian() -> bool:
+    """Whether this is Debian or one of its children."""
+    return os.path.exists("/etc/debian_version") and shutil.which("apt-get") is not None
+
+
+def apt(*argv: str) -> None:
+    """Run apt-get without a question."""
+    run("apt-get", "-qq", "-y", *argv, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, stdout=sys.stderr)
+
+
+def candidate(package: str) -> bool:
+    """Whether apt could install this package."""
+    shown = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True).stdout
+    return "Candidate:" in shown and "Candidate: (none)" not in shown
+
+
+def install_packages() -> None:
+    """Install what is missing when this is root on Debian; elsewhere say what is missing and why it matters."""
+    missing = [need for need in NEEDS if not need.present()]
+    client = program("docker")() or (LOCAL / "usr/bin/docker").exists()
+    if not missing and client:
+        return
+    if not (is_debian() and os.geteuid() == 0):
+        for need in missing:
+            say(f"without {' '.join(need.packages)} ({need.why}); tests that need it are skipped")
+        if not client:
+            say("without the docker client; tests that need it are skipped")
+        return
+    apt("update")
+    packages = [package for need in missing for package in need.packages]
+    if packages:
+        say(f"installing {' '.join(packages)}")
+        apt("install", "--no-install-recommends", *packages)
+    if not client:
+        unpack_client()
+
+
+def unpack_client() -> None:
+    """Put Debian's docker client below the cache: installing docker.io would also start a daemon on this machine."""
+    package = next((name for name in CLIENT_PACKAGES if candidate(name)), None)
+    if package is None:
+        say("without the docker client: Debian has none for this machine")
+        return
+    say(f"unpacking the docker client of {package}")
+    LOCAL.mkdir(parents=True, exist_ok=True)
+    run("apt-get", "-qq", "download", package, cwd=LOCAL, stdout=sys.stderr)
+    for archive in LOCAL.glob(f"{package}_*.deb"):
+        run("dpkg-deb", "--extract", archive, LOCAL)
+        archive.unlink()
+
+
+def environment() -> Path:
+    """The virtual environment for this interpreter and these requirements, made when it is not there; its python."""
+    mark = f"{sys.executable} {sys.version} {REQUIREMENTS.read_text()}"
+    root = CACHE / hashlib.sha256(mark.encode()).hexdigest()[:16]
+    python = root / "bin" / "python"
+    if (root / "complete").exists():
+        return python
+    say(f"making the virtual environment {root}")
+    run(sys.executable, "-m", "venv", "--clear", root)
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS)
+    (root / "complete").touch()
+    return python
+
+
+def workers(arguments: Sequence[str]) -> list[str]:
+    """One worker a processor, a file's tests on one worker, unless the arguments say how many."""
+    chosen = any(argument.startswith(("-n", "--numprocesses", "-p", "--pdb", "--co")) for argument in arguments)
+    return [] if chosen else ["-n", "auto", "--dist", "loadfile"]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Set up, then become pytest."""
+    install_packages()
+    python = environment()
+    os.chdir(PROJECT)
+    os.environ["PATH"] = os.pathsep.join(
+        (str(python.parent), os.environ.get("PATH", os.defpath), str(LOCAL / "usr/bin"))
+    )
+    if shutil.which("gcc"):
+        run(python, "-m", "_muxer.build")
+    else:
+        say("without a C compiler; the engine runs on the Python twin of _muxer")
+    sys.stderr.flush()
+    os.execv(python, [str(python), "-m", "pytest", *workers(arguments), *arguments])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Tests that talk HTTP to a running daemon."""

@@ -1,0 +1,214 @@
+"""POST /containers/{id}/attach: the hijacked connection, its streams, half-close, detaching, a terminal."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.harness import frames
+from tests.harness.daemon import Daemon
+from tests.harness.http import Connection
+
+pytestmark = pytest.mark.usefixtures("busybox")
+
+ALL = "stream=1&stdin=1&stdout=1&stderr=1"
+INTERACTIVE = {"OpenStdin": True, "StdinOnce": True, "AttachStdin": True}
+
+
+def attached(daemon: Daemon, container: str, query: str = ALL, upgrade: bool = True, timeout: float = 20) -> Connection:
+    """A hijacked connection."""
+    connection = daemon.connection(timeout)
+    connection.hijack(f"/containers/{container}/attach?{query}", upgrade)
+    return connection
+
+
+@pytest.mark.parametrize("upgrade", [True, False], ids=["101", "200"])
+def test_the_connection_becomes_the_stream(daemon: Daemon, container: Callable[..., str], upgrade: bool) -> None:
+    """101 for who asks for an upgrade, 200 for who does not; both carry frames until the end."""
+    one = container("sh", "-c", "echo out; echo err >&2")
+    with daemon.connection() as connection:
+        headers = connection.hijack(f"/containers/{one}/attach?{ALL}", upgrade)
+        kind = "application/vnd.docker.multiplexed-stream" if upgrade else "application/vnd.docker.raw-stream"
+        assert headers["content-type"] == kind
+        if upgrade:
+            assert (headers["connection"], headers["upgrade"]) == ("Upgrade", "tcp")
+        daemon.begin(one)
+        data = connection.read_to_end()
+    assert (frames.stdout(data), frames.stderr(data)) == (b"out\n", b"err\n")
+
+
+def test_only_the_streams_asked_for(daemon: Daemon, container: Callable[..., str]) -> None:
+    """stdout alone."""
+    one = container("sh", "-c", "echo out; echo err >&2")
+    with attached(daemon, one, "stream=1&stdout=1") as connection:
+        daemon.begin(one)
+        assert connection.read_to_end() == b"\1\0\0\0\0\0\0\4out\n"
+
+
+def test_input_goes_in_and_output_comes_out(daemon: Daemon, container: Callable[..., str]) -> None:
+    """Line by line, while it runs."""
+    one = container("cat", **INTERACTIVE)
+    with attached(daemon, one) as connection:
+        daemon.begin(one)
+        for line in (b"one\n", b"two\n"):
+            connection.send(line)
+            assert connection.read(12) == b"\1\0\0\0\0\0\0\4" + line
+        connection.half_close()
+        assert connection.read_to_end() == b""
+    assert daemon.wait(one) == 0
+
+
+def test_a_half_closed_client_still_gets_everything(daemon: Daemon, container: Callable[..., str]) -> None:
+    """End of input reaches the process after all of the input; its answer reaches the client."""
+    one = container("sh", "-c", "cat | wc -c; echo done", **INTERACTIVE)
+    with attached(daemon, one) as connection:
+        daemon.begin(one)
+        connection.send(b"x" * 1_000_000)
+        connection.half_close()
+        assert frames.stdout(connection.read_to_end()) == b"1000000\ndone\n"
+
+
+def test_input_sent_before_the_start_is_not_lost(daemon: Daemon, container: Callable[..., str]) -> None:
+    """Also when it came in one piece with the request."""
+    one = container("cat", **INTERACTIVE)
+    with daemon.connection() as connection:
+        head = f"POST /containers/{one}/attach?{ALL} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+        connection.send(head.encode() + b"early\n")
+        connection.send(b"too\n")
+        connection.half_close()
+        assert connection.read_head()[0] == 101
+        daemon.begin(one)
+        assert frames.stdout(connection.read_to_end()) == b"early\ntoo\n"
+
+
+def test_input_is_ignored_without_open_stdin(daemon: Daemon, container: Callable[..., str]) -> None:
+    """The process reads end of file at once."""
+    one = container("sh", "-c", "cat; echo end")
+    with attached(daemon, one) as connection:
+        connection.send(b"nobody reads this\n")
+        daemon.begin(one)
+        assert frames.stdout(connection.read_to_end()) == b"end\n"
+
+
+def test_input_stays_open_without_stdin_once(daemon: Daemon, container: Callable[..., str]) -> None:
+    """The first client's end is not the process's; the next client goes on."""
+    one = container("cat", OpenStdin=True)
+    daemon.begin(one)
+    with attached(daemon, one) as first:
+        first.send(b"1\n")
+        assert first.read(10).endswith(b"1\n")
+    with attached(daemon, one) as second:
+        second.send(b"2\n")
+        assert second.read(10).endswith(b"2\n")
+
+
+def test_logs_come_first_when_asked_for(daemon: Daemon, container: Callable[..., str]) -> None:
+    """logs=1&stream=1: all so far, then live, without a gap and nothing twice."""
+    one = container("sh", "-c", "echo before; read x; echo after $x", **{**INTERACTIVE, "StdinOnce": False})
+    daemon.begin(one)
+    with attached(daemon, one, f"{ALL}&logs=1") as connection:
+        assert connection.read(15).endswith(b"before\n")
+        connection.send(b"go\n")
+        assert frames.stdout(connection.read_to_end()) == b"after go\n"
+
+
+def test_logs_alone_end_at_once(daemon: Daemon, container: Callable[..., str]) -> None:
+    """stream=0&logs=1, on a container that has ended."""
+    one = container("sh", "-c", "echo out; echo err >&2")
+    daemon.begin(one)
+    daemon.wait(one)
+    with attached(daemon, one, "stream=0&logs=1&stdout=1&stderr=1", upgrade=False) as connection:
+        data = connection.read_to_end()
+    assert (frames.stdout(data), frames.stderr(data)) == (b"out\n", b"err\n")
+
+
+def test_many_clients_see_the_same(daemon: Daemon, container: Callable[..., str]) -> None:
+    """Attached before the start, each gets every byte."""
+    one = container("sh", "-c", "seq 1 50000")
+    connections = [attached(daemon, one, "stream=1&stdout=1") for _ in range(4)]
+    results: list[bytes] = []
+    threads = [threading.Thread(target=lambda c=c: results.append(c.read_to_end())) for c in connections]
+    for thread in threads:
+        thread.start()
+    daemon.begin(one)
+    for thread in threads:
+        thread.join()
+    for connection in connections:
+        connection.close()
+    wanted = b"".join(b"%d\n" % number for number in range(1, 50_001))
+    assert [frames.stdout(result) == wanted for result in results] == [True] * 4
+
+
+def test_a_client_that_goes_away_stops_nobody(daemon: Daemon, container: Callable[..., str]) -> None:
+    """In the middle of much output: the container runs on, the log is whole."""
+    one = container("sh", "-c", "seq 1 300000")
+    with attached(daemon, one, "stream=1&stdout=1") as connection:
+        daemon.begin(one)
+        connection.read(1000)
+    assert daemon.wait(one) == 0
+    assert frames.stdout(daemon.logs(one)).endswith(b"300000\n")
+
+
+def test_a_client_that_stops_reading_slows_the_container(daemon: Daemon, container: Callable[..., str]) -> None:
+    """Back-pressure, never loss: it ends only once the client reads, and the client gets every byte."""
+    one = container("sh", "-c", "seq 1 1000000")
+    with attached(daemon, one, "stream=1&stdout=1") as connection:
+        daemon.begin(one)
+        with daemon.connection(timeout=1.0) as waiting, pytest.raises(TimeoutError):
+            waiting.request("POST", f"/containers/{one}/wait")
+        wanted = b"".join(b"%d\n" % number for number in range(1, 1_000_001))
+        assert frames.stdout(connection.read_to_end()) == wanted
+    assert daemon.wait(one) == 0
+
+
+def test_a_terminal_has_no_frames_and_echoes(daemon: Daemon, container: Callable[..., str]) -> None:
+    """What is typed comes back, control characters work."""
+    one = container("sh", "-c", "read x; echo got $x; read y", Tty=True, OpenStdin=True)
+    with attached(daemon, one) as connection:
+        daemon.begin(one)
+        connection.send(b"abc\n")
+        assert connection.read_until(b"got abc\r\n").startswith(b"abc\r\n")
+        connection.send(b"\x03")  # ctrl-c: the terminal's line discipline makes the signal
+        connection.read_to_end()
+    assert daemon.wait(one) == 130
+
+
+@pytest.mark.parametrize(("query", "keys"), [("", b"\x10\x11"), ("&detachKeys=ctrl-a,x", b"\x01x")])
+def test_the_detach_keys_detach(daemon: Daemon, container: Callable[..., str], query: str, keys: bytes) -> None:
+    """The client is let go, the container runs on."""
+    one = container("cat", Tty=True, OpenStdin=True)
+    daemon.begin(one)
+    with attached(daemon, one, ALL + query) as connection:
+        connection.send(b"hi\n")
+        connection.read_until(b"hi\r\nhi\r\n")
+        connection.send(keys)
+        connection.read_to_end()
+    assert daemon.inspect(one)["State"]["Running"] is True
+
+
+def test_bad_detach_keys_are_refused(daemon: Daemon, container: Callable[..., str]) -> None:
+    """Before the stream begins."""
+    one = container("cat", Tty=True, OpenStdin=True)
+    daemon.begin(one)
+    answer = daemon.request("POST", f"/containers/{one}/attach?{ALL}&detachKeys=nonsense", checked=False)
+    assert answer.status == 400
+
+
+def test_attaching_to_what_has_ended_ends(daemon: Daemon, container: Callable[..., str]) -> None:
+    """A stream of nothing, that closes."""
+    one = container("sh", "-c", "echo gone")
+    daemon.begin(one)
+    daemon.wait(one)
+    with attached(daemon, one, "stream=1&stdout=1&stderr=1", timeout=5) as connection:
+        try:
+            assert connection.read_to_end() == b""
+        except TimeoutError:
+            pass  # docker keeps it for the next start; either is no harm
+
+
+def test_removal_lets_a_waiting_client_go(daemon: Daemon, container: Callable[..., str]) -> None:
+    """Attached to a container that is never started."""
+    one = container("cat")
+    with attached(daemon, one, "stream=1&stdout=1", timeout=5) as connection:
+        daemon.remove(one)
+        assert connection.read_to_end() == b""

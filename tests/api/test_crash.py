@@ -1,0 +1,239 @@
+"""A daemon killed with -9 between any two steps, and started again: no container notices, nothing is lost."""
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.harness import frames
+from tests.harness.daemon import Daemon
+
+STEPS = ("import", "create", "start", "wait", "logs", "remove")
+KILLS = 10
+# Says a line every few milliseconds for as long as ten crashes and starts may take, then ends with 23.
+TALKER = "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo line $i; sleep 0.002; done; exit 23"
+TALK = b"".join(b"line %d\n" % number for number in range(1, 4001))
+
+
+def crash(daemon: Daemon) -> None:
+    """Kill the daemon, and only it, and start it again."""
+    daemon.kill9()
+    daemon.start()
+
+
+@pytest.fixture(scope="module")
+def crashing(world) -> Iterator[Daemon]:
+    """A daemon that the tests of this file kill, with busybox."""
+    alone = world.daemon()
+    alone.start()
+    alone.import_busybox()
+    yield alone
+    alone.close()
+
+
+@pytest.mark.parametrize("after", STEPS)
+def test_a_crash_between_two_steps_loses_nothing(own_daemon: Daemon, after: str) -> None:
+    """The flow goes on where it was, with the same ids, status and output."""
+    daemon = own_daemon
+    steps: dict[str, Callable[[], object]] = {
+        "import": lambda: None,
+        "create": lambda: daemon.create("sh", "-c", "sleep 0.5; echo out; echo err >&2; exit 3", name="steps"),
+        "start": lambda: daemon.begin("steps"),
+        "wait": lambda: daemon.wait("steps"),
+        "logs": lambda: daemon.logs("steps"),
+        "remove": lambda: daemon.remove("steps"),
+    }
+    results = {}
+    for step in STEPS:
+        results[step] = steps[step]()
+        if step == after:
+            crash(daemon)
+    assert results["wait"] == 3
+    assert frames.stdout(results["logs"]) == b"out\n"
+    assert frames.stderr(results["logs"]) == b"err\n"
+    assert daemon.request("GET", "/containers/json?all=1").json() == []
+    assert daemon.request("GET", "/images/busybox/json").status == 200
+
+
+def test_a_crash_after_every_step_loses_nothing(own_daemon: Daemon) -> None:
+    """All of them in one flow."""
+    daemon = own_daemon
+    crash(daemon)
+    one = daemon.create("sh", "-c", "echo hi; sleep 1; exit 7", name="every", Labels={"a": "b"})
+    before = daemon.inspect(one)
+    crash(daemon)
+    assert daemon.inspect("every") == before
+    daemon.begin(one)
+    running = daemon.inspect(one)
+    crash(daemon)
+    assert daemon.inspect(one) == running
+    assert daemon.wait(one) == 7
+    ended = daemon.inspect(one)
+    crash(daemon)
+    assert daemon.inspect(one) == ended
+    assert frames.stdout(daemon.logs(one)) == b"hi\n"
+    daemon.remove(one)
+    crash(daemon)
+    assert daemon.request("GET", f"/containers/{one}/json").status == 404
+
+
+def test_ten_crashes_while_a_container_talks(crashing: Daemon) -> None:
+    """It never notices: same process, whole log, its exit status; an attached client gets every line to the end."""
+    daemon = crashing
+    one = daemon.create("sh", "-c", TALKER, name="talker")
+    received: list[bytes] = []
+    with daemon.connection(timeout=120) as client:
+        client.hijack(f"/containers/{one}/attach?stream=1&stdout=1&stderr=1")
+        reader = threading.Thread(target=lambda: received.append(client.read_to_end()))
+        reader.start()
+        daemon.begin(one)
+        state = daemon.inspect(one)["State"]
+        for _ in range(KILLS):
+            crash(daemon)
+            now = daemon.inspect(one)["State"]
+            assert (now["Pid"], now["StartedAt"], now["Status"]) == (state["Pid"], state["StartedAt"], "running")
+        assert daemon.wait(one, timeout=120) == 23
+        reader.join(timeout=30)
+        assert not reader.is_alive(), "the attached client was not let go at the container's end"
+    assert frames.stdout(received[0]) == TALK
+    assert frames.stdout(daemon.logs(one)) == TALK
+    daemon.remove(one)
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="needs the docker client")
+def test_docker_attach_opened_before_the_kills_receives_every_line(crashing: Daemon) -> None:
+    """The real client, left open over ten crashes. It is known to be attached when it shows a beat of the container."""
+    daemon = crashing
+    beats = "exec 3<&0; (read go <&3; touch /go) & while [ ! -e /go ]; do echo beat; sleep 0.02; done"
+    one = daemon.create("sh", "-c", f"{beats}; {TALKER}", name="attached", OpenStdin=True)
+    daemon.begin(one)
+    command = ["docker", "attach", "--no-stdin", "attached"]
+    with subprocess.Popen(command, env=daemon.environment, stdout=subprocess.PIPE) as client:
+        assert client.stdout.readline() == b"beat\n"
+        received: list[bytes] = []
+        reader = threading.Thread(target=lambda: received.append(client.stdout.read()))
+        reader.start()
+        with daemon.connection() as starter:
+            starter.hijack(f"/containers/{one}/attach?stream=1&stdin=1")
+            starter.send(b"go\n")
+        for _ in range(KILLS):
+            crash(daemon)
+        assert daemon.wait(one, timeout=120) == 23
+        reader.join(timeout=30)
+        assert not reader.is_alive(), "docker attach was not let go at the container's end"
+    assert received[0].removesuffix(TALK).strip(b"beat\n") == b""
+    assert received[0].endswith(TALK)
+    daemon.remove(one)
+
+
+def test_a_container_that_ended_while_nobody_looked(crashing: Daemon) -> None:
+    """Its status and its time of end are known afterwards."""
+    daemon = crashing
+    one = daemon.create("sh", "-c", "sleep 0.3; echo last words; exit 9")
+    daemon.begin(one)
+    pid = daemon.inspect(one)["State"]["Pid"]
+    daemon.kill9()
+    end = time.monotonic() + 10
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < end:
+        time.sleep(0.02)
+    time.sleep(0.2)
+    daemon.start()
+    state = daemon.inspect(one)["State"]
+    assert (state["Status"], state["ExitCode"], state["Pid"]) == ("exited", 9, 0)
+    assert state["FinishedAt"] > state["StartedAt"]
+    assert frames.stdout(daemon.logs(one)) == b"last words\n"
+    daemon.remove(one)
+
+
+def test_autoremove_is_kept_over_a_crash(crashing: Daemon) -> None:
+    """Whether it ends while the daemon is away or later."""
+    daemon = crashing
+    quick = daemon.create("true", HostConfig={"AutoRemove": True, "NetworkMode": "none"})
+    slow = daemon.create("sleep", "1", HostConfig={"AutoRemove": True, "NetworkMode": "none"})
+    daemon.begin(slow)
+    daemon.begin(quick)
+    crash(daemon)
+    end = time.monotonic() + 10
+    while daemon.request("GET", "/containers/json?all=1").json() and time.monotonic() < end:
+        time.sleep(0.05)
+    for one in (quick, slow):
+        assert daemon.request("GET", f"/containers/{one}/json").status == 404
+
+
+def test_verbs_work_on_an_adopted_container(crashing: Daemon) -> None:
+    """kill, stop, attach, logs -f and remove, as before."""
+    daemon = crashing
+    script = "trap 'exit 5' TERM; trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done"
+    one = daemon.create("sh", "-c", script)
+    daemon.begin(one)
+    crash(daemon)
+    assert daemon.request("POST", f"/containers/{one}/kill?signal=USR1").status == 204
+    with daemon.connection(timeout=10) as connection:
+        connection.open_stream("GET", f"/containers/{one}/logs?stdout=1&follow=1")
+        said = b""
+        for chunk in connection.chunks():
+            said += chunk
+            if b"usr1" in said:
+                break
+    with daemon.connection(timeout=10) as client:
+        client.hijack(f"/containers/{one}/attach?stream=1&stdout=1")
+        assert daemon.request("POST", f"/containers/{one}/stop?t=10").status == 204
+        assert frames.stdout(client.read_to_end()) in (b"", b"usr1\n")
+    assert daemon.inspect(one)["State"]["ExitCode"] == 5
+    daemon.begin(one)
+    assert daemon.request("DELETE", f"/containers/{one}?force=1").status == 204
+
+
+def test_an_orderly_stop_leaves_containers_alone(crashing: Daemon) -> None:
+    """SIGTERM ends the daemon with 0 and no container."""
+    daemon = crashing
+    one = daemon.create("sleep", "60")
+    daemon.begin(one)
+    pid = daemon.inspect(one)["State"]["Pid"]
+    assert daemon.stop() == 0
+    assert os.path.exists(f"/proc/{pid}")
+    daemon.start()
+    assert daemon.inspect(one)["State"]["Pid"] == pid
+    daemon.remove(one)
+
+
+def test_a_crash_in_the_middle_of_starts(crashing: Daemon) -> None:
+    """Whatever state each container reached, it can be removed, and nothing of it is left."""
+    daemon = crashing
+    made = [daemon.create("sleep", "60") for _ in range(8)]
+
+    def begin(one: str) -> None:
+        try:
+            daemon.request("POST", f"/containers/{one}/start")
+        except (OSError, EOFError, AssertionError):
+            pass  # the daemon is killed while it answers: that is the test
+
+    threads = [threading.Thread(target=begin, args=(one,)) for one in made]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.01)
+    crash(daemon)
+    for thread in threads:
+        thread.join()
+    for one in made:
+        state = daemon.inspect(one)["State"]
+        assert state["Status"] in ("created", "running", "exited")
+        if state["Running"]:
+            assert os.path.exists(f"/proc/{state['Pid']}")
+        assert daemon.request("DELETE", f"/containers/{one}?force=1").status == 204
+
+
+def test_a_crash_in_the_middle_of_an_import(crashing: Daemon) -> None:
+    """No half image, and no temporary file that stays."""
+    daemon = crashing
+    with daemon.connection() as connection:
+        head = "POST /images/create?fromSrc=-&repo=half HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n"
+        connection.send(head.encode() + bytes(1_000_000))
+        daemon.kill9()
+    daemon.start()
+    assert daemon.request("GET", "/images/half/json").status == 404
+    assert sum(path.stat().st_size for path in (daemon.data_root / "tmp").rglob("*") if path.is_file()) == 0

@@ -1,0 +1,45 @@
+"""Settings of every test run: fixtures, the marker `root`, and that in CI a skipped test is a failed one."""
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+pytest_plugins = ["tests.harness.fixtures"]
+
+DAEMON_FIXTURES = {"world"}
+NO_ROOT = "needs root: the daemon makes namespaces, mounts and cgroups"
+IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that use a daemon are tests that need root, and those are skipped without it."""
+    for item in items:
+        if DAEMON_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("root")
+        if os.geteuid() != 0 and item.get_closest_marker("root"):
+            item.add_marker(pytest.mark.skip(reason=NO_ROOT))
+
+
+def fail_a_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """In CI turn a skip into a failure that says why; an expected failure is no skip."""
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which is a failure in CI: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that skips."""
+    report = yield
+    fail_a_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A module that skips as a whole."""
+    report = yield
+    fail_a_skip(report)
+    return report

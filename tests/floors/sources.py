@@ -1,0 +1,70 @@
+"""The project's source files and the imports in them, read with `ast`; nothing is executed."""
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PROJECT = Path(__file__).resolve().parents[2]
+TREES = ("engine", "_muxer", "tests", "bench")
+
+
+class Import(NamedTuple):
+    """One imported module; `late` inside a function."""
+
+    module: str
+    line: int
+    late: bool
+
+
+def files(*suffixes: str, trees: tuple[str, ...] = TREES) -> list[Path]:
+    """The source files with these suffixes, generated ones left out."""
+    found = [path for tree in trees for path in sorted((PROJECT / tree).rglob("*")) if path.suffix in suffixes]
+    return [path for path in found if path.name != "_native.c" and "__pycache__" not in path.parts]
+
+
+def module(path: Path) -> str:
+    """The dotted name of a file."""
+    parts = path.relative_to(PROJECT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    """The parsed file."""
+    return ast.parse(path.read_text(), str(path))
+
+
+def imports(path: Path) -> Iterator[Import]:
+    """Every import of the file as the full name of the module (`from engine import errors` is engine.errors)."""
+    late = {
+        id(inner)
+        for function in ast.walk(tree(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for inner in ast.walk(function)
+    }
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield Import(name.name, node.lineno, id(node) in late)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (Import(name, node.lineno, id(node) in late) for name in _from(path, node))
+
+
+def _from(path: Path, node: ast.ImportFrom) -> list[str]:
+    if node.level:
+        package = module(path).split(".")
+        package = package if path.name == "__init__.py" else package[:-1]
+        base = ".".join(package[: len(package) - node.level + 1] + ([node.module] if node.module else []))
+    else:
+        base = node.module
+    named = [f"{base}.{name.name}" for name in node.names]
+    return [name if exists(name) else base for name in named]
+
+
+@functools.cache
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module of the project."""
+    path = PROJECT.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()

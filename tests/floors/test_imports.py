@@ -1,0 +1,145 @@
+"""Imports go down: the direction between rooms, what is third-party, and what an idle daemon must not load."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.floors.sources import PROJECT, exists, files, imports, module
+
+OPEN_TO_ALL = {"engine", "engine.errors", "engine.settings", "engine.options"}
+BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.kernel")
+# Each room, and the rooms that it may import; what is not listed is forbidden. A room is the longest name that fits.
+ROOMS = {
+    "engine.__main__": ("engine.client", "engine.boot"),
+    "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
+    "engine.errors": (),
+    "engine.settings": (),
+    "engine.options": (),
+    "engine.client": BASE,
+    "engine.spawner": ("engine.monitor", "engine.init", *BASE),
+    "engine.monitor": ("engine.init", *BASE),
+    "engine.init": BASE,
+    "engine.wire": ("engine.logs", "engine.sandbox", "engine.kernel"),
+    "engine.logs": ("engine.sandbox", "engine.kernel", "_muxer"),
+    "engine.sandbox": ("engine.kernel",),
+    "engine.kernel": (),
+    "engine.daemon": (),
+    "engine.daemon.main": ("engine.daemon", *BASE),
+    "engine.daemon.adopt": ("engine.daemon.containers", "engine.daemon.runtime", "engine.daemon.store", *BASE),
+    "engine.daemon.api": ("engine.daemon.info", "engine.daemon.containers", "engine.daemon.images", *BASE),
+    "engine.daemon.info": ("engine.daemon.containers", "engine.daemon.images", "engine.daemon.runtime", *BASE),
+    "engine.daemon.containers": (
+        "engine.daemon.images",
+        "engine.daemon.runtime",
+        "engine.daemon.store",
+        *BASE,
+    ),
+    "engine.daemon.images": ("engine.daemon.store", *BASE),
+    "engine.daemon.runtime": ("engine.daemon.store", *BASE),
+    # What the store keeps is the record itself: plain data that belongs to no verb.
+    "engine.daemon.store": ("engine.daemon.containers.record", *BASE),
+    "engine.daemon.containers.record": BASE,
+}
+DAEMON_TOWER = ("engine.daemon", "engine.client")
+CONTAINER_TOWER = ("engine.spawner", "engine.monitor", "engine.init", *BASE)
+# What costs an idle daemon memory and start-up time. It is fine inside a function, with the reason beside it, and in a
+# module that is itself only imported inside functions.
+HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio")
+IDLE = ("engine.boot", "engine.daemon.main", "engine.spawner.main")
+ENGINE_FILES = files(".py", trees=("engine",))
+
+
+def inside(name: str, room: str) -> bool:
+    """Whether a module is in a room."""
+    return name == room or name.startswith(room + ".")
+
+
+def room(name: str) -> str | None:
+    """The room of a module: the longest listed name that it is in."""
+    return max((known for known in ROOMS if inside(name, known)), key=len, default=None)
+
+
+def name_of(path: Path) -> str:
+    """How a test of one file is called."""
+    return str(path.relative_to(PROJECT))
+
+
+@pytest.mark.parametrize("path", ENGINE_FILES, ids=name_of)
+def test_imports_go_down(path: Path) -> None:
+    """A module imports its own room, the rooms listed for it, and what is open to all."""
+    own = room(module(path))
+    if own is None:
+        assert module(path) == "engine", f"{module(path)} has no place in ROOMS"
+        return
+    for found in imports(path):
+        if found.module.split(".")[0] not in ("engine", "_muxer") or found.module in OPEN_TO_ALL:
+            continue
+        if inside(found.module, own) and own != "engine.daemon":
+            continue
+        allowed = any(inside(found.module, other) for other in ROOMS[own])
+        assert allowed, f"{name_of(path)}:{found.line}: {own} must not import {found.module}"
+
+
+@pytest.mark.parametrize("path", ENGINE_FILES, ids=name_of)
+def test_the_towers_never_import_each_other(path: Path) -> None:
+    """The container tower knows nothing of daemon and client, and they nothing of spawner, monitor and init."""
+    name = module(path)
+    forbidden = ()
+    if any(inside(name, tower) for tower in CONTAINER_TOWER):
+        forbidden = DAEMON_TOWER
+    elif any(inside(name, tower) for tower in DAEMON_TOWER):
+        forbidden = ("engine.spawner", "engine.monitor", "engine.init")
+    for found in imports(path):
+        assert not any(inside(found.module, tower) for tower in forbidden), f"{name_of(path)}:{found.line}: {found}"
+
+
+@pytest.mark.parametrize("path", ENGINE_FILES, ids=name_of)
+def test_the_engine_imports_the_standard_library_only(path: Path) -> None:
+    """A clone is an install: nothing third-party in engine/, and no module of the project that is not there."""
+    for found in imports(path):
+        top = found.module.split(".")[0]
+        assert top in ("engine", "_muxer") or top in sys.stdlib_module_names, f"{name_of(path)}:{found.line}: {top}"
+        assert top != "engine" or exists(found.module), f"{name_of(path)}:{found.line}: no module {found.module}"
+
+
+def loaded_by(name: str) -> dict[str, str]:
+    """Each module of the project that importing `name` loads, and which one brought it in."""
+    paths = {module(path): path for path in ENGINE_FILES}
+    brought = {name: ""}
+    for one in (queue := [name]):
+        for found in imports(paths[one]):
+            if not found.late and found.module in paths and found.module not in brought:
+                brought[found.module] = one
+                queue.append(found.module)
+    return brought
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_no_heavy_module_is_imported_at_the_top(name: str) -> None:
+    """Memory and start-up are features: what an idle process loads imports nothing heavy at module level."""
+    for one, by in loaded_by(name).items():
+        path = PROJECT.joinpath(*one.split(".")).with_suffix(".py")
+        for found in imports(path) if path.exists() else ():
+            heavy = any(inside(found.module, bad) for bad in HEAVY)
+            assert found.late or not heavy, f"{name_of(path)}:{found.line}: {found.module} (loaded by {by})"
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_what_an_idle_process_has_loaded_holds_nothing_heavy(name: str) -> None:
+    """The same by experiment: no module brings in a heavy one by way of another."""
+    script = f"import sys, {name}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-S", "-c", script], cwd=PROJECT, capture_output=True, text=True)
+    assert loaded.returncode == 0, loaded.stderr
+    heavy = [found for found in loaded.stdout.split() if any(inside(found, bad) for bad in HEAVY)]
+    assert not heavy
+
+
+def test_the_spawner_never_loads_the_daemon() -> None:
+    """What every container's monitor shares with the spawner stays small."""
+    script = "import sys, engine.spawner.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-S", "-c", script], cwd=PROJECT, capture_output=True, text=True)
+    assert loaded.returncode == 0, loaded.stderr
+    forbidden = ("engine.daemon", "engine.client", "sqlite3", "http", "socketserver")
+    assert not [found for found in loaded.stdout.split() if any(inside(found, bad) for bad in forbidden)]

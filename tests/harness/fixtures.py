@@ -1,0 +1,123 @@
+"""The fixtures of all tests that talk to a daemon; loaded as a plugin by tests/conftest.py.
+
+`world` is one session's directory, namespaces and search for leaks. `daemon` is shared by all tests of a session (of
+one worker), so a test names and removes what it makes; `own_daemon` is for tests that kill or count.
+"""
+
+import contextlib
+import itertools
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.harness import leaks, rootfs
+from tests.harness.daemon import Daemon
+from tests.harness.namespaces import Namespaces
+from tests.harness.registry import Registry
+
+
+class World:
+    """Where a session's daemons live; they share one network, as daemons of one host do."""
+
+    def __init__(self, root: Path, watch: leaks.Watch) -> None:
+        self.root = root
+        self.namespaces = Namespaces()
+        watch.add(self.namespaces)
+        self._numbers = itertools.count(1)
+
+    def directory(self) -> Path:
+        """A new directory with a short path."""
+        path = self.root / str(next(self._numbers))
+        path.mkdir()
+        return path
+
+    def daemon(self, options: Sequence[str] = ()) -> Daemon:
+        """A daemon with roots of its own, not started."""
+        return Daemon(self.directory(), self.namespaces, options)
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[World]:
+    """One session's directory and namespaces; at the end anything left in the kernel's tables is an error."""
+    token = uuid.uuid4().hex
+    os.environ[leaks.TOKEN_VARIABLE] = token
+    root = Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp"))  # not TMPDIR: a socket's path has 108 bytes
+    watch = leaks.Watch(token, root)
+    here = World(root, watch)
+    yield here
+    found = watch.leaks()
+    here.namespaces.close()
+    del os.environ[leaks.TOKEN_VARIABLE]
+    if found:
+        pytest.fail(f"left behind by the tests (logs are in {root}):\n  " + "\n  ".join(found), pytrace=False)
+    shutil.rmtree(root)
+
+
+@contextlib.contextmanager
+def running(daemon: Daemon) -> Iterator[Daemon]:
+    """The daemon started, and at the end emptied and stopped."""
+    daemon.start()
+    try:
+        yield daemon
+    finally:
+        daemon.close()
+
+
+@pytest.fixture(scope="session")
+def daemon(world: World) -> Iterator[Daemon]:
+    """The session's shared daemon, without images; add the fixture `busybox` for one."""
+    with running(world.daemon()) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def busybox(daemon: Daemon) -> str:
+    """`busybox:latest` in the shared daemon; its id."""
+    if rootfs.program() is None:
+        pytest.skip("needs busybox: apt-get install busybox-static")
+    return daemon.import_busybox()
+
+
+@pytest.fixture
+def make_daemon(world: World) -> Iterator[Callable[..., Daemon]]:
+    """Make started daemons with options of their own: `make_daemon("--debug", ...)`."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *options: stack.enter_context(running(world.daemon(options)))
+
+
+@pytest.fixture
+def own_daemon(make_daemon: Callable[..., Daemon]) -> Daemon:
+    """A daemon for one test alone, with `busybox:latest`."""
+    if rootfs.program() is None:
+        pytest.skip("needs busybox: apt-get install busybox-static")
+    alone = make_daemon()
+    alone.import_busybox()
+    return alone
+
+
+@pytest.fixture
+def container(daemon: Daemon, busybox: str) -> Iterator[Callable[..., str]]:
+    """Create containers that are removed after the test: `container("sleep", "60", Tty=True)` is an id."""
+    made: list[str] = []
+
+    def create(*argv: str, **body: object) -> str:
+        made.append(daemon.create(*argv, **body))
+        return made[-1]
+
+    yield create
+    for identifier in made:
+        daemon.remove(identifier)
+
+
+@pytest.fixture(scope="session")
+def registry(world: World) -> Iterator[Registry]:
+    """A registry at 127.0.0.1:5000 in the daemon's network."""
+    if not Registry.available():
+        pytest.skip("needs docker-registry: apt-get install docker-registry")
+    with Registry(world.directory(), world.namespaces) as serving:
+        yield serving

@@ -1,0 +1,97 @@
+"""What a test run must not leave behind, found by looking at the kernel's own tables before and after.
+
+Run by the test process at the start and the end of a session. Processes are known by a token in their environment (the
+daemon, spawner and monitors inherit it) or by a mount from the test's directory (the containers), never by name: other
+engines may run on the machine.
+"""
+
+import errno
+import glob
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.harness.namespaces import Namespaces
+
+TOKEN_VARIABLE = "ENGINE_TEST_SESSION"
+GRACE_SECONDS = 3.0
+CGROUP_PATTERNS = ("/sys/fs/cgroup/engine/*/", "/sys/fs/cgroup/*/engine/*/")
+
+
+def read(path: str) -> bytes:
+    """A file of /proc; empty when its process is gone or is not ours to look at."""
+    try:
+        with open(path, "rb") as source:
+            return source.read()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # the mountinfo of a process that is ending
+            return b""
+        raise
+
+
+def processes(token: str, root: Path, spared: set[int]) -> Iterator[str]:
+    """The processes of this session, other than those in `spared`."""
+    mark = f"{TOKEN_VARIABLE}={token}".encode()
+    for entry in glob.glob("/proc/[0-9]*"):
+        pid = int(entry[6:])
+        environment = read(f"{entry}/environ").split(b"\0")
+        ours = mark in environment or str(root).encode() in read(f"{entry}/mountinfo")
+        if not ours or pid in spared:
+            continue
+        command = read(f"{entry}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+        if command or b"State:\tZ" not in read(f"{entry}/status"):
+            yield f"process {pid}: {command or '(no command line)'}"
+
+
+def mounts(root: Path) -> Iterator[str]:
+    """Mounts below the test's directory in this process's mount namespace."""
+    for line in read("/proc/self/mountinfo").decode().splitlines():
+        if line.split()[4].startswith(str(root)):
+            yield f"mount {line.split()[4]}"
+
+
+def cgroups() -> set[str]:
+    """The cgroups below the engine's parents that hold no process: what an ended container left."""
+    found = set()
+    for pattern in CGROUP_PATTERNS:
+        for path in glob.glob(pattern):
+            if not any(read(member) for member in glob.glob(f"{path}**/cgroup.procs", recursive=True)):
+                found.add(path)
+    return found
+
+
+class Watch:
+    """The tables as they were; `leaks` says what has been added to them."""
+
+    def __init__(self, token: str, root: Path) -> None:
+        self.token = token
+        self.root = root
+        self.cgroups = cgroups()
+        self.netns = set(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else set()
+        self.inside: list[tuple[Namespaces, set[str], set[str]]] = []
+
+    def add(self, namespaces: Namespaces) -> None:
+        """Watch the links and mounts of these namespaces too."""
+        self.inside.append((namespaces, namespaces.links(), namespaces.mounts()))
+
+    def found(self) -> list[str]:
+        """What there is now that was not there at the start."""
+        spared = {os.getpid(), *(namespaces.keeper.pid for namespaces, _, _ in self.inside)}
+        found = [*processes(self.token, self.root, spared), *mounts(self.root)]
+        found += [f"empty cgroup {path}" for path in sorted(cgroups() - self.cgroups)]
+        now = set(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else set()
+        found += [f"network namespace {name}" for name in sorted(now - self.netns)]
+        for namespaces, links, points in self.inside:
+            found += [f"link {name} in the daemon's network" for name in sorted(namespaces.links() - links)]
+            found += [f"mount {path} in the daemon's namespace" for path in sorted(namespaces.mounts() - points)]
+        return found
+
+    def leaks(self) -> list[str]:
+        """What is still there after a moment of grace, in which dying processes may go."""
+        end = time.monotonic() + GRACE_SECONDS
+        while (found := self.found()) and time.monotonic() < end:
+            time.sleep(0.05)  # other processes' ends, of which we know no descriptor to wait on
+        return found

@@ -1,0 +1,113 @@
+"""The transcript's calls, sent to a daemon in their order with the ids of one side put in place of the other's.
+
+Run by the test process. Only calls of endpoints that the engine has are sent; between them it waits for what the
+recording waited for with a sleep.
+"""
+
+import json
+import lzma
+import re
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.harness import rootfs, schema
+from tests.harness.daemon import Daemon
+from tests.harness.endpoints import BUILT
+from tests.harness.http import Answer
+from tests.replay.differences import REDUCED
+
+TRANSCRIPT = Path(__file__).resolve().parents[1] / "data" / "engine-transcript-1.54.jsonl.xz"
+IDENTIFIER = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{12}\b")
+# The first calls ask for paths, methods and versions that are none.
+SYSTEM_CALLS = 13
+# Bodies that the transcript shows only the start of.
+RAW_BODIES = {236: rootfs.archive([("f", 0o644, b"hi")])}
+# Calls that the recording's client gave up on: only the head of the answer is read.
+ENDLESS = {135}
+
+
+class Call(NamedTuple):
+    """One call and what dockerd answered: `body` decoded where it was JSON."""
+
+    number: int
+    note: str
+    method: str
+    path: str
+    body: object
+    headers: dict[str, str]
+    status: int
+    answered: dict[str, str]
+    wanted: object
+
+
+def calls() -> list[Call]:
+    """The calls of the transcript that this engine is to answer."""
+    found = []
+    for line in lzma.decompress(TRANSCRIPT.read_bytes()).decode().splitlines():
+        entry = json.loads(line)
+        request, response = entry["request"], entry["response"]
+        operation = schema.operation(request["method"], schema.VERSION.sub("", request["path"]))
+        if entry["n"] > SYSTEM_CALLS and not (operation and (request["method"], operation[0]) in BUILT):
+            continue
+        body = request.get("body", request["raw"].encode("latin-1") if "raw" in request else None)
+        found.append(
+            Call(
+                entry["n"],
+                entry["note"],
+                request["method"],
+                request["path"],
+                RAW_BODIES.get(entry["n"], body),
+                request.get("headers", {}),
+                response["status"],
+                {name.lower(): value for name, value in response["headers"].items()},
+                response["body"],
+            )
+        )
+    return found
+
+
+class Replay:
+    """Sends the calls and keeps which id of the recording is which of ours."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.ours: dict[str, str] = {}
+
+    def translated(self, text: str) -> str:
+        """Text of the recording with our ids in it."""
+        return IDENTIFIER.sub(lambda match: self.ours.get(match[0], match[0]), text)
+
+    def send(self, call: Call) -> Answer:
+        """Our answer to one call."""
+        path = self.translated(call.path)
+        self.settle(call, path)
+        body = call.body
+        if call.number in REDUCED:
+            dropped = REDUCED[call.number][0]
+            body = {key: value for key, value in body.items() if key not in dropped}
+            body["HostConfig"] = {key: value for key, value in body["HostConfig"].items() if key not in dropped}
+        with self.daemon.connection(timeout=20) as connection:
+            connection.send_request(call.method, path, body, call.headers)
+            if call.number in ENDLESS:
+                return Answer(*connection.read_head(), b"")
+            answer = connection.read_answer(call.method)
+        self.learn(call, answer)
+        return answer
+
+    def learn(self, call: Call, answer: Answer) -> None:
+        """Note that two ids, the recording's and ours, name the same container."""
+        if isinstance(call.wanted, dict) and call.status == answer.status == 201:
+            theirs, mine = call.wanted["Id"], answer.json()["Id"]
+            self.ours.update({theirs: mine, theirs[:12]: mine[:12]})
+
+    def settle(self, call: Call, path: str) -> None:
+        """Wait for the end of a container whose state after its start is asked for."""
+        if not call.note.startswith("inspect after"):
+            return
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            answer = self.daemon.request("GET", path, checked=False)
+            if answer.status != 200 or not answer.json()["State"]["Running"]:
+                return
+            time.sleep(0.02)  # the recording slept; there is no event that both sides would send

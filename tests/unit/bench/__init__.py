@@ -1,0 +1,1 @@
+"""Tests of what the benchmarks conclude and show; nothing in here measures."""

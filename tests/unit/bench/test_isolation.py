@@ -1,0 +1,53 @@
+"""Tests of `bench.isolation` and of `bench.runner` in it, which need root: they make namespaces."""
+
+import os
+import socket
+import sys
+import time
+
+import pytest
+
+from bench import runner
+from bench.isolation import Isolated
+
+pytestmark = pytest.mark.root
+
+
+def test_ending_it_ends_a_process_that_its_program_left_behind(tmp_path):
+    # The second sleep is an orphan: its parent has ended when the first one starts.
+    program = ["sh", "-c", f"(setsid sleep 600 & echo $! > {tmp_path}/orphan); exec sleep 600"]
+    with Isolated(program, tmp_path / "log") as isolated:
+        while len(members := isolated.members()) < 2 or not (tmp_path / "orphan").exists():
+            time.sleep(0.001)  # a shell's child: no event says that it is there
+        pidfds = [os.pidfd_open(pid) for pid in members]
+    for pid, pidfd in zip(members, pidfds, strict=True):
+        assert not os.path.exists(f"/proc/{pid}"), "still there after the end"
+        os.close(pidfd)
+
+
+def test_it_has_a_network_of_its_own_and_sees_hidden_directories_empty(tmp_path):
+    program = ["sh", "-c", "cat /proc/net/dev; ls /var/lib | wc -l"]
+    with Isolated(program, tmp_path / "log", hidden=("/var/lib",)) as isolated:
+        isolated.wait()
+        *network, count = isolated.log.read_text().splitlines()
+    assert [line.split(":")[0].strip() for line in network if ":" in line] == ["lo"]
+    assert count == "0"
+
+
+def test_a_program_that_does_not_start_says_why_in_its_tail(tmp_path):
+    with Isolated(["/nonexistent/program"], tmp_path / "log") as isolated:
+        isolated.wait()
+    assert "/nonexistent/program" in isolated.tail()
+
+
+def test_the_runner_runs_its_command_once_an_order(tmp_path):
+    orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with orders, theirs:
+        argv = [sys.executable, "-I", runner.__file__, str(theirs.fileno()), "sh", "-c", "echo $PPID; exit 3"]
+        with Isolated(argv, tmp_path / "log", descriptors=[theirs.fileno()]):
+            orders.send(b"\n")
+            first = orders.recv(100)
+            orders.send(b"\n")
+            assert orders.recv(100) == first
+    status, output = first.split(b" ", 1)
+    assert status == b"3" and output.strip().isdigit()
