@@ -45,7 +45,7 @@ def native_arguments() -> dict:
     return {
         "setup_requires": [CFFI],
         "install_requires": [CFFI],
-        "cffi_modules": ["_muxer/build.py:ffi"],
+        "cffi_modules": ["_muxer/build.py:ffibuilder"],
         "options": {"bdist_wheel": {"py_limited_api": "cp311"}},
     }
 

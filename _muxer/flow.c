@@ -144,13 +144,15 @@ static bool append(struct mux_pump *pump, unsigned stream, const uint8_t *frame,
     uint8_t bytes[RECORD_SIZE];
     uint64_t now = now_ns();
     if (now > log->last_ns) log->last_ns = now;
-    struct record record = {log->position, log->last_ns, (uint32_t)(size - FRAME_SIZE), (uint8_t)stream};
+    unsigned bit = LINE_BIT(stream), open = frame[size - 1] == '\n' ? log->open_lines & ~bit : log->open_lines | bit;
+    struct record record = {log->position, log->last_ns, (uint32_t)(size - FRAME_SIZE), (uint8_t)stream, (uint8_t)open};
     record_pack(bytes, &record);
     int failed = write_at(log->log_fd, frame, size, log->position);
     if (failed == 0)
         failed = write_at(log->index_fd, bytes, sizeof bytes, INDEX_HEADER_SIZE + log->records * RECORD_SIZE);
     if (failed == 0) {
         log->position += size;
+        log->open_lines = record.open_lines;
         log->records++;
     } else if (!pump->unlogged) {
         tell(pump, MUX_UNLOGGED, -failed);

@@ -38,7 +38,8 @@ void record_pack(uint8_t *to, const struct record *record) {
     put_little(to + 8, record->time_ns, 8);
     put_little(to + 16, record->length, 4);
     to[20] = record->stream;
-    to[21] = to[22] = to[23] = 0;
+    to[21] = record->open_lines;
+    to[22] = to[23] = 0;
 }
 
 bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record) {
@@ -46,6 +47,7 @@ bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record
     record->time_ns = record_time(from);
     record->length = (uint32_t)get_little(from + 16, 4);
     record->stream = from[20];
+    record->open_lines = from[21];
     if ((record->stream != 1 && record->stream != 2) || record->length == 0 || record->length > LARGEST_CHUNK)
         return false;
     /* Written so that no hostile offset can make the sum wrap. */

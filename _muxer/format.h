@@ -20,7 +20,10 @@ struct record {
     uint64_t time_ns;
     uint32_t length;
     uint8_t stream;
+    uint8_t open_lines; /* streams that are in the middle of a line after it: LINE_BIT of each */
 };
+
+#define LINE_BIT(stream) (1u << ((stream) - 1u))
 
 /* A frame's header: stream, three zeros, length big-endian; and whether these eight bytes are one that can be right. */
 void frame_pack(uint8_t *to, unsigned stream, uint32_t length);

@@ -17,13 +17,14 @@
 /* cffi begin */
 
 /* The open end of a log: the C side of engine.logs.writer.Writer, whose descriptors these are.
- * Only position, records and last_ns are changed in here. */
+ * Only position, records, open_lines and last_ns are changed in here. */
 struct mux_log {
     int log_fd;          /* frames of the present segment */
     int index_fd;        /* its index */
     int directory_fd;    /* the log's directory */
     uint32_t number;     /* of the present segment */
     uint32_t max_files;  /* how many segments a rotation keeps */
+    uint8_t open_lines;  /* streams in the middle of a line */
     uint64_t max_size;   /* bytes after which the segment is full, 0 for never */
     uint64_t position;   /* bytes of frames written */
     uint64_t records;    /* records written */
@@ -89,6 +90,47 @@ struct mux_query {
 /* Sends the log in directory to sink_fd. ended_fd: -1 for what is there now, else follow until it is readable.
  * 1: the client got all of it; 0: the client left. */
 int mux_send(const char *directory, int sink_fd, const struct mux_query *query, int ended_fd);
+
+/* What the half of a monitor that launches a container tells the half that stays, with its descriptors: pidfd, listener,
+ * and those of log, index and directory, stdin, stdout, stderr as far as there are any. */
+struct mux_handed_client {
+    int32_t fd; /* a descriptor that both halves have inherited, as the link */
+    uint8_t streams, framed, replay, detach_size;
+    uint8_t detach[64];
+};
+
+struct mux_handover {
+    int32_t tty, close_on_eof, has_log, has_input, has_stdout, has_stderr;
+    int32_t pid; /* process 1 */
+    int32_t link;
+    uint64_t pid_start, started_ns;
+    struct mux_log log; /* but for its descriptors */
+    uint32_t client_count;
+    struct mux_handed_client clients[240];
+};
+
+enum mux_half { MUX_ENDED = 0, MUX_LAUNCHES = 1, MUX_STAYS = 2 };
+
+struct mux_stay {
+    uint8_t request[65537]; /* a datagram of the daemon's, and the descriptors that came with it */
+    uint32_t request_size;
+    int fds[250];
+    int fd_count;
+    int launcher; /* the launching half's socket to the other */
+    int pidfd, listener, terminal;
+    struct mux_event event;
+    struct mux_pump *pump; /* its log is the one below */
+    struct mux_log log;
+    struct mux_handover handed;
+};
+
+/* Forks a monitor for each request on the spawner's socket, and each monitor into its two halves. MUX_LAUNCHES: this is
+ * the one that launches. MUX_STAYS: this is the one that stays, the container runs, and its pump has something to tell
+ * of a watched descriptor or of a full segment. MUX_ENDED: this is the spawner, and the daemon has gone. */
+int mux_spawn(int requests, struct mux_stay *stay);
+
+/* The launching half's last word. */
+int mux_hand_over(const struct mux_stay *stay, const struct mux_handover *handed, const int *fds, int count);
 
 /* cffi end */
 

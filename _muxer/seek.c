@@ -10,8 +10,7 @@
 static bool open_at(struct view *view, uint64_t before, unsigned stream) {
     struct record record;
     for (uint64_t number = before; number-- > 0 && !view->failed;) {
-        const uint8_t *payload = view_record(view, number, &record);
-        if (payload && record.stream == stream) return payload[record.length - 1] != '\n';
+        if (view_record(view, number, &record)) return record.open_lines & LINE_BIT(stream);
     }
     return false;
 }
@@ -19,6 +18,7 @@ static bool open_at(struct view *view, uint64_t before, unsigned stream) {
 /* Where the line of the stream begins that is in progress, or next to come, at record `before`. */
 static struct place line_start(struct view *view, uint64_t before, unsigned stream) {
     struct record record;
+    if (!open_at(view, before, stream)) return (struct place){before, 0};
     for (uint64_t number = before; number-- > 0 && !view->failed;) {
         const uint8_t *payload = view_record(view, number, &record);
         if (!payload || record.stream != stream) continue;

@@ -23,7 +23,7 @@ def boot(settings: Settings) -> int:
             daemon_end.close()
             from engine.spawner.main import serve  # only on this side of the fork
 
-            status = serve(spawner_end)
+            status = serve(spawner_end, settings.muxer)
         finally:
             os._exit(status)
     spawner_end.close()

@@ -78,7 +78,7 @@ def _private_daemon() -> Iterator[str]:
         process = _start(directory, socket_path, log)
         try:
             _until_it_answers(process, socket_path, log)
-            print(f"A private daemon in {name} answered after {time.perf_counter() - began:.3f} s.")
+            _fold(f"A private daemon in {name} answered after {time.perf_counter() - began:.3f} s.")
             yield socket_path
         finally:
             _stop(process)
@@ -239,4 +239,5 @@ class Stage:
 
 def _fold(text: str) -> None:
     """Print it, folded to the width of a page; ids and other long words are cut where the page ends."""
-    print(textwrap.fill(text, _WIDTH, subsequent_indent=f"{text[0]}   ", break_on_hyphens=False))
+    indent = f"{text[0]}   " if text[0] in "<>" else ""
+    print(textwrap.fill(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False))

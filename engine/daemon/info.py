@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 
-from engine.daemon.api.versions import NEWEST_TEXT, OLDEST_TEXT
 from engine.daemon.containers.clock import rfc3339
 from engine.daemon.containers.logconfig import BUILT_DRIVERS
 from engine.daemon.images import platform
@@ -45,27 +44,27 @@ _CGROUP_FEATURES = {
 }
 
 
-def version() -> dict:
-    """A SystemVersion."""
+def version(newest: str, oldest: str) -> dict:
+    """A SystemVersion; `newest` and `oldest`: the versions of the API that are spoken."""
     system = os.uname()
     architecture = platform.host().architecture
     details = {
-        "ApiVersion": NEWEST_TEXT,
+        "ApiVersion": newest,
         "Arch": architecture,
         "BuildTime": "",
         "Experimental": "false",
         "GitCommit": "",
         "GoVersion": "",
         "KernelVersion": system.release,
-        "MinAPIVersion": OLDEST_TEXT,
+        "MinAPIVersion": oldest,
         "Os": "linux",
         "PythonVersion": sys.version.partition(" ")[0],
     }
     return {
         "Platform": {"Name": ""},
         "Version": VERSION,
-        "ApiVersion": NEWEST_TEXT,
-        "MinAPIVersion": OLDEST_TEXT,
+        "ApiVersion": newest,
+        "MinAPIVersion": oldest,
         "Os": "linux",
         "Arch": architecture,
         "Components": [{"Name": "Engine", "Version": VERSION, "Details": details}],

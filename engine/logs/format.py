@@ -23,7 +23,7 @@ FRAME = struct.Struct(">BxxxI")
 """Stream, three zero bytes, payload length."""
 
 RECORD = struct.Struct("<QQIBBH")
-"""Offset of the frame in the .log file, time in ns since the epoch, payload length, stream, flags (0), padding (0)."""
+"""Offset of the frame in the .log file, time in ns since the epoch, payload length, stream, open lines, zero."""
 
 INDEX_HEADER = struct.Struct("<8sQQ")
 """Magic with the version in its last byte, the segment's number, zero."""
@@ -41,17 +41,33 @@ NEVER = (1 << 64) - 1
 
 
 class Record(NamedTuple):
-    """One frame as the index tells of it."""
+    """One frame as the index tells of it.
+
+    open_lines: which streams are in the middle of a line after this frame, the sum of `line_bit` of each; it spares
+        a reader who begins here the search for the last frame of a stream that says little
+    """
 
     offset: int
     time_ns: int
     length: int
     stream: int
+    open_lines: int = 0
 
     @property
     def end(self) -> int:
         """The offset just after the frame."""
         return self.offset + FRAME.size + self.length
+
+
+def line_bit(stream: int) -> int:
+    """The bit of a stream in `Record.open_lines`."""
+    return 1 << (stream - 1)
+
+
+def open_after(open_lines: int, stream: int, payload: bytes | memoryview) -> int:
+    """What `open_lines` becomes with this chunk."""
+    bit = line_bit(stream)
+    return open_lines & ~bit if payload[-1] == 0x0A else open_lines | bit
 
 
 def log_name(number: int) -> str:
@@ -85,14 +101,14 @@ def index_is_ours(header: bytes) -> bool:
 
 def pack_record(record: Record) -> bytes:
     """The 24 bytes of one record."""
-    return RECORD.pack(record.offset, record.time_ns, record.length, record.stream, 0, 0)
+    return RECORD.pack(record.offset, record.time_ns, record.length, record.stream, record.open_lines, 0)
 
 
 def unpack_record(data: bytes | memoryview, log_size: int) -> Record | None:
     """The record in these 24 bytes, or None when it cannot be right for a .log file of `log_size` bytes."""
-    offset, time_ns, length, stream, _flags, _pad = RECORD.unpack(data)
-    record = Record(offset, time_ns, length, stream)
-    if stream not in STREAMS or not 0 < length <= LARGEST_CHUNK or record.end > log_size:
+    *fields, _zero = RECORD.unpack(data)
+    record = Record(*fields)
+    if record.stream not in STREAMS or not 0 < record.length <= LARGEST_CHUNK or record.end > log_size:
         return None
     return record
 

@@ -12,8 +12,9 @@ from engine.logs.pump import Event
 from engine.logs.query import Query
 from engine.logs.writer import Writer
 
-_MOVED = ("position", "records", "last_ns")  # what the C changes in a writer
+_MOVED = ("position", "records", "open_lines", "last_ns")  # what the C changes in a writer
 _OPENED = ("log_fd", "index_fd", "directory_fd", "number", "max_files", "max_size")
+LENT = _OPENED + _MOVED
 
 _EVENTS = {
     lib.MUX_READABLE: lambda number: ("readable", number),
@@ -38,6 +39,14 @@ class Pump:
         self._pump = lib.mux_pump_new(self._c_log, tty)
         if not self._pump:
             raise MemoryError
+
+    @classmethod
+    def taken_over(cls, pump: object, c_log: object, log: Writer | None, owner: object) -> "Pump":
+        """The pump that C code has made and run (see `engine.logs.stay`); `owner` keeps the memory behind it."""
+        self = cls.__new__(cls)
+        self._log, self._c_log, self._pump, self._owner = log, c_log, pump, owner
+        self._event = ffi.new("struct mux_event *")
+        return self
 
     def add_output(self, stream: int, fd: int) -> None:
         """As engine.logs.pump.Pump.add_output."""
@@ -106,7 +115,7 @@ class Pump:
 
     def _lend(self) -> None:
         if self._log is not None:
-            for name in _OPENED + _MOVED:
+            for name in LENT:
                 setattr(self._c_log, name, getattr(self._log, name))
 
 

@@ -8,6 +8,7 @@ stream: a line of stdout may begin long before the last line of stderr and still
 
 from dataclasses import dataclass
 
+from engine.logs import format
 from engine.logs.query import Query
 from engine.logs.segment import Segment
 
@@ -76,7 +77,9 @@ def _after(segment: Segment, place: int, query: Query, stream: int, number: int,
 
 def _line_start(segment: Segment, before: int, stream: int) -> tuple[int, int]:
     """Where the line of `stream` begins that is in progress, or next to come, at record `before`."""
-    for number in range(min(before, segment.count) - 1, -1, -1):
+    if not _open_at(segment, before, stream):
+        return before, 0
+    for number in range(before - 1, -1, -1):
         record = segment.record(number)
         if record and record.stream == stream:
             end = segment.payload(record).rfind(b"\n") + 1
@@ -89,8 +92,8 @@ def _open_at(segment: Segment, before: int, stream: int) -> bool:
     """True when `stream` is in the middle of a line at record `before`."""
     for number in range(before - 1, -1, -1):
         record = segment.record(number)
-        if record and record.stream == stream:
-            return not segment.payload(record).endswith(b"\n")
+        if record:
+            return bool(record.open_lines & format.line_bit(stream))
     return False
 
 

@@ -15,18 +15,19 @@ class Writer:
     """The open end of a log.
 
     directory: host path; made (0700) when it is missing, its parents must be there
-    max_size: bytes after which a segment is full, 0 for never; max_files: how many segments are kept
+    max_size: bytes after which a segment is full, 0 or less for never; max_files: how many segments are kept
     number: the present segment; position: bytes of frames in it; records: how many of them are indexed
     log_fd, index_fd: the present segment's files; directory_fd: the log itself
+    open_lines: the streams that are in the middle of a line, as in format.Record
     last_ns: the latest time written; times never step back, so that the index can be searched by halves
     """
 
     def __init__(self, directory: str, max_size: int = 0, max_files: int = 1):
         """Opens the newest segment and cuts its torn tail, or begins the first. Raises OSError."""
         self.directory = directory
-        self.max_size = max_size
+        self.max_size = max(max_size, 0)
         self.max_files = max(max_files, 1)
-        self.number = self.position = self.records = self.last_ns = 0
+        self.number = self.position = self.records = self.open_lines = self.last_ns = 0
         self.log_fd = self.index_fd = -1
         try:
             os.mkdir(directory, 0o700)
@@ -40,6 +41,15 @@ class Writer:
         except BaseException:
             self.close()
             raise
+
+    @classmethod
+    def taken_over(cls, directory: str, fields: dict[str, int]) -> "Writer":
+        """The writer that another process has opened: `fields` are all its other ones, with this process's numbers."""
+        writer = cls.__new__(cls)
+        writer.directory = directory
+        for name, value in fields.items():
+            setattr(writer, name, value)
+        return writer
 
     def __enter__(self) -> "Writer":
         return self
@@ -55,11 +65,12 @@ class Writer:
     def append(self, stream: int, payload: bytes | memoryview) -> None:
         """Writes one chunk (1 to LARGEST_CHUNK bytes) with the time of now. Raises OSError; then nothing was added."""
         self.last_ns = max(time.time_ns(), self.last_ns)
-        record = format.Record(self.position, self.last_ns, len(payload), stream)
+        open_lines = format.open_after(self.open_lines, stream, payload)
+        record = format.Record(self.position, self.last_ns, len(payload), stream, open_lines)
         _write_at(self.log_fd, (format.FRAME.pack(stream, len(payload)), payload), self.position)
         place = format.INDEX_HEADER.size + self.records * format.RECORD.size
         _write_at(self.index_fd, (format.pack_record(record),), place)
-        self.position = record.end
+        self.position, self.open_lines = record.end, open_lines
         self.records += 1
 
     def rotate(self) -> None:
@@ -103,7 +114,7 @@ class Writer:
             if fd >= 0:
                 os.close(fd)
         self.log_fd, self.index_fd = log_fd, index_fd
-        self.number, self.position, self.records = number, 0, 0
+        self.number, self.position, self.records, self.open_lines = number, 0, 0, 0
 
     def _resume(self, number: int) -> bool:
         """Opens segment `number` at its last whole frame; False when its index cannot be gone on with."""
@@ -115,7 +126,8 @@ class Writer:
             if format.index_is_ours(os.pread(index_fd, format.INDEX_HEADER.size, 0)):
                 records, last = last_valid(index_fd, log_fd)
                 self.number, self.records = number, records
-                self.position, self.last_ns = (last.end, last.time_ns) if last else (0, 0)
+                if last:
+                    self.position, self.last_ns, self.open_lines = last.end, last.time_ns, last.open_lines
                 os.ftruncate(index_fd, format.INDEX_HEADER.size + records * format.RECORD.size)
                 os.ftruncate(log_fd, self.position)
                 self.index_fd, self.log_fd, index_fd, log_fd = index_fd, log_fd, -1, -1

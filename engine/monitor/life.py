@@ -12,7 +12,8 @@ import termios
 import time
 
 from engine.errors import Invalid
-from engine.logs import twin
+from engine.logs.halves import Handed, Stayed
+from engine.logs.twin import Twin
 from engine.logs.writer import Writer
 from engine.monitor.launch import Launched
 from engine.wire import codec, exitfile
@@ -20,45 +21,94 @@ from engine.wire.channel import Channel
 from engine.wire.messages import Attach, Client, Exited, Resize, Start, Started
 
 
-def live(start: Start, launched: Launched, link: Channel, listener: socket.socket, clients: list[int]) -> None:
-    """Serve a running container until it has ended and its end is on disk."""
-    _Life(start, launched, link, listener).run(zip(start.clients, clients, strict=True))
+def begin(
+    start: Start, launched: Launched, link: Channel, listener: socket.socket, clients: list[int], twin: Twin
+) -> None:
+    """Serve a container that has just been launched by this process, until it has ended and its end is on disk."""
+    log = _open_log(start)
+    pump = twin.Pump(log, start.sandbox.tty)
+    for stream, descriptor in launched.outputs:
+        pump.add_output(stream, descriptor)
+    pump.set_input(launched.input, start.stdin_once)
+    for client, descriptor in zip(start.clients, clients, strict=True):
+        _add_client(pump, client, descriptor)
+    for each in (listener.fileno(), link.fileno(), launched.pidfd):
+        pump.watch(each)
+    greeting = Started(launched.pid, launched.pid_start, launched.started_ns)
+    _Life(start.exec_dir, pump, log, greeting, launched.pidfd, launched.terminal, link, listener).run(pump.run())
+
+
+def handed(start: Start, launched: Launched, link: int, listener: socket.socket, clients: list[int]) -> Handed:
+    """What the half of the monitor that has launched a container gives to the half that stays."""
+    return Handed(
+        launched.pid,
+        launched.pid_start,
+        launched.started_ns,
+        launched.pidfd,
+        listener.fileno(),
+        link,
+        start.sandbox.tty,
+        start.stdin_once,
+        launched.input if launched.terminal < 0 else os.dup(launched.input),
+        dict(launched.outputs),
+        [
+            (descriptor, client.streams, client.framed, client.detach, client.replay)
+            for client, descriptor in zip(start.clients, clients, strict=True)
+        ],
+        _open_log(start),
+    )
+
+
+def go_on(start: Start, stayed: Stayed) -> None:
+    """Serve, as the half that stays, from the first event on that is not only bytes to move."""
+    greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns)
+    link, listener = Channel.adopt(stayed.link), socket.socket(fileno=stayed.listener)
+    life = _Life(start.exec_dir, stayed.pump, stayed.log, greeting, stayed.pidfd, stayed.terminal, link, listener)
+    life.run(stayed.event)
+
+
+def _open_log(start: Start) -> Writer | None:
+    target = start.log
+    return Writer(target.directory, target.max_size, target.max_files) if target.directory else None
+
+
+def _add_client(pump: object, client: Client, descriptor: int) -> None:
+    pump.add_client(descriptor, client.streams, client.framed, client.detach, client.replay)
 
 
 class _Life:
-    def __init__(self, start: Start, launched: Launched, link: Channel, listener: socket.socket) -> None:
-        self._start = start
-        self._launched = launched
+    """A running container, its pump, and who is told of its end. Every watched descriptor has its handler."""
+
+    def __init__(
+        self,
+        exec_dir: str,
+        pump: object,
+        log: Writer | None,
+        greeting: Started,
+        pidfd: int,
+        terminal: int,
+        link: Channel,
+        listener: socket.socket,
+    ) -> None:
+        self._exec_dir = exec_dir
+        self._pump = pump
+        self._log = log
+        self._greeting = greeting
+        self._terminal = terminal
         self._link: Channel | None = link
         self._listener = listener
-        self._log = (
-            Writer(start.log.directory, start.log.max_size, start.log.max_files) if start.log.directory else None
-        )
-        self._pump = twin.select(start.muxer).Pump(self._log, start.sandbox.tty)
-        self._handlers = {
-            listener.fileno(): self._meet,
-            link.fileno(): self._listen,
-            launched.pidfd: self._finish,
-        }
+        self._handlers = {listener.fileno(): self._meet, link.fileno(): self._listen, pidfd: self._finish}
 
-    def run(self, clients: object) -> None:
-        pump = self._pump
-        for stream, descriptor in self._launched.outputs:
-            pump.add_output(stream, descriptor)
-        pump.set_input(self._launched.input, self._start.stdin_once)
-        for client, descriptor in clients:
-            self._add_client(client, descriptor)
-        for descriptor in self._handlers:
-            pump.watch(descriptor)
-        while self._handlers:
-            event = pump.run()
+    def run(self, event: tuple) -> None:
+        """Decide this event, and all that follow."""
+        while True:
             if event[0] == "readable":
                 self._handlers[event[1]]()
             elif event[0] == "full":
                 self._log.rotate()
-
-    def _add_client(self, client: Client, descriptor: int) -> None:
-        self._pump.add_client(descriptor, client.streams, client.framed, client.detach, client.replay)
+            if not self._handlers:
+                return
+            event = self._pump.run()
 
     def _meet(self) -> None:
         """A daemon has connected: it is the daemon from now on, and learns how things stand."""
@@ -67,7 +117,7 @@ class _Life:
         self._link = Channel(connection)
         self._handlers[connection.fileno()] = self._listen
         self._pump.watch(connection.fileno())
-        self._tell(Started(self._launched.pid, self._launched.pid_start, self._launched.started_ns))
+        self._tell(self._greeting)
 
     def _drop_link(self) -> None:
         if self._link is not None:
@@ -96,22 +146,22 @@ class _Life:
             return
         message, descriptors = received
         if isinstance(message, Attach):
-            self._add_client(message.client, descriptors.pop())
-        elif isinstance(message, Resize) and self._launched.terminal >= 0:
+            _add_client(self._pump, message.client, descriptors.pop())
+        elif isinstance(message, Resize) and self._terminal >= 0:
             size = struct.pack("HHHH", message.rows, message.columns, 0, 0)
-            fcntl.ioctl(self._launched.terminal, termios.TIOCSWINSZ, size)
+            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
         for descriptor in descriptors:
             os.close(descriptor)
 
     def _finish(self) -> None:
         """Process 1 has ended (and with it, in a namespace of its own, every process of the container)."""
-        _, status = os.waitpid(self._launched.pid, 0)
+        _, status = os.waitpid(self._greeting.pid, 0)
         code = os.waitstatus_to_exitcode(status)
-        exited = Exited(code if code >= 0 else 128 - code, time.time_ns(), self._launched.started_ns)
+        exited = Exited(code if code >= 0 else 128 - code, time.time_ns(), self._greeting.started_ns)
         self._pump.drain()
         if self._log is not None:
             self._log.close()
-        exitfile.write(self._start.exec_dir, codec.encode(exited))
+        exitfile.write(self._exec_dir, codec.encode(exited))
         self._tell(exited)
         self._pump.close_clients()
         self._handlers.clear()

@@ -1,51 +1,73 @@
 """The monitor's way in: one forked process a container, from the spawner's fork to the container's end.
 
 One thread. It owns the container's pipes or terminal, its log, its attached clients and its exit status, and needs
-nobody: with the daemon gone it goes on, and a new daemon finds it by its socket. It never imports the daemon, and after
-the start it lives in `Pump.run`, so that its memory stays shared with the spawner's.
+nobody: with the daemon gone it goes on, and a new daemon finds it by its socket. It never imports the daemon. With the
+C muxer it splits at once: a child launches the container, hands over and ends, while this process has not left C, so
+that its memory stays the spawner's but for a few pages.
 """
 
 import os
 import signal
 import traceback
+from collections.abc import Callable
 
-from engine.logs import twin
+from engine.logs.twin import Twin
 from engine.monitor import launch, life
 from engine.wire import channel, endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.messages import Start
 
 
-def preload(muxer: str = "auto") -> None:
-    """Load, before the first fork, what a monitor and its init will use."""
-    twin.select(muxer)
+def main(data: bytes, descriptors: list[int], twin: Twin) -> int:
+    """Be the whole monitor of the container that this request (`Start`) asks for; returns the process's exit status."""
+    _settle()
+    return _guarded(data, descriptors, lambda start, link, clients: _do_both(start, link, clients, twin))
 
 
-def main(data: bytes, descriptors: list[int]) -> int:
-    """Be the monitor of the container that this request (`Start`) asks for; returns the exit status of the process."""
+def half(stay: object, which: str) -> int:
+    """Be one half of a monitor (`engine.logs.stay`), `launches` or `stays`; returns the process's exit status."""
+    work = _HALVES[which]
+    return _guarded(*stay.request, lambda start, link, clients: work(start, link, clients, stay))
+
+
+def _settle() -> None:
+    """A session of its own, and no standard streams: whoever reads the daemon's must see their end when it ends."""
     os.setsid()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _leave_terminal()
-    start, (link, *clients) = channel.unpack(data, descriptors)
-    try:
-        return _run(start, Channel.adopt(link), clients)
-    except BaseException:
-        exitfile.write(start.exec_dir, traceback.format_exc().encode(), exitfile.CRASH)
-        return 1
-
-
-def _leave_terminal() -> None:
-    """Let go of the daemon's standard streams: whoever reads them must see their end when the daemon ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the spawner's children are nobody's to wait for
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     os.close(null)
 
 
-def _run(start: Start, link: Channel, clients: list[int]) -> int:
-    with endpoint.listen(start.exec_dir) as listener:
-        launched = launch.launch(start, link)
-        if launched is None:
-            return 1
-        life.live(start, launched, link, listener, clients)
+def _guarded(data: bytes, descriptors: list[int], work: Callable[[Start, int, list[int]], None]) -> int:
+    """Decode the request and do the work; what goes wrong is left in a file, as there is nobody to tell."""
+    start, (link, *clients) = channel.unpack(data, descriptors)
+    try:
+        work(start, link, clients)
+    except BaseException:
+        exitfile.write(start.exec_dir, traceback.format_exc().encode(), exitfile.CRASH)
+        return 1
     return 0
+
+
+def _do_both(start: Start, link: int, clients: list[int], twin: Twin) -> None:
+    with endpoint.listen(start.exec_dir) as listener:
+        channel_to_daemon = Channel.adopt(link)
+        launched = launch.launch(start, channel_to_daemon)
+        if launched is not None:
+            life.begin(start, launched, channel_to_daemon, listener, clients, twin)
+
+
+def _launch(start: Start, link: int, clients: list[int], stay: object) -> None:
+    with endpoint.listen(start.exec_dir) as listener:
+        launched = launch.launch(start, Channel.adopt(link))
+        if launched is not None:
+            stay.hand_over(life.handed(start, launched, link, listener, clients))
+
+
+def _live_on(start: Start, link: int, clients: list[int], stay: object) -> None:
+    life.go_on(start, stay.awake(start.log.directory))
+
+
+_HALVES = {"launches": _launch, "stays": _live_on}

@@ -121,8 +121,13 @@ def open_sources(mounts: Iterable[Mount]) -> dict[Mount, int]:
     return {
         mount: syscalls.open_tree(-100, mount.source, syscalls.OPEN_TREE_CLONE | _recursion(mount))
         for mount in mounts
-        if mount.kind == "bind" and mount.propagation in _KEEPS_PEERS
+        if keeps_peers(mount)
     }
+
+
+def keeps_peers(mount: Mount) -> bool:
+    """Whether the mount is to stay connected with the host's, and so needs a source of `open_sources`."""
+    return mount.kind == "bind" and mount.propagation in _KEEPS_PEERS
 
 
 def leave_peers() -> None:
@@ -198,10 +203,7 @@ def words(error: OSError) -> str:
 
 
 def _mount_kind(root_fd: int, mount: Mount) -> None:
-    if mount.kind in _ORDINARY_DIRECTORY_ONLY:
-        place = _ordinary_directory(root_fd, mount.target)
-    else:
-        place = make_directories(root_fd, mount.target)
+    place = _place_for(root_fd, mount)
     flags = 0
     for name in mount.flags:
         flags |= FLAGS[name]
@@ -213,8 +215,23 @@ def _mount_kind(root_fd: int, mount: Mount) -> None:
         os.close(place)
 
 
-def _ordinary_directory(root_fd: int, target: str) -> int:
-    """The directory without any symbolic link on the way: masked paths must be where their names say they are."""
+def move(root_fd: int, mount: Mount, tree_fd: int) -> None:
+    """Move a mount that exists already, and all in it, to its place beneath the root. Raises SystemFailure."""
+    try:
+        place = _place_for(root_fd, mount)
+        try:
+            syscalls.move_mount(tree_fd, place)
+        finally:
+            os.close(place)
+    except OSError as error:
+        raise SystemFailure(_mount_words(mount, error)) from error
+
+
+def _place_for(root_fd: int, mount: Mount) -> int:
+    """The directory to mount on; of masked paths it must be where its name says it is: no symbolic link on the way."""
+    target = mount.target
+    if mount.kind not in _ORDINARY_DIRECTORY_ONLY:
+        return make_directories(root_fd, target)
     try:
         return open_beneath(root_fd, target, _PLACE | os.O_DIRECTORY, no_symlinks=True)
     except FileNotFoundError:

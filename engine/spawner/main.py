@@ -10,29 +10,33 @@ import gc
 import os
 import signal
 
+from engine.logs.twin import select
 from engine.monitor import main as monitor
 from engine.wire.channel import Channel
 
 
-def serve(requests: Channel) -> int:
-    """Fork a monitor for each request until the daemon is gone; returns the exit status of the process."""
+def serve(requests: Channel, muxer: str) -> int:
+    """Fork a monitor for each request until the daemon is gone; returns the exit status of the process.
+
+    muxer: the setting, `auto`, `c` or `python`
+    """
     os.setsid()
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # a Ctrl-C or a stop is for the daemon; its end is seen on the socket
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors are nobody's to wait for
-    monitor.preload()
+    twin = select(muxer)
     gc.collect()
     gc.freeze()
     gc.disable()
+    if twin.Stay is not None:
+        stay = twin.Stay()
+        who = stay.spawn(requests.fileno())
+        return 0 if who == "ended" else monitor.half(stay, who)
     while (request := requests.receive_packed()) is not None:
         data, descriptors = request
         if os.fork() == 0:
-            status = 1
-            try:
-                requests.close()
-                status = monitor.main(data, descriptors)
-            finally:
-                os._exit(status)
+            requests.close()
+            return monitor.main(data, descriptors, twin)
         for descriptor in descriptors:
             os.close(descriptor)
     return 0

@@ -26,14 +26,12 @@ class Client:
     framed:  output carries the 8-byte header (no terminal)
     detach:  the key sequence that detaches it; empty: none
     replay:  it first gets everything in the log so far
-    early:   bytes it sent before its connection was handed over, the first of its stdin
     """
 
     streams: int
     framed: bool
     detach: bytes = b""
     replay: bool = False
-    early: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,6 @@ class Start:
     log: LogTarget
     stdin: bool = False
     stdin_once: bool = False
-    muxer: str = "auto"
     clients: tuple[Client, ...] = ()
 
 

@@ -13,29 +13,30 @@ def tar(entries: dict[str, bytes]) -> bytes:
     return rootfs.archive([(name, 0o644, content) for name, content in entries.items()])
 
 
-def image_config(layers: list[bytes], **config: object) -> bytes:
-    """An image's config, as JSON."""
+def image_config(layers: list[bytes], config: dict, more: dict | None = None) -> bytes:
+    """An image's config, as JSON; `more` are its other fields."""
     return json.dumps(
         {
             "architecture": architecture(),
             "os": "linux",
             "config": config,
+            **(more or {}),
             "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in layers]},
             "history": [{"created_by": "test"} for _ in layers],
         }
     ).encode()
 
 
-def docker_archive(layers: list[bytes], tags: list[str], **config: object) -> bytes:
+def docker_archive(layers: list[bytes], tags: list[str], config: dict | None = None, more: dict | None = None) -> bytes:
     """What `docker save` of older versions wrote."""
-    text = image_config(layers, **config)
+    text = image_config(layers, config or {}, more)
     name = hashlib.sha256(text).hexdigest() + ".json"
     names = [f"{number}/layer.tar" for number, _ in enumerate(layers)]
     manifest = json.dumps([{"Config": name, "RepoTags": tags, "Layers": names}]).encode()
     return tar({name: text, **dict(zip(names, layers, strict=True)), "manifest.json": manifest})
 
 
-def oci_archive(layers: list[bytes], tag: str, **config: object) -> bytes:
+def oci_archive(layers: list[bytes], tag: str, config: dict | None = None) -> bytes:
     """An OCI image layout."""
     blobs: dict[str, bytes] = {}
 
@@ -46,7 +47,7 @@ def oci_archive(layers: list[bytes], tag: str, **config: object) -> bytes:
     manifest = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
-        "config": put(image_config(layers, **config), OCI_CONFIG),
+        "config": put(image_config(layers, config or {}), OCI_CONFIG),
         "layers": [put(gzip.compress(layer, mtime=0), OCI_LAYER) for layer in layers],
     }
     named = {**put(json.dumps(manifest).encode(), OCI_MANIFEST), "annotations": {"io.containerd.image.name": tag}}

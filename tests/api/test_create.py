@@ -104,7 +104,7 @@ def test_an_entrypoint_of_its_own_drops_the_images_command(daemon: Daemon, conta
     """As docker: a new entrypoint does not get the old arguments."""
     body = daemon.inspect(container(Entrypoint=["echo"]))
     assert (body["Path"], body["Args"]) == ("echo", [])
-    body = daemon.inspect(container("a", "b", Entrypoint="echo"))
+    body = daemon.inspect(container("a", "b", Entrypoint=["echo"]))
     assert (body["Path"], body["Args"]) == ("echo", ["a", "b"])
 
 

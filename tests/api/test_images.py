@@ -174,9 +174,9 @@ def test_an_archive_is_loaded(daemon: Daemon, make: str) -> None:
     second = rootfs.archive([("etc/.wh.group", 0o644, b""), ("added", 0o644, b"new\n")])
     layers = [rootfs.busybox(), second]
     if make == "docker":
-        archive = docker_archive(layers, ["loaded:1"], Cmd=["cat", "/added"])
+        archive = docker_archive(layers, ["loaded:1"], {"Cmd": ["cat", "/added"]})
     else:
-        archive = oci_archive(layers, "docker.io/library/loaded:1", Cmd=["cat", "/added"])
+        archive = oci_archive(layers, "docker.io/library/loaded:1", {"Cmd": ["cat", "/added"]})
     assert any("loaded:1" in line.get("stream", "") for line in load(daemon, archive))
     assert daemon.run(Image="loaded:1").stdout == b"new\n"
     assert daemon.run("test", "-e", "/etc/group", Image="loaded:1").status == 1
@@ -246,7 +246,7 @@ def test_deleting_an_image_frees_its_layers(daemon: Daemon) -> None:
     """What no image and no container uses is not kept on the disk."""
 
     def used() -> int:
-        return sum(path.stat().st_size for path in daemon.data_root.rglob("*") if path.is_file())
+        return sum(path.lstat().st_size for path in daemon.data_root.rglob("*"))
 
     before = used()
     daemon.import_image(tar({"big": bytes(5_000_000)}), "big:1")

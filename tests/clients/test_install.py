@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,14 +12,16 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOT_SOURCE = shutil.ignore_patterns(".git", "__pycache__", "build", "*.egg-info", "*.so", ".*_cache", ".benchmarks")
+SETUPTOOLS = 77  # as pyproject.toml asks
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """A wheel built offline from a copy of the tree."""
-    if find_spec("setuptools") is None or find_spec("pip") is None:
-        pytest.skip("needs pip and setuptools")
+    needed = {name: find_spec(name) for name in ("pip", "setuptools", "wheel")}
+    if not all(needed.values()) or int(version("setuptools").partition(".")[0]) < SETUPTOOLS:
+        pytest.skip(f"needs pip, wheel and setuptools {SETUPTOOLS} or later")
     directory = tmp_path_factory.mktemp("wheel")
     source = directory / "source"
     shutil.copytree(PROJECT, source, ignore=NOT_SOURCE)

@@ -81,13 +81,18 @@ class Watch:
         """What there is now that was not there at the start."""
         spared = {os.getpid(), *(namespaces.keeper.pid for namespaces, _, _ in self.inside)}
         found = [*processes(self.token, self.root, spared), *mounts(self.root)]
-        found += [f"empty cgroup {path}" for path in sorted(cgroups() - self.cgroups)]
+        found += [f"empty cgroup {path}" for path in sorted(cgroups() - self.cgroups) if self.knows(Path(path).name)]
         now = set(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else set()
         found += [f"network namespace {name}" for name in sorted(now - self.netns)]
         for namespaces, links, points in self.inside:
             found += [f"link {name} in the daemon's network" for name in sorted(namespaces.links() - links)]
             found += [f"mount {path} in the daemon's namespace" for path in sorted(namespaces.mounts() - points)]
         return found
+
+    def knows(self, container: str) -> bool:
+        """Whether one of this session's daemons has written this id: other engines may run on the machine."""
+        files = (path for pattern in ("*/log", "*/data/*") for path in self.root.glob(pattern) if path.is_file())
+        return any(container.encode() in path.read_bytes() for path in files)
 
     def leaks(self) -> list[str]:
         """What is still there after a moment of grace, in which dying processes may go."""

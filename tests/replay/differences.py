@@ -6,7 +6,7 @@ from typing import NamedTuple
 class Meant(NamedTuple):
     """One meant difference.
 
-    calls: the numbers of the calls, empty for all; what, where: as in `compare.Departure`, `where` is a pattern
+    calls: the numbers of the calls; what, where: patterns for a `compare.Departure`
     """
 
     calls: frozenset[int]
@@ -15,9 +15,22 @@ class Meant(NamedTuple):
     reason: str
 
 
+class Unbuilt(NamedTuple):
+    """A call that answers 501 for now, and the calls that ask for what it would have made (404)."""
+
+    call: int
+    followers: frozenset[int]
+    reason: str
+
+
 def meant(calls: tuple[int, ...], what: str, where: str, reason: str) -> Meant:
     """A row of the table."""
     return Meant(frozenset(calls), what, where, reason)
+
+
+def unbuilt(call: int, followers: tuple[int, ...], reason: str) -> Unbuilt:
+    """A row of the table of what is not built."""
+    return Unbuilt(call, frozenset(followers), reason)
 
 
 # Fields taken out of a request before it is sent, so that what follows it can be asked at all.
@@ -27,8 +40,37 @@ REDUCED = {
         "health checks, published ports, restart policies and mounts come with later issues",
     ),
 }
+RUNNER = (162, 174, 200, 203, 265)
 
-TOO_NEW = "the recording's daemon speaks up to 1.56 and from 1.40, this engine up to 1.54 and from 1.24"
-NO_RUNC = "there is no runc, shim or containerd here whose names the text could carry"
+UNBUILT = (
+    unbuilt(61, (62, 63), "devices of the host come with a later issue"),
+    unbuilt(65, (66, 67), "sysctls come with a later issue"),
+    unbuilt(73, (74, 75), "tmpfs mounts come with a later issue"),
+    unbuilt(82, (83, 84, 85), "health checks come with a later issue"),
+)
 
-DIFFERENCES: tuple[Meant, ...] = (meant((4, 5), "text", "|message", TOO_NEW),)
+OWN_DEFAULTS = {
+    "HostConfig.CgroupnsMode": "a cgroup namespace of its own on version 1 too, where the recording's host had none",
+}
+
+NO_RUNC = "no runc, shim or containerd stands between this engine and the container whose name the text could carry"
+NOT_ASKED = "the field was taken out of the request, see REDUCED"
+NO_TAG = "the recording tagged or committed this image before, which comes with a later issue"
+NO_PRUNE = "the recording pruned the stopped containers before, which comes with a later issue"
+
+DIFFERENCES = (
+    meant((4, 5), "text", "|message", "the recording's daemon speaks 1.40 to 1.56, this engine 1.24 to 1.54"),
+    meant((3, 10), "missing", r"Components\[\]\.Details\.Module(Version)?", "a Go module's name and version"),
+    meant((3, 10), "extra", r"Components\[\]\.Details\.PythonVersion", "what runs it, in place of the Go version"),
+    meant((11,), "missing", r"Runtimes\.runc\.status", "the features of a runc binary, and there is none"),
+    meant((11,), "type", "Containerd", "there is no containerd whose address could be told"),
+    meant((11,), "type", "FirewallBackend", "there is no firewall before the network issue"),
+    meant((55, 97, 101, 105), "text", "message", NO_RUNC),
+    meant((98, 102, 106), "text", r"State\.Error", NO_RUNC),
+    meant(RUNNER, "missing", r"State\.Health|Config\.Healthcheck|HostConfig\.Tmpfs", NOT_ASKED),
+    meant(RUNNER, "type", r"HostConfig\.Binds|NetworkSettings\.Ports\.80/tcp", NOT_ASKED),
+    meant((163,), "missing", r"\[\]\.Ports\[\]\.(IP|PublicPort)", NOT_ASKED),
+    meant((206,), "text", "", "the recording restarted the container before, which comes with a later issue"),
+    meant((218, 232, 234), "status|type|missing|extra", ".*", NO_TAG),
+    meant((305, 306), "status|type|content-type", "", NO_PRUNE),
+)

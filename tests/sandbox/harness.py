@@ -127,6 +127,7 @@ def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool) -> Result:
         syscalls.unshare(syscalls.CLONE_NEWPID)
     child = os.fork()
     if child == 0:
+        mine.close()  # else it would wait for itself
         init.run(sandbox, None if sandbox.tty else tuple(files), its.fileno())
     its.close()
     result = Result()

@@ -92,10 +92,12 @@ class Connection:
             self.idle = not data
             if self.idle and self._closing():
                 return None
-            more = self._receive(_RECEIVE)
-            if not more:
+            # Only looked at, then taken up to the head's end: what follows may belong to whoever gets the connection.
+            seen = self._receive(_RECEIVE, socket.MSG_PEEK)
+            if not seen:
                 return None
-            data += more
+            end = end_of_head(data + seen)
+            data += self._receive(end - len(data) if end > 0 else len(seen))
 
     def _finish(self, body: Body) -> bool:
         """Get past the rest of the request's body; False when the connection must end."""
@@ -157,13 +159,14 @@ class Connection:
         self.send(self._head(status, lines))
         return Stream(self, self._socket.fileno(), chunked, head.method == "HEAD")
 
-    def hand_over(self, status: int, fields: str) -> tuple[socket.socket, bytes]:
+    def hand_over(self, status: int, fields: str) -> socket.socket:
         """Send the head and give the socket away; see `Request.hijack`."""
+        if self._buffer:
+            raise BadRequest("more than one request on a connection to be upgraded")
         self.started = True
         self.send(response_head(status, fields + IDENTITY))
         self._handed_over = True
-        data, self._buffer = self._buffer, b""
-        return self._socket, data
+        return self._socket
 
     def take(self, size: int) -> bytes:
         """At most `size` bytes of the body, buffered ones first; empty at the end of the connection."""
@@ -194,15 +197,15 @@ class Connection:
         except OSError as error:
             raise ClientGone(str(error)) from error
 
-    def _receive(self, size: int) -> bytes:
+    def _receive(self, size: int, flags: int = 0) -> bytes:
         try:
-            return self._socket.recv(size)
+            return self._socket.recv(size, flags)
         except OSError as error:
             raise ClientGone(str(error)) from error
 
     def send_continue(self, data: bytes) -> None:
         """Ask for the body, unless it is here already or the answer has begun."""
-        if not self.started and not self._buffer:
+        if not self.started and not self._buffer and not self._told(select.POLLIN):
             self.send(data)
 
     def abort(self) -> None:
@@ -211,9 +214,13 @@ class Connection:
 
     def gone(self) -> bool:
         """See `Request.gone`; takes nothing from the connection."""
+        return self._told(self._hang_up)
+
+    def _told(self, events: int) -> bool:
+        """Whether one of these events of poll(2) holds for the connection now."""
         poll = select.poll()
-        poll.register(self._socket, self._hang_up)
-        return any(event & self._hang_up for _, event in poll.poll(0))
+        poll.register(self._socket, events)
+        return any(event & events for _, event in poll.poll(0))
 
     def fileno(self) -> int:
         """The socket's descriptor."""

@@ -103,6 +103,7 @@ class Dispatcher:
         """Answer a request; never raises anything but ClientGone."""
         text, path = split_version(request.path)
         request.path = path
+        log.debug("%s %r", request.method, path)
         if request.method == "OPTIONS":
             return Empty(200)
         found = self.find(request.method, path)
@@ -119,21 +120,21 @@ class Dispatcher:
             return self._failed(request, route, error)
         except Exception as error:
             # The boundary: whatever a handler did not foresee ends its own request and nothing else.
-            log.exception("%s %s failed", request.method, path)
+            log.exception("%s %r failed", request.method, path)
             return self._failed(request, route, SystemFailure(f"internal error: {error}"))
         if answer is None and not request.started:
-            log.error("%s %s was not answered", request.method, path)
+            log.error("%s %r was not answered", request.method, path)
             return Json({"message": "internal error: no answer"}, 500)
         return answer
 
     def _failed(self, request: Request, route: Route, error: EngineError) -> Response | None:
         if request.started:
-            log.error("%s %s failed within its answer: %s", request.method, request.path, error)
+            log.error("%s %r failed within its answer: %s", request.method, request.path, error)
             request.abort()
             return None
         status = status_of(error)
         if status == 500:
-            log.warning("%s %s: %s", request.method, request.path, error)
+            log.warning("%s %r: %s", request.method, request.path, error)
         if status == 304:
             return Empty(304)
         if route.raw_errors:

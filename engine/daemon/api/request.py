@@ -76,8 +76,8 @@ class Request:
         """Send the answer's head now and return the body to be written. Raises ClientGone."""
         return self._connection.start_stream(status, content_type, fields)
 
-    def hijack(self, upgrade_ok: bool, content_type: str = RAW_STREAM) -> tuple[socket.socket, bytes]:
-        """Leave HTTP: send the head, and hand over the connected socket with the bytes already read from it.
+    def hijack(self, upgrade_ok: bool, content_type: str = RAW_STREAM) -> socket.socket:
+        """Leave HTTP: send the head, and hand over the connected socket, from which nothing but the request was read.
 
         With `upgrade_ok`, a client that asked for `Upgrade: tcp` gets 101 and the content type in it; any other gets
         200 and the stream until the connection closes. The socket is the caller's from here on, also to close.

@@ -44,18 +44,15 @@ def parse_detach_keys(text: str) -> bytes:
     return bytes(keys)
 
 
-def attach(
-    engine: object, container: Container, asked: Asked, hijack: Callable[[], tuple[socket.socket, bytes]]
-) -> None:
+def attach(engine: object, container: Container, asked: Asked, hijack: Callable[[], socket.socket]) -> None:
     """Serve the client on the connection that `hijack` hands out; raises only before it is called."""
     tty = container.config["Tty"]
     keys = parse_detach_keys(asked.detach_keys or DEFAULT_DETACH_KEYS)
     with container.changed:
         if container.state.status == "paused" and asked.stream:
             raise Conflict(f"container {container.id} is paused, unpause the container before attach")
-    connection, early = hijack()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(connection)
+        connection = stack.enter_context(hijack())
         if not asked.stream:
             _replay(engine, container, asked, connection)
             return
@@ -64,7 +61,6 @@ def attach(
             framed=not tty,
             detach=keys if tty and asked.stdin else b"",
             replay=asked.logs,
-            early=early,
         )
         with container.operation:
             if not container.snapshot().running:

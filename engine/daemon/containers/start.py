@@ -65,7 +65,6 @@ def _launch(engine: object, container: Container) -> Started:
         log=sandbox.log_of(container, where),
         stdin=container.config["OpenStdin"],
         stdin_once=container.config["StdinOnce"],
-        muxer=settings.muxer,
         clients=tuple(client for client, _ in container.waiting),
     )
     connections = [connection for _, connection in container.waiting]

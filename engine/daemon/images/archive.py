@@ -170,7 +170,7 @@ def _layout_image(store: "ImageStore", members: _Members, target: dict, names: l
         for part in parts:
             members.blob(part)
         config = store.content.read(config_part["digest"], documents.LARGEST_DOCUMENT)
-        diff_ids = documents.config_of(config, len(layer_parts)).get("rootfs", {}).get("diff_ids") or []
+        diff_ids = documents.diff_ids_of(documents.config_of(config, len(layer_parts)))
         session = stack.enter_context(store.session())
         layers = [
             _layer(store, session, part["digest"], diff) for part, diff in zip(layer_parts, diff_ids, strict=True)
@@ -234,7 +234,7 @@ def _archive_image(
         raise Invalid(f"invalid archive: {config_name!r} is missing")
     if len(layer_names) > documents.MOST_LAYERS:
         raise Invalid(f"max depth exceeded: {len(layer_names)} layers, where {documents.MOST_LAYERS} are allowed")
-    diff_ids = documents.config_of(config, len(layer_names)).get("rootfs", {}).get("diff_ids") or []
+    diff_ids = documents.diff_ids_of(documents.config_of(config, len(layer_names)))
     names = [Reference.parse(tag).with_default_tag() for tag in tags]
     with store.session() as session:
         parts, layers = [], []

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from engine.errors import Invalid, Unauthorized
 
 _CLIENT = "engine"
-_CHALLENGE = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9-]*)(?=\s+[A-Za-z]+=|\s*$|\s*,)")
+_CHALLENGE = re.compile(r"(?:^|,)\s*(?P<scheme>[A-Za-z][A-Za-z0-9-]*)(?=\s+[A-Za-z_-]+=|\s*$|\s*,)")
 _PARAMETER = re.compile(r'([A-Za-z_-]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 
 

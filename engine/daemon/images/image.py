@@ -63,7 +63,7 @@ class Image:
     @property
     def diff_ids(self) -> list[str]:
         """Digests of the layers' tars, lowest first."""
-        return list(self.config.get("rootfs", {}).get("diff_ids") or [])
+        return diff_ids_of(self.config)
 
 
 def dump(document: dict) -> bytes:
@@ -132,6 +132,27 @@ def manifest_parts(document: dict) -> tuple[dict, list[dict]]:
 def config_of(data: bytes, layer_count: int) -> dict:
     """The config document in `data`, its parts of the right types and its diff ids as many as the layers."""
     document = load(data, "image config")
+    _check_diff_ids(document, layer_count)
+    _check_types(document, _CONFIG_FIELDS, "")
+    container = document.get("config") or {}
+    _check_types(container, _CONTAINER_FIELDS, "config.")
+    for name, texts in (*((name, container.get(name) or ()) for name in _TEXT_LISTS), ("Labels", _labels(container))):
+        if not all(isinstance(text, str) for text in texts):
+            raise Invalid(f"invalid image config: config.{name} is of the wrong type")
+    return document
+
+
+def _labels(container: dict) -> list:
+    return list((container.get("Labels") or {}).values())
+
+
+def _check_types(document: dict, fields: dict[str, type], where: str) -> None:
+    for name, kind in fields.items():
+        if not isinstance(document.get(name), kind | None):
+            raise Invalid(f"invalid image config: {where}{name} is of the wrong type")
+
+
+def _check_diff_ids(document: dict, layer_count: int) -> None:
     rootfs = document.get("rootfs")
     diff_ids = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
     diff_ids = [] if diff_ids is None and not layer_count else diff_ids
@@ -143,16 +164,11 @@ def config_of(data: bytes, layer_count: int) -> dict:
         check_digest(diff_id)
         if not diff_id.startswith("sha256:"):
             raise Invalid(f"invalid image config: diff id {diff_id} is no sha256")
-    for name, kind in _CONFIG_FIELDS.items():
-        if not isinstance(document.get(name), kind | None):
-            raise Invalid(f"invalid image config: {name} is of the wrong type")
-    for name, kind in _CONTAINER_FIELDS.items():
-        if not isinstance((document.get("config") or {}).get(name), kind | None):
-            raise Invalid(f"invalid image config: config.{name} is of the wrong type")
-    for name in _TEXT_LISTS:
-        if not all(isinstance(text, str) for text in (document.get("config") or {}).get(name) or ()):
-            raise Invalid(f"invalid image config: config.{name} is of the wrong type")
-    return document
+
+
+def diff_ids_of(config: dict) -> list[str]:
+    """The digests of the layers' tars in a checked config, lowest first."""
+    return list((config.get("rootfs") or {}).get("diff_ids") or [])
 
 
 # What the other rooms rely on, so that a stranger's config can break nothing there.

@@ -152,11 +152,14 @@ class _Unpacking:
             if entry.kind == tar.DIRECTORY:
                 self._attend_directory(entry, "", self._root, ".")
             return
-        path, name = "/".join(parts), parts[-1]
-        parent = self._parent("/".join(parts[:-1]))
+        path, above, name = "/".join(parts), "/".join(parts[:-1]), parts[-1]
         if name.startswith(WHITEOUT):
-            self._whiteout(parent, name)
-        elif entry.kind == tar.DIRECTORY:
+            # umoci writes whiteouts for what was in a directory that is a file now: the file hides it all already.
+            with contextlib.suppress(NotADirectoryError):
+                self._whiteout(self._parent(above), name)
+            return
+        parent = self._parent(above)
+        if entry.kind == tar.DIRECTORY:
             self._make_directory(parent, name)
             self._attend_directory(entry, path, parent, name)
         else:

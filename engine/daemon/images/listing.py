@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from engine.daemon.images import platform
-from engine.daemon.images.image import Image, rfc3339
+from engine.daemon.images.image import LARGEST_DOCUMENT, Image, descriptor, load, media_type_of, rfc3339
 from engine.daemon.images.reference import Reference
 from engine.daemon.store import images as table
 from engine.errors import Invalid
@@ -41,10 +41,10 @@ def images_json(
     parents = {image.parent for image in images}
     shown = [image for image in images if everything or image.names or image.id not in parents]
     shared = _shared_layers(store) if shared_size else None
-    return [_summary(image, shared, manifests, used_by) for image in shown if all(test(image) for test in tests)]
+    return [_summary(store, image, shared, manifests, used_by) for image in shown if all(test(image) for test in tests)]
 
 
-def inspect_json(image: Image, manifests: bool = False) -> dict:
+def inspect_json(store: "ImageStore", image: Image, manifests: bool = False) -> dict:
     """ImageInspect of one image."""
     config = image.config
     shown = {
@@ -72,20 +72,22 @@ def inspect_json(image: Image, manifests: bool = False) -> dict:
     if not image.names:
         del shown["Identity"]
     if manifests:
-        shown["Manifests"] = [manifest_json(image, [])]
+        shown["Manifests"] = [manifest_json(store, image, [])]
     return shown
 
 
-def manifest_json(image: Image, containers: Sequence[str]) -> dict:
+def manifest_json(store: "ImageStore", image: Image, containers: Sequence[str]) -> dict:
     """ImageManifestSummary of the one platform that is here."""
     unpacked = sum(image.layer_sizes)
+    manifest = store.content.read(image.manifest, LARGEST_DOCUMENT)
+    kind = media_type_of(load(manifest, "manifest"))
     shown = platform.of(image.config)
     data = {"architecture": shown.architecture, "os": shown.os}
     if shown.variant:
         data["variant"] = shown.variant
     return {
         "ID": image.manifest,
-        "Descriptor": {**image.descriptor, "digest": image.manifest, "platform": data},
+        "Descriptor": {**descriptor(kind, image.manifest, len(manifest)), "platform": data},
         "Available": True,
         "Kind": "image",
         "Size": {"Content": image.content_size, "Total": image.content_size + unpacked},
@@ -103,7 +105,13 @@ def created_seconds(created: str) -> int:
         return 0
 
 
-def _summary(image: Image, shared: set[str] | None, manifests: bool, used_by: Callable[[str], Sequence] | None) -> dict:
+def _summary(
+    store: "ImageStore",
+    image: Image,
+    shared: set[str] | None,
+    manifests: bool,
+    used_by: Callable[[str], Sequence] | None,
+) -> dict:
     containers = [container.id for container in used_by(image.id)] if used_by else []
     shown = {
         "Containers": len(containers) if used_by else -1,
@@ -121,7 +129,7 @@ def _summary(image: Image, shared: set[str] | None, manifests: bool, used_by: Ca
         pairs = zip(image.layers, image.layer_sizes, strict=True)
         shown["SharedSize"] = sum(size for name, size in pairs if name in shared)
     if manifests:
-        shown["Manifests"] = [manifest_json(image, containers)]
+        shown["Manifests"] = [manifest_json(store, image, containers)]
     return shown
 
 

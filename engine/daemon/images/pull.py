@@ -226,7 +226,7 @@ class _Pull:
         stack.enter_context(self._content.pinned(part["digest"] for part in (config_part, *layer_parts)))
         config = self._config(config_part, len(layer_parts))
         session = stack.enter_context(self._store.session())
-        layers = self._layers(session, layer_parts, documents.load(config, "image config")["rootfs"]["diff_ids"])
+        layers = self._layers(session, layer_parts, documents.diff_ids_of(documents.load(config, "image config")))
         before = self._present()
         blobs = [(part["digest"], part["size"]) for part in (*chain, config_part, *layer_parts)]
         image = self._store.add(session, target, manifest_part["digest"], config, layers, blobs, [self._reference])
@@ -286,6 +286,8 @@ class _Pull:
                     with lock:
                         failures.append(error)
                     self._report.cancelled.set()
+                    # The others must not wait for a silent registry first.
+                    self._registry.transport.close()
 
         threads = [threading.Thread(target=work, name=f"pull-{number}") for number in range(min(_AT_ONCE, len(jobs)))]
         for thread in threads:

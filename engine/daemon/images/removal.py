@@ -88,7 +88,7 @@ def _same_names(reference: Reference, names: Sequence[str]) -> list[str]:
 
 
 def _check_unused(image: Image, force: bool, used_by: Callable[[str], Sequence]) -> None:
-    """Raises Conflict for containers, and for several repositories, unless the force given outweighs them."""
+    """Raises Conflict for containers, and for several names, unless the force given outweighs them."""
     containers = used_by(image.id)
     running = [container for container in containers if container.snapshot().running]
     if running:
@@ -97,7 +97,9 @@ def _check_unused(image: Image, force: bool, used_by: Callable[[str], Sequence])
         )
     if force:
         return
-    if len({Reference.parse(name).name for name in image.names}) > 1:
+    references = [Reference.parse(name) for name in image.names]
+    tags = sum(1 for reference in references if reference.tag)
+    if tags > 1 or len({reference.name for reference in references}) > 1:
         raise _conflict(image, "must be forced", "image is referenced in multiple repositories")
     if containers:
         why = f"image is being used by stopped container {short_id(containers[0].id)}"

@@ -289,7 +289,7 @@ class ImageStore:
 
     def inspect_json(self, image: Image, manifests: bool = False) -> dict:
         """GET /images/{name}/json; see `listing.inspect_json`."""
-        return listing.inspect_json(image, manifests)
+        return listing.inspect_json(self, image, manifests)
 
 
 def _shown(ref: str) -> str:

@@ -293,10 +293,10 @@ def test_large_bodies_go_both_ways_through_tls(tls_server):
 
 def test_a_hijacked_tls_connection_is_a_plain_socket(tls_server):
     def take(request):
-        peer, early = request.hijack(True)
+        peer = request.hijack(True)
         assert type(peer) is socket.socket
         with peer:
-            peer.sendall(b"<" + early + peer.recv(100) + b">")
+            peer.sendall(b"<" + peer.recv(100) + b">")
 
     with tls_connected(tls_server(take)) as client:
         client.sendall(b"POST / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")

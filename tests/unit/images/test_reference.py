@@ -60,7 +60,7 @@ def test_what_is_no_reference_is_refused_in_dockers_words(text, message):
 
 
 def test_a_tag_of_the_wrong_form_is_refused():
-    with pytest.raises(Invalid, match="^invalid tag format$"):
+    with pytest.raises(Invalid, match=r"^invalid tag format$"):
         Reference.parse("a").with_tag("b@d")
 
 

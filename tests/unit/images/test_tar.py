@@ -47,23 +47,30 @@ def test_every_field_comes_back_in_each_format(form):
 
 def test_pax_records_give_large_ids_fractions_of_seconds_and_attributes():
     records = {"mtime": "1700000000.123456789", "SCHILY.xattr.user.a": "b=c", "uid": "4000000000"}
-    (entry, _), = entries(archive(member("x", b"1", pax_headers=records)))
+    ((entry, _),) = entries(archive(member("x", b"1", pax_headers=records)))
     assert entry.mtime_ns == 1_700_000_000_123_456_789
     assert (entry.attributes, entry.uid) == ({"user.a": b"b=c"}, 4_000_000_000)
 
 
 def test_numbers_in_base_256_are_read():
-    (entry, _), = entries(archive(member("x", uid=3_000_000, gid=2**40), form=tarfile.GNU_FORMAT))
+    ((entry, _),) = entries(archive(member("x", uid=3_000_000, gid=2**40), form=tarfile.GNU_FORMAT))
     assert (entry.uid, entry.gid) == (3_000_000, 2**40)
 
 
 def test_names_that_are_no_utf8_come_back_as_the_bytes_they_were():
-    (entry, _), = entries(archive(member(os.fsdecode(b"\xff\xfe"), b""), form=tarfile.GNU_FORMAT))
+    ((entry, _),) = entries(archive(member(os.fsdecode(b"\xff\xfe"), b""), form=tarfile.GNU_FORMAT))
     assert os.fsencode(entry.name) == b"\xff\xfe"
 
 
-@pytest.mark.parametrize("form", [["--format=gnu"], ["--format=pax", "--sparse-version=1.0"],
-                                  ["--format=pax", "--sparse-version=0.1"], ["--format=pax", "--sparse-version=0.0"]])
+@pytest.mark.parametrize(
+    "form",
+    [
+        ["--format=gnu"],
+        ["--format=pax", "--sparse-version=1.0"],
+        ["--format=pax", "--sparse-version=0.1"],
+        ["--format=pax", "--sparse-version=0.0"],
+    ],
+)
 def test_sparse_files_of_gnu_tar_come_back_with_their_holes(tmp_path, form):
     if shutil.which("tar") is None:
         pytest.skip("needs GNU tar")
@@ -74,7 +81,7 @@ def test_sparse_files_of_gnu_tar_come_back_with_their_holes(tmp_path, form):
             file.write(b"%d" % number)
         file.truncate(size)
     data = subprocess.run(["tar", "-C", tmp_path, *form, "-S", "-cf", "-", "sparse"], capture_output=True, check=True)
-    (entry, stored), = entries(data.stdout)
+    ((entry, stored),) = entries(data.stdout)
     whole = bytearray(entry.size)
     for offset, length in entry.fragments:
         whole[offset : offset + length], stored = stored[:length], stored[length:]

@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import socket
 import struct
 import threading
@@ -490,6 +491,36 @@ def test_a_terminal_carries_both_ways_and_its_hang_up_is_the_end(twin, tmp_path,
         pump.close()
         near.close()
     assert served(tmp_path, Query(tty=True)) == b"$ "
+
+
+def test_a_signals_handler_runs_while_the_pump_waits(container):
+    one = container()
+    os.read(one.wake, 1)
+    before = signal.signal(signal.SIGALRM, lambda *_: os.write(one._waker, b"x"))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        assert one.pump.run() == ("readable", one.wake)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_busy_control_descriptor_does_not_hide_another(container):
+    one = container()
+    reading, writing = os.pipe()
+    os.write(writing, b"x")
+    one.pump.watch(reading)
+    assert {one.pump.run(), one.pump.run()} == {("readable", one.wake), ("readable", reading)}
+    one.pump.unwatch(reading)
+    assert {one.pump.run(), one.pump.run()} == {("readable", one.wake)}
+    os.close(reading)
+    os.close(writing)
+
+
+def test_too_many_detach_keys_are_refused_and_the_descriptor_stays_the_callers(container):
+    one = container()
+    near, far = socket.socketpair()
+    with near, far, pytest.raises(ValueError, match="detach"):
+        one.pump.add_client(far.fileno(), 7, True, b"x" * 65)
 
 
 def test_the_descriptors_are_all_given_back(twin, tmp_path):

@@ -19,7 +19,9 @@ from engine.logs.writer import Writer
 if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
 
-quick = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+quick = settings(
+    deadline=None, max_examples=int(os.environ.get("MUXER_EXAMPLES", "60")), suppress_health_check=list(HealthCheck)
+)
 
 sizes = st.one_of(st.integers(1, 50), st.integers(1000, 70000))
 actions = st.one_of(

@@ -41,6 +41,7 @@ def test_the_muxer_is_clean_under_the_sanitizers(tmp_path):
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:exitcode=99",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
         "PYTHONMALLOC": "malloc",
+        "MUXER_EXAMPLES": "30",
     }
     tests = ["tests/unit/logs", "tests/unit/muxer/test_twins.py", "tests/unit/muxer/test_pumps.py"]
     command = [

@@ -18,7 +18,9 @@ if not _muxer.built():
 
 from engine.logs import native
 
-quick = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+quick = settings(
+    deadline=None, max_examples=int(os.environ.get("MUXER_EXAMPLES", "150")), suppress_health_check=list(HealthCheck)
+)
 
 texts = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\n\n", b"\0\xff"]), min_size=1, max_size=6).map(b"".join)
 long_texts = st.tuples(texts, st.integers(16380, 16390), st.integers(1, 3), texts).map(
@@ -43,12 +45,13 @@ def write(directory: Path, log) -> list[list[tuple[int, bytes, int]]]:
     """Makes the files of a log with steadily later times; its chunks with their times."""
     now, timed = 0, []
     for number, segment in enumerate(log, start=1):
-        frames, index = b"", format.pack_index_header(number)
+        frames, index, opened = b"", format.pack_index_header(number), 0
         timed.append([])
         for stream, payload, later in segment:
             now += later
             timed[-1].append((stream, payload, now))
-            index += format.pack_record(format.Record(len(frames), now, len(payload), stream))
+            opened = format.open_after(opened, stream, payload)
+            index += format.pack_record(format.Record(len(frames), now, len(payload), stream, opened))
             frames += format.FRAME.pack(stream, len(payload)) + payload
         (directory / format.log_name(number)).write_bytes(frames)
         (directory / format.index_name(number)).write_bytes(index)

@@ -28,7 +28,7 @@ def test_messages_keep_their_bounds_and_order(ends):
 def test_descriptors_travel_with_small_and_large_messages(ends, size):
     left, right = ends
     read, write = os.pipe()
-    message = Attach(Client(1, True, early=b"x" * size))
+    message = Attach(Client(1, True, b"x" * size))
     left.send(message, [read, write])
     received, descriptors = right.receive()
     assert received == message

@@ -23,7 +23,7 @@ SANDBOX = Sandbox(
     sysctls=(("net.ipv4.ip_forward", "1"),),
     seccomp=bytes(range(256)),
 )
-START = Start(SANDBOX, "/run/x", LogTarget("/log", 1, 2), clients=(Client(7, True, b"\x10\x11", True, b"early"),))
+START = Start(SANDBOX, "/run/x", LogTarget("/log", 1, 2), clients=(Client(7, True, b"\x10\x11", True),))
 
 
 @pytest.mark.parametrize("message", [START, Proceed(), Exited(137, 5), Attach(Client(1, False))])

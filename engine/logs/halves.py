@@ -1,0 +1,44 @@
+"""What the two halves of a monitor tell each other: plain data (see `engine.logs.stay`)."""
+
+from dataclasses import dataclass
+
+from engine.logs.pump import Event
+from engine.logs.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What the launching half hands over. Descriptors; -1 for none: they stay the caller's.
+
+    link: a descriptor that both halves have; clients: (descriptor that both halves have, streams, framed, detach
+    keys, replay) each; log: None when nothing is kept
+    """
+
+    pid: int
+    pid_start: int
+    started_ns: int
+    pidfd: int
+    listener: int
+    link: int
+    tty: bool
+    stdin_once: bool
+    input: int
+    outputs: dict[int, int]
+    clients: list[tuple[int, int, bool, bytes, bool]]
+    log: Writer | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stayed:
+    """What the staying half wakes up with: the container runs, and `event` is the first thing to decide."""
+
+    pid: int
+    pid_start: int
+    started_ns: int
+    pidfd: int
+    listener: int
+    link: int
+    terminal: int
+    pump: object
+    log: Writer | None
+    event: Event

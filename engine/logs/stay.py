@@ -1,0 +1,94 @@
+"""The spawner and the two halves of a monitor, with the C muxer (`_muxer/stay.c`).
+
+Python copies the pages it touches, half a megabyte in no time: so one half of a monitor launches the container in
+Python and ends, and the other stays in C from its first moment and comes back to Python only when something has to be
+decided. There is no Python twin: without the C a monitor is one process that does both.
+"""
+
+import os
+
+from _muxer._native import ffi, lib
+
+from engine.logs.halves import Handed, Stayed
+from engine.logs.native import LENT, Pump
+from engine.logs.writer import Writer
+
+_HALVES = {lib.MUX_LAUNCHES: "launches", lib.MUX_STAYS: "stays", lib.MUX_ENDED: "ended"}
+
+
+class Stay:
+    """The spawner's loop and the two halves of a monitor; each has a method that is for it."""
+
+    def __init__(self) -> None:
+        self._stay = ffi.new("struct mux_stay *")
+
+    def spawn(self, requests: int) -> str:
+        """In the spawner: fork a monitor of two halves for each request on this socket.
+
+        Returns `launches` in the one, `stays` in the other, much later: the container runs, and there is something to
+        decide; both have the `request`. Returns `ended` in the spawner when the daemon is gone. Raises OSError.
+        """
+        return _HALVES[_checked(lib.mux_spawn(requests, self._stay))]
+
+    @property
+    def request(self) -> tuple[bytes, list[int]]:
+        """The datagram and its descriptors."""
+        stay = self._stay
+        return ffi.buffer(stay.request, stay.request_size)[:], list(stay.fds[0 : stay.fd_count])
+
+    def hand_over(self, handed: Handed) -> None:
+        """In the child: give the container to the half that stays, and be about to end. Raises OSError."""
+        log = handed.log
+        told = {
+            "tty": handed.tty,
+            "close_on_eof": handed.stdin_once,
+            "has_log": log is not None,
+            "has_input": handed.input >= 0,
+            "has_stdout": 1 in handed.outputs,
+            "has_stderr": 2 in handed.outputs,
+            "pid": handed.pid,
+            "link": handed.link,
+            "pid_start": handed.pid_start,
+            "started_ns": handed.started_ns,
+            "client_count": len(handed.clients),
+            "clients": [
+                (descriptor, streams, framed, replay, len(detach), list(detach))
+                for descriptor, streams, framed, detach, replay in handed.clients
+            ],
+        }
+        descriptors = [handed.pidfd, handed.listener]
+        if log is not None:
+            told["log"] = {name: getattr(log, name) for name in LENT}
+            descriptors += [log.log_fd, log.index_fd, log.directory_fd]
+        if handed.input >= 0:
+            descriptors.append(handed.input)
+        descriptors += [handed.outputs[stream] for stream in sorted(handed.outputs)]
+        message = ffi.new("struct mux_handover *", told)
+        _checked(lib.mux_hand_over(self._stay, message, descriptors, len(descriptors)))
+
+    def awake(self, directory: str) -> Stayed:
+        """In the parent: what it has taken over; `directory` is the log's, empty when nothing is kept."""
+        stay, handed = self._stay, self._stay.handed
+        log, c_log = None, ffi.NULL
+        if handed.has_log:
+            c_log = ffi.addressof(stay, "log")
+            log = Writer.taken_over(directory, {name: getattr(c_log, name) for name in LENT})
+        event = ("readable", stay.event.number) if stay.event.kind == lib.MUX_READABLE else ("full",)
+        return Stayed(
+            handed.pid,
+            handed.pid_start,
+            handed.started_ns,
+            stay.pidfd,
+            stay.listener,
+            handed.link,
+            stay.terminal,
+            Pump.taken_over(stay.pump, c_log, log, stay),
+            log,
+            event,
+        )
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return result

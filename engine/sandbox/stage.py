@@ -1,0 +1,73 @@
+"""What every ordinary container has, made before anyone asks for one: namespaces, loopback, /proc, /sys and /dev.
+
+Runs in an init that was forked ahead of time (see `init.prepare`). A stage is a small tmpfs in the init's own mount
+namespace with docker's default mounts, devices and masks in it; when the container's root is there, the three trees are
+moved into it with all that is mounted in them. It never holds anything that depends on one container.
+"""
+
+import os
+from dataclasses import dataclass
+
+from engine.kernel import syscalls
+from engine.kernel.beneath import open_beneath
+from engine.sandbox import devices, masks, mounts
+from engine.sandbox.spec import Sandbox
+
+NAMESPACES = frozenset({"mount", "pid", "uts", "ipc", "net"})
+"""What a staged init has made; the cgroup namespace is made when the cgroups have been entered."""
+
+MOUNTS = mounts.DEFAULT_MOUNTS[:-1]
+"""Docker's default mounts but for the view of the cgroups."""
+
+_TREES = tuple(mount for mount in MOUNTS if mount.target.count("/") == 1)
+_PLACE = os.O_PATH | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The descriptor of the staging directory."""
+
+    fd: int
+
+
+def suits(sandbox: Sandbox) -> bool:
+    """Whether an init that was prepared can become this sandbox at all: its namespaces cannot be taken back."""
+    if not NAMESPACES.issubset(sandbox.namespaces) or "user" in sandbox.namespaces:
+        return False
+    return not any(mounts.keeps_peers(mount) for mount in sandbox.mounts)
+
+
+def furnishes(sandbox: Sandbox) -> bool:
+    """Whether the mounts, devices and masks that are staged are the ones this sandbox begins with."""
+    return (
+        sandbox.mounts[: len(MOUNTS)] == MOUNTS
+        and sandbox.devices == mounts.DEFAULT_DEVICES
+        and sandbox.masked_paths == mounts.MASKED_PATHS
+        and sandbox.readonly_paths == mounts.READONLY_PATHS
+    )
+
+
+def build(place: str) -> Stage:
+    """Make the stage on the host directory `place`, in a mount namespace whose mounts are private by now.
+
+    Raises SystemFailure, OSError.
+    """
+    syscalls.mount("stage", place, "tmpfs", 0, "mode=700,size=64k")
+    fd = os.open(place, _PLACE | os.O_DIRECTORY)
+    for mount in MOUNTS:
+        mounts.add(fd, mount)
+    devices.add(fd, mounts.DEFAULT_DEVICES)
+    devices.add_links(fd)
+    masks.make_readonly(fd, mounts.READONLY_PATHS)
+    masks.hide(fd, mounts.MASKED_PATHS)
+    return Stage(fd)
+
+
+def furnish(stage: Stage, root_fd: int) -> None:
+    """Move the staged trees into the container's root. Raises SystemFailure."""
+    for mount in _TREES:
+        tree = open_beneath(stage.fd, mount.target, _PLACE | os.O_DIRECTORY, no_symlinks=True)
+        try:
+            mounts.move(root_fd, mount, tree)
+        finally:
+            os.close(tree)

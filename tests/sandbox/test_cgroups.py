@@ -1,0 +1,103 @@
+"""Cgroups for real, on whatever hierarchy this host has, below a parent of the test's own."""
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from engine.errors import SystemFailure
+from engine.sandbox import cgroups
+from engine.sandbox.mounts import default_mounts
+from engine.sandbox.spec import Limits
+from tests.sandbox.harness import Bench
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def parent() -> Generator[str]:
+    """The name of a cgroup for this test alone, removed with all that is in it."""
+    name = f"/engine-test-{os.getpid()}"
+    yield name
+    found = cgroups.detect()
+    for directory in found.directories("", name):
+        for child in Path(directory).glob("*/"):
+            found.remove(child.name, name)
+        if os.path.isdir(directory):
+            os.rmdir(directory)
+
+
+def test_a_container_enters_by_itself_and_sees_only_its_own(bench: Bench, parent: str) -> None:
+    found = cgroups.detect()
+    found.create("one", Limits(memory=32 << 20, pids=20), parent)
+    script = "cat /proc/self/cgroup; ls /sys/fs/cgroup/; grep cgroup /proc/mounts; touch /sys/fs/cgroup/x"
+    result = bench.shell(script, cgroups=found.entries("one", parent), mounts=default_mounts())
+    assert parent not in result.out
+    mounted = [line.split() for line in result.out.splitlines() if " /sys/fs/cgroup" in line]
+    assert mounted and all("ro" in row[3].split(",") for row in mounted)
+    assert "Read-only file system" in result.err
+    if found.version == "1":
+        assert found.controllers <= set(result.out.split())
+    found.remove("one", parent)
+    assert not any(os.path.exists(directory) for directory in found.directories("one", parent))
+
+
+def test_without_entries_the_view_is_of_where_the_process_is(bench: Bench) -> None:
+    result = bench.shell("ls /sys/fs/cgroup", mounts=default_mounts())
+    assert result.status == 0 and result.out
+
+
+def test_the_memory_limit_kills_and_is_told(bench: Bench, parent: str) -> None:
+    found = cgroups.detect()
+    if "memory" not in found.features:
+        pytest.skip("this host has no memory controller")
+    limits, _ = found.fitting(Limits(memory=16 << 20, memory_swap=16 << 20))
+    found.create("eater", limits, parent)
+    assert not found.oom_killed("eater", parent)
+    result = bench.shell("exec dd if=/dev/zero of=/dev/null bs=64M count=1", cgroups=found.entries("eater", parent))
+    assert result.status == -9 and found.oom_killed("eater", parent)
+
+
+def test_the_pids_limit_holds(bench: Bench, parent: str) -> None:
+    found = cgroups.detect()
+    if "pids" not in found.features:
+        pytest.skip("this host has no pids controller")
+    found.create("forks", Limits(pids=3), parent)
+    script = "sleep 9 & sleep 9 & sleep 9 & sleep 9 & true"
+    assert "can't fork" in bench.shell(script, cgroups=found.entries("forks", parent)).err
+
+
+def test_devices_that_were_not_granted_cannot_be_used(bench: Bench, parent: str) -> None:
+    found = cgroups.detect()
+    if "devices" not in found.controllers:
+        pytest.skip("this host has no devices controller")
+    found.create("devices", Limits(), parent)
+    script = "mknod /d b 254 0 && head -c1 /d; head -c1 /dev/zero | wc -c; mknod /z c 1 5; head -c1 /z | wc -c"
+    result = bench.shell(script, cgroups=found.entries("devices", parent))
+    assert "Operation not permitted" in result.err and result.out.split() == ["1", "1"]
+
+
+def test_a_process_is_moved_and_the_cgroup_goes_with_it(parent: str) -> None:
+    found = cgroups.detect()
+    found.create("moved", Limits(), parent)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    found.join("moved", pid, parent)
+    assert found.processes("moved", parent) == [pid]
+    found.remove("moved", parent)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
+    found.remove("moved", parent)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_limit_that_the_kernel_refuses_leaves_nothing_behind(parent: str) -> None:
+    found = cgroups.detect()
+    with pytest.raises(SystemFailure, match=r"cpuset\.cpus"):
+        found.create("wrong", Limits(cpuset_cpus="4095"), parent)
+    assert not any(os.path.exists(directory) for directory in found.directories("wrong", parent))

@@ -1,0 +1,18 @@
+"""Fixtures of the image store's tests."""
+
+import pytest
+
+from tests.unit.images import archives, fakeregistry
+
+
+@pytest.fixture
+def store(tmp_path):
+    """An image store in a directory of its own."""
+    return archives.store(tmp_path / "root") if (tmp_path / "root").mkdir() is None else None
+
+
+@pytest.fixture
+def registry():
+    """A registry in a thread."""
+    with fakeregistry.serving() as running:
+        yield running

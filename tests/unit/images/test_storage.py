@@ -1,0 +1,82 @@
+"""Plain copies of layers: whiteouts obeyed, everything else kept. (The overlay itself is tried in tests/images.)"""
+
+import io
+import os
+import stat
+
+from engine.daemon.images import layers, storage
+from tests.unit.images.archives import archive, directory, files_below, link, member, symlink
+
+
+def flattened(tmp_path, *contents):
+    """The directory that the layers, each a list of members, come out as."""
+    base = tmp_path / "layers"
+    for number, members in enumerate(contents):
+        path = base / str(number)
+        path.mkdir(parents=True)
+        fd = os.open(path, os.O_RDONLY)
+        layers.unpack(io.BufferedReader(io.BytesIO(archive(*members))), fd, overlay=False)
+        os.close(fd)
+    target = tmp_path / "target"
+    target.mkdir()
+    storage.copy_layers(str(base), [str(number) for number in range(len(contents))], str(target))
+    return target
+
+
+def test_files_modes_times_and_links_are_copied(tmp_path):
+    target = flattened(
+        tmp_path,
+        [
+            directory("d", 0o2755),
+            member("d/f", b"x" * 70000, mode=0o4711, mtime=99),
+            link("d/h", "d/f"),
+            symlink("s", "d/f"),
+        ],
+    )
+    found = os.stat(target / "d/f")
+    assert (stat.S_IMODE(found.st_mode), found.st_mtime, found.st_size, found.st_nlink) == (0o4711, 99, 70000, 2)
+    assert os.readlink(target / "s") == "d/f"
+    assert stat.S_IMODE(os.stat(target / "d").st_mode) == 0o2755
+
+
+def test_a_whiteout_removes_and_is_not_there_itself(tmp_path):
+    target = flattened(
+        tmp_path,
+        [member("a", b""), member("d/x", b""), member("keep", b"")],
+        [member(".wh.a", b""), member(".wh.d", b""), member(".wh.never", b"")],
+    )
+    assert files_below(target) == {"keep"}
+
+
+def test_an_opaque_directory_hides_what_is_below_and_keeps_its_own(tmp_path):
+    target = flattened(
+        tmp_path,
+        [member("d/old", b""), member("d/sub/old", b"")],
+        [directory("d"), member("d/new", b""), member("d/.wh..wh..opq", b"")],
+    )
+    assert files_below(target) == {"d", "d/new"}
+
+
+def test_a_later_layer_replaces_whatever_kind_was_there(tmp_path):
+    target = flattened(
+        tmp_path,
+        [member("a", b"1"), directory("b"), member("b/x", b""), symlink("c", "b"), member("e", b"1"), link("f", "e")],
+        [directory("a"), member("b", b"2"), member("c/y", b""), member("e", b"2")],
+    )
+    assert files_below(target) == {"a", "b", "c", "c/y", "e", "f"}
+    assert (target / "b").read_bytes() == b"2"
+    assert (target / "f").read_bytes() == b"1"
+    assert not (target / "c").is_symlink()
+
+
+def test_a_layer_replaces_a_link_and_does_not_write_through_it(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("untouched")
+    target = flattened(tmp_path, [symlink("l", str(outside))], [member("l", b"mine")])
+    assert (target / "l").read_bytes() == b"mine"
+    assert outside.read_text() == "untouched"
+
+
+def test_choosing_leaves_nothing_behind(tmp_path):
+    assert storage.choose(str(tmp_path)) in (storage.OVERLAY, storage.COPY)
+    assert files_below(tmp_path) == {"tmp"}

@@ -1,0 +1,63 @@
+"""Who a container runs as, from the texts of passwd and group."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import Invalid
+from engine.sandbox.users import Identity, resolve
+
+PASSWD = "# comment\nroot:x:0:0:root:/root:/bin/sh\nbroken:x:abc\nfoo:x:1000:1001::/home/foo:\n12:x:7:8:::\n"
+GROUP = "root:x:0:root\nwheel:x:10:root,foo\nfoo:x:1001:\nempty:x:55\n"
+
+
+@pytest.mark.parametrize(
+    ("user", "additional", "expected"),
+    [
+        ("", (), Identity(0, 0, (0, 10), "/root")),
+        ("root", (), Identity(0, 0, (0, 10), "/root")),
+        ("foo", (), Identity(1000, 1001, (1001, 10), "/home/foo")),
+        ("1000", (), Identity(1000, 1001, (1001, 10), "/home/foo")),
+        ("foo:wheel", (), Identity(1000, 10, (10,), "/home/foo")),
+        ("foo:99", ("wheel", "empty", "4"), Identity(1000, 99, (99, 10, 55, 4), "/home/foo")),
+        (":wheel", (), Identity(0, 10, (10,), "/root")),
+        ("5", (), Identity(5, 0, (0,), "/")),
+        ("12", (), Identity(7, 8, (8,), "/")),
+    ],
+)
+def test_users_are_resolved_as_docker_does(user: str, additional: tuple[str, ...], expected: Identity) -> None:
+    assert resolve(user, additional, PASSWD, GROUP) == expected
+
+
+def test_without_files_numbers_still_work() -> None:
+    assert resolve("", (), "", "") == Identity(0, 0, (0,), "/")
+    assert resolve("3:4", ("5",), "", "") == Identity(3, 4, (4, 5), "/")
+
+
+@pytest.mark.parametrize(
+    ("user", "additional", "text"),
+    [
+        ("nobody-here", (), "unable to find user nobody-here: no matching entries in passwd file"),
+        ("-1", (), "unable to find user -1: no matching entries in passwd file"),
+        ("foo:nope", (), "unable to find group nope: no matching entries in group file"),
+        ("", ("nope",), "unable to find group nope: no matching entries in group file"),
+        ("4294967295", (), "uids and gids must be in range 0-2147483647"),
+    ],
+)
+def test_what_cannot_be_found_is_told_in_dockers_words(user: str, additional: tuple[str, ...], text: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        resolve(user, additional, PASSWD, GROUP)
+    assert str(caught.value) == text
+
+
+@given(
+    st.text(alphabet="a0:\n,-²", max_size=60),
+    st.text(alphabet="a0:\n,-²", max_size=60),
+    st.sampled_from(("", "a", "0", "a:0")),
+)
+def test_no_file_breaks_the_parser(passwd: str, group: str, user: str) -> None:
+    try:
+        found = resolve(user, (), passwd, group)
+    except Invalid:
+        return
+    assert found.gid == found.groups[0]
