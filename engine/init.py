@@ -61,6 +61,7 @@ class _Init:
         self.cwd_fd = -1
         self.terminal = (-1, -1)
         self.sources: dict[Mount, int] = {}
+        self.late: tuple[Mount, ...] = ()
         self.identity = users.Identity(0, 0, (0,), "/")
         self.keep = capabilities.mask(sandbox.capabilities)
 
@@ -109,15 +110,15 @@ class _Init:
         self.root_fd = mounts.mount_root(self.sandbox.root)
 
     def mount(self) -> None:
-        """The mounts in their order; from the first one that shows cgroups on, the daemon's part has to be done."""
+        """The mounts in their order, but for the view of the cgroups and what might lie in it: those come later."""
         done = 0
         if self.staged is not None and self.furnished:
             stage.furnish(self.staged, self.root_fd)
             done = len(stage.MOUNTS)
+        self.late = _late(self.sandbox.mounts)
         for mount in self.sandbox.mounts[done:]:
-            if mount.kind == "cgroup":
-                break
-            mounts.add(self.root_fd, mount, self.sources.get(mount, -1))
+            if mount not in self.late:
+                mounts.add(self.root_fd, mount, self.sources.get(mount, -1))
 
     def devices(self) -> None:
         if self.sandbox.devices and not self.furnished:
@@ -147,12 +148,10 @@ class _Init:
             syscalls.unshare(syscalls.CLONE_NEWCGROUP)
 
     def mount_late(self) -> None:
-        late = False
-        for mount in self.sandbox.mounts:
-            late = late or mount.kind == "cgroup"
+        for mount in self.late:
             if mount.kind == "cgroup":
                 cgroup_view.show(self.root_fd, mount, self.sandbox.cgroups)
-            elif late:
+            else:
                 mounts.add(self.root_fd, mount, self.sources.get(mount, -1))
 
     def pivot(self) -> None:
@@ -239,11 +238,13 @@ STEPS: tuple[tuple[str, Callable[[_Init], None]], ...] = (
 
 
 def prepare(place: str) -> stage.Stage:
-    """What can be done before the Sandbox is known, in an init forked ahead of time: `run` then needs a third of the time.
+    """Do what can be done before the Sandbox is known, in an init forked ahead of time, to make `run` shorter.
 
-    place: a host directory to mount the stage on, in this process's own mount namespace; nobody else sees it. The
-    caller hands the result to `run` when `stage.suits(sandbox)`, and uses another init otherwise. Raises SystemFailure,
-    OSError: such an init is of no use and should exit.
+    place: a host directory to mount the stage on, in this process's own mount namespace. Nobody else sees it there, but
+        this process no longer sees what is in that directory: it is an empty one
+
+    The caller hands the result to `run` when `stage.suits(sandbox)`, and uses another init otherwise. Raises
+    SystemFailure, OSError: such an init is of no use and should exit.
     """
     _seclude()
     syscalls.unshare(namespaces.flags(stage.NAMESPACES, without=namespaces.LATER | namespaces.BY_MONITOR))
@@ -257,9 +258,12 @@ def run(
 ) -> NoReturn:
     """Build the sandbox around this process and execute its command.
 
-    stdio: the descriptors to become 0, 1 and 2; None with `sandbox.tty`. report: this end of the socket of
-    `wire.report`, close-on-exec. The caller is already in the new PID namespace, if there is one, and has closed its copy
-    of the monitor's end: init would not see the monitor's death otherwise.
+    stdio: the descriptors to become 0, 1 and 2; None with `sandbox.tty`
+    report: this end of the socket of `wire.report`, close-on-exec; the caller has closed its copy of the other end,
+        else init would not see the monitor's death
+    staged: what `prepare` returned, in this process, for a sandbox that suits
+
+    The caller is already in the new PID namespace, if there is one: the first child of the process that made it.
     """
     try:
         if staged is not None:
@@ -280,6 +284,13 @@ def run(
     finally:
         # Whatever happened, this process must not go on as a second monitor.
         os._exit(_FAILED)
+
+
+def _late(wanted: tuple[Mount, ...]) -> tuple[Mount, ...]:
+    """The mounts that have to wait until the cgroups are entered: their view, and from there on those near it."""
+    at = next((at for at, mount in enumerate(wanted) if mount.kind == "cgroup"), len(wanted))
+    top = wanted[at].target.split("/")[1:2] if at < len(wanted) else []
+    return tuple(mount for mount in wanted[at:] if mount.target.split("/")[1:2] == top)
 
 
 def _fail(init: _Init, number: int, text: str, status: int) -> NoReturn:

@@ -3,12 +3,17 @@
 import os
 from collections.abc import Generator
 
+import hypothesis
 import pytest
 
 pytest_plugins = ["tests.harness.fixtures"]
 
 DAEMON_FIXTURES = {"world"}
 NO_ROOT = "needs root: the daemon makes namespaces, mounts and cgroups"
+# A machine that does other work is slow at times, which is no failure of what is tested; the same examples each time in
+# CI, so that a change is judged by itself.
+hypothesis.settings.register_profile("tests", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("tests")
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
 
 

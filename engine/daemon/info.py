@@ -11,12 +11,11 @@ import threading
 import time
 
 from engine.daemon.containers.clock import rfc3339
-from engine.daemon.containers.logconfig import BUILT_DRIVERS
+from engine.daemon.containers.logconfig import BUILT_DRIVERS, DEFAULT_DRIVER
 from engine.daemon.images import platform
 from engine.settings import VERSION
 
 INDEX_SERVER = "https://index.docker.io/v1/"
-LOGGING_DRIVER = "local"
 RUNTIME = "runc"  # the one name that HostConfig.Runtime may have; there is no such program, the engine does its work
 # What containers can be given now; docker calls the mode `none` the driver `null`.
 NETWORK_DRIVERS = ("host", "null")
@@ -91,7 +90,7 @@ def info(engine: object) -> dict:
             "Volume": [],
             "Network": list(NETWORK_DRIVERS),
             "Authorization": None,
-            "Log": sorted(BUILT_DRIVERS - {"none"}),
+            "Log": sorted(BUILT_DRIVERS),
         },
         **abilities,
         "Debug": settings.debug,
@@ -99,7 +98,7 @@ def info(engine: object) -> dict:
         "OomKillDisable": False,
         "NGoroutines": threading.active_count(),
         "SystemTime": rfc3339(time.time_ns()),
-        "LoggingDriver": LOGGING_DRIVER,
+        "LoggingDriver": DEFAULT_DRIVER,
         "CgroupDriver": "cgroupfs",
         "CgroupVersion": engine.cgroups.version,
         "NEventsListener": 0,

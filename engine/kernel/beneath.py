@@ -110,8 +110,25 @@ def make_directories(root_fd: int, path: str, mode: int = 0o755) -> int:
         try:
             return open_beneath(root_fd, path, _PLACE | os.O_DIRECTORY)
         except FileNotFoundError:
-            path = _make_missing(root_fd, path, mode)
+            if not _made_last(root_fd, path, mode):
+                path = _make_missing(root_fd, path, mode)
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
+def _made_last(root_fd: int, path: str, mode: int) -> bool:
+    """Make the last part alone, which is most often all that is missing; False when that is not so."""
+    above, _, name = path.rstrip("/").rpartition("/")
+    try:
+        parent = open_beneath(root_fd, above, _PLACE | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return False
+    try:
+        os.mkdir(name, mode, dir_fd=parent)
+    except (FileExistsError, FileNotFoundError):  # a dangling link, or no name but dots
+        return False
+    finally:
+        os.close(parent)
+    return True
 
 
 def _make_missing(root_fd: int, path: str, mode: int) -> str:

@@ -7,7 +7,7 @@ is bound below a small tmpfs, as docker does. It never shows a directory above t
 
 import os
 
-from engine.kernel.beneath import make_directories, open_beneath
+from engine.kernel.beneath import open_beneath
 from engine.sandbox import mounts
 from engine.sandbox.spec import Mount
 
@@ -39,7 +39,8 @@ def show(root_fd: int, mount: Mount, entries: tuple[str, ...]) -> None:
 def _bind(top: int, directory: str, flags: tuple[str, ...]) -> None:
     hierarchy = directory.removeprefix(f"{_HOST}/").partition("/")[0]
     source = os.open(directory, _PLACE | os.O_DIRECTORY)
-    place = make_directories(top, hierarchy)
+    os.mkdir(hierarchy, 0o755, dir_fd=top)
+    place = os.open(hierarchy, _PLACE | os.O_NOFOLLOW, dir_fd=top)
     try:
         mounts.attach(source, place, attributes=flags)
         for name in hierarchy.split(",") if "," in hierarchy else ():

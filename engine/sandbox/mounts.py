@@ -254,7 +254,8 @@ def _bind(root_fd: int, mount: Mount, source_fd: int) -> None:
             attributes=[name for name in mount.flags if name in _ATTRIBUTES],
             recursive="rbind" in mount.flags,
             detached=source_fd >= 0,
-            propagation=PROPAGATION[mount.propagation] if mount.propagation else 0,
+            # Everything here is private already.
+            propagation=PROPAGATION[mount.propagation] if keeps_peers(mount) else 0,
         )
     finally:
         os.close(source)

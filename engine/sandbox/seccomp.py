@@ -12,13 +12,12 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from engine.errors import Invalid
 from engine.kernel.syscalls import machine as running_machine
 from engine.sandbox.bpf import AT_LEAST, EQUAL, GREATER, Program
 
-_HERE = Path(__file__).parent
+_HERE = os.path.dirname(__file__)
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _X32_BIT = 0x40000000
 _ORDINARY = 0x10000
@@ -91,7 +90,7 @@ def default_profile(capabilities: Iterable[str]) -> bytes:
 
 @functools.lru_cache(maxsize=8)
 def _default_profile(capabilities: frozenset[str]) -> bytes:
-    return compile_profile(json.loads((_HERE / "seccomp_default.json").read_bytes()), capabilities)
+    return compile_profile(_data("seccomp_default.json"), capabilities)
 
 
 def compile_profile(profile: dict, capabilities: Iterable[str], machine: str | None = None) -> bytes:
@@ -104,7 +103,7 @@ def compile_profile(profile: dict, capabilities: Iterable[str], machine: str | N
     machine = machine or running_machine()
     if machine not in _MACHINES:
         raise Invalid(f"seccomp: no system call numbers for the machine {machine!r}")
-    table = json.loads((_HERE / "seccomp_syscalls.json").read_bytes())
+    table = _data("seccomp_syscalls.json")
     default = _action(profile, profile.get("defaultAction"), profile.get("defaultErrnoRet"))
     calls = _collect(profile, default, frozenset(capabilities), machine)
     program = Program()
@@ -129,6 +128,11 @@ def compile_profile(profile: dict, capabilities: Iterable[str], machine: str | N
         return program.assemble()
     except ValueError as error:
         raise Invalid(f"seccomp: {error}") from error
+
+
+def _data(name: str) -> dict:
+    with open(f"{_HERE}/{name}", "rb") as file:
+        return json.load(file)
 
 
 def _action(rule: dict, name: str | None, errno_return: int | None) -> int:

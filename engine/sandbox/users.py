@@ -101,8 +101,9 @@ def _read(root_fd: int, path: str) -> str:
         raise
     try:
         # The image may have put a device, a FIFO or an endless file there.
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
             raise Invalid(f"{path} in the image is not a regular file")
-        return os.read(fd, _LARGEST_FILE).decode("utf-8", "surrogateescape")
+        return os.read(fd, min(found.st_size, _LARGEST_FILE)).decode("utf-8", "surrogateescape")
     finally:
         os.close(fd)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine import init
 from engine.kernel import syscalls
-from engine.sandbox import capabilities, mounts
+from engine.sandbox import capabilities, mounts, stage
 from engine.sandbox.spec import Root, Sandbox
 from engine.wire import report
 
@@ -56,10 +56,13 @@ def make_layer(path: Path) -> None:
 class Bench:
     """Makes sandboxes over one shared layer, with a fresh writable directory each."""
 
-    def __init__(self, base: Path) -> None:
-        """base: an empty directory on a file system that can carry an overlay."""
+    def __init__(self, base: Path, staged: bool = False) -> None:
+        """base: an empty directory on a file system that can carry an overlay; staged: prepare each init first."""
         self.base = base
+        self.staged = staged
         self.layers = base / "layers"
+        self.stage = base / "stage"
+        self.stage.mkdir()
         make_layer(self.layers / "1")
         self._made = 0
 
@@ -92,13 +95,20 @@ class Bench:
 
     def shell(self, script: str, **changes) -> Result:
         """Run a script in a sandbox of `sandbox()`."""
-        return run(self.sandbox("sh", "-c", script, **changes))
+        return self.run(self.sandbox("sh", "-c", script, **changes))
+
+    def run(self, sandbox: Sandbox, **how) -> Result:
+        """`run`, in the way of this bench."""
+        return run(sandbox, place=str(self.stage) if self.staged else "", **how)
 
 
-def run(sandbox: Sandbox, *, stdin: bytes = b"", proceed: bool = True, leak: tuple[int, ...] = ()) -> Result:
+def run(
+    sandbox: Sandbox, *, stdin: bytes = b"", proceed: bool = True, leak: tuple[int, ...] = (), place: str = ""
+) -> Result:
     """Start it in a monitor of its own, wait for its end, and return everything.
 
-    proceed: False closes the monitor's end where it would say PROCEED; leak: inheritable descriptors to try to keep.
+    proceed: False closes the monitor's end where it would say PROCEED; leak: inheritable descriptors to try to keep;
+    place: where init is to prepare its stage, if it is to.
     """
     reader, writer = os.pipe()
     monitor = os.fork()
@@ -108,7 +118,7 @@ def run(sandbox: Sandbox, *, stdin: bytes = b"", proceed: bool = True, leak: tup
             for fd in leak:
                 os.set_inheritable(fd, True)
             with os.fdopen(writer, "wb") as file:
-                pickle.dump(_monitor(sandbox, stdin, proceed), file)
+                pickle.dump(_monitor(sandbox, stdin, proceed, place), file)
         finally:
             os._exit(0)
     os.close(writer)
@@ -118,7 +128,7 @@ def run(sandbox: Sandbox, *, stdin: bytes = b"", proceed: bool = True, leak: tup
     return pickle.loads(data)
 
 
-def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool) -> Result:
+def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool, place: str) -> Result:
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     files = [os.memfd_create(name) for name in ("in", "out", "err")]
     os.write(files[0], stdin)
@@ -128,7 +138,11 @@ def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool) -> Result:
     child = os.fork()
     if child == 0:
         mine.close()  # else it would wait for itself
-        init.run(sandbox, None if sandbox.tty else tuple(files), its.fileno())
+        try:
+            staged = init.prepare(place) if place and stage.suits(sandbox) else None
+            init.run(sandbox, None if sandbox.tty else tuple(files), its.fileno(), staged)
+        finally:
+            os._exit(99)
     its.close()
     result = Result()
     master = -1

@@ -11,7 +11,7 @@ import pytest
 from engine.sandbox import capabilities, seccomp
 from engine.sandbox.mounts import MASKED_PATHS, READONLY_PATHS
 from engine.sandbox.spec import Mount
-from tests.sandbox.harness import Bench, Result, run
+from tests.sandbox.harness import Bench, Result
 
 pytestmark = pytest.mark.root
 
@@ -63,7 +63,7 @@ def test_seccomp_is_on_with_and_without_no_new_privileges(bench: Bench, user: st
 def test_no_descriptor_of_the_engine_survives(bench: Bench) -> None:
     ends = socket.socketpair()
     keep = (os.open("/etc/passwd", os.O_RDONLY), os.open("/", os.O_PATH), *(end.fileno() for end in ends))
-    result = run(bench.sandbox("sh", "-c", "ls /proc/1/fd; true"), leak=keep)
+    result = bench.run(bench.sandbox("sh", "-c", "ls /proc/1/fd; true"), leak=keep)
     assert result.out.split() == ["0", "1", "2"]
 
 
@@ -96,7 +96,7 @@ def test_a_mount_target_that_is_a_symbolic_link_stays_inside(bench: Bench, targe
     source.mkdir(exist_ok=True)
     before = Path("/proc/self/mountinfo").read_text()
     bind = Mount("bind", str(source), "/link/deeper", ("bind",))
-    result = run(replace(sandbox, mounts=(*sandbox.mounts, bind)))
+    result = bench.run(replace(sandbox, mounts=(*sandbox.mounts, bind)))
     assert Path("/proc/self/mountinfo").read_text() == before
     assert not os.path.exists("/trap") and not os.path.exists("/etc/deeper")
     if not target.startswith("/proc"):
@@ -117,7 +117,7 @@ def test_a_working_directory_behind_a_symbolic_link_stays_inside(bench: Bench, t
     sandbox = bench.sandbox("sh", "-c", "pwd -P; ls ../../../../../.. | tr '\\n' ' '", cwd="/out/there")
     (bench.base / sandbox.root.upper / "out").symlink_to(target)
     host = os.open("/", os.O_PATH)
-    result = run(sandbox, leak=(host,))
+    result = bench.run(sandbox, leak=(host,))
     os.close(host)
     if target.startswith("/proc"):
         assert result.status == 125
@@ -131,7 +131,7 @@ def test_a_passwd_file_that_never_ends_or_is_a_device_is_refused(bench: Bench) -
         etc = bench.base / sandbox.root.upper / "etc"
         etc.mkdir()
         make(etc / "passwd")
-        assert "not a regular file" in run(sandbox).failure.text
+        assert "not a regular file" in bench.run(sandbox).failure.text
 
 
 @pytest.mark.parametrize("argv", [("/proc/self/exe",), ("/bin/script",), ("/bin/link",), ("link",)])
@@ -142,7 +142,7 @@ def test_the_engines_own_program_cannot_be_run_inside(bench: Bench, argv: tuple[
     (binaries / "script").write_text("#!/proc/self/exe\n")
     (binaries / "script").chmod(0o755)
     (binaries / "link").symlink_to("/proc/self/exe")
-    result = run(sandbox)
+    result = bench.run(sandbox)
     assert result.failure.step == "exec" and result.status in (126, 127)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from engine.sandbox.spec import Device, Mount
-from tests.sandbox.harness import Bench, run
+from tests.sandbox.harness import Bench
 
 pytestmark = pytest.mark.root
 
@@ -30,7 +30,7 @@ def test_a_command_that_cannot_run_is_told_in_dockers_words(
     for name, content in (("broken", "\x7fnot a program"), ("script", "#!/no/such/interpreter\n")):
         (upper / "bin" / name).write_text(content)
         (upper / "bin" / name).chmod(0o755)
-    result = run(sandbox)
+    result = bench.run(sandbox)
     assert (result.failure.text, result.failure.status, result.status) == (text, status, status)
     assert result.failure.step == "exec" and result.failure.errno
 
@@ -58,7 +58,7 @@ def test_a_wrong_specification_names_the_step_and_the_reason(bench: Bench, chang
 def test_a_mount_that_fails_is_told_with_all_its_parameters(bench: Bench) -> None:
     sandbox = bench.sandbox("true")
     wrong = Mount("tmpfs", "tmpfs", "/x", ("nosuid", "nodev", "noexec"), "size=abc")
-    failure = run(replace(sandbox, mounts=(*sandbox.mounts, wrong))).failure
+    failure = bench.run(replace(sandbox, mounts=(*sandbox.mounts, wrong))).failure
     assert failure.text == (
         'error mounting "tmpfs" to rootfs at "/x": mount src=tmpfs, dst=/x, '
         "flags=MS_NOSUID|MS_NODEV|MS_NOEXEC, data=size=abc: invalid argument"
@@ -67,15 +67,15 @@ def test_a_mount_that_fails_is_told_with_all_its_parameters(bench: Bench) -> Non
 
 def test_a_missing_layer_is_a_failure_of_the_root(bench: Bench) -> None:
     sandbox = bench.sandbox("true", layers=("nope",))
-    assert run(sandbox).failure.text == "mount: overlay on /: No such file or directory"
+    assert bench.run(sandbox).failure.text == "mount: overlay on /: No such file or directory"
 
 
 def test_a_device_that_is_something_else_already_is_refused(bench: Bench) -> None:
     sandbox = bench.sandbox("true")
     devices = (*sandbox.devices, Device("/etc/passwd", "c", 1, 3))
-    assert "/etc/passwd" in run(replace(sandbox, devices=devices)).failure.text
+    assert "/etc/passwd" in bench.run(replace(sandbox, devices=devices)).failure.text
 
 
 def test_init_gives_up_when_nobody_wants_the_container_any_more(bench: Bench) -> None:
-    result = run(bench.sandbox("touch", "/made"), proceed=False)
+    result = bench.run(bench.sandbox("touch", "/made"), proceed=False)
     assert result.status == 125

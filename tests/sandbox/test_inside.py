@@ -9,7 +9,7 @@ import pytest
 
 from engine.sandbox.mounts import READONLY_PATHS
 from engine.sandbox.spec import Mount, Rlimit, Root
-from tests.sandbox.harness import Bench, run
+from tests.sandbox.harness import Bench
 
 pytestmark = pytest.mark.root
 
@@ -70,7 +70,7 @@ def test_mounts_are_dockers_and_nothing_of_the_host_is_left(bench: Bench) -> Non
 def test_the_host_sees_none_of_the_mounts(bench: Bench) -> None:
     before = Path("/proc/self/mountinfo").read_text()
     sandbox = bench.sandbox("true")
-    assert run(sandbox).status == 0
+    assert bench.run(sandbox).status == 0
     assert Path("/proc/self/mountinfo").read_text() == before
     assert str(sandbox.root.upper) not in before
 
@@ -83,7 +83,7 @@ def test_a_readonly_root_can_be_read_and_its_tmpfs_written(bench: Bench) -> None
 def test_a_plain_root_needs_no_overlay(bench: Bench) -> None:
     upper = bench.layers / "1"
     sandbox = replace(bench.sandbox("ls", "/"), root=Root("", (), str(upper), ""))
-    assert run(sandbox).out.split() == sorted(os.listdir(upper))
+    assert bench.run(sandbox).out.split() == sorted(os.listdir(upper))
 
 
 def test_more_layers_than_an_option_page_holds_are_mounted(bench: Bench) -> None:
@@ -95,7 +95,7 @@ def test_more_layers_than_an_option_page_holds_are_mounted(bench: Bench) -> None
     busybox = os.path.relpath(bench.layers / "1", base)
     sandbox = bench.sandbox("ls", "/top")
     root = replace(sandbox.root, base=str(base), layers=(busybox, *names))
-    result = run(replace(sandbox, root=root))
+    result = bench.run(replace(sandbox, root=root))
     if os.uname().release.split(".") < ["6", "5"] and result.status:
         pytest.skip("this kernel has no lowerdir+ (Linux 6.5)")
     assert result.out == "/top\n", result
@@ -114,7 +114,7 @@ def test_a_bind_mount_of_a_directory_and_of_a_file(bench: Bench) -> None:
         Mount("bind", str(source), "/new/dir", ("rbind",), propagation="rprivate"),
         Mount("bind", str(source / "file"), "/etc/one", ("bind", "ro")),
     )
-    result = run(replace(base, mounts=base.mounts + extra))
+    result = bench.run(replace(base, mounts=base.mounts + extra))
     assert result.out == "hello\nhello\n" and "Read-only" in result.err
     assert sorted(os.listdir(source)) == ["file", "x"]
 
@@ -147,7 +147,7 @@ def test_home_in_the_environment_wins(bench: Bench) -> None:
 
 def test_environment_and_arguments_are_passed_byte_for_byte(bench: Bench) -> None:
     odd = "a\udcff=ü\n"
-    counted = run(
+    counted = bench.run(
         bench.sandbox("sh", "-c", 'printf %s "$X$0" | wc -c; env | grep -c NOTHING', odd, env=("PATH=/bin", f"X={odd}"))
     )
     assert counted.out.split() == [str(2 * len(odd.encode("utf-8", "surrogateescape"))), "0"]

@@ -1,6 +1,7 @@
 """The order of init's steps, which security depends on."""
 
 from engine import init
+from engine.sandbox.spec import Mount
 
 
 def place(name: str) -> int:
@@ -26,3 +27,17 @@ def test_privileges_are_the_last_to_go() -> None:
 
 def test_every_step_has_a_name_for_a_client_to_read() -> None:
     assert all(name.isalpha() for name, _ in init.STEPS)
+
+
+def test_only_what_lies_near_the_view_of_the_cgroups_waits_for_them() -> None:
+    def mount(target: str, kind: str = "tmpfs") -> Mount:
+        return Mount(kind, "x", target)
+
+    before, view, inside, beside = (
+        mount("/sys"),
+        mount("/sys/fs/cgroup", "cgroup"),
+        mount("/sys/x"),
+        mount("/etc/hosts"),
+    )
+    assert init._late((before, view, inside, beside)) == (view, inside)
+    assert init._late((before, beside)) == ()

@@ -1,11 +1,14 @@
 """Accepts on every listener and gives each connection a thread of its own.
 
-Not on `socketserver`: its loop polls twice a second for a shutdown, and an idle daemon is to stay asleep; one thread
-that blocks in accept(2) is shorter than what would have to be overridden.
+`socketserver` with one server a listener; its loop polls twice a second for a shutdown by default, and an idle daemon
+is to stay asleep, so it waits without a limit and is woken by an eventfd.
 """
 
 import logging
+import os
+import select
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Iterable
@@ -21,34 +24,74 @@ STACK_SIZE = 256 * 1024
 _EXHAUSTED_PAUSE = 0.1
 
 
+class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
+    """The server of one listener. The descriptor it is polled by is an epoll of the listener and of the wake-up."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, listener: Listener, acceptor: "Acceptor"):
+        super().__init__(listener.address, Connection)
+        self._listener = listener
+        self._acceptor = acceptor
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
+        self._either = select.epoll()
+        self._either.register(listener.fileno(), select.EPOLLIN)
+        self._either.register(self._wake, select.EPOLLIN)
+
+    def fileno(self) -> int:
+        return self._either.fileno()
+
+    def get_request(self) -> tuple[socket.socket, str]:
+        try:
+            return self._listener.accept(), self._listener.address
+        except BlockingIOError:
+            raise  # it was the wake-up, or the client has left again; `socketserver` passes over it
+        except OSError as error:
+            # Out of descriptors or memory: the connections that end give some back.
+            log.error("cannot accept on %s: %s", self._listener.address, error)
+            time.sleep(_EXHAUSTED_PAUSE)
+            raise
+
+    def process_request_thread(self, request: socket.socket, client_address: str) -> None:
+        self._acceptor.serve(request)
+
+    def handle_error(self, request: socket.socket, client_address: str) -> None:
+        # No thread to be had: this client is turned away, the daemon goes on.
+        log.exception("cannot serve a connection on %s", client_address)
+
+    def stop(self) -> None:
+        """Accept no more; returns when the loop has ended."""
+        os.eventfd_write(self._wake, 1)
+        self.shutdown()
+        self._listener.close()
+        self._either.close()
+        os.close(self._wake)
+
+
 class Acceptor:
     """Serves `application` on the listeners, which are its own from here on."""
 
     def __init__(self, listeners: Iterable[Listener], application: Application):
-        self._listeners = tuple(listeners)
         self._application = application
+        self._doors = [_Door(listener, self) for listener in listeners]
         self._connections: dict[Connection, tuple[socket.socket, threading.Thread]] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._acceptors: list[threading.Thread] = []
 
     def start(self) -> None:
         """Begin to accept; returns at once."""
         threading.stack_size(STACK_SIZE)
-        for listener in self._listeners:
-            thread = threading.Thread(target=self._accept, args=(listener,), name=f"accept {listener.address}")
-            thread.daemon = True
-            self._acceptors.append(thread)
-            thread.start()
-            log.info("API listen on %s", listener.address)
+        for door in self._doors:
+            name = f"accept {door.server_address}"
+            threading.Thread(target=door.serve_forever, args=(None,), name=name, daemon=True).start()
+            log.info("API listen on %s", door.server_address)
 
     def stop(self, seconds: float = 5.0) -> None:
         """Accept no more, let the answers under way end for at most `seconds`, then hang up."""
         self._closing.set()
-        for listener in self._listeners:
-            listener.close()
-        for thread in self._acceptors:
-            thread.join()
+        while self._doors:
+            self._doors.pop().stop()
         until = time.monotonic() + seconds
         for how, when in ((socket.SHUT_RD, until), (socket.SHUT_RDWR, until + 1)):
             with self._lock:
@@ -59,44 +102,19 @@ class Acceptor:
             for _, (_, thread) in remaining:
                 thread.join(max(0.0, when - time.monotonic()))
 
-    def _accept(self, listener: Listener) -> None:
-        while not self._closing.is_set():
-            try:
-                peer = listener.accept()
-            except OSError as error:
-                if self._closing.is_set():
-                    return
-                # Out of descriptors or memory: the connections that end give some back.
-                log.error("cannot accept on %s: %s", listener.address, error)
-                self._closing.wait(_EXHAUSTED_PAUSE)
-                continue
-            self._start_connection(peer)
-
-    def _start_connection(self, peer: socket.socket) -> None:
+    def serve(self, peer: socket.socket) -> None:
+        """Answer one client until its connection ends; in the connection's own thread."""
         connection = Connection(peer, self._application, self._closing.is_set)
-        thread = threading.Thread(target=self._serve, args=(connection, peer), name="api", daemon=True)
         with self._lock:
-            self._connections[connection] = (peer, thread)
-        try:
-            thread.start()
-        except RuntimeError as error:
-            # No thread to be had: this client is turned away, the daemon goes on.
-            log.error("cannot serve a connection: %s", error)
-            self._forget(connection)
-            peer.close()
-
-    def _serve(self, connection: Connection, peer: socket.socket) -> None:
+            self._connections[connection] = (peer, threading.current_thread())
         owned = True
         try:
             owned = connection.serve()
         finally:
-            self._forget(connection)
+            with self._lock:
+                del self._connections[connection]
             if owned:
                 peer.close()
-
-    def _forget(self, connection: Connection) -> None:
-        with self._lock:
-            self._connections.pop(connection, None)
 
 
 def _shut(peer: socket.socket, how: int) -> None:

@@ -31,14 +31,18 @@ class Listener:
         wrap: Callable[[socket.socket], socket.socket] | None = None,
         path: str = "",
     ):
+        listening.setblocking(False)
         self._socket = listening
         self._wrap = wrap
         self._path = path
         self._inode = os.stat(path).st_ino if path else 0
         self.address = address
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def accept(self) -> socket.socket:
-        """Wait for a connection; what it returns speaks plain bytes. Raises OSError."""
+        """The next connection, which speaks plain bytes. Raises OSError, BlockingIOError when there is none now."""
         peer, _ = self._socket.accept()
         if self._wrap is None:
             return peer

@@ -6,6 +6,7 @@ it can be shown to any number of clients without copying. Whether it makes sense
 
 import posixpath
 
+from engine.daemon.containers import logconfig
 from engine.errors import Invalid
 
 # The order of the keys is the order in which dockerd shows them.
@@ -53,7 +54,7 @@ READONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysr
 HOST_CONFIG = {
     "Binds": None,
     "ContainerIDFile": "",
-    "LogConfig": {"Type": "local", "Config": {}},
+    "LogConfig": {"Type": logconfig.DEFAULT_DRIVER, "Config": {}},
     "NetworkMode": "bridge",
     "PortBindings": {},
     "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},

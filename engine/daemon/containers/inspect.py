@@ -18,7 +18,6 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     state = container.snapshot()
-    logged = container.host_config["LogConfig"]["Type"] != "none"
     shown = {
         "Id": container.id,
         "Created": rfc3339(container.created_ns),
@@ -29,7 +28,7 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
         "ResolvConfPath": where.etc("resolv.conf"),
         "HostnamePath": where.etc("hostname"),
         "HostsPath": where.etc("hosts"),
-        "LogPath": where.log if logged else "",
+        "LogPath": "",  # no file of a form that others could read
         "Name": f"/{container.name}",
         "RestartCount": state.restart_count,
         "Driver": engine.storage,

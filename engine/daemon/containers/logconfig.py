@@ -23,8 +23,13 @@ DRIVERS: dict[str, frozenset[str] | None] = {
     "splunk": None,
     "gcplogs": None,
 }
-BUILT_DRIVERS = frozenset({"local", "none"})
-# Options of `local` this engine obeys, and the one value of others that asks for nothing more than it does anyway.
+# What a container gets that asks for none: clients (the SDK's `run`) read logs only of drivers whose name they know.
+DEFAULT_DRIVER = "json-file"
+# Both keep their lines in this engine's own format, behind the same API; no LogPath says otherwise. What differs is
+# dockerd's default size: (bytes a segment, segments kept).
+BUILT_DRIVERS = {"json-file": (0, 1), "local": (20_000_000, 5)}
+_UNREADABLE = "none"
+# Options this engine obeys, and the one value of others that asks for nothing more than it does anyway.
 BUILT_OPTIONS = frozenset({"max-size", "max-file"})
 HARMLESS = {"mode": "blocking", "compress": "false"}
 
@@ -41,32 +46,30 @@ def check(log_config: dict) -> None:
     for option in sorted(options):
         if known is not None and option not in known | _COMMON:
             raise Invalid(f"unknown log opt '{option}' for {driver} log driver")
-    if driver == "local":
+    if driver in BUILT_DRIVERS:
         limits(log_config)
 
 
 def refuse_what_is_not_built(log_config: dict) -> None:
     """Raise NotBuilt for a driver or an option that dockerd has and this engine does not have yet."""
     driver = log_config["Type"]
+    if driver == _UNREADABLE:
+        return
     if driver not in BUILT_DRIVERS:
         raise NotBuilt(f'HostConfig.LogConfig: the log driver "{driver}" is not built yet in this engine')
-    if driver == "none":
-        return
     for option, value in log_config["Config"].items():
         if option not in BUILT_OPTIONS and HARMLESS.get(option) != value:
             raise NotBuilt(f'HostConfig.LogConfig: the log option "{option}" is not built yet in this engine')
 
 
 def limits(log_config: dict) -> tuple[int, int]:
-    """(bytes a segment, segments kept) of a `local` log; (0, 1) when nothing is asked: it grows without bound.
+    """(bytes a segment, segments kept) of a log that is kept; 0 bytes: it grows without bound.
 
-    Where one of the two is asked, the other is dockerd's default. Sizes are decimal as in dockerd (`10m` is ten million
-    bytes). Raises Invalid.
+    Sizes are decimal as in dockerd (`10m` is ten million bytes). Raises Invalid.
     """
     options = log_config["Config"]
-    if "max-size" not in options and "max-file" not in options:
-        return 0, 1
-    size, files = options.get("max-size", "20m"), options.get("max-file", "5")
+    default_size, default_files = BUILT_DRIVERS[log_config["Type"]]
+    size, files = options.get("max-size", str(default_size)), options.get("max-file", str(default_files))
     parsed = _SIZE.fullmatch(size)
     if parsed is None:
         raise Invalid(f"invalid value for max-size: invalid size: '{size}'")

@@ -86,17 +86,20 @@ def test_a_duration_is_said_as_docker_says_it(seconds, text):
 
 
 @pytest.mark.parametrize(
-    ("options", "limits"),
+    ("driver", "options", "limits"),
     [
-        ({}, (0, 1)),
-        ({"max-size": "10m"}, (10_000_000, 5)),
-        ({"max-file": "3"}, (20_000_000, 3)),
-        ({"max-size": "1.5kb", "max-file": "2"}, (1500, 2)),
-        ({"max-size": "512"}, (512, 5)),
+        ("json-file", {}, (0, 1)),
+        ("json-file", {"max-size": "10m"}, (10_000_000, 1)),
+        ("json-file", {"max-size": "10m", "max-file": "3"}, (10_000_000, 3)),
+        ("local", {}, (20_000_000, 5)),
+        ("local", {"max-size": "10m"}, (10_000_000, 5)),
+        ("local", {"max-file": "3"}, (20_000_000, 3)),
+        ("local", {"max-size": "1.5kb", "max-file": "2"}, (1500, 2)),
+        ("local", {"max-size": "512"}, (512, 5)),
     ],
 )
-def test_the_limits_of_a_local_log(options, limits):
-    assert logconfig.limits({"Type": "local", "Config": options}) == limits
+def test_the_limits_of_a_log(driver, options, limits):
+    assert logconfig.limits({"Type": driver, "Config": options}) == limits
 
 
 @pytest.mark.parametrize("options", [{"max-size": "ten"}, {"max-size": "-1"}, {"max-file": "0"}, {"max-file": "x"}])
@@ -108,7 +111,7 @@ def test_a_bad_limit_of_a_log_is_refused(options):
 @pytest.mark.parametrize(
     ("driver", "options"),
     [
-        ("json-file", {}),
+        ("json-file", {"labels": "a"}),
         ("syslog", {"syslog-address": "x"}),
         ("local", {"mode": "non-blocking"}),
         ("local", {"tag": "x"}),

@@ -8,7 +8,7 @@ from engine.kernel.netlink import message
 
 # What the kernel answered to "set lo up" in a fresh network namespace, and to the same for link 99.
 ACKNOWLEDGED = bytes.fromhex("240000000200000101000000aa3f00000000000020000000130005000100000000000000")
-NO_SUCH_LINK = bytes.fromhex("2400000002000000020000000000000" + "0edffffff20000000130005000200000000000000")
+NO_SUCH_LINK = bytes.fromhex("24000000020000000200000000000000edffffff20000000130005000200000000000000")
 
 
 def test_a_request_is_header_and_payload() -> None:
