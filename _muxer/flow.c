@@ -125,7 +125,7 @@ int serve_client(struct mux_pump *pump, struct client *client, short events) {
 /* Output. */
 
 bool log_full(const struct mux_pump *pump) {
-    return pump->log && pump->log->max_size > 0 && pump->log->position >= pump->log->max_size;
+    return pump->log && pump->log->limit > 0 && pump->log->position >= pump->log->limit;
 }
 
 bool may_read_outputs(const struct mux_pump *pump) {

@@ -25,7 +25,8 @@ struct mux_log {
     uint32_t number;     /* of the present segment */
     uint32_t max_files;  /* how many segments a rotation keeps */
     uint8_t open_lines;  /* streams in the middle of a line */
-    uint64_t max_size;   /* bytes after which the segment is full, 0 for never */
+    uint64_t max_size;   /* bytes that a segment may have, 0 for any */
+    uint64_t limit;      /* bytes at which the present one is full, 0 for never */
     uint64_t position;   /* bytes of frames written */
     uint64_t records;    /* records written */
     uint64_t last_ns;    /* the latest time written */

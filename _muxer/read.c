@@ -169,8 +169,9 @@ static bool over(const struct reading *reading, int ended_fd) {
 
 /* 1 when the log is complete and all of it is put, 0 when the client left, else a negative errno. */
 static int follow(struct reading *reading, int ended_fd) {
-    int changes = watch(reading->directory), going = 1;
+    int changes = -1, going = 1;
     while (going > 0) {
+        if (changes < 0) changes = watch(reading->directory); /* before reading, so that no change is missed */
         /* Asked before reading: what was written before the end was told is then certain to be read. */
         bool last = over(reading, ended_fd);
         going = advance(reading, last);

@@ -1,23 +1,26 @@
 """From one process to two: fork the spawner while this process is still small and single-threaded, then be the daemon.
 
 Runs once, in the process that the user started. It is the only module that sees both towers, and it imports each of
-them only on its own side of the fork: the spawner never holds the daemon's modules, and the two share the pages of
-what was loaded before.
+them only on its own side of the fork. The rooms below both are imported before, so that the two processes share their
+pages: the spawner hardly ever touches one.
 """
 
-import ctypes  # noqa: F401  (loaded here so that both processes share its pages)
-import json  # noqa: F401  (the same)
+import gc
 import os
 
+from engine.logs import twin
+from engine.sandbox import capabilities, cgroups, mounts, seccomp  # noqa: F401  (for both, as said above)
 from engine.settings import Settings
 from engine.wire.channel import Channel
 
 
 def boot(settings: Settings) -> int:
     """Run a daemon with these settings until it is told to stop; returns the exit status of the process."""
+    twin.select(settings.muxer)
+    gc.collect()
+    gc.freeze()  # a collection in one process would write into the pages of both
     daemon_end, spawner_end = Channel.pair()
-    pid = os.fork()
-    if pid == 0:
+    if os.fork() == 0:
         status = 1
         try:
             daemon_end.close()

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Callable
 from typing import NoReturn
 
-from engine.errors import EngineError
+from engine.errors import EngineError, Invalid
 from engine.kernel import syscalls
 from engine.kernel.beneath import make_directories
 from engine.kernel.netlink import route
@@ -63,7 +63,6 @@ class _Init:
         self.sources: dict[Mount, int] = {}
         self.late: tuple[Mount, ...] = ()
         self.identity = users.Identity(0, 0, (0,), "/")
-        self.keep = capabilities.mask(sandbox.capabilities)
 
     def warn(self, texts: list[str]) -> None:
         for text in texts:
@@ -86,7 +85,10 @@ class _Init:
 
     def unshare(self) -> None:
         flags = namespaces.flags(self.sandbox.namespaces, without=namespaces.LATER | namespaces.BY_MONITOR)
-        if flags and self.staged is None:
+        if not flags & syscalls.CLONE_NEWNS:
+            # What comes next would be done to the host.
+            raise Invalid("a sandbox cannot be made without a mount namespace of its own")
+        if self.staged is None:
             syscalls.unshare(flags)
         os.write(self.report, protocol.READY)
         self.ready = True
@@ -179,10 +181,11 @@ class _Init:
     def privileges(self) -> None:
         """In runc's order. Without no_new_privs only CAP_SYS_ADMIN may install a filter: then it goes in first."""
         _, permitted, _ = syscalls.capget()
-        missing = self.keep & ~permitted
+        granted = capabilities.mask(self.sandbox.capabilities)
+        missing = granted & ~permitted
         if missing:
             self.warn([f"this host does not have the capabilities {', '.join(capabilities.names(missing))}"])
-        keep = self.keep & permitted
+        keep = granted & permitted
         capabilities.limit_bounding(keep, _LAST_CAPABILITY)
         if self.sandbox.seccomp and not self.sandbox.no_new_privileges:
             syscalls.seccomp_load(self.sandbox.seccomp)

@@ -151,8 +151,8 @@ def environment() -> Path:
 
 def workers(arguments: Sequence[str]) -> list[str]:
     """One worker a processor, a file's tests on one worker, unless the arguments say how many."""
-    chosen = any(argument.startswith(("-n", "--numprocesses", "-p", "--pdb", "--co")) for argument in arguments)
-    return [] if chosen else ["-n", "auto", "--dist", "loadfile"]
+    options = ("-n", "--numprocesses", "-p", "--pdb", "--co")
+    return [] if any(argument.startswith(options) for argument in arguments) else ["-n", "auto", "--dist", "loadfile"]
 
 
 def main(arguments: Sequence[str]) -> None:

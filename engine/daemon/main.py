@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from engine.daemon import adopt
 from engine.daemon.api.server import Servers
-from engine.daemon.containers import files, remove, start
+from engine.daemon.containers import files, start
 from engine.daemon.containers.registry import Registry
 from engine.daemon.images import storage
 from engine.daemon.images.store import ImageStore
@@ -143,7 +143,6 @@ def _engine_id(data_root: str) -> str:
 
 
 def _build(settings: Settings, spawner: Channel) -> Engine:
-    remove.sweep(settings.data_root)
     database = Database(os.path.join(settings.data_root, "engine.db"), (*container_table.SCHEMA, *image_table.SCHEMA))
     kind = storage.choose(settings.data_root)
     with database.reading() as connection:

@@ -72,6 +72,9 @@ def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, no_symlinks: b
             if not todo:
                 return os.open(name or ".", flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=trail[-1])
             trail.append(os.open(name, _PLACE | os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=trail[-1]))
+    except OSError as error:
+        error.filename = path
+        raise
     finally:
         for fd in trail:
             os.close(fd)

@@ -17,17 +17,26 @@ class Inotify:
     """A watch on one directory: readable at `fd` after a change. Without one, `fd` is -1 and `patience_ms` is short."""
 
     def __init__(self, directory: str):
-        """Raises OSError, but not for want of watches (128 per user by default) or of the directory."""
+        self._directory = directory
         self._libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = -1
+
+    def begin(self) -> None:
+        """Begins to watch, unless that is so already; to be called before the reading, so that no change is missed.
+
+        Where there are no watches left (128 per user by default), or no directory yet, it does nothing. Raises OSError.
+        """
+        if self.fd >= 0:
+            return
         self.fd = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self.fd >= 0:
-            path = os.fsencode(directory)
-            if self._libc.inotify_add_watch(self.fd, path, ctypes.c_uint32(_IN_MODIFY | _IN_CREATE)) >= 0:
+            path, mask = os.fsencode(self._directory), ctypes.c_uint32(_IN_MODIFY | _IN_CREATE)
+            if self._libc.inotify_add_watch(self.fd, path, mask) >= 0:
                 return
         number = ctypes.get_errno()
         self.close()
         if number not in _NO_WATCH_LEFT:
-            raise OSError(number, os.strerror(number), directory)
+            raise OSError(number, os.strerror(number), self._directory)
 
     @property
     def patience_ms(self) -> int | None:

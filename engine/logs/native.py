@@ -13,7 +13,7 @@ from engine.logs.query import Query
 from engine.logs.writer import Writer
 
 _MOVED = ("position", "records", "open_lines", "last_ns")  # what the C changes in a writer
-_OPENED = ("log_fd", "index_fd", "directory_fd", "number", "max_files", "max_size")
+_OPENED = ("log_fd", "index_fd", "directory_fd", "number", "max_files", "max_size", "limit")
 LENT = _OPENED + _MOVED
 
 _EVENTS = {

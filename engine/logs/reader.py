@@ -48,6 +48,7 @@ def _follow(reading: "_Reading", sink: Sink, sink_fd: int, query: Query, ended_f
     """Sends lines as they come until the log is complete or `until` is past; False when the client left first."""
     with Inotify(reading.directory) as changes:
         while True:
+            changes.begin()
             # Asked before reading: what was written before the end was told is then certain to be read.
             last = bool(_ready({ended_fd: select.POLLIN}, 0)) or 0 < query.until_ns <= time.time_ns()
             if reading.advance(sink, last) or last:

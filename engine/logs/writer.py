@@ -5,10 +5,14 @@ the place reached, and the C moves both. It never changes what it has once index
 no reader was ever shown.
 """
 
+import errno
 import os
 import time
 
 from engine.logs import format
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EIO, errno.ENOMEM})
+"""Why a host may refuse a new segment, or the removal of an old one, for a while."""
 
 
 class Writer:
@@ -17,6 +21,7 @@ class Writer:
     directory: host path; made (0700) when it is missing, its parents must be there
     max_size: bytes after which a segment is full, 0 or less for never; max_files: how many segments are kept
     number: the present segment; position: bytes of frames in it; records: how many of them are indexed
+    limit: bytes of frames at which the present segment is full, 0 for never
     log_fd, index_fd: the present segment's files; directory_fd: the log itself
     open_lines: the streams that are in the middle of a line, as in format.Record
     last_ns: the latest time written; times never step back, so that the index can be searched by halves
@@ -25,7 +30,7 @@ class Writer:
     def __init__(self, directory: str, max_size: int = 0, max_files: int = 1):
         """Opens the newest segment and cuts its torn tail, or begins the first. Raises OSError."""
         self.directory = directory
-        self.max_size = max(max_size, 0)
+        self.max_size = self.limit = max(max_size, 0)
         self.max_files = max(max_files, 1)
         self.number = self.position = self.records = self.open_lines = self.last_ns = 0
         self.log_fd = self.index_fd = -1
@@ -60,7 +65,7 @@ class Writer:
     @property
     def full(self) -> bool:
         """True when the segment has passed its size and `rotate` is due."""
-        return 0 < self.max_size <= self.position
+        return 0 < self.limit <= self.position
 
     def append(self, stream: int, payload: bytes | memoryview) -> None:
         """Writes one chunk (1 to LARGEST_CHUNK bytes) with the time of now. Raises OSError; then nothing was added."""
@@ -74,9 +79,23 @@ class Writer:
         self.records += 1
 
     def rotate(self) -> None:
-        """Goes on in the next segment, removes the oldest past `max_files`. Raises OSError; then all is as before."""
-        os.ftruncate(self.log_fd, self.position)  # a write that failed half-way may have left bytes past the last frame
-        self._begin(self.number + 1)
+        """Goes on in the next segment, and removes the oldest past `max_files`.
+
+        Where the host has no room for a new one (a full disk) it goes on in this one, for another `max_size`: the
+        container is worth more than the size of its log. Raises OSError for any other reason.
+        """
+        try:
+            # A write that failed half-way may have left bytes past the last frame.
+            os.ftruncate(self.log_fd, self.position)
+            self._begin(self.number + 1)
+            self._remove_oldest()
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            if self.full:
+                self.limit = self.position + self.max_size
+
+    def _remove_oldest(self) -> None:
         for number in self._numbers()[: -self.max_files]:
             # The index goes first: a reader lists by it, and so never misses the frames of what it has listed.
             for name in (format.index_name(number), format.log_name(number)):
@@ -115,6 +134,7 @@ class Writer:
                 os.close(fd)
         self.log_fd, self.index_fd = log_fd, index_fd
         self.number, self.position, self.records, self.open_lines = number, 0, 0, 0
+        self.limit = self.max_size
 
     def _resume(self, number: int) -> bool:
         """Opens segment `number` at its last whole frame; False when its index cannot be gone on with."""

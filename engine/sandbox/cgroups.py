@@ -13,6 +13,7 @@ import errno
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from engine.errors import SystemFailure
@@ -66,7 +67,7 @@ _DISCARDED: tuple[tuple[tuple[str, ...], str, str], ...] = (
 """Fields of Limits, the feature they need, and what docker says without it."""
 
 
-class Cgroups:
+class Cgroups(ABC):
     """What the host has. A subclass a version says how; the methods here are the same for all.
 
     version: "1" or "2", as `info` shows it (hybrid is "1"); hybrid: version 2 is mounted beside version 1;
@@ -96,13 +97,13 @@ class Cgroups:
         """The cgroup as /proc/PID/cgroup shows it."""
         return f"{parent.rstrip('/')}/{id}"
 
+    @abstractmethod
     def directories(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
         """The cgroup's directory in each hierarchy that is used, as host paths."""
-        raise NotImplementedError
 
+    @abstractmethod
     def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
         """The files into which process 1, single-threaded, writes "0" to enter: for `Sandbox.cgroups`."""
-        raise NotImplementedError
 
     def create(self, id: str, limits: Limits, parent: str = PARENT, *, all_devices: bool = False) -> None:
         """Make the cgroup and set its limits (those that `fitting` returns). Raises SystemFailure.
@@ -116,8 +117,9 @@ class Cgroups:
             where = f"{error.filename}: " if error.filename else ""
             raise SystemFailure(f"cgroup {self.path_text(id, parent)}: {where}{error.strerror}") from error
 
+    @abstractmethod
     def _create(self, id: str, limits: Limits, parent: str, all_devices: bool) -> None:
-        raise NotImplementedError
+        """Make it and set the limits; raises OSError, and leaves what it made to the caller."""
 
     def join(self, id: str, pid: int, parent: str = PARENT) -> None:
         """Move a process. Slow (see above): for what cannot enter by itself. Raises SystemFailure."""
@@ -146,9 +148,9 @@ class Cgroups:
                 # Version 1 has no event for a cgroup that has become empty.
                 time.sleep(_PAUSE)
 
+    @abstractmethod
     def oom_killed(self, id: str, parent: str = PARENT) -> bool:
         """Whether the kernel killed a process here because the memory limit was reached; False when it is unknown."""
-        raise NotImplementedError
 
 
 def detect(root: str = "/sys/fs/cgroup") -> Cgroups:

@@ -122,6 +122,28 @@ def test_logs_alone_end_at_once(daemon: Daemon, container: Callable[..., str]) -
     assert (frames.stdout(data), frames.stderr(data)) == (b"out\n", b"err\n")
 
 
+def test_who_attaches_before_the_start_misses_nothing(daemon: Daemon) -> None:
+    """Not even when the start follows the 101 at once, on a busy machine."""
+    missed: list[bytes] = []
+
+    def often() -> None:
+        for _ in range(15):
+            one = daemon.create("sh", "-c", "echo first; sleep 0.005; echo last")
+            with attached(daemon, one, "stream=1&stdout=1") as connection:
+                daemon.begin(one)
+                said = frames.stdout(connection.read_to_end())
+            daemon.remove(one)
+            if said != b"first\nlast\n":
+                missed.append(said)
+
+    threads = [threading.Thread(target=often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not missed
+
+
 def test_many_clients_see_the_same(daemon: Daemon, container: Callable[..., str]) -> None:
     """Attached before the start, each gets every byte."""
     one = container("sh", "-c", "seq 1 50000")

@@ -53,6 +53,18 @@ def test_the_pidfile_holds_the_pid_and_goes_away(world) -> None:
     assert not daemon.socket.exists()
 
 
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.15, 0.2, 0.3])
+def test_it_can_be_stopped_at_any_moment(world, delay: float) -> None:
+    """While it starts, and right after its first pong: SIGTERM ends it, and the next one starts."""
+    daemon = world.daemon()
+    for wait in (False, True):
+        daemon.start(wait=wait)
+        time.sleep(delay)
+        assert daemon.stop(seconds=10) in (0, -signal.SIGTERM)
+    daemon.start()
+    assert daemon.stop() == 0
+
+
 def test_a_second_daemon_on_the_same_root_is_refused(world, make_daemon: Callable[..., Daemon]) -> None:
     """With another socket and pidfile; the first is unharmed."""
     first = make_daemon()

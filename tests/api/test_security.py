@@ -140,5 +140,5 @@ def test_keys_of_the_host_are_not_shared(daemon: Daemon) -> None:
 
 def test_the_host_is_not_to_be_seen(daemon: Daemon) -> None:
     """No process but its own, no path of the daemon's."""
-    assert daemon.shell("ls /proc | grep -c '^[0-9][0-9]*$'") in ("3", "4")
+    assert int(daemon.shell("ls /proc | grep -c '^[0-9][0-9]*$'")) <= 4
     assert str(daemon.root) not in daemon.shell("cat /proc/1/environ | tr '\\0' '\\n'")

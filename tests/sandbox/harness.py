@@ -1,5 +1,6 @@
 """Starting sandboxes the way a monitor does, and collecting all that comes out. For tests only."""
 
+import errno
 import os
 import pickle
 import shutil
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine import init
-from engine.kernel import syscalls
+from engine.kernel import beneath, syscalls
 from engine.sandbox import capabilities, mounts, stage
 from engine.sandbox.spec import Root, Sandbox
 from engine.wire import report
@@ -56,10 +57,13 @@ def make_layer(path: Path) -> None:
 class Bench:
     """Makes sandboxes over one shared layer, with a fresh writable directory each."""
 
-    def __init__(self, base: Path, staged: bool = False) -> None:
-        """base: an empty directory on a file system that can carry an overlay; staged: prepare each init first."""
+    def __init__(self, base: Path, way: str = "plain") -> None:
+        """base: an empty directory on a file system that can carry an overlay.
+
+        way: `plain`; `staged`: prepare each init first; `old`: the kernel lacks what came after Linux 5.1
+        """
         self.base = base
-        self.staged = staged
+        self.way = way
         self.layers = base / "layers"
         self.stage = base / "stage"
         self.stage.mkdir()
@@ -99,16 +103,23 @@ class Bench:
 
     def run(self, sandbox: Sandbox, **how) -> Result:
         """`run`, in the way of this bench."""
-        return run(sandbox, place=str(self.stage) if self.staged else "", **how)
+        place = str(self.stage) if self.way == "staged" else ""
+        return run(sandbox, place=place, old=self.way == "old", **how)
 
 
 def run(
-    sandbox: Sandbox, *, stdin: bytes = b"", proceed: bool = True, leak: tuple[int, ...] = (), place: str = ""
+    sandbox: Sandbox,
+    *,
+    stdin: bytes = b"",
+    proceed: bool = True,
+    leak: tuple[int, ...] = (),
+    place: str = "",
+    old: bool = False,
 ) -> Result:
     """Start it in a monitor of its own, wait for its end, and return everything.
 
     proceed: False closes the monitor's end where it would say PROCEED; leak: inheritable descriptors to try to keep;
-    place: where init is to prepare its stage, if it is to.
+    place: where init is to prepare its stage, if it is to; old: make believe that the kernel is an old one.
     """
     reader, writer = os.pipe()
     monitor = os.fork()
@@ -117,6 +128,8 @@ def run(
         try:
             for fd in leak:
                 os.set_inheritable(fd, True)
+            if old:
+                _forget_new_calls()
             with os.fdopen(writer, "wb") as file:
                 pickle.dump(_monitor(sandbox, stdin, proceed, place), file)
         finally:
@@ -126,6 +139,18 @@ def run(
         data = file.read()
     os.waitpid(monitor, 0)
     return pickle.loads(data)
+
+
+def _forget_new_calls() -> None:
+    """In the forked monitor: answer as a kernel does that has never heard of these calls."""
+
+    def unknown(*_: object) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    for name in ("_close_range", "_openat2", "_open_tree", "_move_mount", "_mount_setattr", "_fsopen"):
+        assert callable(getattr(syscalls, name))
+        setattr(syscalls, name, unknown)
+    beneath._open = beneath._open_by_walk
 
 
 def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool, place: str) -> Result:

@@ -15,17 +15,21 @@ from tests.sandbox.harness import Bench
 pytestmark = pytest.mark.root
 
 
+ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")  # a hybrid host has version 2 in the second place
+
+
 @pytest.fixture
 def parent() -> Generator[str]:
     """The name of a cgroup for this test alone, removed with all that is in it."""
     name = f"/engine-test-{os.getpid()}"
     yield name
-    found = cgroups.detect()
-    for directory in found.directories("", name):
-        for child in Path(directory).glob("*/"):
-            found.remove(child.name, name)
-        if os.path.isdir(directory):
-            os.rmdir(directory)
+    for root in [root for root in ROOTS if os.path.isdir(root)]:
+        found = cgroups.detect(root)
+        for directory in found.directories("", name):
+            for child in Path(directory).glob("*/"):
+                found.remove(child.name, name)
+            if os.path.isdir(directory):
+                os.rmdir(directory)
 
 
 def test_a_container_enters_by_itself_and_sees_only_its_own(bench: Bench, parent: str) -> None:
@@ -41,6 +45,16 @@ def test_a_container_enters_by_itself_and_sees_only_its_own(bench: Bench, parent
         assert found.controllers <= set(result.out.split())
     found.remove("one", parent)
     assert not any(os.path.exists(directory) for directory in found.directories("one", parent))
+
+
+def test_version_2_beside_version_1_is_entered_in_the_same_way(bench: Bench, parent: str) -> None:
+    root = next(root for root in reversed(ROOTS) if os.path.isdir(root))
+    found = cgroups.detect(root)
+    found.create("two", Limits(), parent)
+    result = bench.shell("grep ^0:: /proc/self/cgroup || true; echo in", cgroups=found.entries("two", parent))
+    assert parent not in result.out and result.out.endswith("in\n")
+    if found.version == "2":
+        assert result.out == "0::/\nin\n"
 
 
 def test_without_entries_the_view_is_of_where_the_process_is(bench: Bench) -> None:
@@ -78,8 +92,9 @@ def test_devices_that_were_not_granted_cannot_be_used(bench: Bench, parent: str)
     assert "Operation not permitted" in result.err and result.out.split() == ["1", "1"]
 
 
-def test_a_process_is_moved_and_the_cgroup_goes_with_it(parent: str) -> None:
-    found = cgroups.detect()
+@pytest.mark.parametrize("root", [root for root in ROOTS if os.path.exists(f"{root}/cgroup.procs") or root == ROOTS[0]])
+def test_a_process_is_moved_and_the_cgroup_goes_with_it(root: str, parent: str) -> None:
+    found = cgroups.detect(root)
     found.create("moved", Limits(), parent)
     reader, writer = os.pipe()
     pid = os.fork()

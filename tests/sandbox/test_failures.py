@@ -47,6 +47,8 @@ def test_a_command_that_cannot_run_is_told_in_dockers_words(
             "network",
             'sysctl "kernel.bogus" is not in a separate kernel namespace',
         ),
+        ({"namespaces": ("pid",)}, "namespaces", "a sandbox cannot be made without a mount namespace of its own"),
+        ({"capabilities": ("CAP_NOPE",)}, "privileges", 'unknown capability: "CAP_NOPE"'),
         ({"namespaces": ("mount", "nope")}, "namespaces", "unknown namespace: 'nope'"),
     ],
 )

@@ -51,24 +51,24 @@ def attach(engine: object, container: Container, asked: Asked, hijack: Callable[
     with container.changed:
         if container.state.status == "paused" and asked.stream:
             raise Conflict(f"container {container.id} is paused, unpause the container before attach")
-    with contextlib.ExitStack() as stack:
-        connection = stack.enter_context(hijack())
-        if not asked.stream:
+    if not asked.stream:
+        with hijack() as connection:
             _replay(engine, container, asked, connection)
+        return
+    client = Client(
+        streams=asked.stdin * 1 + asked.stdout * 2 + asked.stderr * 4,
+        framed=not tty,
+        detach=keys if tty and asked.stdin else b"",
+        replay=asked.logs,
+    )
+    # A client that has seen the head may have the container started at once: that start has to find it here.
+    with container.operation:
+        connection = hijack()
+        if not container.snapshot().running:
+            container.waiting.append((client, connection))
             return
-        client = Client(
-            streams=asked.stdin * 1 + asked.stdout * 2 + asked.stderr * 4,
-            framed=not tty,
-            detach=keys if tty and asked.stdin else b"",
-            replay=asked.logs,
-        )
-        with container.operation:
-            if not container.snapshot().running:
-                container.waiting.append((client, connection))
-                stack.pop_all()  # the record owns the connection now
-                return
-            with contextlib.suppress(Conflict):  # it has just ended: the client sees the end of its connection
-                engine.links.send(container.id, Attach(client), [connection.fileno()])
+        with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees its connection's end
+            engine.links.send(container.id, Attach(client), [connection.fileno()])
 
 
 def _replay(engine: object, container: Container, asked: Asked, connection: socket.socket) -> None:

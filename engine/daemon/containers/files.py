@@ -51,7 +51,7 @@ def mend(where: Paths, container: Container) -> None:
 
 
 def sweep(data_root: str, known: Callable[[str], bool]) -> None:
-    """Delete the homes of containers that were being made when an earlier daemon died: they have no record.
+    """Delete homes without a record: their containers were being made, or removed, when an earlier daemon died.
 
     Runs once at start-up. `known`: says whether an id has a record.
     """

@@ -42,6 +42,7 @@ class Container:
         definition is there, with docker's default where the client said nothing)
     path, args: Entrypoint and Cmd joined, as inspect shows them
     layers: the directories of the image's layers, relative to the layer root, lowest first
+    settling: its end is known, and what only a running container has is still being taken away; under `changed`
     exits: how often a process 1 of this container has ended since the daemon started; removed: it is no more
     waiting: clients that attached before the start, each with how it wants to be served; under `operation`
     followers: eventfds that are made readable when the container has ended; under `changed`
@@ -60,12 +61,19 @@ class Container:
     args: list[str]
     layers: tuple[str, ...]
     state: State = field(default_factory=State)
+    settling: bool = False
     exits: int = 0
     removed: bool = False
     waiting: list[tuple[Client, socket.socket]] = field(default_factory=list, repr=False)
     followers: list[int] = field(default_factory=list, repr=False)
     operation: threading.Lock = field(default_factory=threading.Lock, repr=False)
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
+
+    def settled(self) -> State:
+        """As `snapshot`, once nothing of an ended run is left to be taken away."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.settling)
+            return copy.copy(self.state)
 
     def snapshot(self) -> State:
         """A copy of the state, taken at one moment."""

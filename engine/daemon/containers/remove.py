@@ -1,11 +1,9 @@
 """Remove a container: its record first, its files after.
 
-The files are moved aside before they are deleted, so that a daemon that dies in between finds them in one place at its
-next start (`sweep`) and never as half a container.
+A daemon that dies in between leaves a home without a record, which the next one sweeps away (`files.sweep`).
 """
 
 import logging
-import os
 import shutil
 import signal
 
@@ -13,6 +11,7 @@ from engine.daemon.containers import paths, states
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.stop import await_end
 from engine.daemon.runtime import processes
+from engine.daemon.runtime.background import later
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, NotFound
 
@@ -38,6 +37,7 @@ def remove(engine: object, container: Container, force: bool, volumes: bool) -> 
     if container.snapshot().status == "removing":
         raise Conflict(f"removal of container {container.id} is already in progress")
     with container.operation:
+        container.settled()
         finish(engine, container)
 
 
@@ -50,39 +50,20 @@ def finish(engine: object, container: Container) -> None:
             raise Conflict(f'cannot remove container "{container.id}": could not kill container')
         if container.state.status != "removing":
             states.move(container, "removing")
-    aside = set_aside(engine.settings.data_root, engine.settings.exec_root, container.id)
     with engine.database.transaction(durable=True) as connection:
         table.delete(connection, container.id)
     engine.containers.remove(container)
     with container.changed:
         container.removed = True
         container.changed.notify_all()
-    delete_tree(aside)
+    for _, connection in container.waiting:
+        connection.close()
+    later(_delete_tree, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home)
 
 
-def set_aside(data_root: str, exec_root: str, container_id: str) -> str:
-    """Move the container's files to where `sweep` finds them; returns the new place."""
-    aside = os.path.join(data_root, "removing", container_id)
-    try:
-        os.rename(paths.of(data_root, exec_root, container_id).home, aside)
-    except FileNotFoundError:
-        pass  # moved by a daemon that died before it deleted the record
-    return aside
-
-
-def delete_tree(path: str) -> None:
-    """Delete what was set aside; what cannot be deleted now is logged, and tried again at the next start."""
+def _delete_tree(path: str) -> None:
+    """Delete a home; what cannot be deleted now is logged, and tried again at the next start."""
     try:
         shutil.rmtree(path)
-    except FileNotFoundError:
-        pass  # nothing was left to set aside
     except OSError as error:
         log.warning("files of a removed container stay until the next start: %s", error)
-
-
-def sweep(data_root: str) -> None:
-    """Delete what an earlier daemon had set aside and not deleted."""
-    place = os.path.join(data_root, "removing")
-    os.makedirs(place, mode=0o700, exist_ok=True)
-    for name in os.listdir(place):
-        delete_tree(os.path.join(place, name))

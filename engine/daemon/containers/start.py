@@ -4,6 +4,7 @@
 in the thread that watches the monitors.
 """
 
+import contextlib
 import logging
 import os
 import shutil
@@ -35,7 +36,7 @@ def start(engine: object, container: Container) -> None:
     SystemFailure when its sandbox cannot be made.
     """
     with container.operation:
-        state = container.snapshot()
+        state = container.settled()
         if state.running:
             raise NotModified("")
         if container.removed or state.status == "removing":
@@ -82,17 +83,18 @@ def _launch(engine: object, container: Container) -> Started:
 
 
 def _make_directories(engine: object, container: Container, where: paths.Paths) -> None:
-    """The directories a run needs; a run that a dead daemon left half-made is cleared away."""
+    """The directories a run needs; a run that a dead daemon left half-made is cleared away. Raises SystemFailure."""
     try:
-        os.mkdir(where.exec_dir, 0o700)
-    except FileExistsError:
-        clear_run(engine, container, where)
-        os.mkdir(where.exec_dir, 0o700)
-    files.mend(where, container)
-    if os.path.isdir(where.upper):
-        return
-    os.mkdir(where.log, 0o700)
-    sandbox.make_root(engine, container, where)
+        try:
+            os.mkdir(where.exec_dir, 0o700)
+        except FileExistsError:
+            clear_run(engine, container, where)
+            os.mkdir(where.exec_dir, 0o700)
+        files.mend(where, container)
+        if not os.path.isdir(where.upper):
+            sandbox.make_root(engine, container, where)
+    except OSError as error:
+        raise SystemFailure(f"the directories of the container cannot be made: {error}") from error
 
 
 def record_start(engine: object, container: Container, started: Started) -> None:
@@ -128,7 +130,8 @@ def clear_run(engine: object, container: Container, where: paths.Paths) -> None:
         engine.cgroups.remove(container.id)
     except (OSError, SystemFailure) as error:
         log.warning("container %s: its cgroups stay: %s", container.id, error)
-    shutil.rmtree(where.exec_dir)
+    with contextlib.suppress(FileNotFoundError):  # the start failed before it was made
+        shutil.rmtree(where.exec_dir)
 
 
 def ended(engine: object, container: Container, exited: Exited | None) -> None:
@@ -137,8 +140,8 @@ def ended(engine: object, container: Container, exited: Exited | None) -> None:
     if exited is None:
         exited = engine.links.left_behind(where.exec_dir) or _end_unseen(container, where)
     oom_killed = engine.cgroups.oom_killed(container.id)
-    clear_run(engine, container, where)
     with container.changed:
+        container.settling = True
         state = container.state
         state.exit_code, state.finished_ns = exited.exit_code, exited.finished_ns
         state.oom_killed = oom_killed
@@ -149,6 +152,11 @@ def ended(engine: object, container: Container, exited: Exited | None) -> None:
             os.eventfd_write(follower, 1)
         with engine.database.transaction(durable=False) as connection:
             table.save_state(connection, container)
+    # Those who wait need not wait for this; a start or a removal does.
+    clear_run(engine, container, where)
+    with container.changed:
+        container.settling = False
+        container.changed.notify_all()
     if container.host_config["AutoRemove"]:
         later(remove.remove, engine, container, False, True)
 

@@ -157,8 +157,6 @@ class TarReader:
             entry.kind = DIRECTORY
         if entry.kind in _WITHOUT_DATA:
             entry.size = entry.stored = 0
-        if "\0" in entry.name or "\0" in entry.link:
-            raise Invalid("archive/tar: invalid tar header")
         self._open(entry)
         if sparse and magic == _GNU:
             self._old_sparse(entry, block)
@@ -167,6 +165,9 @@ class TarReader:
         elif entry.kind == FILE and "GNU.sparse.map" in pax:
             numbers = [_decimal(part) for part in pax["GNU.sparse.map"].split(b",")]
             _set_fragments(entry, _decimal(pax.get("GNU.sparse.size", b"")), numbers, entry.stored)
+        # No system call takes a NUL, and Python says so with a ValueError.
+        if any("\0" in text for text in (entry.name, entry.link, *entry.attributes)):
+            raise Invalid("archive/tar: invalid tar header")
 
     def _old_sparse(self, entry: Entry, block: bytes) -> None:
         """GNU's own format: four places in the header, 21 in each block after it while a flag says so."""
@@ -262,10 +263,12 @@ def _pax_records(data: bytes) -> dict[str, bytes]:
     place = 0
     while place < len(data) and data[place : place + 1] != b"\0":
         blank = data.find(b" ", place, place + 12)
-        length = _decimal(data[place:blank]) if blank > 0 else 0
-        end = place + length
+        end = place + (_decimal(data[place:blank]) if blank > place else 0)
+        # Without the first test a record of length 0 would be read for ever.
+        if not place < blank < end <= len(data) or data[end - 1 : end] != b"\n":
+            raise Invalid("archive/tar: invalid tar header")
         key, equals, value = data[blank + 1 : end - 1].partition(b"=")
-        if not equals or end > len(data) or data[end - 1 : end] != b"\n" or end <= blank:
+        if not equals:
             raise Invalid("archive/tar: invalid tar header")
         if key in (b"GNU.sparse.offset", b"GNU.sparse.numbytes"):
             pieces.append(value)

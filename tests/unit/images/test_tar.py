@@ -109,9 +109,22 @@ def test_an_extension_header_of_gigabytes_is_refused_before_it_is_read():
         entries(bytes(header))
 
 
-def test_a_name_with_a_nul_in_a_pax_record_is_refused():
+@pytest.mark.parametrize("key", ["path", "linkpath", "SCHILY.xattr.user.a\0b"])
+def test_a_nul_in_a_pax_record_is_refused(key):
     with pytest.raises(Invalid):
-        entries(archive(member("x", pax_headers={"path": "a\0b"})))
+        entries(archive(member("x", pax_headers={key: "a\0b"})))
+
+
+@pytest.mark.parametrize(
+    "records", [b"6 a=b\nx", b"6 a=b\n0 c=d\n", b" a=b\n", b"999 a=b\n", b"6 a-b\n", b"3 \n", b"2\n"]
+)
+def test_pax_records_of_a_wrong_length_are_refused_and_end(records):
+    header = bytearray(archive(member("x", records))[:512])
+    header[156:157] = b"x"
+    header[148:156] = b"        "
+    header[148:156] = b"%06o\0 " % sum(header)
+    with pytest.raises(Invalid):
+        entries(bytes(header) + records.ljust(512, b"\0") + archive(member("y", b"")))
 
 
 @settings(max_examples=300)

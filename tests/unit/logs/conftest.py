@@ -8,6 +8,8 @@ import pytest
 
 import _muxer
 from engine.logs import twin as twins
+from engine.logs.writer import Writer
+from tests.unit.logs.played import Container
 
 
 @pytest.fixture(params=["python", "c"])
@@ -56,3 +58,20 @@ def pipe():
             os.close(fd)
         except OSError:
             pass  # the pump closed its own
+
+
+@pytest.fixture
+def container(twin, tmp_path):
+    """A function that makes a played container with a log (or none), and puts it away at the end."""
+    made = []
+
+    def make(log=True, max_size=0, max_files=1, **options) -> Container:
+        writer = Writer(str(tmp_path / "log"), max_size, max_files) if log else None
+        made.append(Container(twin, writer, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+        if one.log:
+            one.log.close()

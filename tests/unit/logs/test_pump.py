@@ -1,119 +1,14 @@
 """Tests of the pump: every byte once, in order, and nobody waits for another."""
 
+import errno
 import os
-import pty
-import select
 import signal
-import socket
-import struct
-import threading
-import time
-import tty as terminal
 
 import pytest
 
 from engine.logs.query import Query
 from engine.logs.writer import Writer
-
-STDIN, STDOUT, STDERR = 1, 2, 4
-
-
-def frame(stream: int, data: bytes) -> bytes:
-    return struct.pack(">BxxxI", stream, len(data)) + data
-
-
-class Container:
-    """A pump with pipes for a container's stdio, played by the test, and a wake-up to bound a run."""
-
-    def __init__(self, twin, log, tty=False, stdin=None):
-        self.log = log
-        self.pump = twin.Pump(log, tty)
-        self.outputs = {}
-        for stream in (1, 2):
-            reading, self.outputs[stream] = os.pipe()
-            self.pump.add_output(stream, reading)
-        self.stdin = -1
-        if stdin is not None:
-            self.stdin, writing = os.pipe()
-            self.pump.set_input(writing, close_on_eof=stdin == "once")
-        self.wake, self._waker = os.pipe()
-        self.pump.watch(self.wake)
-        os.write(self._waker, b"x")
-        self.peers: list[socket.socket] = []
-        self.told: list[tuple] = []
-
-    def client(self, streams=STDIN | STDOUT | STDERR, framed=True, detach=b"", replay=False, buffer=0):
-        near, far = socket.socketpair()
-        if buffer:
-            far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
-        near.settimeout(10)
-        self.peers.append(near)
-        number = self.pump.add_client(far.detach(), streams, framed, detach, replay)
-        return near, number
-
-    def settle(self, turns=4) -> list[tuple]:
-        """Turns the pump until it has nothing to tell but the wake-up, several times; what else it told."""
-        told, quiet = [], 0
-        while quiet < turns:
-            event = self.pump.run()
-            if event == ("readable", self.wake):
-                quiet += 1
-            else:
-                told.append(event)
-                quiet = 0
-                if event == ("full",):
-                    self.log.rotate()
-        self.told += told
-        return told
-
-    def say(self, stream, data) -> list[tuple]:
-        os.write(self.outputs[stream], data)
-        return self.settle()
-
-    def end(self, stream) -> None:
-        os.close(self.outputs.pop(stream))
-
-    def close(self) -> None:
-        self.pump.close()
-        for peer in self.peers:
-            peer.close()
-        for fd in (*self.outputs.values(), self.wake, self._waker, *([self.stdin] if self.stdin >= 0 else [])):
-            os.close(fd)
-
-
-@pytest.fixture
-def container(twin, tmp_path):
-    made = []
-
-    def make(log=True, max_size=0, max_files=1, **options) -> Container:
-        writer = Writer(str(tmp_path / "log"), max_size, max_files) if log else None
-        made.append(Container(twin, writer, **options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-        if one.log:
-            one.log.close()
-
-
-def receive(peer: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = peer.recv(size - len(data))
-        if not part:
-            break
-        data += part
-    return data
-
-
-def nothing_more(peer: socket.socket) -> bool:
-    return available(peer) == b""
-
-
-def available(peer: socket.socket, size: int = 1 << 20) -> bytes:
-    """What can be had without waiting; a Python socket with a timeout waits whatever the flags."""
-    return peer.recv(size) if select.select([peer], [], [], 0)[0] else b""
+from tests.unit.logs.played import STDERR, STDIN, STDOUT, Container, available, frame, nothing_more, receive
 
 
 @pytest.mark.parametrize("log", [True, False])
@@ -256,188 +151,6 @@ def test_a_segment_that_a_replaying_client_still_needs_is_not_rotated_away(conta
     assert nothing_more(client)
 
 
-def test_stdin_reaches_the_container_whole(container):
-    one = container(stdin="open")
-    client, number = one.client()
-    data = os.urandom(3 << 20)
-    sending = threading.Thread(target=lambda: (client.sendall(data), client.shutdown(socket.SHUT_WR)))
-    sending.start()
-    got = bytearray()
-    os.set_blocking(one.stdin, False)
-    while len(got) < len(data):
-        one.settle(1)
-        try:
-            got += os.read(one.stdin, 1 << 20)
-        except BlockingIOError:
-            pass
-    sending.join()
-    assert bytes(got) == data
-    one.settle()
-    assert one.told == [("client", number, "stdin-closed")]
-    one.say(1, b"still here")
-    assert receive(client, 18) == frame(1, b"still here")
-    with pytest.raises(BlockingIOError):
-        os.read(one.stdin, 1)
-
-
-def test_stdin_is_closed_after_the_first_client_when_it_is_once(container):
-    one = container(stdin="once")
-    client, number = one.client()
-    client.sendall(b"all")
-    client.shutdown(socket.SHUT_WR)
-    assert one.settle() == [("client", number, "stdin-closed")]
-    assert (os.read(one.stdin, 10), os.read(one.stdin, 10)) == (b"all", b"")
-    one.say(1, b"out")
-    assert receive(client, 11) == frame(1, b"out")
-
-
-@pytest.mark.parametrize("full", [False, True])
-def test_what_a_client_sent_before_it_left_still_arrives(container, full):
-    one = container(stdin="once")
-    filling = b""
-    if full:
-        other, _ = one.client(STDIN)
-        filling = b"f" * 65536
-        other.sendall(filling + b"more")
-        one.settle()
-        filling += b"more"
-    client, number = one.client()
-    client.sendall(b"last words")
-    client.close()
-    told = one.settle()
-    got = b""
-    while len(got) < len(filling) + 10:
-        got += os.read(one.stdin, 1 << 17)
-        told += one.settle()
-    assert got == filling + b"last words"
-    assert ("client", number, "gone") in told
-    assert os.read(one.stdin, 1) == b""
-
-
-def test_a_container_that_closes_its_stdin_does_not_block_the_sender(container):
-    one = container(stdin="open")
-    client, _ = one.client()
-    os.close(one.stdin)
-    one.stdin = -1
-    sending = threading.Thread(target=client.sendall, args=(b"x" * (2 << 20),))
-    sending.start()
-    while sending.is_alive():
-        one.settle(1)
-    sending.join()
-    one.say(1, b"alive")
-    assert receive(client, 13) == frame(1, b"alive")
-
-
-def test_bytes_sent_before_there_is_a_stdin_wait_for_it(container):
-    one = container()
-    client, _ = one.client()
-    client.sendall(b"early")
-    one.settle()
-    one.stdin, writing = os.pipe()
-    one.pump.set_input(writing)
-    one.settle()
-    assert os.read(one.stdin, 10) == b"early"
-
-
-@pytest.mark.parametrize(
-    ("sent", "passed", "detached"),
-    [
-        ([b"ab\x10\x11cd"], b"ab", True),
-        ([b"ab\x10", b"\x11"], b"ab", True),
-        ([b"ab\x10", b"cd"], b"ab\x10cd", False),
-        ([b"\x10\x10\x11"], b"\x10", True),
-        ([b"\x10", b"\x10", b"\x10", b"\x11"], b"\x10\x10", True),
-        ([b"\x11\x10"], b"\x11", False),
-    ],
-)
-def test_the_detach_keys_are_found_however_they_are_cut(container, sent, passed, detached):
-    one = container(stdin="open")
-    client, number = one.client(detach=b"\x10\x11")
-    for data in sent:
-        client.sendall(data)
-        one.settle()
-    assert os.read(one.stdin, 100) == passed
-    assert one.told == ([("client", number, "detached")] if detached else [])
-    if detached:
-        assert client.recv(1) == b""
-
-
-def test_withheld_keys_are_passed_on_at_the_end(container):
-    one = container(stdin="once")
-    client, _ = one.client(detach=b"\x10\x11")
-    client.sendall(b"a\x10")
-    client.shutdown(socket.SHUT_WR)
-    one.settle()
-    assert (os.read(one.stdin, 10), os.read(one.stdin, 10)) == (b"a\x10", b"")
-
-
-def test_drain_does_not_wait_for_a_client_that_gets_the_rest_from_the_log(container):
-    one = container()
-    client, _ = one.client(STDOUT, framed=False)
-    os.set_blocking(one.outputs[1], False)
-    sent = 0
-    with pytest.raises(BlockingIOError):
-        while True:
-            sent += os.write(one.outputs[1], b"%08d" % sent * 8192)
-            one.settle()
-    one.end(1)
-    one.end(2)
-    one.pump.drain()
-    assert sorted([one.pump.run(), one.pump.run()]) == [("eof", 1), ("eof", 2)]
-    one.log.close()
-    check_the_rest(one, client, sent)
-
-
-def test_drain_without_a_log_keeps_what_a_client_is_owed(container):
-    one = container(log=False)
-    client, _ = one.client(STDOUT, framed=False)
-    os.set_blocking(one.outputs[1], False)
-    sent = 0
-    with pytest.raises(BlockingIOError):
-        while True:
-            sent += os.write(one.outputs[1], b"%08d" % sent * 8192)
-            one.settle()
-    one.pump.drain()
-    check_the_rest(one, client, sent)
-
-
-def check_the_rest(one: Container, client: socket.socket, sent: int) -> None:
-    closing = threading.Thread(target=one.pump.close_clients)
-    closing.start()
-    got = b"".join(iter(lambda: client.recv(1 << 20), b""))
-    closing.join()
-    assert len(got) == sent
-    place = 0
-    while place < sent:
-        assert got[place : place + 8] == b"%08d" % place, place
-        place += 65536
-    assert one.pump.clients == 0
-
-
-def test_clients_that_take_nothing_are_dropped_in_the_end(container):
-    one = container()
-    one.client(STDOUT)
-    os.set_blocking(one.outputs[1], False)
-    with pytest.raises(BlockingIOError):
-        while True:
-            os.write(one.outputs[1], b"x" * 65536)
-            one.settle()
-    began = time.monotonic()
-    one.pump.close_clients(patience_ms=50)
-    assert time.monotonic() - began < 5
-    assert one.pump.clients == 0
-
-
-def test_a_closed_client_with_unread_input_reads_the_end_and_no_reset(container):
-    one = container()
-    client, _ = one.client(STDOUT | STDIN)
-    client.sendall(b"nobody reads this")
-    one.say(1, b"bye")
-    one.pump.close_clients()
-    assert receive(client, 11) == frame(1, b"bye")
-    assert client.recv(1) == b""
-
-
 def test_a_full_segment_is_told_and_stops_the_reading(container):
     one = container(max_size=15, max_files=2)
     os.write(one.outputs[1], b"0123456789")
@@ -468,31 +181,6 @@ def test_a_log_that_cannot_be_written_does_not_stop_the_container(container):
     os.close(full)
 
 
-def test_a_terminal_carries_both_ways_and_its_hang_up_is_the_end(twin, tmp_path, served):
-    master, slave = pty.openpty()
-    terminal.setraw(slave)
-    with Writer(str(tmp_path)) as log:
-        pump = twin.Pump(log, True)
-        pump.add_output(1, master)
-        pump.set_input(master, True)
-        near, far = socket.socketpair()
-        near.settimeout(10)
-        number = pump.add_client(far.detach(), STDIN | STDOUT, False)
-        near.sendall(b"typed\r")
-        near.shutdown(socket.SHUT_WR)
-        assert pump.run() == ("client", number, "stdin-closed")
-        assert os.read(slave, 100) == b"typed\r"
-        os.write(slave, b"$ ")
-        os.close(slave)
-        assert pump.run() == ("eof", 1)
-        assert near.recv(100) == b"$ "
-        pump.close_clients()
-        assert near.recv(100) == b""
-        pump.close()
-        near.close()
-    assert served(tmp_path, Query(tty=True)) == b"$ "
-
-
 def test_a_signals_handler_runs_while_the_pump_waits(container):
     one = container()
     os.read(one.wake, 1)
@@ -516,13 +204,6 @@ def test_a_busy_control_descriptor_does_not_hide_another(container):
     os.close(writing)
 
 
-def test_too_many_detach_keys_are_refused_and_the_descriptor_stays_the_callers(container):
-    one = container()
-    near, far = socket.socketpair()
-    with near, far, pytest.raises(ValueError, match="detach"):
-        one.pump.add_client(far.fileno(), 7, True, b"x" * 65)
-
-
 def test_the_descriptors_are_all_given_back(twin, tmp_path):
     before = os.listdir("/proc/self/fd")
     with Writer(str(tmp_path)) as log:
@@ -531,3 +212,18 @@ def test_the_descriptors_are_all_given_back(twin, tmp_path):
         one.say(1, b"x")
         one.close()
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_rotation_that_the_disk_refuses_lets_the_segment_grow(container, monkeypatch):
+    one = container(max_size=10, max_files=2)
+
+    def refuse(number):
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one.log, "_begin", refuse)
+        assert one.say(1, b"0123456789") == [("full",)]
+        one.say(1, b"x")
+        assert (one.log.number, one.log.position, one.log.limit) == (1, 27, 28)
+    one.say(1, b"y")
+    assert (one.log.number, one.log.position, one.log.limit) == (2, 0, 10)
