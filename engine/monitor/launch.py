@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from engine import init
 from engine.kernel import syscalls
-from engine.wire import report
+from engine.wire import packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
 from engine.wire.messages import Failed, NamespacesReady, Proceed, Start, Started
 
@@ -44,7 +44,7 @@ class _Streams:
         self.outputs: list[tuple[int, int]] = []
         self.input = -1
         self.stdio: tuple[int, int, int] | None = None
-        if start.sandbox.tty:
+        if start.tty:
             return
         if start.stdin:
             stdin, self.input = os.pipe2(os.O_CLOEXEC)
@@ -64,13 +64,13 @@ def launch(start: Start, link: Channel) -> Launched | None:
     """Make process 1 and bring it to execve; None when it failed or nobody wants it any more (the daemon was told)."""
     streams = _Streams(start)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-    if "pid" in start.sandbox.namespaces:
+    if start.own_pids:
         syscalls.unshare(syscalls.CLONE_NEWPID)
     pid = os.fork()
     if pid == 0:
         try:
             ours.close()
-            init.run(start.sandbox, streams.stdio, theirs.detach())
+            init.run(packed.unpack(start.sandbox), streams.stdio, theirs.detach())
         finally:
             os._exit(125)
     theirs.close()

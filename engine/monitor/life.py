@@ -26,7 +26,7 @@ def begin(
 ) -> None:
     """Serve a container that has just been launched by this process, until it has ended and its end is on disk."""
     log = _open_log(start)
-    pump = twin.Pump(log, start.sandbox.tty)
+    pump = twin.Pump(log, start.tty)
     for stream, descriptor in launched.outputs:
         pump.add_output(stream, descriptor)
     pump.set_input(launched.input, start.stdin_once)
@@ -47,7 +47,7 @@ def handed(start: Start, launched: Launched, link: int, listener: socket.socket,
         launched.pidfd,
         listener.fileno(),
         link,
-        start.sandbox.tty,
+        start.tty,
         start.stdin_once,
         launched.input if launched.terminal < 0 else os.dup(launched.input),
         dict(launched.outputs),
@@ -139,7 +139,7 @@ class _Life:
         """One message from the daemon, or its end."""
         try:
             received = self._link.receive()
-        except (ConnectionResetError, Invalid):
+        except Invalid:
             received = None
         if received is None:
             self._drop_link()

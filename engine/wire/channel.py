@@ -73,8 +73,11 @@ class Channel:
                 self.socket.send(datagram, socket.MSG_NOSIGNAL)
 
     def receive_packed(self) -> tuple[bytes, list[int]] | None:
-        """One datagram, not yet decoded, and its descriptors; None at the end of the connection."""
-        data, descriptors, flags = receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
+        """One datagram, not yet decoded, and its descriptors; None at the end of the connection, clean or not."""
+        try:
+            data, descriptors, flags = receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
+        except ConnectionResetError:
+            return None  # the peer was gone before it had read everything
         if not data:
             return None
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):

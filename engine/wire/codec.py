@@ -9,18 +9,13 @@ import dataclasses
 import json
 
 from engine.errors import Invalid
-from engine.sandbox import spec
 from engine.wire import messages
 
 _TAG = "@"
 _BYTES = "@bytes"
 
 
-def _dataclasses_of(module: object) -> dict[str, type]:
-    return {name: each for name, each in vars(module).items() if dataclasses.is_dataclass(each)}
-
-
-CLASSES: dict[str, type] = _dataclasses_of(spec) | _dataclasses_of(messages)
+CLASSES: dict[str, type] = {name: each for name, each in vars(messages).items() if dataclasses.is_dataclass(each)}
 FIELDS: dict[type, tuple[str, ...]] = {
     each: tuple(field.name for field in dataclasses.fields(each)) for each in CLASSES.values()
 }

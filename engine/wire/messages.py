@@ -6,8 +6,6 @@ A field is only ever added with a default, so that a daemon can adopt the monito
 
 from dataclasses import dataclass
 
-from engine.sandbox.spec import Sandbox
-
 
 @dataclass(frozen=True, slots=True)
 class LogTarget:
@@ -36,11 +34,16 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """daemon → spawner: make this container. Descriptors: the monitor's end of its link, then one socket a client."""
+    """daemon → spawner: make this container. Descriptors: the monitor's end of its link, then one socket a client.
 
-    sandbox: Sandbox
+    sandbox: as `wire.packed` makes it; own_pids: it has a PID namespace of its own, which the monitor makes
+    """
+
+    sandbox: bytes
     exec_dir: str
     log: LogTarget
+    own_pids: bool = True
+    tty: bool = False
     stdin: bool = False
     stdin_once: bool = False
     clients: tuple[Client, ...] = ()

@@ -231,15 +231,44 @@ def test_the_list_filters(daemon: Daemon, busybox: str) -> None:
     assert (answer.status, answer.message) == (400, "invalid filter 'nope'")
 
 
+def test_the_list_has_what_is_asked_for(daemon: Daemon, busybox: str) -> None:
+    """Containers, sizes, digests and manifests."""
+
+    def row(query: str) -> dict:
+        return next(row for row in daemon.request("GET", f"/images/json?{query}").json() if row["Id"] == busybox)
+
+    plain = row("")
+    assert plain["RepoTags"] == ["busybox:latest"]
+    assert plain["SharedSize"] == -1
+    assert plain["Size"] > 1_000_000
+    assert plain["Created"] > 1_600_000_000
+    assert row("shared-size=1")["SharedSize"] >= 0
+    assert row("manifests=1")["Manifests"][0]["Kind"] == "image"
+    assert row("all=1") == plain
+
+
+def test_an_older_client_gets_what_it_knows(daemon: Daemon, busybox: str) -> None:
+    """Before 1.44 an image had a VirtualSize."""
+    for path in ("/v1.43/images/busybox/json", "/v1.43/images/json"):
+        body = daemon.request("GET", path).json()
+        body = body[0] if isinstance(body, list) else body
+        assert body["VirtualSize"] == body["Size"]
+    assert "VirtualSize" not in daemon.request("GET", "/v1.44/images/busybox/json").json()
+
+
 def test_an_image_is_deleted_by_tag_and_by_id(daemon: Daemon) -> None:
     """The last tag takes the image along."""
     identifier = daemon.import_image(tar({"c": b""}), "gone:1")
-    assert daemon.import_image(tar({"c": b""}), "gone:2") == identifier or True
     answer = daemon.request("DELETE", "/images/gone:1")
-    assert {"Untagged": "gone:1"} in answer.json()
-    daemon.request("DELETE", "/images/gone:2")
+    assert answer.json() == [{"Untagged": "gone:1"}, {"Deleted": identifier}]
     answer = daemon.request("GET", "/images/gone:1/json")
     assert (answer.status, answer.message) == (404, "No such image: gone:1")
+    load(daemon, docker_archive([tar({"d": b""})], ["two:1", "two:2"]))
+    identifier = daemon.request("GET", "/images/two:1/json").json()["Id"]
+    assert daemon.request("DELETE", f"/images/{identifier}").status == 409
+    assert daemon.request("DELETE", "/images/two:1").json() == [{"Untagged": "two:1"}]
+    answer = daemon.request("DELETE", f"/images/{identifier[7:19]}")
+    assert answer.json() == [{"Untagged": "two:2"}, {"Deleted": identifier}]
 
 
 def test_deleting_an_image_frees_its_layers(daemon: Daemon) -> None:

@@ -47,6 +47,9 @@ def converted(source: dict, inside: bool = False, owner: str = "") -> dict:
     `inside` an object or array a Go nil is allowed for what can be nil; `owner` is the name of the definition, if any.
     """
     schema: dict = {key: source[key] for key in KEPT if key in source}
+    if "required" in schema and "properties" in source:
+        # ImageManifestSummary.ImageData requires an UnpackedSize that it nowhere describes: it is Size.Unpacked.
+        schema["required"] = [name for name in source["required"] if name in source["properties"]]
     if "$ref" in source:
         schema = {"$ref": source["$ref"]}
     if "properties" in source:

@@ -10,6 +10,7 @@ import tarfile
 import pytest
 
 from engine.daemon.images import layers, storage
+from tests.images.conftest import need
 from tests.unit.images.archives import archive, directory, member
 
 pytestmark = pytest.mark.root
@@ -136,3 +137,45 @@ def test_an_image_of_any_size_takes_the_same_memory(tmp_path):
     peak, _ = process.communicate()
     assert process.returncode == 0
     assert int(peak) < 45_000
+
+
+FULL = """
+import io, os, pathlib, sys
+from engine.errors import SystemFailure
+from tests.unit.images import archives
+root = pathlib.Path(sys.argv[1])
+store = archives.store(root)
+data = archives.archive(archives.member("big", os.urandom(30 << 20)))
+loaded = archives.docker_archive(archives.MadeImage(data), ["x:1"])
+for attempt in (
+    lambda: store.import_rootfs(io.BytesIO(data), "a", "", "", (), None, print),
+    lambda: store.load(io.BytesIO(loaded), print),
+):
+    try:
+        attempt()
+    except SystemFailure as error:
+        assert "no space left on device" in str(error), error
+    else:
+        raise AssertionError("it fitted")
+    left = [archives.files_below(root / name) for name in ("layers", "tmp", "blobs/sha256")]
+    assert left == [set(), set(), set()] and store.all() == [], left
+small = archives.archive(archives.member("small", b"x"))
+assert store.import_rootfs(io.BytesIO(small), "a", "", "", (), None, print).repo_tags == ("a:latest",)
+"""
+
+
+def test_a_full_disk_fails_the_image_and_leaves_the_room_it_took(tmp_path):
+    need("unshare", "mount")
+    script = tmp_path / "full.py"
+    script.write_text(FULL)
+    # A file system of its own, in a mount namespace of its own, which goes with the process.
+    command = f'mount -t tmpfs -o size=40m none "$1" && exec {sys.executable} {script} "$1"'
+    (tmp_path / "disk").mkdir()
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", command, "sh", str(tmp_path / "disk")],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ from engine.daemon.runtime.background import later
 from engine.daemon.runtime.links import StartFailure
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
-from engine.wire import exitfile
+from engine.wire import exitfile, packed
 from engine.wire.messages import Exited, Start, Started
 
 log = logging.getLogger(__name__)
@@ -60,8 +60,11 @@ def _launch(engine: object, container: Container) -> Started:
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     _make_directories(engine, container, where)
     limits, _ = engine.cgroups.fitting(sandbox.limits_of(container))
+    wanted = sandbox.sandbox_of(engine, container, where)
     request = Start(
-        sandbox=sandbox.sandbox_of(engine, container, where),
+        sandbox=packed.pack(wanted),
+        own_pids="pid" in wanted.namespaces,
+        tty=wanted.tty,
         exec_dir=where.exec_dir,
         log=sandbox.log_of(container, where),
         stdin=container.config["OpenStdin"],
@@ -70,7 +73,9 @@ def _launch(engine: object, container: Container) -> Started:
     )
     connections = [connection for _, connection in container.waiting]
     try:
-        return engine.links.start(request, connections, lambda: engine.cgroups.create(container.id, limits))
+        return engine.links.start(
+            container.id, request, connections, lambda: engine.cgroups.create(container.id, limits)
+        )
     except StartFailure as error:
         failed = error.failed
         if failed.exit_code in _COMMAND_EXITS:

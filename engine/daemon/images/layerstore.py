@@ -119,6 +119,8 @@ class LayerStore:
             if diff_id and plain.digest != diff_id:
                 raise Invalid(f'wrong diff id calculated on extraction "{plain.digest}"')
         except BaseException:
+            # The files first: on a full disk the database may need the room to say that they are gone.
+            self._remove_directory(str(number))
             self.unpin([number])
             self.collect()
             raise

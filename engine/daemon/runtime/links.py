@@ -33,7 +33,9 @@ class Links:
         self._lock = threading.Lock()
         self._poll = select.epoll()
 
-    def start(self, start: Start, clients: list[socket.socket], meanwhile: Callable[[], None]) -> Started:
+    def start(
+        self, container_id: str, start: Start, clients: list[socket.socket], meanwhile: Callable[[], None]
+    ) -> Started:
         """Have the container made; `meanwhile` does the daemon's part (its cgroups) while the spawner forks.
 
         The link is not watched yet (see `keep`). Raises Invalid with init's text and `exit_code` when the command
@@ -54,7 +56,7 @@ class Links:
             ours.close()
             raise
         with self._lock:
-            self._links[start.sandbox.id] = ours
+            self._links[container_id] = ours
         return started
 
     @staticmethod
@@ -77,7 +79,7 @@ class Links:
             return self.left_behind(exec_dir)
         try:
             greeting = self._expect(link, Started)
-        except (SystemFailure, ConnectionResetError):
+        except SystemFailure:
             link.close()
             return self.left_behind(exec_dir)
         with self._lock:
@@ -121,7 +123,7 @@ class Links:
     def _hear(self, container_id: str, link: Channel) -> None:
         try:
             received = link.receive()
-        except (ConnectionResetError, Invalid):
+        except Invalid:
             received = None
         message = None if received is None else received[0]
         if message is not None and not isinstance(message, Exited):

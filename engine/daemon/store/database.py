@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 
-from engine.errors import Unavailable
+from engine.errors import SystemFailure, Unavailable
 
 # Raised when a table changes in a way that CREATE TABLE IF NOT EXISTS does not bring about by itself.
 VERSION = 1
@@ -63,7 +63,16 @@ class Database:
 
         durable: on the disk when this returns (synchronous=FULL), for what a client is told exists or is gone;
             else only safe from a crash of the daemon, not of the power (synchronous=NORMAL).
+        Raises SystemFailure where the file cannot be written: a full disk, a failing one.
         """
+        try:
+            with self._transaction(durable) as connection:
+                yield connection
+        except sqlite3.OperationalError as error:
+            raise SystemFailure(f"the database cannot be written: {error}") from error
+
+    @contextlib.contextmanager
+    def _transaction(self, durable: bool) -> Iterator[sqlite3.Connection]:
         with self._lock:
             # The pragma is ignored inside a transaction, so it is said before, and only when it changes.
             if durable != self._durable:
@@ -72,10 +81,12 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                # SQLite itself has rolled back after some failures, a full disk among them.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -8,19 +8,18 @@ import pytest
 
 from engine.daemon.runtime.links import Links, StartFailure
 from engine.errors import Conflict, SystemFailure, Unavailable
-from engine.sandbox.spec import Root, Sandbox
 from engine.wire import codec, exitfile
 from engine.wire.channel import Channel
 from engine.wire.messages import Attach, Client, Exited, Failed, LogTarget, NamespacesReady, Proceed, Start, Started
 
-REQUEST = Start(Sandbox("c1", Root("/", (), "/r", ""), (), ("true",), ()), "/nowhere", LogTarget(""))
+REQUEST = Start(b"", "/nowhere", LogTarget(""))
 
 
 class Monitor:
     """Says the given messages, each after the one of the daemon's that it waits for."""
 
     def __init__(self, spawner: Channel, script):
-        self.heard = []
+        self.heard, self.unheard = [], None
         self.script = script
         self.spawner = spawner
         self.link = None
@@ -34,7 +33,13 @@ class Monitor:
             if message is None:
                 self.heard.append(self.link.receive()[0])
             else:
-                self.link.send(message)
+                self._say(message)
+
+    def _say(self, message):
+        try:
+            self.link.send(message)
+        except BrokenPipeError as error:
+            self.unheard = type(error)
 
 
 @pytest.fixture
@@ -54,7 +59,7 @@ def play(links, *script):
 def test_a_start_does_the_daemons_part_before_proceed(links):
     monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9))
     done = []
-    assert links.start(REQUEST, [], lambda: done.append(list(monitor.heard))) == Started(7, 8, 9)
+    assert links.start("c1", REQUEST, [], lambda: done.append(list(monitor.heard))) == Started(7, 8, 9)
     monitor.thread.join()
     assert done == [[]]
     assert monitor.heard == [Proceed()]
@@ -62,7 +67,7 @@ def test_a_start_does_the_daemons_part_before_proceed(links):
 
 def test_the_end_is_heard_once_the_link_is_kept(links):
     monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9), Exited(3, 10))
-    links.start(REQUEST, [], lambda: None)
+    links.start("c1", REQUEST, [], lambda: None)
     monitor.thread.join()
     threading.Thread(target=links.watch, daemon=True).start()
     assert links.ended_for_tests.empty()
@@ -74,7 +79,7 @@ def test_the_end_is_heard_once_the_link_is_kept(links):
 
 def test_a_monitor_that_dies_is_an_end_without_a_word(links):
     monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9))
-    links.start(REQUEST, [], lambda: None)
+    links.start("c1", REQUEST, [], lambda: None)
     threading.Thread(target=links.watch, daemon=True).start()
     links.keep("c1")
     monitor.thread.join()
@@ -85,7 +90,7 @@ def test_a_monitor_that_dies_is_an_end_without_a_word(links):
 def test_a_failure_carries_what_init_said(links):
     monitor = play(links, NamespacesReady(7, 8), None, Failed("exec", 2, "no such thing", 127))
     with pytest.raises(StartFailure, match="no such thing") as caught:
-        links.start(REQUEST, [], lambda: None)
+        links.start("c1", REQUEST, [], lambda: None)
     monitor.thread.join()
     assert caught.value.failed.exit_code == 127
 
@@ -95,7 +100,7 @@ def test_a_monitor_that_dies_while_it_starts_is_a_failure(links):
     monitor.thread.join(0)
     threading.Thread(target=lambda: (monitor.thread.join(), monitor.link.close())).start()
     with pytest.raises(SystemFailure):
-        links.start(REQUEST, [], lambda: None)
+        links.start("c1", REQUEST, [], lambda: None)
 
 
 def test_a_daemons_part_that_fails_leaves_the_monitor_without_its_daemon(links):
@@ -105,15 +110,16 @@ def test_a_daemons_part_that_fails_leaves_the_monitor_without_its_daemon(links):
         raise SystemFailure("no cgroup")
 
     with pytest.raises(SystemFailure, match="no cgroup"):
-        links.start(REQUEST, [], meanwhile)
+        links.start("c1", REQUEST, [], meanwhile)
     monitor.thread.join()
+    assert monitor.unheard in (None, BrokenPipeError)
     assert monitor.link.receive() is None
 
 
 def test_without_a_spawner_nothing_starts(links):
     links.spawner_for_tests.close()
     with pytest.raises(Unavailable):
-        links.start(REQUEST, [], lambda: None)
+        links.start("c1", REQUEST, [], lambda: None)
 
 
 def test_adopting_finds_the_exit_file_or_nothing(links, tmp_path):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from engine.daemon.store.database import VERSION, Database
-from engine.errors import Unavailable
+from engine.errors import SystemFailure, Unavailable
 
 SCHEMA = ("CREATE TABLE IF NOT EXISTS t (x INTEGER)",)
 
@@ -84,3 +84,13 @@ def test_a_file_that_is_no_database_is_refused(tmp_path):
     (tmp_path / "db").write_bytes(b"garbage" * 1000)
     with pytest.raises(Unavailable, match="cannot be used"):
         Database(str(tmp_path / "db"), SCHEMA)
+
+
+def test_a_full_file_is_a_failure_of_the_system_and_undoes_the_change(database):
+    with database.reading() as connection:
+        connection.execute("PRAGMA max_page_count = 3")
+    with pytest.raises(SystemFailure, match="full"), database.transaction() as connection:
+        connection.executemany("INSERT INTO t VALUES (?)", ((x,) for x in range(100_000)))
+    assert rows(database) == []
+    add(database, 1)
+    assert rows(database) == [1]

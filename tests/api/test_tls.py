@@ -1,0 +1,69 @@
+"""tcp:// with --tlsverify: without a certificate of the authority no answer, with one as on the Unix socket."""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.daemon import Daemon
+from tests.harness.http import Connection
+
+CERTIFICATES = Path(__file__).resolve().parents[1] / "unit" / "api" / "certificates"
+PORT = 2376
+
+
+@pytest.fixture(scope="module")
+def tls_daemon(world) -> Iterator[Daemon]:
+    """A daemon that listens on TCP too."""
+    files = {"--tlscacert": "ca.pem", "--tlscert": "server.pem", "--tlskey": "server.pem"}
+    options = [part for name, file in files.items() for part in (name, str(CERTIFICATES / file))]
+    daemon = world.daemon(["-H", f"tcp://127.0.0.1:{PORT}", "--tlsverify", *options]).start()
+    yield daemon
+    daemon.stop()
+
+
+def connection(daemon: Daemon, context: ssl.SSLContext) -> Connection:
+    """A connection over TLS, used as one over the Unix socket is."""
+    made = Connection.__new__(Connection)
+    made.buffer = b""
+    plain = daemon.namespaces.connect(PORT)
+    plain.settimeout(10)
+    made.socket = context.wrap_socket(plain, server_hostname="localhost")
+    return made
+
+
+def context(certificate: bool) -> ssl.SSLContext:
+    """A client that trusts the authority, with or without a certificate of its own."""
+    made = ssl.create_default_context(cafile=str(CERTIFICATES / "ca.pem"))
+    if certificate:
+        made.load_cert_chain(CERTIFICATES / "client.pem")
+    return made
+
+
+def test_a_client_with_a_certificate_is_served(tls_daemon: Daemon) -> None:
+    """Kept alive over several requests."""
+    with connection(tls_daemon, context(certificate=True)) as client:
+        for _ in range(3):
+            assert client.request("GET", "/_ping").body == b"OK"
+        assert client.request("GET", "/v1.54/info").json()["OSType"] == "linux"
+
+
+def test_a_client_without_one_gets_nothing(tls_daemon: Daemon) -> None:
+    """The handshake fails; with TLS 1.3 the client learns of it when it reads."""
+    with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+        with connection(tls_daemon, context(certificate=False)) as client:
+            client.request("GET", "/_ping")
+    assert tls_daemon.request("GET", "/_ping").status == 200
+
+
+def test_plain_http_gets_nothing(tls_daemon: Daemon) -> None:
+    """And harms nobody."""
+    with tls_daemon.namespaces.connect(PORT) as plain:
+        plain.sendall(b"GET /_ping HTTP/1.1\r\n\r\n")
+        plain.settimeout(10)
+        try:
+            assert b"OK" not in plain.recv(1000)
+        except ConnectionResetError:
+            pass  # closed with our bytes unread, which is an answer as well
+    assert tls_daemon.request("GET", "/_ping").status == 200
