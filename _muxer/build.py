@@ -13,7 +13,19 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("format.c", "client.c", "flow.c", "pump.c", "view.c", "sink.c", "lines.c", "seek.c", "read.c", "stay.c")
+SOURCES = (
+    "format.c",
+    "client.c",
+    "flow.c",
+    "pump.c",
+    "view.c",
+    "sink.c",
+    "lines.c",
+    "seek.c",
+    "read.c",
+    "finish.c",
+    "stay.c",
+)
 # 64-bit file offsets and times also where `long` has 32 bits.
 MACROS = [("_GNU_SOURCE", None), ("_FILE_OFFSET_BITS", "64"), ("_TIME_BITS", "64")]
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"]

@@ -129,7 +129,7 @@ static size_t pick(struct client *client, size_t got) {
         if (got - place - FRAME_SIZE < length) break;
         if (client->streams & 1u << stream) {
             size_t skipped = client->framed ? 0 : FRAME_SIZE, size = FRAME_SIZE + length - skipped;
-            memmove(bytes + kept, bytes + place + skipped, size);
+            if (kept != place + skipped) memmove(bytes + kept, bytes + place + skipped, size);
             kept += size;
         }
         place += FRAME_SIZE + length;

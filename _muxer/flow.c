@@ -161,7 +161,8 @@ static bool append(struct mux_pump *pump, unsigned stream, const uint8_t *frame,
     return failed == 0;
 }
 
-/* One chunk: to the log, then to each client that is up to date. */
+/* One chunk, which was read behind room for its header, so that both are written as they lie: one pwrite(2) to the log,
+ * then to each client that is up to date. */
 static int deliver(struct mux_pump *pump, unsigned stream, const uint8_t *frame, size_t size) {
     uint32_t segment = pump->log ? pump->log->number : 0;
     uint64_t position = pump->log ? pump->log->position : 0;

@@ -1,12 +1,22 @@
-/* Cuts chunks into lines, and copies each behind its header into the sink's room.
+/* Cuts chunks into lines, and lends each to the sink's gathered write: a segment for its header, its time and a small
+ * prefix, and a segment for its bytes where they lie in the view's window. The bytes of a line are not copied, but for
+ * one case: what is there of an unfinished line when the window moves on is held in `bytes` (the same when it came in
+ * more than LINE_PARTS parts). A chunk that is just one line has its frame in the log already: one segment covers any
+ * number of those, as it does the lines of a terminal, which have no header between them.
  *
- * The design asks for gathered writes from the mapped file, without a copy in user space. Measured (2026-11-20, 512 MB
- * of log in the page cache to a Unix socket, this kind of machine): with lines of 100 bytes the gathered writes reach
- * 3.0 GB/s and this copy 5.2; with 20 bytes 0.8 and 2.9; with 1000 bytes 5.7 and 5.2. The kernel pays more for each
- * segment of a gathered write than memcpy(3) for a line, and a mapping has the danger told in view.c. */
+ * Measured (2026-11-20, 192 MB of log in the page cache to another process by a Unix socket, two shared cores, best of
+ * six), in GB/s of log, against the memcpy(3) of each line behind its header that was here before:
+ *
+ *     bytes a line    20     100    1000   8000   100, one a chunk
+ *     gathered        0.5    1.9    4.0    5.0    2.7
+ *     copied          1.4    2.9    3.8    4.3    2.1
+ *
+ * The kernel takes some 25 ns for each line's two segments; lines so short that this is the most of it are rare. */
 #include "lines.h"
 
 #include <string.h>
+
+#define SMALL_PREFIX 64u /* is copied behind the header; a larger one is a segment of its own */
 
 bool stream_wanted(const struct mux_query *query, unsigned stream) {
     return stream == 1 ? query->want_stdout : stream == 2 && query->want_stderr;
@@ -29,36 +39,46 @@ static const uint8_t *stamp_of(struct lines *lines, uint64_t time_ns) {
     return lines->stamp_bytes;
 }
 
-/* One piece of a line: header, on the first piece the time and the prefix, the bytes. */
-static int piece(struct lines *lines, unsigned stream, const uint8_t *bytes, size_t size) {
+/* Puts before the stream's piece of `total` bytes what it is to begin with. */
+static void dress(struct lines *lines, unsigned stream, size_t total, size_t stamp_size, size_t prefix_size) {
+    struct sink *sink = lines->sink;
+    uint8_t *first = sink->dress + sink->dressed, *to = first;
+    bool small = prefix_size <= SMALL_PREFIX;
+    if (!lines->query->tty) {
+        frame_pack(to, stream, (uint32_t)total);
+        to += FRAME_SIZE;
+    }
+    if (stamp_size) memcpy(to, stamp_of(lines, lines->streams[stream].time_ns), stamp_size);
+    to += stamp_size;
+    if (prefix_size && small) {
+        memcpy(to, lines->query->prefix, prefix_size);
+        to += prefix_size;
+    }
+    sink->dressed += (size_t)(to - first);
+    if (to > first) sink_lend(sink, first, (size_t)(to - first));
+    if (!small) sink_lend(sink, lines->query->prefix, prefix_size);
+}
+
+/* One piece of a line: header, on the first piece the time and the prefix, what waits of the piece, and these bytes.
+ * `framed`: they are all of it, and the log's own header is before them. */
+static int piece(struct lines *lines, unsigned stream, const uint8_t *bytes, size_t size, bool framed) {
     const struct mux_query *query = lines->query;
     struct line *line = &lines->streams[stream];
     size_t stamp_size = query->timestamps && !line->bare ? STAMP_SIZE : 0;
     size_t prefix_size = line->bare ? 0 : query->prefix_size;
-    size_t total = stamp_size + prefix_size + size, header_size = query->tty ? 0 : FRAME_SIZE;
-    uint8_t header[FRAME_SIZE];
-    int failed = 0;
+    int failed = sink_reserve(lines->sink, LINE_PARTS + 4, FRAME_SIZE + STAMP_SIZE + SMALL_PREFIX);
+    if (failed < 0) return failed;
     line->bare = true;
-    if (total > SINK_ROOM - FRAME_SIZE) { /* a prefix of a size that nobody uses: by parts */
-        frame_pack(header, stream, (uint32_t)total);
-        if ((failed = sink_put(lines->sink, header, header_size)) < 0) return failed;
-        if (stamp_size && (failed = sink_put(lines->sink, stamp_of(lines, line->time_ns), stamp_size)) < 0)
-            return failed;
-        if ((failed = sink_put(lines->sink, query->prefix, prefix_size)) < 0) return failed;
-        return sink_put(lines->sink, bytes, size);
+    if (framed && !query->tty && stamp_size + prefix_size == 0) {
+        sink_lend(lines->sink, bytes - FRAME_SIZE, FRAME_SIZE + size);
+        return 0;
     }
-    uint8_t *to = sink_room(lines->sink, header_size + total);
-    if (!to) {
-        if ((failed = sink_flush(lines->sink, false)) < 0) return failed;
-        to = sink_room(lines->sink, header_size + total);
-    }
-    if (header_size) frame_pack(to, stream, (uint32_t)total);
-    to += header_size;
-    if (stamp_size) memcpy(to, stamp_of(lines, line->time_ns), stamp_size);
-    to += stamp_size;
-    if (prefix_size) memcpy(to, query->prefix, prefix_size);
-    memcpy(to + prefix_size, bytes, size);
-    lines->sink->used += header_size + total;
+    dress(lines, stream, stamp_size + prefix_size + line->size + size, stamp_size, prefix_size);
+    if (line->held > 0) sink_lend(lines->sink, line->bytes, line->held);
+    for (unsigned i = 0; i < line->part_count; i++)
+        sink_lend(lines->sink, line->parts[i].iov_base, line->parts[i].iov_len);
+    if (size > 0) sink_lend(lines->sink, bytes, size);
+    line->size = line->held = line->part_count = 0;
     return 0;
 }
 
@@ -69,38 +89,41 @@ static void begin(struct lines *lines, struct line *line, uint64_t time_ns) {
     line->time_ns = time_ns;
 }
 
+/* Keeps bytes of an unfinished piece where they lie. */
+static int hold(struct lines *lines, struct line *line, const uint8_t *bytes, size_t size) {
+    int failed = line->part_count == LINE_PARTS ? lines_let_go(lines) : 0;
+    if (failed < 0) return failed;
+    line->parts[line->part_count++] = (struct iovec){(void *)bytes, size};
+    line->size += size;
+    return 0;
+}
+
 /* The part [bytes, end) of one wanted line; `ended`: its last byte is the line's. */
-static int feed_line(struct lines *lines, unsigned stream, const uint8_t *bytes, const uint8_t *end, bool ended) {
+static int feed_line(struct lines *lines, unsigned stream, const uint8_t *bytes, const uint8_t *end, bool ended,
+                     bool framed) {
     struct line *line = &lines->streams[stream];
     while (bytes < end) {
-        size_t taken = (size_t)(end - bytes), room = LINE_LIMIT - line->held;
+        size_t taken = (size_t)(end - bytes), room = LINE_LIMIT - line->size;
         if (taken > room) taken = room;
-        bool complete = taken == room || (ended && bytes + taken == end);
-        int failed = 0;
-        if (complete && line->held == 0) {
-            failed = piece(lines, stream, bytes, taken);
-        } else {
-            memcpy(line->bytes + line->held, bytes, taken);
-            line->held += taken;
-            if (complete) {
-                failed = piece(lines, stream, line->bytes, line->held);
-                line->held = 0;
-            }
-        }
+        bool all = bytes + taken == end, complete = taken == room || (ended && all);
+        int failed = complete ? piece(lines, stream, bytes, taken, framed && all && line->size == 0)
+                              : hold(lines, line, bytes, taken);
         if (failed < 0) return failed;
+        framed = false; /* a header before the first piece only, and only for all of the bytes */
         bytes += taken;
     }
     return 0;
 }
 
-int lines_feed(struct lines *lines, unsigned stream, uint64_t time_ns, const uint8_t *bytes, size_t size) {
+int lines_feed(struct lines *lines, unsigned stream, uint64_t time_ns, const uint8_t *bytes, size_t size, bool framed) {
     if (!stream_wanted(lines->query, stream)) return 0;
     struct line *line = &lines->streams[stream];
     const uint8_t *last = bytes + size;
     while (bytes < last) {
         if (!line->inside) begin(lines, line, time_ns);
         const uint8_t *newline = memchr(bytes, '\n', (size_t)(last - bytes)), *end = newline ? newline + 1 : last;
-        int failed = line->wanted ? feed_line(lines, stream, bytes, end, newline != NULL) : 0;
+        framed = framed && (size_t)(end - bytes) == size;
+        int failed = line->wanted ? feed_line(lines, stream, bytes, end, newline != NULL, framed) : 0;
         if (failed < 0) return failed;
         line->inside = newline == NULL;
         bytes = end;
@@ -112,9 +135,21 @@ int lines_end(struct lines *lines) {
     int failed = 0;
     for (unsigned stream = 1; stream <= 2 && failed == 0; stream++) {
         struct line *line = &lines->streams[stream];
-        if (line->held > 0) failed = piece(lines, stream, line->bytes, line->held);
-        line->held = 0;
+        if (line->size > 0) failed = piece(lines, stream, NULL, 0, false);
         line->inside = false;
+    }
+    return failed;
+}
+
+int lines_let_go(struct lines *lines) {
+    int failed = sink_flush(lines->sink, false); /* first: it may point at what was held of an earlier line */
+    for (unsigned stream = 1; stream <= 2; stream++) {
+        struct line *line = &lines->streams[stream];
+        for (unsigned i = 0; i < line->part_count; i++) {
+            memcpy(line->bytes + line->held, line->parts[i].iov_base, line->parts[i].iov_len);
+            line->held += line->parts[i].iov_len;
+        }
+        line->part_count = 0;
     }
     return failed;
 }

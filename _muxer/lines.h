@@ -5,12 +5,17 @@
 #include "muxer.h"
 #include "sink.h"
 
+#define LINE_PARTS 8u /* of an unfinished line, where they lie in the window */
+
 struct line {
     bool inside; /* a first byte has been seen and no end */
     bool wanted; /* its time is within the query */
     bool bare;   /* its first piece, which carries the time and the prefix, is out */
     uint64_t time_ns;
-    size_t held; /* bytes not yet sent */
+    size_t size;       /* of the piece in progress, which is: */
+    size_t held;       /* so many bytes of `bytes`, */
+    unsigned part_count; /* and then these */
+    struct iovec parts[LINE_PARTS];
     uint8_t bytes[LINE_LIMIT];
 };
 
@@ -32,10 +37,14 @@ bool lines_owing(const struct lines *lines);
 /* Says that the stream is in the middle of a line that is not wanted. */
 void lines_pass_over(struct lines *lines, unsigned stream);
 
-/* Sends what this part of a chunk completes; bytes of unwanted streams are passed over. 0 or a negative errno. */
-int lines_feed(struct lines *lines, unsigned stream, uint64_t time_ns, const uint8_t *bytes, size_t size);
+/* Sends what this part of a chunk completes; bytes of unwanted streams are passed over. `framed`: the log's own frame
+ * header for just these bytes lies before them. The bytes are lent until lines_let_go. 0 or a negative errno. */
+int lines_feed(struct lines *lines, unsigned stream, uint64_t time_ns, const uint8_t *bytes, size_t size, bool framed);
 
 /* Ends every line in progress where it stands, stdout first. 0 or a negative errno. */
 int lines_end(struct lines *lines);
+
+/* Needs the bytes that were fed no more, for they are about to change. 0 or a negative errno. */
+int lines_let_go(struct lines *lines);
 
 #endif

@@ -92,33 +92,36 @@ struct mux_query {
  * 1: the client got all of it; 0: the client left. */
 int mux_send(const char *directory, int sink_fd, const struct mux_query *query, int ended_fd);
 
-/* What the half of a monitor that launches a container tells the half that stays, with its descriptors: pidfd, listener,
- * and those of log, index and directory, stdin, stdout, stderr as far as there are any. */
+/* What the half of a monitor that launches a container tells the half that stays. Its descriptors, in this order: pidfd,
+ * listener, link, the exec directory, [the mount namespace], [log, index, log directory], [stdin], [stdout], [stderr].
+ * The mount namespace is held until the end has been told, as its own end syncs a disk. */
 struct mux_handed_client {
-    int32_t fd; /* a descriptor that both halves have inherited, as the link */
     uint8_t streams, framed, replay, detach_size;
     uint8_t detach[64];
 };
 
 struct mux_handover {
-    int32_t tty, close_on_eof, has_log, has_input, has_stdout, has_stderr;
+    int32_t tty, close_on_eof, has_mounts, has_log, has_input, has_stdout, has_stderr;
     int32_t pid; /* process 1 */
-    int32_t link;
     uint64_t pid_start, started_ns;
     struct mux_log log; /* but for its descriptors */
     uint32_t client_count;
-    struct mux_handed_client clients[240];
+    struct mux_handed_client clients[250]; /* as many descriptors as engine.wire.channel sends at once */
 };
 
-enum mux_half { MUX_ENDED = 0, MUX_LAUNCHES = 1, MUX_STAYS = 2 };
+enum mux_part { MUX_ENDED = 0, MUX_LAUNCHES = 1, MUX_STAYS = 2, MUX_PREPARES = 3 };
+
+/* The first byte of a request that may be given to a spare. */
+enum mux_request { MUX_ORDINARY = 79 };
 
 struct mux_stay {
     uint8_t request[65537]; /* a datagram of the daemon's, and the descriptors that came with it */
     uint32_t request_size;
-    int fds[250];
+    int fds[253];
     int fd_count;
     int launcher; /* the launching half's socket to the other */
-    int pidfd, listener, terminal;
+    int wants;    /* the socket on which a spare takes its request, else -1 */
+    int pidfd, listener, link, exec_dir, mounts, terminal;
     struct mux_event event;
     struct mux_pump *pump; /* its log is the one below */
     struct mux_log log;
@@ -126,12 +129,18 @@ struct mux_stay {
 };
 
 /* Forks a monitor for each request on the spawner's socket, and each monitor into its two halves. MUX_LAUNCHES: this is
- * the one that launches. MUX_STAYS: this is the one that stays, the container runs, and its pump has something to tell
- * of a watched descriptor or of a full segment. MUX_ENDED: this is the spawner, and the daemon has gone. */
-int mux_spawn(int requests, struct mux_stay *stay);
+ * the one that launches. MUX_PREPARES: so it is, without a request yet (spares is not 0): mux_take waits for it.
+ * MUX_STAYS: this is the one that stays, the container runs, and its pump has something to tell of a watched descriptor
+ * or of a full segment; a container that ends before ends this process in here. MUX_ENDED: this is the spawner, and the
+ * daemon has gone. */
+int mux_spawn(int requests, struct mux_stay *stay, int spares);
 
-/* The launching half's last word. */
-int mux_hand_over(const struct mux_stay *stay, const struct mux_handover *handed, const int *fds, int count);
+/* In a spare: wait for the request. 1: it is there; 0: there will be none. */
+int mux_take(struct mux_stay *stay);
+
+/* The launching half's last word; clients: the descriptor of each. */
+int mux_hand_over(const struct mux_stay *stay, const struct mux_handover *handed, const int *fds, int count,
+                  const int *clients);
 
 /* cffi end */
 

@@ -102,7 +102,7 @@ static int read_segment(struct reading *reading) {
             size_t skipped = number == first->record ? first->byte : 0;
             if (skipped > record.length) skipped = record.length;
             int failed = lines_feed(&reading->lines, record.stream, record.time_ns, payload + skipped,
-                                    record.length - skipped);
+                                    record.length - skipped, skipped == 0);
             if (failed < 0) return failed;
         }
         /* Torn records at the end are not passed: the next writer cuts them and puts good ones in their place. */
@@ -186,6 +186,8 @@ static int follow(struct reading *reading, int ended_fd) {
     return going;
 }
 
+static int let_go(void *lines) { return lines_let_go(lines); }
+
 int mux_send(const char *directory, int sink_fd, const struct mux_query *query, int ended_fd) {
     /* Not from malloc, whose arenas would keep it: the daemon's idle memory is counted. */
     struct reading *reading =
@@ -195,10 +197,11 @@ int mux_send(const char *directory, int sink_fd, const struct mux_query *query, 
     reading->query = query;
     reading->following = ended_fd >= 0;
     reading->directory_fd = -1;
-    reading->sink.fd = sink_fd;
-    reading->sink.chunked = query->chunked != 0;
+    sink_begin(&reading->sink, sink_fd, query->chunked != 0);
     reading->lines.query = query;
     reading->lines.sink = &reading->sink;
+    reading->view.release = let_go;
+    reading->view.holder = &reading->lines;
     int result = ended_fd >= 0 ? follow(reading, ended_fd) : advance(reading, true);
     if (ended_fd < 0 && result == 0) result = 1;
     if (result > 0) {

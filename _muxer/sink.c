@@ -1,4 +1,5 @@
-/* Hands bytes to a client in large pieces. The descriptor may be blocking or not, a socket or a pipe. */
+/* Writes to a client what lies in many places, in one system call. The descriptor may be blocking or not, a socket or a
+ * pipe. */
 #include "sink.h"
 
 #include <errno.h>
@@ -8,12 +9,39 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static int write_all(struct sink *sink, const uint8_t *bytes, size_t size) {
-    while (size > 0) {
-        ssize_t put = sink->not_a_socket ? write(sink->fd, bytes, size) : send(sink->fd, bytes, size, MSG_NOSIGNAL);
+void sink_begin(struct sink *sink, int fd, bool chunked) {
+    sink->fd = fd;
+    sink->chunked = chunked;
+    sink->count = 1;
+}
+
+int sink_reserve(struct sink *sink, unsigned segments, size_t dress) {
+    /* Fewer than there are, for one is the chunk's end. */
+    bool room = segments < SINK_SEGMENTS - sink->count && dress <= SINK_DRESS - sink->dressed;
+    return room && sink->size < SINK_MOST ? 0 : sink_flush(sink, false);
+}
+
+static ssize_t write_some(struct sink *sink, struct iovec *segments, size_t count) {
+    if (sink->not_a_socket) return writev(sink->fd, segments, (int)count);
+    struct msghdr message = {.msg_iov = segments, .msg_iovlen = count};
+    return sendmsg(sink->fd, &message, MSG_NOSIGNAL);
+}
+
+/* Takes `size` bytes off the front of the segments; returns the first that is left of them. */
+static struct iovec *pass(struct iovec *segments, const struct iovec *end, size_t size) {
+    for (; segments < end && size >= segments->iov_len; segments++) size -= segments->iov_len;
+    if (segments < end) {
+        segments->iov_base = (uint8_t *)segments->iov_base + size;
+        segments->iov_len -= size;
+    }
+    return segments;
+}
+
+static int write_all(struct sink *sink, struct iovec *segments, const struct iovec *end) {
+    while (segments < end) {
+        ssize_t put = write_some(sink, segments, (size_t)(end - segments));
         if (put >= 0) {
-            bytes += put;
-            size -= (size_t)put;
+            segments = pass(segments, end, (size_t)put);
         } else if (errno == ENOTSOCK && !sink->not_a_socket) {
             sink->not_a_socket = true;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -27,34 +55,19 @@ static int write_all(struct sink *sink, const uint8_t *bytes, size_t size) {
 }
 
 int sink_flush(struct sink *sink, bool finish) {
-    uint8_t *first = sink->bytes + SINK_HEAD, *last = first + sink->used;
-    if (sink->chunked && sink->used > 0) {
-        char header[SINK_HEAD];
-        int size = snprintf(header, sizeof header, "%zx\r\n", sink->used);
-        first -= size;
-        memcpy(first, header, (size_t)size);
-        memcpy(last, "\r\n", 2);
-        last += 2;
+    static const char END[] = "\r\n0\r\n\r\n"; /* of a chunk, and then of the body */
+    char head[SINK_HEAD];
+    bool some = sink->size > 0;
+    struct iovec *first = sink->segments + 1, *last = sink->segments + sink->count;
+    if (sink->chunked && some)
+        *--first = (struct iovec){head, (size_t)snprintf(head, sizeof head, "%zx\r\n", sink->size)};
+    if (sink->chunked && (some || finish)) {
+        const char *from = some ? END : END + 2, *to = finish ? END + sizeof END - 1 : END + 2;
+        *last++ = (struct iovec){(void *)from, (size_t)(to - from)};
     }
-    if (sink->chunked && finish) {
-        memcpy(last, "0\r\n\r\n", 5);
-        last += 5;
-    }
-    sink->used = 0;
-    return write_all(sink, first, (size_t)(last - first));
-}
-
-int sink_put(struct sink *sink, const uint8_t *bytes, size_t size) {
-    while (size > 0) {
-        size_t room = SINK_ROOM - sink->used, taken = size < room ? size : room;
-        memcpy(sink->bytes + SINK_HEAD + sink->used, bytes, taken);
-        sink->used += taken;
-        bytes += taken;
-        size -= taken;
-        int failed = sink->used == SINK_ROOM ? sink_flush(sink, false) : 0;
-        if (failed < 0) return failed;
-    }
-    return 0;
+    sink->count = 1;
+    sink->size = sink->dressed = 0;
+    return write_all(sink, first, last);
 }
 
 bool client_has_left(int number) {

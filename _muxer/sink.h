@@ -4,26 +4,42 @@
 
 #include "format.h"
 
-#define SINK_ROOM 262144u /* bytes of one HTTP chunk at most; twice as much is not faster */
-#define SINK_HEAD 16u     /* before them, for the chunk's header */
-#define SINK_TAIL 16u     /* after them, for its end and the body's */
+#include <sys/uio.h>
 
+#define SINK_SEGMENTS 1024u /* of one gathered write: IOV_MAX of every Linux */
+#define SINK_DRESS 65536u   /* bytes of headers, times and small prefixes in one gathered write */
+#define SINK_MOST 1048576u  /* bytes that are enough for one */
+#define SINK_HEAD 20u       /* an HTTP chunk's header: 16 digits, the end of the line, the zero */
+
+/* What waits for the next gathered write: segments that point at the bytes where they lie. Whoever lends bytes flushes
+ * the sink before they change. */
 struct sink {
     int fd;
     bool chunked, not_a_socket;
-    size_t used;
-    uint8_t bytes[SINK_HEAD + SINK_ROOM + SINK_TAIL];
+    unsigned count; /* of segments in use; the first is the chunk head's */
+    size_t size;    /* of all of them together */
+    size_t dressed; /* bytes of dress in use */
+    struct iovec segments[SINK_SEGMENTS];
+    uint8_t dress[SINK_DRESS];
 };
 
-/* Where `size` bytes may be put that the caller adds to `used`; NULL when the rest of the room is too small. */
-static inline uint8_t *sink_room(struct sink *sink, size_t size) {
-    return size <= SINK_ROOM - sink->used ? sink->bytes + SINK_HEAD + sink->used : NULL;
+/* Makes a sink of zeroed memory. */
+void sink_begin(struct sink *sink, int fd, bool chunked);
+
+/* Makes room for so many segments and bytes of dress. 0 or a negative errno. */
+int sink_reserve(struct sink *sink, unsigned segments, size_t dress);
+
+/* Lends bytes to the sink, for which there is room; bytes that go on where the last ones end need no new segment. */
+static inline void sink_lend(struct sink *sink, const uint8_t *bytes, size_t size) {
+    struct iovec *last = &sink->segments[sink->count - 1];
+    if (sink->count > 1 && (uint8_t *)last->iov_base + last->iov_len == bytes)
+        last->iov_len += size;
+    else
+        sink->segments[sink->count++] = (struct iovec){(void *)bytes, size};
+    sink->size += size;
 }
 
-/* Takes any number of bytes. 0 or a negative errno. */
-int sink_put(struct sink *sink, const uint8_t *bytes, size_t size);
-
-/* Writes all that was put so far; `finish`: and the end of the HTTP body. 0 or a negative errno. */
+/* Writes all that was lent so far; `finish`: and the end of the HTTP body. 0 or a negative errno. */
 int sink_flush(struct sink *sink, bool finish);
 
 /* Whether this errno says that the client has left. */

@@ -2,22 +2,75 @@
  * it touches while it is forked from, its children are left with; so the spawner waits and forks in here. A monitor
  * forks before it does anything: its child launches the container in Python, hands over and ends; the parent has only
  * waited in here and goes on in here, so that what it keeps of its own for the container's whole life is a few pages.
- * It is a subreaper until then (prctl(2)), which makes it the parent of process 1 once the launching half has ended. */
-#include "muxer.h"
+ * It is a subreaper until then (prctl(2)), which makes it the parent of process 1 once the launching half has ended.
+ *
+ * When the spawner has been quiet for a moment it makes a spare: a monitor whose launching half has prepared what every
+ * ordinary container has, and waits for a request. The next request that may have it takes it. */
+#include "stay.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HANDED_FDS 8 /* pidfd, listener, three of the log, input, two outputs */
+#define QUIET_MS 3 /* between the last request and the making of a spare, which takes a processor for as long */
 
-#define HANDED_CLIENTS (sizeof((struct mux_handover *)0)->clients / sizeof(struct mux_handed_client))
+/* Descriptors that travel with a message: room for them, and their number in fds, -1 for a message that was cut. */
+union control {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(MUX_MOST_FDS * sizeof(int))];
+};
+
+static ssize_t receive(int from, void *bytes, size_t size, int *fds, int *count) {
+    union control control;
+    struct iovec part = {bytes, size};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t got;
+    do
+        got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    *count = 0;
+    if (got < 0) return errno == ECONNRESET ? 0 : -errno;
+    struct cmsghdr *rights = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
+        *count = (int)((rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(rights), (size_t)*count * sizeof(int));
+    }
+    if (got > 0 && message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        for (int i = 0; i < *count; i++) close(fds[i]);
+        *count = -1;
+    }
+    return got;
+}
+
+static int pass_on(int to, const void *bytes, size_t size, const int *fds, int count) {
+    union control control = {0};
+    struct iovec part = {(void *)bytes, size};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (count < 0 || count > MUX_MOST_FDS) return -EINVAL;
+    if (count > 0) {
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+        memcpy(CMSG_DATA(&control.header), fds, (size_t)count * sizeof(int));
+    }
+    ssize_t sent;
+    do
+        sent = sendmsg(to, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : 0;
+}
 
 /* A session of its own, no terminal, children that can be waited for (the spawner's are nobody's to wait for). */
 static int settle(void) {
@@ -31,135 +84,184 @@ static int settle(void) {
     return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : 0;
 }
 
-static int take_over(int from, struct mux_handover *handed, int *fds) {
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(HANDED_FDS * sizeof(int))];
-    } control;
-    struct iovec part = {handed, sizeof *handed};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    ssize_t got;
-    do
-        got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
-    if (got < 0) return -errno;
-    if (got == 0) return 0;
-    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-    if (got != sizeof *handed || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || !rights) return -EPROTO;
-    memcpy(fds, CMSG_DATA(rights), rights->cmsg_len - CMSG_LEN(0));
-    return (int)((rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+static void close_request(struct mux_stay *stay) {
+    for (int i = 0; i < stay->fd_count; i++) close(stay->fds[i]);
+    stay->fd_count = 0;
 }
 
-static int begin(struct mux_stay *stay, const int *fds, int count) {
+/* Kills this process's children; how many there are, ended ones too. */
+static int kill_children(void) {
+    char text[4096];
+    int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC), count = 0;
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    if (fd >= 0) close(fd);
+    text[got > 0 ? got : 0] = 0;
+    for (char *place = text, *end;; place = end) {
+        long pid = strtol(place, &end, 10);
+        if (pid <= 0) return count;
+        kill((pid_t)pid, SIGKILL);
+        count++;
+    }
+}
+
+/* Ends a monitor to which no container came. What the launching half may have left running is killed, for nobody would
+ * ever hear of it; what is orphaned by that comes here too, as to the subreaper that this still is. */
+static _Noreturn void abandon(int status) {
+    while (kill_children() > 0) waitpid(-1, NULL, 0);
+    _exit(status);
+}
+
+/* How much of a handover is sent. */
+static size_t handover_size(const struct mux_handover *handed) {
+    return offsetof(struct mux_handover, clients) + handed->client_count * sizeof *handed->clients;
+}
+
+/* Receives what the launching half hands over: its descriptors in stay->fds, those of the clients apart, as a message
+ * takes no more than the clients may be alone. 1: it is there; 0: it will not come; else a negative errno. */
+static int take_over(struct mux_stay *stay, int from, int *count, int *clients) {
+    uint8_t mark;
+    int client_count;
+    ssize_t got = receive(from, &stay->handed, sizeof stay->handed, stay->fds, count);
+    if (got <= 0) return (int)got;
+    if (*count < 0 || (size_t)got != handover_size(&stay->handed)) return -EPROTO;
+    if (stay->handed.client_count == 0) return 1;
+    got = receive(from, &mark, sizeof mark, clients, &client_count);
+    if (got < 0) return (int)got;
+    return got == 1 && client_count == (int)stay->handed.client_count ? 1 : -EPROTO;
+}
+
+/* Serves a client; one that cannot be served is sent away, and the container goes on. */
+static void add_client(struct mux_stay *stay, const struct mux_handed_client *client, int fd) {
+    if (mux_pump_add_client(stay->pump, fd, client->streams, client->framed, client->detach, client->detach_size,
+                            client->replay) < 0)
+        close(fd);
+}
+
+/* From what was handed over to a pump that is ready. */
+static int begin(struct mux_stay *stay, int count, const int *clients) {
     const struct mux_handover *handed = &stay->handed;
-    int next = 2, failed;
-    if (count != 2 + 3 * !!handed->has_log + !!handed->has_input + !!handed->has_stdout + !!handed->has_stderr)
+    const int *next = stay->fds;
+    int failed;
+    if (count != 4 + !!handed->has_mounts + 3 * !!handed->has_log + !!handed->has_input + !!handed->has_stdout +
+                     !!handed->has_stderr)
         return -EPROTO;
-    stay->pidfd = fds[0];
-    stay->listener = fds[1];
+    stay->pidfd = *next++;
+    stay->listener = *next++;
+    stay->link = *next++;
+    stay->exec_dir = *next++;
+    stay->mounts = handed->has_mounts ? *next++ : -1;
     if (handed->has_log) {
         stay->log = handed->log;
-        stay->log.log_fd = fds[next++];
-        stay->log.index_fd = fds[next++];
-        stay->log.directory_fd = fds[next++];
+        stay->log.log_fd = *next++;
+        stay->log.index_fd = *next++;
+        stay->log.directory_fd = *next++;
     }
     stay->pump = mux_pump_new(handed->has_log ? &stay->log : NULL, handed->tty);
     if (!stay->pump) return -ENOMEM;
-    if (handed->has_input && (failed = mux_pump_set_input(stay->pump, fds[next++], handed->close_on_eof)) < 0)
-        return failed;
-    if (handed->has_stdout) {
-        stay->terminal = handed->tty ? fds[next] : -1;
-        if ((failed = mux_pump_add_output(stay->pump, 1, fds[next++])) < 0) return failed;
-    }
-    if (handed->has_stderr && (failed = mux_pump_add_output(stay->pump, 2, fds[next++])) < 0) return failed;
-    for (uint32_t i = 0; i < handed->client_count && i < HANDED_CLIENTS; i++) {
-        const struct mux_handed_client *client = handed->clients + i;
-        int64_t number = mux_pump_add_client(stay->pump, client->fd, client->streams, client->framed, client->detach,
-                                             client->detach_size, client->replay);
-        if (number < 0) return (int)number;
-    }
+    if (handed->has_input && (failed = mux_pump_set_input(stay->pump, *next++, handed->close_on_eof)) < 0) return failed;
+    /* The terminal for its own sake, as the pump closes its own when the last program has left it. */
+    stay->terminal = handed->tty && handed->has_stdout ? fcntl(*next, F_DUPFD_CLOEXEC, 0) : -1;
+    if (handed->has_stdout && (failed = mux_pump_add_output(stay->pump, 1, *next++)) < 0) return failed;
+    if (handed->has_stderr && (failed = mux_pump_add_output(stay->pump, 2, *next++)) < 0) return failed;
+    for (uint32_t i = 0; i < handed->client_count; i++) add_client(stay, handed->clients + i, clients[i]);
     if ((failed = mux_pump_watch(stay->pump, stay->listener)) < 0) return failed;
-    if ((failed = mux_pump_watch(stay->pump, handed->link)) < 0) return failed;
+    if ((failed = mux_pump_watch(stay->pump, stay->link)) < 0) return failed;
     return mux_pump_watch(stay->pump, stay->pidfd);
 }
 
-/* In the monitor: fork the half that launches, and be the half that stays. */
-static int split(struct mux_stay *stay) {
-    int ends[2], fds[HANDED_FDS], result = settle();
-    if (result < 0) return result;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) return -errno;
-    pid_t launcher = fork();
-    if (launcher < 0) return -errno;
-    close(ends[launcher == 0 ? 0 : 1]);
-    if (launcher == 0) {
-        stay->launcher = ends[1];
-        return MUX_LAUNCHES;
-    }
-    int count = take_over(ends[0], &stay->handed, fds);
-    close(ends[0]);
+/* In the monitor, which has nothing of the request open: wait for the launching half, then live. */
+static int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
+    int count, clients[MUX_MOST_FDS], taken = take_over(stay, from, &count, clients);
+    close(from);
     while (waitpid(launcher, NULL, 0) < 0 && errno == EINTR) {
     }
-    if (count <= 0) _exit(count < 0); /* no container came to run, and who wanted it was told why */
+    /* No container came to run, and who wanted it was told why; or else it hears the end of the link. */
+    if (taken <= 0 || begin(stay, count, clients) < 0) abandon(taken != 0);
     prctl(PR_SET_CHILD_SUBREAPER, 0);
-    if ((result = begin(stay, fds, count)) < 0) return result;
-    /* Clients come and go without a word to the interpreter, whose pages stay the spawner's. */
-    do
-        result = mux_pump_run(stay->pump, &stay->event);
-    while (result == 0 && stay->event.kind != MUX_READABLE && stay->event.kind != MUX_FULL);
-    return result < 0 ? result : MUX_STAYS;
-}
-
-/* The next request; 0: there will be none. */
-static ssize_t receive_request(int from, struct mux_stay *stay) {
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof stay->fds)];
-    } control;
-    struct iovec part = {stay->request, sizeof stay->request};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    ssize_t got;
-    do
-        got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
-    struct cmsghdr *rights = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    size_t bytes = rights ? rights->cmsg_len - CMSG_LEN(0) : 0;
-    if (bytes) memcpy(stay->fds, CMSG_DATA(rights), bytes);
-    stay->fd_count = (int)(bytes / sizeof(int));
-    stay->request_size = got > 0 ? (uint32_t)got : 0;
-    if (got > 0 && message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) stay->request_size = 0; /* answered by its end */
-    return got < 0 ? -errno : got;
-}
-
-int mux_spawn(int requests, struct mux_stay *stay) {
-    for (;;) {
-        ssize_t got = receive_request(requests, stay);
-        if (got <= 0) return got < 0 ? (int)got : MUX_ENDED;
-        pid_t monitor = stay->request_size ? fork() : -1;
-        if (monitor == 0) {
-            close(requests);
-            return split(stay);
+    do { /* Clients come and go without a word to the interpreter, whose pages stay the spawner's. */
+        if (mux_pump_run(stay->pump, &stay->event) < 0) {
+            /* Out of memory: without its streams the container is ended, and its end is told as ever. */
+            syscall(SYS_pidfd_send_signal, stay->pidfd, SIGKILL, NULL, 0);
+            finish(stay);
         }
-        /* A fork that failed is heard by the one who asked as the end of the link. */
-        for (int i = 0; i < stay->fd_count; i++) close(stay->fds[i]);
+        if (stay->event.kind == MUX_READABLE && stay->event.number == stay->pidfd) finish(stay);
+    } while (stay->event.kind != MUX_READABLE && stay->event.kind != MUX_FULL);
+    return MUX_STAYS;
+}
+
+/* Forks a monitor, and the monitor into its halves. In the spawner 0 or a negative errno; in a half its name. */
+static int fork_monitor(struct mux_stay *stay, int requests, int spare, int which, int wants) {
+    int ends[2];
+    pid_t monitor = fork();
+    if (monitor != 0) return monitor < 0 ? -errno : 0;
+    close(requests);
+    if (spare >= 0) close(spare); /* it ends when the spawner's end of its socket does */
+    if (settle() < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) _exit(1);
+    pid_t launcher = fork();
+    if (launcher < 0) _exit(1);
+    if (launcher == 0) {
+        close(ends[0]);
+        stay->launcher = ends[1];
+        stay->wants = wants;
+        return which;
+    }
+    close(ends[1]);
+    if (wants >= 0) close(wants);
+    close_request(stay);
+    return stay_on(stay, ends[0], launcher);
+}
+
+/* A spare, and this end of the socket on which it takes its request in *spare. Returns as fork_monitor. */
+static int make_spare(struct mux_stay *stay, int requests, int *spare) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) return -errno;
+    stay->fd_count = 0;
+    int result = fork_monitor(stay, requests, ends[0], MUX_PREPARES, ends[1]);
+    if (result > 0) return result;
+    close(ends[1]);
+    *spare = ends[0];
+    return result;
+}
+
+/* Gives the request to the spare, which is used up then. */
+static bool give(struct mux_stay *stay, int *spare) {
+    if (*spare < 0 || stay->request[0] != MUX_ORDINARY) return false;
+    bool taken = pass_on(*spare, stay->request, stay->request_size, stay->fds, stay->fd_count) == 0;
+    close(*spare);
+    *spare = -1;
+    return taken;
+}
+
+int mux_spawn(int requests, struct mux_stay *stay, int spares) {
+    int spare = -1, result;
+    for (;;) {
+        struct pollfd waiting = {.fd = requests, .events = POLLIN};
+        if (spares && spare < 0 && poll(&waiting, 1, QUIET_MS) == 0) {
+            if ((result = make_spare(stay, requests, &spare)) > 0) return result;
+            if (result < 0) spares = 0; /* every container is made from the beginning then */
+        }
+        ssize_t got = receive(requests, stay->request, sizeof stay->request, stay->fds, &stay->fd_count);
+        if (got <= 0) return got < 0 ? (int)got : MUX_ENDED;
+        stay->request_size = (uint32_t)got;
+        /* What was cut, or could not be forked for, is heard by who asked as the end of the link. */
+        if (stay->fd_count >= 0 && !give(stay, &spare) &&
+            (result = fork_monitor(stay, requests, spare, MUX_LAUNCHES, -1)) > 0)
+            return result;
+        close_request(stay);
     }
 }
 
-int mux_hand_over(const struct mux_stay *stay, const struct mux_handover *handed, const int *fds, int count) {
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(HANDED_FDS * sizeof(int))];
-    } control = {0};
-    struct iovec part = {(void *)handed, sizeof *handed};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control};
-    if (count < 1 || count > HANDED_FDS) return -EINVAL;
-    message.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
-    control.header.cmsg_level = SOL_SOCKET;
-    control.header.cmsg_type = SCM_RIGHTS;
-    control.header.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
-    memcpy(CMSG_DATA(&control.header), fds, (size_t)count * sizeof(int));
-    ssize_t sent;
-    do
-        sent = sendmsg(stay->launcher, &message, MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    return sent < 0 ? -errno : 0;
+int mux_take(struct mux_stay *stay) {
+    ssize_t got = receive(stay->wants, stay->request, sizeof stay->request, stay->fds, &stay->fd_count);
+    close(stay->wants);
+    stay->wants = -1;
+    stay->request_size = got > 0 ? (uint32_t)got : 0;
+    return got < 0 ? (int)got : got > 0 && stay->fd_count >= 0;
+}
+
+int mux_hand_over(const struct mux_stay *stay, const struct mux_handover *handed, const int *fds, int count,
+                  const int *clients) {
+    int failed = pass_on(stay->launcher, handed, handover_size(handed), fds, count);
+    if (failed < 0 || handed->client_count == 0) return failed;
+    return pass_on(stay->launcher, "", 1, clients, (int)handed->client_count);
 }

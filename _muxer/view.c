@@ -1,5 +1,5 @@
 /* Reads a segment by preads, never by a mapping: a file that is cut short under a mapping kills the process that looks
- * at it (SIGBUS), and a log is a thing that people truncate by hand. */
+ * at it (SIGBUS), and a log is a thing that people truncate by hand. From the window the bytes go out as they lie. */
 #include "view.h"
 
 #include <errno.h>
@@ -63,6 +63,11 @@ static const uint8_t *raw_record(struct view *view, uint64_t number) {
 static const uint8_t *raw_frame(struct view *view, uint64_t offset, size_t size) {
     if (offset < view->window_start || offset + size > view->window_start + view->window_size) {
         uint64_t start = offset;
+        int failed = view->release(view->holder);
+        if (failed < 0) {
+            view->failed = -failed;
+            return NULL;
+        }
         if (view->backward) start = offset + size > WINDOW ? offset + size - WINDOW : 0;
         int64_t got = read_at(view->segment->log_fd, view->window, WINDOW, start);
         view->window_start = start;

@@ -4,7 +4,7 @@
 
 #include "format.h"
 
-#define WINDOW (4u * LARGEST_CHUNK) /* bytes of a .log file held at a time */
+#define WINDOW (4u * LARGEST_FRAME) /* bytes of a .log file held at a time */
 #define BLOCK 1024u                 /* records of an index held at a time */
 
 struct segment {
@@ -26,6 +26,8 @@ struct view {
     const struct segment *segment;
     int failed;    /* the errno of a read that failed */
     bool backward; /* the next reads go towards the beginning */
+    int (*release)(void *holder); /* called before the window's bytes change: 0 or a negative errno */
+    void *holder;
     uint64_t window_start, window_size;
     uint64_t block_start, block_size; /* in records */
     uint8_t window[WINDOW];
@@ -35,7 +37,7 @@ struct view {
 /* Looks at this segment, as it is since its last refresh. */
 void view_look(struct view *view, const struct segment *segment);
 
-/* Fills *record and returns its payload, good until the next call; NULL when record `number`, or the frame that it
+/* Fills *record and returns its payload, with the frame's header before it, good until `release`; NULL when record `number`, or the frame that it
  * points at, is not valid (or failed is set). */
 const uint8_t *view_record(struct view *view, uint64_t number, struct record *record);
 

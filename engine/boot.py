@@ -17,6 +17,8 @@ from engine.wire.channel import Channel
 def boot(settings: Settings) -> int:
     """Run a daemon with these settings until it is told to stop; returns the exit status of the process."""
     twin.select(settings.muxer)
+    stage = os.path.join(settings.exec_root, "stage")
+    os.makedirs(stage, mode=0o700, exist_ok=True)
     gc.collect()
     gc.freeze()  # a collection in one process would write into the pages of both
     daemon_end, spawner_end = Channel.pair()
@@ -26,7 +28,7 @@ def boot(settings: Settings) -> int:
             daemon_end.close()
             from engine.spawner.main import serve  # only on this side of the fork
 
-            status = serve(spawner_end, settings.muxer)
+            status = serve(spawner_end, settings.muxer, stage)
         finally:
             os._exit(status)
     spawner_end.close()

@@ -108,7 +108,7 @@ class _Init:
     def root(self) -> None:
         if self.staged is None:
             self.sources = mounts.open_sources(self.sandbox.mounts)
-            mounts.leave_peers()
+        mounts.leave_peers()
         self.root_fd = mounts.mount_root(self.sandbox.root)
 
     def mount(self) -> None:
@@ -251,7 +251,7 @@ def prepare(place: str) -> stage.Stage:
     """
     _seclude()
     syscalls.unshare(namespaces.flags(stage.NAMESPACES, without=namespaces.LATER | namespaces.BY_MONITOR))
-    mounts.leave_peers()
+    mounts.follow_peers()
     _loopback()
     return stage.build(place)
 

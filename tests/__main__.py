@@ -21,6 +21,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "engine-tests"
 LOCAL = CACHE / "debian"
+HANG = "--timeout=120"  # seconds: a test that hangs is a failure with a stack, not a run that never ends
 CLIENT_PACKAGES = ("docker-cli", "docker.io")
 
 
@@ -168,7 +169,7 @@ def main(arguments: Sequence[str]) -> None:
     else:
         say("without a C compiler; the engine runs on the Python twin of _muxer")
     sys.stderr.flush()
-    os.execv(python, [str(python), "-m", "pytest", *workers(arguments), *arguments])
+    os.execv(python, [str(python), "-m", "pytest", HANG, *workers(arguments), *arguments])
 
 
 if __name__ == "__main__":

@@ -77,6 +77,7 @@ def _run(settings: Settings, spawner: Channel) -> int:
     with _locked(settings.data_root), _pidfile(settings.pidfile):
         engine = _build(settings, spawner)
         adopt.adopt_all(engine)
+        engine.images.release(engine.containers.using)
         server = Servers(engine)
         threading.Thread(target=engine.links.watch, name="links", daemon=True).start()
         server.start()

@@ -10,8 +10,8 @@ from engine.logs.writer import Writer
 class Handed:
     """What the launching half hands over. Descriptors; -1 for none: they stay the caller's.
 
-    link: a descriptor that both halves have; clients: (descriptor that both halves have, streams, framed, detach
-    keys, replay) each; log: None when nothing is kept
+    mounts: process 1's mount namespace, held until its end is told; exec_dir: the container's exec directory
+    clients: (descriptor, streams, framed, detach keys, replay) each; log: None when nothing is kept
     """
 
     pid: int
@@ -20,6 +20,8 @@ class Handed:
     pidfd: int
     listener: int
     link: int
+    exec_dir: int
+    mounts: int
     tty: bool
     stdin_once: bool
     input: int
@@ -38,6 +40,7 @@ class Stayed:
     pidfd: int
     listener: int
     link: int
+    exec_dir: int
     terminal: int
     pump: object
     log: Writer | None

@@ -13,7 +13,7 @@ from engine.logs.halves import Handed, Stayed
 from engine.logs.native import LENT, Pump
 from engine.logs.writer import Writer
 
-_HALVES = {lib.MUX_LAUNCHES: "launches", lib.MUX_STAYS: "stays", lib.MUX_ENDED: "ended"}
+_PARTS = {lib.MUX_LAUNCHES: "launches", lib.MUX_STAYS: "stays", lib.MUX_PREPARES: "prepares", lib.MUX_ENDED: "ended"}
 
 
 class Stay:
@@ -22,13 +22,18 @@ class Stay:
     def __init__(self) -> None:
         self._stay = ffi.new("struct mux_stay *")
 
-    def spawn(self, requests: int) -> str:
+    def spawn(self, requests: int, spares: bool) -> str:
         """In the spawner: fork a monitor of two halves for each request on this socket.
 
-        Returns `launches` in the one, `stays` in the other, much later: the container runs, and there is something to
-        decide; both have the `request`. Returns `ended` in the spawner when the daemon is gone. Raises OSError.
+        Returns `launches` in the one, with a `request`; with `spares` also `prepares`, with none yet: see `take`.
+        Returns `stays` in the other half, much later: the container runs, and there is something to decide. Returns
+        `ended` in the spawner when the daemon is gone. Raises OSError.
         """
-        return _HALVES[_checked(lib.mux_spawn(requests, self._stay))]
+        return _PARTS[_checked(lib.mux_spawn(requests, self._stay, spares))]
+
+    def take(self) -> bool:
+        """In a spare: wait for the request; False when there will be none. Raises OSError."""
+        return _checked(lib.mux_take(self._stay)) == 1
 
     @property
     def request(self) -> tuple[bytes, list[int]]:
@@ -42,37 +47,40 @@ class Stay:
         told = {
             "tty": handed.tty,
             "close_on_eof": handed.stdin_once,
+            "has_mounts": handed.mounts >= 0,
             "has_log": log is not None,
             "has_input": handed.input >= 0,
             "has_stdout": 1 in handed.outputs,
             "has_stderr": 2 in handed.outputs,
             "pid": handed.pid,
-            "link": handed.link,
             "pid_start": handed.pid_start,
             "started_ns": handed.started_ns,
             "client_count": len(handed.clients),
             "clients": [
-                (descriptor, streams, framed, replay, len(detach), list(detach))
-                for descriptor, streams, framed, detach, replay in handed.clients
+                (streams, framed, replay, len(detach), list(detach))
+                for _, streams, framed, detach, replay in handed.clients
             ],
         }
-        descriptors = [handed.pidfd, handed.listener]
+        descriptors = [handed.pidfd, handed.listener, handed.link, handed.exec_dir]
+        if handed.mounts >= 0:
+            descriptors.append(handed.mounts)
         if log is not None:
             told["log"] = {name: getattr(log, name) for name in LENT}
             descriptors += [log.log_fd, log.index_fd, log.directory_fd]
         if handed.input >= 0:
             descriptors.append(handed.input)
         descriptors += [handed.outputs[stream] for stream in sorted(handed.outputs)]
+        clients = [descriptor for descriptor, *_ in handed.clients]
         message = ffi.new("struct mux_handover *", told)
-        _checked(lib.mux_hand_over(self._stay, message, descriptors, len(descriptors)))
+        _checked(lib.mux_hand_over(self._stay, message, descriptors, len(descriptors), clients))
 
-    def awake(self, directory: str) -> Stayed:
-        """In the parent: what it has taken over; `directory` is the log's, empty when nothing is kept."""
+    def awake(self) -> Stayed:
+        """In the half that stays: what it has taken over."""
         stay, handed = self._stay, self._stay.handed
         log, c_log = None, ffi.NULL
         if handed.has_log:
             c_log = ffi.addressof(stay, "log")
-            log = Writer.taken_over(directory, {name: getattr(c_log, name) for name in LENT})
+            log = Writer.taken_over({name: getattr(c_log, name) for name in LENT})
         event = ("readable", stay.event.number) if stay.event.kind == lib.MUX_READABLE else ("full",)
         return Stayed(
             handed.pid,
@@ -80,7 +88,8 @@ class Stay:
             handed.started_ns,
             stay.pidfd,
             stay.listener,
-            handed.link,
+            stay.link,
+            stay.exec_dir,
             stay.terminal,
             Pump.taken_over(stay.pump, c_log, log, stay),
             log,

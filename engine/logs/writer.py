@@ -29,7 +29,6 @@ class Writer:
 
     def __init__(self, directory: str, max_size: int = 0, max_files: int = 1):
         """Opens the newest segment and cuts its torn tail, or begins the first. Raises OSError."""
-        self.directory = directory
         self.max_size = self.limit = max(max_size, 0)
         self.max_files = max(max_files, 1)
         self.number = self.position = self.records = self.open_lines = self.last_ns = 0
@@ -48,10 +47,9 @@ class Writer:
             raise
 
     @classmethod
-    def taken_over(cls, directory: str, fields: dict[str, int]) -> "Writer":
+    def taken_over(cls, fields: dict[str, int]) -> "Writer":
         """The writer that another process has opened: `fields` are all its other ones, with this process's numbers."""
         writer = cls.__new__(cls)
-        writer.directory = directory
         for name, value in fields.items():
             setattr(writer, name, value)
         return writer

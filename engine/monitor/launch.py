@@ -13,12 +13,15 @@ import time
 from dataclasses import dataclass
 
 from engine import init
+from engine.errors import EngineError
 from engine.kernel import syscalls
 from engine.wire import packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
 from engine.wire.messages import Failed, NamespacesReady, Proceed, Start, Started
 
 STDOUT, STDERR = 1, 2
+_LOST = 125
+_SANDBOX_MAX = 128 * 1024  # above what the daemon calls ordinary
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class Launched:
     """A process 1 that has come to execve, and the monitor's ends of its streams (-1: it has none).
 
     outputs: (stream, descriptor) pairs; input: the write end of its stdin; terminal: the pty's master
+    mounts: its mount namespace, which the monitor holds until the end is told
     """
 
     pid: int
@@ -35,6 +39,15 @@ class Launched:
     outputs: list[tuple[int, int]]
     input: int
     terminal: int
+    mounts: int
+
+
+@dataclass(slots=True)
+class Spare:
+    """An init that has prepared what every ordinary container has, and waits for its sandbox on the report socket."""
+
+    pid: int
+    reports: socket.socket
 
 
 class _Streams:
@@ -60,9 +73,46 @@ class _Streams:
             os.close(descriptor)
 
 
-def launch(start: Start, link: Channel) -> Launched | None:
+def prepare(stage: str) -> Spare:
+    """Fork an init ahead of time, in a PID namespace of its own. `stage`: an empty directory (see `init.prepare`)."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    syscalls.unshare(syscalls.CLONE_NEWPID)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ours.close()
+            _wait_prepared(theirs, stage)
+        finally:
+            os._exit(_LOST)
+    theirs.close()
+    return Spare(pid, ours)
+
+
+def _wait_prepared(reports: socket.socket, place: str) -> None:
+    """In the spare's init: prepare, wait for the sandbox, become it; return when nobody wants it any more."""
+    try:
+        staged = init.prepare(place)
+    except (EngineError, OSError):
+        staged = None  # then everything is made when it is asked for, and what fails is told to who asked
+    data, stdio, _ = receive_with_descriptors(reports, _SANDBOX_MAX, 3)
+    if data:
+        init.run(packed.unpack(data), tuple(stdio) or None, reports.detach(), staged)
+
+
+def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched | None:
     """Make process 1 and bring it to execve; None when it failed or nobody wants it any more (the daemon was told)."""
     streams = _Streams(start)
+    if spare is None:
+        spare = _fork_init(start, streams)
+    else:
+        socket.send_fds(spare.reports, [start.sandbox], streams.stdio or ())
+    streams.close_stdio()
+    with spare.reports:
+        return _Handshake(link, spare.reports, spare.pid, os.pidfd_open(spare.pid), streams).run()
+
+
+def _fork_init(start: Start, streams: _Streams) -> Spare:
+    """An init that is not spare: it begins with its sandbox."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     if start.own_pids:
         syscalls.unshare(syscalls.CLONE_NEWPID)
@@ -72,12 +122,9 @@ def launch(start: Start, link: Channel) -> Launched | None:
             ours.close()
             init.run(packed.unpack(start.sandbox), streams.stdio, theirs.detach())
         finally:
-            os._exit(125)
+            os._exit(_LOST)
     theirs.close()
-    streams.close_stdio()
-    pidfd = os.pidfd_open(pid)
-    with ours:
-        return _Handshake(link, ours, pid, pidfd, streams).run()
+    return Spare(pid, ours)
 
 
 class _Handshake:
@@ -90,11 +137,11 @@ class _Handshake:
         self._pid_start = syscalls.process_start(pid)
         self._pidfd = pidfd
         self._streams = streams
-        self._terminal = -1
+        self._terminal = self._mounts = -1
         self._proceeded = False
         self._warnings: list[str] = []
         self._take = {
-            report.Ready: lambda said, passed: self._tell(NamespacesReady(self._pid, self._pid_start)),
+            report.Ready: lambda said, passed: self._ready(),
             report.Terminal: lambda said, passed: setattr(self, "_terminal", passed[0]),
             report.Warned: lambda said, passed: self._warnings.append(said.text),
         }
@@ -118,6 +165,10 @@ class _Handshake:
                 if isinstance(said, report.Failure):
                     return self._failed(said)
                 self._take[type(said)](said, passed)
+
+    def _ready(self) -> None:
+        self._mounts = os.open(f"/proc/{self._pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        self._tell(NamespacesReady(self._pid, self._pid_start))
 
     def _hear_daemon(self) -> bool:
         """Take one message of the daemon's; False when the daemon is gone."""
@@ -147,6 +198,7 @@ class _Handshake:
             outputs,
             self._streams.input if self._terminal < 0 else self._terminal,
             self._terminal,
+            self._mounts,
         )
 
     def _failed(self, failure: report.Failure) -> None:

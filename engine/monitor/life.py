@@ -47,6 +47,8 @@ def handed(start: Start, launched: Launched, link: int, listener: socket.socket,
         launched.pidfd,
         listener.fileno(),
         link,
+        os.open(start.exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC),
+        launched.mounts,
         start.tty,
         start.stdin_once,
         launched.input if launched.terminal < 0 else os.dup(launched.input),
@@ -59,11 +61,12 @@ def handed(start: Start, launched: Launched, link: int, listener: socket.socket,
     )
 
 
-def go_on(start: Start, stayed: Stayed) -> None:
+def go_on(stayed: Stayed) -> None:
     """Serve, as the half that stays, from the first event on that is not only bytes to move."""
     greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns)
     link, listener = Channel.adopt(stayed.link), socket.socket(fileno=stayed.listener)
-    life = _Life(start.exec_dir, stayed.pump, stayed.log, greeting, stayed.pidfd, stayed.terminal, link, listener)
+    exec_dir = f"/proc/self/fd/{stayed.exec_dir}"
+    life = _Life(exec_dir, stayed.pump, stayed.log, greeting, stayed.pidfd, stayed.terminal, link, listener)
     life.run(stayed.event)
 
 

@@ -24,10 +24,20 @@ def main(data: bytes, descriptors: list[int], twin: Twin) -> int:
     return _guarded(data, descriptors, lambda start, link, clients: _do_both(start, link, clients, twin))
 
 
-def half(stay: object, which: str) -> int:
-    """Be one half of a monitor (`engine.logs.stay`), `launches` or `stays`; returns the process's exit status."""
-    work = _HALVES[which]
-    return _guarded(*stay.request, lambda start, link, clients: work(start, link, clients, stay))
+def be(part: str, stay: object, stage: str) -> int:
+    """Be one part of a monitor (`engine.logs.stay`); returns the process's exit status.
+
+    part: `launches`, `prepares` or `stays`; stage: an empty directory for what a spare prepares
+    """
+    if part == "stays":
+        life.go_on(stay.awake())
+        return 0
+    spare = None
+    if part == "prepares":
+        spare = launch.prepare(stage)
+        if not stay.take():
+            return 0
+    return _guarded(*stay.request, lambda start, link, clients: _launch(start, link, clients, stay, spare))
 
 
 def _settle() -> None:
@@ -59,15 +69,8 @@ def _do_both(start: Start, link: int, clients: list[int], twin: Twin) -> None:
             life.begin(start, launched, channel_to_daemon, listener, clients, twin)
 
 
-def _launch(start: Start, link: int, clients: list[int], stay: object) -> None:
+def _launch(start: Start, link: int, clients: list[int], stay: object, spare: launch.Spare | None) -> None:
     with endpoint.listen(start.exec_dir) as listener:
-        launched = launch.launch(start, Channel.adopt(link))
+        launched = launch.launch(start, Channel.adopt(link), spare)
         if launched is not None:
             stay.hand_over(life.handed(start, launched, link, listener, clients))
-
-
-def _live_on(start: Start, link: int, clients: list[int], stay: object) -> None:
-    life.go_on(start, stay.awake(start.log.directory))
-
-
-_HALVES = {"launches": _launch, "stays": _live_on}

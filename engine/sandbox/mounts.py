@@ -130,6 +130,11 @@ def keeps_peers(mount: Mount) -> bool:
     return mount.kind == "bind" and mount.propagation in _KEEPS_PEERS
 
 
+def follow_peers() -> None:
+    """Let the host's mounts and unmounts still reach this namespace, and nothing go back: who waits must pin nothing."""
+    syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
+
+
 def leave_peers() -> None:
     """Make every mount of this namespace private: from here on nothing reaches the host."""
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)

@@ -15,10 +15,10 @@ from engine.monitor import main as monitor
 from engine.wire.channel import Channel
 
 
-def serve(requests: Channel, muxer: str) -> int:
+def serve(requests: Channel, muxer: str, stage: str) -> int:
     """Fork a monitor for each request until the daemon is gone; returns the exit status of the process.
 
-    muxer: the setting, `auto`, `c` or `python`
+    muxer: the setting, `auto`, `c` or `python`; stage: an empty directory for what a spare prepares
     """
     os.setsid()
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -30,8 +30,8 @@ def serve(requests: Channel, muxer: str) -> int:
     gc.disable()
     if twin.Stay is not None:
         stay = twin.Stay()
-        who = stay.spawn(requests.fileno())
-        return 0 if who == "ended" else monitor.half(stay, who)
+        part = stay.spawn(requests.fileno(), spares=True)
+        return 0 if part == "ended" else monitor.be(part, stay, stage)
     while (request := requests.receive_packed()) is not None:
         data, descriptors = request
         if os.fork() == 0:

@@ -13,6 +13,7 @@ import socket
 from engine.wire import codec
 
 _INLINE = b"J"
+_ORDINARY = b"O"
 _IN_MEMFD = b"M"
 _INLINE_MAX = 64 * 1024
 _MESSAGE_MAX = 64 * 1024 * 1024
@@ -49,13 +50,16 @@ class Channel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def send(self, message: object, descriptors: tuple[int, ...] | list[int] = ()) -> None:
-        """Send one message with its descriptors (which stay the caller's). Raises OSError when the peer is gone."""
+    def send(self, message: object, descriptors: tuple[int, ...] | list[int] = (), *, ordinary: bool = False) -> None:
+        """Send one message with its descriptors (which stay the caller's). Raises OSError when the peer is gone.
+
+        ordinary: a mark for the spawner, which reads nothing but the first byte: a spare may have it
+        """
         if len(descriptors) > _FDS_MAX:
             raise ValueError(f"{len(descriptors)} descriptors do not fit one message")
         payload = codec.encode(message)
         if len(payload) <= _INLINE_MAX:
-            self._send(_INLINE + payload, descriptors)
+            self._send((_ORDINARY if ordinary else _INLINE) + payload, descriptors)
             return
         memory = os.memfd_create("message", os.MFD_CLOEXEC)
         try:
@@ -94,7 +98,7 @@ class Channel:
 
 def unpack(data: bytes, descriptors: list[int]) -> tuple[object, list[int]]:
     """Decode what `receive_packed` returned; the memfd of a large message is consumed."""
-    if data[:1] == _INLINE:
+    if data[:1] != _IN_MEMFD:
         return codec.decode(data[1:]), descriptors
     memory, *descriptors = descriptors
     with open(memory, "rb") as file:

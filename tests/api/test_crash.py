@@ -96,7 +96,7 @@ def test_ten_crashes_while_a_container_talks(crashing: Daemon) -> None:
             crash(daemon)
             now = daemon.inspect(one)["State"]
             assert (now["Pid"], now["StartedAt"], now["Status"]) == (state["Pid"], state["StartedAt"], "running")
-        assert daemon.wait(one, timeout=120) == 23
+        assert daemon.wait(one, timeout=60) == 23
         reader.join(timeout=30)
         assert not reader.is_alive(), "the attached client was not let go at the container's end"
     assert frames.stdout(received[0]) == TALK
@@ -117,14 +117,18 @@ def test_docker_attach_opened_before_the_kills_receives_every_line(crashing: Dae
         received: list[bytes] = []
         reader = threading.Thread(target=lambda: received.append(client.stdout.read()))
         reader.start()
-        with daemon.connection() as starter:
-            starter.hijack(f"/containers/{one}/attach?stream=1&stdin=1")
-            starter.send(b"go\n")
-        for _ in range(KILLS):
-            crash(daemon)
-        assert daemon.wait(one, timeout=120) == 23
-        reader.join(timeout=30)
-        assert not reader.is_alive(), "docker attach was not let go at the container's end"
+        try:
+            with daemon.connection() as starter:
+                starter.hijack(f"/containers/{one}/attach?stream=1&stdin=1&stdout=1")
+                starter.send(b"go\n")
+                starter.read_until(b"line 1\n")
+            for _ in range(KILLS):
+                crash(daemon)
+            assert daemon.wait(one, timeout=60) == 23
+            reader.join(timeout=30)
+            assert not reader.is_alive(), "docker attach was not let go at the container's end"
+        finally:
+            client.kill()
     assert received[0].removesuffix(TALK).strip(b"beat\n") == b""
     assert received[0].endswith(TALK)
     daemon.remove(one)

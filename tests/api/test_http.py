@@ -312,6 +312,18 @@ def test_a_wrong_type_is_400_and_names_the_field(daemon: Daemon, body: dict, fie
     assert "cannot unmarshal" in answer.message and field in answer.message
 
 
+@pytest.mark.parametrize("depth", [100, 5_000, 200_000])
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_deeply_nested_json_harms_nobody(daemon: Daemon, opening: bytes, depth: int) -> None:
+    """A decoder that recurses must not take the daemon's stack with it."""
+    body = b'{"Image": "no-such-image", "Labels": ' + opening * depth
+    answer = daemon.request("POST", "/containers/create", body, {"Content-Type": "application/json"})
+    assert answer.status == 400
+    filters = (opening * min(depth, 5_000)).decode().replace('"', "%22").replace("{", "%7B").replace("[", "%5B")
+    assert daemon.request("GET", f"/containers/json?filters={filters}", checked=False).status in (400, 414, 431)
+    pong(daemon)
+
+
 def test_a_descriptor_flood_is_survived(daemon: Daemon) -> None:
     """Connections opened and dropped without a word."""
     for _ in range(500):

@@ -20,14 +20,14 @@ CGROUP_PATTERNS = ("/sys/fs/cgroup/engine/*/", "/sys/fs/cgroup/*/engine/*/")
 
 
 def read(path: str) -> bytes:
-    """A file of /proc; empty when its process is gone or is not ours to look at."""
+    """A file of /proc or of a cgroup; empty when its process or the group is gone or not ours to look at."""
     try:
         with open(path, "rb") as source:
             return source.read()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b""
     except OSError as error:
-        if error.errno == errno.EINVAL:  # the mountinfo of a process that is ending
+        if error.errno in (errno.EINVAL, errno.ENODEV):  # the mountinfo of a process that is ending; a removed cgroup
             return b""
         raise
 

@@ -58,12 +58,16 @@ def finish(engine: object, container: Container) -> None:
         container.changed.notify_all()
     for _, connection in container.waiting:
         connection.close()
-    later(_delete_tree, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home)
+    later(_give_back, engine, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home)
 
 
-def _delete_tree(path: str) -> None:
-    """Delete a home; what cannot be deleted now is logged, and tried again at the next start."""
+def _give_back(engine: object, home: str) -> None:
+    """Delete the home, and the image's layers if the image went before its container.
+
+    What cannot be deleted now is logged, and tried again at the next start.
+    """
+    engine.images.release(engine.containers.using)
     try:
-        shutil.rmtree(path)
+        shutil.rmtree(home)
     except OSError as error:
         log.warning("files of a removed container stay until the next start: %s", error)

@@ -17,6 +17,7 @@ from engine.daemon.runtime.background import later
 from engine.daemon.runtime.links import StartFailure
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
+from engine.sandbox import stage
 from engine.wire import exitfile, packed
 from engine.wire.messages import Exited, Start, Started
 
@@ -74,7 +75,11 @@ def _launch(engine: object, container: Container) -> Started:
     connections = [connection for _, connection in container.waiting]
     try:
         return engine.links.start(
-            container.id, request, connections, lambda: engine.cgroups.create(container.id, limits)
+            container.id,
+            request,
+            connections,
+            lambda: engine.cgroups.create(container.id, limits),
+            ordinary=stage.suits(wanted),
         )
     except StartFailure as error:
         failed = error.failed

@@ -3,11 +3,12 @@
 Pure. Only the instructions that dockerd takes there; the whole Dockerfile grammar belongs to the build room.
 """
 
-import json
+import copy
 import re
 import shlex
 from collections.abc import Callable, Iterable
 
+from engine.daemon.images import jsontext
 from engine.errors import Invalid
 
 _PORT = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(tcp|udp|sctp))?")
@@ -19,7 +20,7 @@ def apply(config: dict, changes: Iterable[str]) -> dict:
 
     Raises Invalid in dockerd's words.
     """
-    changed = json.loads(json.dumps(config))
+    changed = copy.deepcopy(config)
     for number, line in enumerate((text.strip() for change in changes for text in change.split("\n")), start=1):
         if not line or line.startswith("#"):
             continue
@@ -43,8 +44,8 @@ def _words(rest: str) -> list[str]:
 def _json_list(rest: str) -> list[str] | None:
     """The texts of an exec form; None when it is no such form."""
     try:
-        values = json.loads(rest) if rest.startswith("[") else None
-    except ValueError:
+        values = jsontext.parse(rest, "exec form") if rest.startswith("[") else None
+    except Invalid:
         return None
     return values if isinstance(values, list) and all(isinstance(value, str) for value in values) else None
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from engine.daemon.images.content import Content
-from engine.daemon.images.layers import NoSpace, check_space
+from engine.daemon.images.space import NoSpace, check_space
 from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
 
 if TYPE_CHECKING:

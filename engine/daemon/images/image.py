@@ -8,6 +8,7 @@ import json
 import time
 from dataclasses import dataclass
 
+from engine.daemon.images import jsontext
 from engine.daemon.images.reference import check_digest
 from engine.errors import Invalid
 
@@ -73,10 +74,7 @@ def dump(document: dict) -> bytes:
 
 def load(data: bytes, what: str) -> dict:
     """The JSON object in `data`; raises Invalid naming `what`."""
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"invalid {what}: {error or 'nested too deeply'}") from error
+    document = jsontext.parse(data, what)
     if not isinstance(document, dict):
         raise Invalid(f"invalid {what}: it is no JSON object")
     return document

@@ -11,10 +11,12 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.daemon.images import tar
+from engine.daemon.images.space import check_space
+from engine.daemon.images.trees import remove_tree
 from engine.errors import Invalid, SystemFailure
 from engine.kernel.beneath import open_beneath
 
@@ -59,10 +61,6 @@ _CONTENT_ERRNOS = {
 }
 
 
-class NoSpace(SystemFailure):
-    """The data root's file system is full, or will not take more for a reason of its own: no use in trying again."""
-
-
 @dataclass(frozen=True, slots=True)
 class Unpacked:
     """What came out: bytes it takes on the disk, and the directories that no header spoke of.
@@ -90,13 +88,6 @@ def unpack(stream: object, root_fd: int, overlay: bool) -> Unpacked:
                 raise _failure(entry.name, error) from error
         work.settle_directories()
         return Unpacked(work.size, tuple(work.implied))
-
-
-def check_space(fd: int) -> None:
-    """Raises NoSpace when the file system of `fd` is down to its last 2 %: a bomb must not take it all."""
-    state = os.fstatvfs(fd)
-    if state.f_bavail * 50 < state.f_blocks:
-        raise NoSpace("no space left on device: less than 2 % of the data root's file system is free")
 
 
 def _failure(name: str, error: OSError) -> Exception:
@@ -433,49 +424,3 @@ def _is_whiteout(found: os.stat_result) -> bool:
 def _set_opaque(fd: int) -> None:
     # By way of /proc, because the descriptor is an O_PATH one.
     os.setxattr(f"/proc/self/fd/{fd}", OPAQUE_ATTRIBUTE, b"y")
-
-
-def remove_tree(parent: int, name: str) -> None:
-    """Remove the directory `name` of `parent` and all that is in it, following no link and however deep it is."""
-    top = os.open(name, _READABLE | os.O_NOFOLLOW, dir_fd=parent)
-    try:
-        # A stack of names and one descriptor at a time: a hostile layer may be deeper than descriptors or recursion go.
-        for directory, leaf in _bottom_up(top):
-            os.rmdir(leaf, dir_fd=directory)
-    finally:
-        os.close(top)
-    os.rmdir(name, dir_fd=parent)
-
-
-def _bottom_up(top: int) -> Iterator[tuple[int, str]]:
-    """(descriptor, name) of each directory below `top`, emptied of all that is no directory, deepest first."""
-    here = os.dup(top)
-    trail: list[str] = []
-    try:
-        while True:
-            child = _empty(here)
-            if child is not None:
-                deeper = os.open(child, _READABLE | os.O_NOFOLLOW, dir_fd=here)
-                os.close(here)
-                here = deeper
-                trail.append(child)
-                continue
-            if not trail:
-                return
-            # Nobody else moves these directories about, so ".." is where this one was entered from.
-            above = os.open("..", _READABLE, dir_fd=here)
-            os.close(here)
-            here = above
-            yield here, trail.pop()
-    finally:
-        os.close(here)
-
-
-def _empty(directory: int) -> str | None:
-    """Unlink all that is no directory; returns the name of a directory that is there, or None."""
-    with os.scandir(directory) as found:
-        for item in found:
-            if item.is_dir(follow_symlinks=False):
-                return item.name
-            os.unlink(item.name, dir_fd=directory)
-    return None

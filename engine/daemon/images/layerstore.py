@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from engine.daemon.images import layers
 from engine.daemon.images.compression import Unpacked
+from engine.daemon.images.trees import remove_tree
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from engine.errors import Invalid
@@ -184,7 +185,7 @@ class LayerStore:
         fd = os.open(self.root, _DIRECTORY)
         try:
             with contextlib.suppress(FileNotFoundError):  # it failed before its directory was made
-                layers.remove_tree(fd, name)
+                remove_tree(fd, name)
         finally:
             os.close(fd)
 

@@ -6,11 +6,11 @@ Specification: OCI distribution-spec 1.1.
 """
 
 import contextlib
-import json
 import urllib.parse
 from collections.abc import Iterator
 
 from engine.daemon.images import image as documents
+from engine.daemon.images import jsontext
 from engine.daemon.images.auth import Authorizer, Credentials, parse_challenges
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.reference import Reference
@@ -172,13 +172,15 @@ class Registry:
         answer = self._sent("POST" if form else "GET", origin, target, {**headers, **kind}, body)
         data = answer.read(documents.LARGEST_DOCUMENT)
         try:
-            document = json.loads(data)
-        except ValueError:
+            document = jsontext.parse(data, "answer of the token server")
+        except Invalid:
             document = {}
         return answer.status, document if isinstance(document, dict) else {}
 
 
-def registries(reference: Reference, mirrors: tuple[str, ...], insecure: tuple[str, ...], auth: dict | None):
+def registries(
+    reference: Reference, mirrors: tuple[str, ...], insecure: tuple[str, ...], auth: dict | None
+) -> list[Registry]:
     """The endpoints to ask for a reference, best first: for docker.io its mirrors, without credentials, then itself."""
     if reference.domain != _OFFICIAL:
         return [Registry(reference.domain, "https", reference.path, insecure, Credentials.of(auth))]
@@ -210,7 +212,7 @@ def _refusal(answer: object, method: str, url: str) -> EngineError:
 def _words(data: bytes) -> str:
     """`code: message` of the first error in a registry's error document."""
     try:
-        errors = json.loads(data)["errors"]
+        errors = jsontext.parse(data, "error")["errors"]
         return f"{str(errors[0]['code']).lower().replace('_', '')}: {errors[0]['message']}"
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (Invalid, KeyError, IndexError, TypeError):
         return ""

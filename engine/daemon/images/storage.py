@@ -10,15 +10,18 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from engine.daemon.images.layers import OPAQUE, WHITEOUT, remove_tree
+from engine.daemon.images.layers import OPAQUE, WHITEOUT
+from engine.daemon.images.trees import remove_tree
 from engine.kernel import syscalls
 
 OVERLAY, COPY = "overlayfs", "copy"
 
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 8 * 1024 * 1024
+# Two descriptors and three calls for each level of a tree that a stranger shaped.
+_DEEPEST = 200
 
 
 def choose(data_root: str) -> str:
@@ -56,7 +59,7 @@ def _try_overlay(probe: str) -> None:
 
 
 @contextlib.contextmanager
-def _overlay(lower: str, upper: str, work: str):
+def _overlay(lower: str, upper: str, work: str) -> Iterator[int]:
     """A descriptor of the root of an overlay that is mounted nowhere and goes with its descriptors."""
     context = syscalls.fsopen("overlay")
     try:
@@ -97,8 +100,10 @@ class _Copy:
     def __init__(self) -> None:
         self._links: dict[tuple[int, int], tuple[str, int]] = {}
 
-    def directory(self, source: int, sink: int) -> None:
+    def directory(self, source: int, sink: int, depth: int = 0) -> None:
         """Copy what is in `source` over what is in `sink`, whiteouts first, then the directory's own attributes."""
+        if depth > _DEEPEST:
+            raise OSError(errno.ENAMETOOLONG, "the image's directories go too deep")
         names = os.listdir(source)
         if OPAQUE in names:
             for name in os.listdir(sink):
@@ -109,13 +114,13 @@ class _Copy:
                     _remove(sink, name.removeprefix(WHITEOUT))
         for name in names:
             if not name.startswith(WHITEOUT):
-                self._one(source, sink, name)
+                self._one(source, sink, name, depth)
         _attend(os.fstat(source), source, sink)
 
-    def _one(self, source: int, sink: int, name: str) -> None:
+    def _one(self, source: int, sink: int, name: str, depth: int) -> None:
         found = os.stat(name, dir_fd=source, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
-            self._subdirectory(source, sink, name)
+            self._subdirectory(source, sink, name, depth)
             return
         with contextlib.suppress(FileNotFoundError):
             _remove(sink, name)
@@ -131,7 +136,7 @@ class _Copy:
             os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=sink)
             _attend_name(found, source, sink, name)
 
-    def _subdirectory(self, source: int, sink: int, name: str) -> None:
+    def _subdirectory(self, source: int, sink: int, name: str, depth: int) -> None:
         try:
             os.mkdir(name, 0o700, dir_fd=sink)
         except FileExistsError:
@@ -141,7 +146,7 @@ class _Copy:
         inner_source = os.open(name, _READABLE, dir_fd=source)
         inner_sink = os.open(name, _READABLE, dir_fd=sink)
         try:
-            self.directory(inner_source, inner_sink)
+            self.directory(inner_source, inner_sink, depth + 1)
         finally:
             os.close(inner_source)
             os.close(inner_sink)

@@ -8,7 +8,7 @@ manual, "Basic Tar Format".
 
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -304,11 +304,11 @@ def _set_mtime(entry: Entry, value: bytes) -> None:
     entry.mtime_ns = int(seconds) * 1_000_000_000 + sign * nanoseconds
 
 
-def _set_text(name: str):
+def _set_text(name: str) -> Callable[[Entry, bytes], None]:
     return lambda entry, value: setattr(entry, name, _text(value))
 
 
-def _set_number(name: str):
+def _set_number(name: str) -> Callable[[Entry, bytes], None]:
     return lambda entry, value: setattr(entry, name, _decimal(value))
 
 

@@ -34,17 +34,25 @@ class Links:
         self._poll = select.epoll()
 
     def start(
-        self, container_id: str, start: Start, clients: list[socket.socket], meanwhile: Callable[[], None]
+        self,
+        container_id: str,
+        start: Start,
+        clients: list[socket.socket],
+        meanwhile: Callable[[], None],
+        *,
+        ordinary: bool = False,
     ) -> Started:
         """Have the container made; `meanwhile` does the daemon's part (its cgroups) while the spawner forks.
 
+        ordinary: `sandbox.stage.suits` it, so that what the spawner has prepared may be taken.
         The link is not watched yet (see `keep`). Raises Invalid with init's text and `exit_code` when the command
         cannot be run, SystemFailure when the sandbox cannot be made, Unavailable when the spawner is gone.
         """
         ours, theirs = Channel.pair()
         try:
             with theirs:
-                self._spawner.send(start, [theirs.fileno(), *(client.fileno() for client in clients)])
+                descriptors = [theirs.fileno(), *(client.fileno() for client in clients)]
+                self._spawner.send(start, descriptors, ordinary=ordinary)
             meanwhile()
             self._expect(ours, NamespacesReady)
             ours.send(Proceed())

@@ -4,6 +4,8 @@ import io
 import os
 import stat
 
+import pytest
+
 from engine.daemon.images import layers, storage
 from tests.unit.images.archives import archive, directory, files_below, link, member, symlink
 
@@ -75,6 +77,11 @@ def test_a_layer_replaces_a_link_and_does_not_write_through_it(tmp_path):
     target = flattened(tmp_path, [symlink("l", str(outside))], [member("l", b"mine")])
     assert (target / "l").read_bytes() == b"mine"
     assert outside.read_text() == "untouched"
+
+
+def test_a_tree_deeper_than_any_image_has_is_refused_and_not_recursed_into_for_ever(tmp_path):
+    with pytest.raises(OSError, match="too deep"):
+        flattened(tmp_path, [member("d/" * 400 + "x")])
 
 
 def test_choosing_leaves_nothing_behind(tmp_path):

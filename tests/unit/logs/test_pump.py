@@ -57,7 +57,7 @@ def test_a_replay_meets_the_live_stream_without_gap_or_duplicate(container, fram
         if number == 100:
             first = 100_000 // (len(said[0]) + 8) + 1  # the chunks of a segment; two whole ones are kept
             client, _ = one.client(STDOUT, framed, replay=True, buffer=4096)
-            segments = sorted(int(name[:8]) for name in os.listdir(one.log.directory) if name.endswith(".idx"))
+            segments = sorted(int(name[:8]) for name in os.listdir(one.log.directory_fd) if name.endswith(".idx"))
             kept = said[(segments[0] - 1) * first :]
         if client and number % 7 == 0:
             got += available(client, 9000)

@@ -43,7 +43,7 @@ def test_the_muxer_is_clean_under_the_sanitizers(tmp_path):
         "PYTHONMALLOC": "malloc",
         "MUXER_EXAMPLES": "30",
     }
-    tests = ["tests/unit/logs", "tests/unit/muxer/test_twins.py", "tests/unit/muxer/test_pumps.py"]
+    tests = ["tests/unit/logs", *(f"tests/unit/muxer/test_{name}.py" for name in ("twins", "pumps", "stay"))]
     command = [
         sys.executable,
         "-c",

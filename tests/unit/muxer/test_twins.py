@@ -1,8 +1,10 @@
 """Property tests: both twins make the same bytes, and those that a simple model of the rules makes."""
 
 import os
+import socket
 import struct
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -61,7 +63,7 @@ def write(directory: Path, log) -> list[list[tuple[int, bytes, int]]]:
 def sent(send, directory: Path, query: Query, chunked: bool = False, ended_fd: int | None = None) -> bytes:
     with tempfile.TemporaryFile(dir=directory.parent) as sink:
         assert send(str(directory), sink.fileno(), query, chunked, ended_fd)
-        return os.pread(sink.fileno(), 1 << 24, 0)
+        return os.pread(sink.fileno(), 1 << 26, 0)
 
 
 def model(timed, query: Query) -> bytes:
@@ -148,6 +150,73 @@ def dechunk(data: bytes) -> bytes:
         if size == 0:
             assert data == b""
             return body
+
+
+scraps = st.lists(
+    st.tuples(st.sampled_from([1, 2]), st.sampled_from([b"a", b"bc", b"\n", b"d\n", b"x" * 3000]), st.integers(0, 1)),
+    max_size=80,
+)
+
+
+@quick
+@given(st.lists(scraps, max_size=2), queries)
+def test_lines_written_in_many_small_pieces_are_sent_the_same(log, query):
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch, "log")
+        directory.mkdir()
+        timed = write(directory, log)
+        expected = model(timed, query)
+        assert sent(reader.send, directory, query) == expected
+        assert sent(native.send, directory, query) == expected
+
+
+def large_log(directory: Path, line: int) -> None:
+    """Up to three megabytes, full chunks of stdout cut wherever, a few words of stderr between some."""
+    count = min(3_000_000 // line, 60_000)
+    text, place, chunks = b"".join(b"%0*d\n" % (line - 1, number) for number in range(count)), 0, []
+    while place < len(text):
+        size = (65536, 65536, 40_000, 70)[len(chunks) % 4]
+        chunks.append((1, text[place : place + size], 1))
+        place += size
+        if len(chunks) % 5 == 0:
+            chunks.append((2, b"so it is" if len(chunks) % 2 else b", it seems\n", 1))
+    directory.mkdir()
+    write(directory, [chunks])
+
+
+@pytest.mark.parametrize("line", [6, 20, 100, 8000, 16385, 100_000])
+def test_a_log_of_many_windows_is_sent_the_same(tmp_path, line):
+    large_log(tmp_path / "log", line)
+    dressed = {"timestamps": True, "prefix": b"a=b "}
+    ways = ({}, dressed, {"tail": 1000}, {"tty": True}, {"tty": True} | dressed, {"prefix": b"p" * 5000, "tail": 700})
+    for how in ways:
+        query = Query(True, True, **how)
+        assert sent(native.send, tmp_path / "log", query) == sent(reader.send, tmp_path / "log", query), how
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_slow_client_gets_every_byte(tmp_path, blocking):
+    large_log(tmp_path / "log", 50)
+    query = Query(True, True, timestamps=True)
+    near, far = socket.socketpair()
+    with near, far, ThreadPoolExecutor(1) as threads:
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        far.setblocking(blocking)
+        done = threads.submit(native.send, str(tmp_path / "log"), far.fileno(), query)
+        done.add_done_callback(lambda _: far.shutdown(socket.SHUT_WR))
+        got = b"".join(iter(lambda: near.recv(777), b""))
+        assert done.result()
+    assert got == sent(reader.send, tmp_path / "log", query)
+
+
+def test_a_pipe_takes_a_gathered_write_too(tmp_path):
+    large_log(tmp_path / "log", 100)
+    reading, writing = os.pipe()
+    with open(reading, "rb") as source, ThreadPoolExecutor(1) as threads:
+        done = threads.submit(native.send, str(tmp_path / "log"), writing, Query(True, True))
+        done.add_done_callback(lambda _: os.close(writing))
+        assert source.read() == sent(reader.send, tmp_path / "log", Query(True, True))
+        assert done.result()
 
 
 damages = st.lists(

@@ -1,0 +1,48 @@
+"""JSON from strangers: read, refused, and never deeper than a small stack."""
+
+import json
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.daemon.images import jsontext
+from engine.errors import Invalid
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(alphabet='[]{}"\\a'),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='[]{}"\\a'), inner, max_size=4),
+)
+
+
+@given(VALUES)
+def test_what_is_json_is_read(value):
+    assert jsontext.parse(json.dumps(value).encode(), "test") == value
+
+
+def test_brackets_in_texts_are_no_nesting():
+    value = ["[" * 5000, {'{"' * 3000: "]"}]
+    assert jsontext.parse(json.dumps(value), "test") == value
+
+
+@pytest.mark.parametrize(
+    "data", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 101 + b"]" * 101, b"\xff", b"", b"{", b"1e"]
+)
+def test_what_is_too_deep_or_no_json_is_refused_even_on_a_small_stack(data):
+    found = []
+
+    def parse():
+        try:
+            jsontext.parse(data, "test")
+        except Invalid as error:
+            found.append(str(error))
+
+    before = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=parse)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    assert found[0].startswith("invalid test: ")

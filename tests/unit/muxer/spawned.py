@@ -1,0 +1,210 @@
+"""A spawner in a child process, whose launching halves make fake containers: plain programs with pipes.
+
+A request is a JSON object and its descriptors: the link, and then the clients. What a part of a monitor has to say goes
+to the test by the link as JSON too; what the C tells of a container's end comes as it is.
+"""
+
+import dataclasses
+import gc
+import json
+import os
+import pty
+import resource
+import select
+import signal
+import socket
+import traceback
+from collections.abc import Callable
+
+from engine.kernel import syscalls
+from engine.logs.halves import Handed
+from engine.logs.stay import Stay
+from engine.logs.writer import Writer
+
+STDIN, STDOUT, STDERR = 1, 2, 4
+PATIENCE_S = 20
+_SPARE = b"spare"
+_SPARE_SIZE = len(_SPARE) + 11
+
+
+class Spawned:
+    """A spawner that was forked from the test. All its processes hold `words`, on which they complain and spares tell
+    of themselves: its end is the end of the last of them."""
+
+    def __init__(self, spares: bool = False, nofile: int = 0):
+        self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reading, writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _guard(writing, lambda: _spawner(theirs, writing, spares, nofile))
+        theirs.close()
+        os.close(writing)
+        self.words = reading
+
+    def wait_for_spare(self) -> int:
+        """The process id of the launching half of the next spare, once it waits for its request."""
+        assert select.select([self.words], [], [], PATIENCE_S)[0]
+        return int(os.read(self.words, _SPARE_SIZE).removeprefix(_SPARE))
+
+    def ask(self, *clients: socket.socket, mark: bytes = b"J", **request: object) -> socket.socket:
+        """Asks for a monitor, and closes the clients' sockets, which are its own now; the test's end of its link."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(PATIENCE_S)
+        content = mark + json.dumps(request).encode()
+        socket.send_fds(self.requests, [content], [each.fileno() for each in (theirs, *clients)])
+        for each in (theirs, *clients):
+            each.close()
+        return ours
+
+    def end(self) -> int:
+        """Ends the spawner, as the daemon's end does; its exit status."""
+        self.requests.close()
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def complaints(self) -> str:
+        """Waits until no process of this spawner's is left; what they had to complain of."""
+        text = b""
+        while select.select([self.words], [], [], PATIENCE_S)[0]:
+            if not (word := os.read(self.words, 65536)):
+                os.close(self.words)
+                return b"".join(each for each in text.splitlines(True) if not each.startswith(_SPARE)).decode()
+            text += word
+        return "some of its processes are still there"
+
+
+def heard(link: socket.socket) -> dict | None:
+    """The next word on the link: what a part said, or `{"@": "Exited", ...}`; None at its end."""
+    try:
+        data = link.recv(65536)
+    except ConnectionResetError:
+        return None  # the end, with bytes of the test's unread
+    return json.loads(data.removeprefix(b"J")) if data else None
+
+
+def _guard(words: int, work: Callable[[], int]) -> None:
+    """In a forked child: do the work and end, whatever happens."""
+    status = 99
+    try:
+        status = work()
+    except BaseException:
+        os.write(words, traceback.format_exc().encode())
+    finally:
+        os._exit(status)
+
+
+def _spawner(requests: socket.socket, words: int, spares: bool, nofile: int) -> int:
+    # As the true one it has nothing open that it does not need; the test process has.
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd > 2 and fd not in (requests.fileno(), words):
+            _close(fd)
+    os.set_inheritable(words, False)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    if nofile:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
+    gc.freeze()
+    gc.disable()
+    stay = Stay()
+    part = stay.spawn(requests.fileno(), spares)
+    if part == "prepares":
+        os.write(words, _SPARE + b"%10d\n" % os.getpid())
+        if not stay.take():
+            return 0
+    if part in ("launches", "prepares"):
+        _launch(stay, part == "prepares")
+    elif part == "stays":
+        _decide(stay)
+    return 0
+
+
+def _close(fd: int) -> None:
+    try:
+        os.close(fd)
+    except OSError:
+        pass  # the listing's own
+
+
+def _launch(stay: Stay, prepared: bool) -> None:
+    """The launching half: a program with pipes instead of a container."""
+    data, (link, *clients) = stay.request
+    asked = json.loads(data[1:])
+    link = socket.socket(fileno=link)
+    if asked.get("fails") == "before":
+        return
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f"{asked['directory']}/monitor.sock")
+    listener.listen(4)
+    pid, stdin, outputs = _run(asked)
+    pidfd = os.pidfd_open(pid)
+    said = json.dumps({"pid": pid, "launcher": os.getpid(), "prepared": prepared}).encode()
+    socket.send_fds(link, [said], [pidfd])
+    if asked.get("fails") == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+    stay.hand_over(
+        Handed(
+            pid=pid,
+            pid_start=syscalls.process_start(pid),
+            started_ns=1234,
+            pidfd=pidfd,
+            listener=listener.fileno(),
+            link=link.fileno(),
+            exec_dir=os.open(asked["directory"], os.O_PATH),
+            mounts=os.open("/proc/self/ns/mnt", os.O_RDONLY) if asked.get("mounts") else -1,
+            tty=asked.get("tty", False),
+            stdin_once=True,
+            input=stdin,
+            outputs=outputs,
+            clients=[(fd, asked["streams"], True, b"\x10\x11", asked.get("replay", False)) for fd in clients],
+            log=Writer(f"{asked['directory']}/log", asked.get("max_size", 0), 9) if asked.get("log", True) else None,
+        )
+    )
+
+
+def _run(asked: dict) -> tuple[int, int, dict[int, int]]:
+    """Runs the program; its process id, its stdin, and its outputs by stream."""
+    if asked.get("tty"):
+        master, slave = pty.openpty()
+        given, stdin, outputs = (slave, slave, slave), os.dup(master), {1: master}
+    else:
+        (reading, stdin), (out, to_out), (err, to_err) = os.pipe(), os.pipe(), os.pipe()
+        given, outputs = (reading, to_out, to_err), {1: out, 2: err}
+    pid = os.fork()
+    if pid == 0:
+        for number, fd in enumerate(given):
+            os.dup2(fd, number)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.execv("/bin/sh", ["sh", "-c", asked["script"]])
+    for fd in set(given):
+        os.close(fd)
+    if not asked.get("streams_kept", True):
+        for fd in (stdin, *outputs.values()):
+            os.close(fd)
+        return pid, -1, {}
+    return pid, stdin, outputs
+
+
+def _decide(stay: Stay) -> None:
+    """The half that stays, when it has come back to Python: it says what it has, and obeys what the test says."""
+    stayed = stay.awake()
+    link = socket.socket(fileno=stayed.link)
+    event = stayed.event
+    while True:
+        if event == ("full",):
+            stayed.log.rotate()
+            link.send(json.dumps({"rotated": stayed.log.number}).encode())
+        elif event == ("readable", stayed.link):
+            if link.recv(100) != b"go on":
+                return
+            plain = {field.name: getattr(stayed, field.name) for field in dataclasses.fields(stayed)}
+            told = {name: value for name, value in plain.items() if type(value) is int}
+            link.send(json.dumps(told | {"clients": stayed.pump.clients}).encode())
+        elif event == ("readable", stayed.listener):
+            listener = socket.socket(fileno=os.dup(stayed.listener))
+            listener.accept()[0].send(b"welcome")
+        elif event == ("readable", stayed.pidfd):
+            stayed.pump.drain()
+            stayed.pump.close_clients()
+            status = os.waitstatus_to_exitcode(os.waitpid(stayed.pid, 0)[1])
+            link.send(json.dumps({"exit": status}).encode())
+            return
+        event = stayed.pump.run()

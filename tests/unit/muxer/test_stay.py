@@ -1,0 +1,313 @@
+"""Tests of the spawner's loop and the two halves of a monitor: what they hold, tell, and survive."""
+
+import json
+import os
+import select
+import signal
+import socket
+from collections import Counter
+
+import pytest
+
+import _muxer
+
+if not _muxer.built():
+    pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
+
+from engine.wire import codec, exitfile
+from engine.wire.messages import Exited
+from tests.unit.logs.played import frame, receive
+from tests.unit.muxer.spawned import PATIENCE_S, STDERR, STDIN, STDOUT, Spawned, heard
+
+ALL = STDIN | STDOUT | STDERR
+
+
+@pytest.fixture
+def spawner():
+    """A function that forks a spawner. At the end no process of it may be left."""
+    made = []
+
+    def make(**how) -> Spawned:
+        made.append(Spawned(**how))
+        return made[-1]
+
+    yield make
+    for one in made:
+        assert one.requests.fileno() < 0 or one.end() == 0
+        assert one.complaints() == ""
+
+
+@pytest.fixture
+def attached():
+    """A function that makes so many clients: the test's ends, and those to be sent."""
+    made = []
+
+    def make(count: int = 1) -> tuple[list[socket.socket], list[socket.socket]]:
+        near, far = zip(*(socket.socketpair() for _ in range(count)), strict=True)
+        made.extend(near + far)
+        for each in near:
+            each.settimeout(PATIENCE_S)
+        return list(near), list(far)
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def asleep(spawner, attached, tmp_path):
+    """A container whose monitor has gone to sleep in C: its link, its client, what was said of it."""
+    near, far = attached()
+    link = spawner().ask(*far, directory=str(tmp_path), script="echo up; cat; exit 5", streams=ALL)
+    with link:
+        said, pidfd = started(link)
+        os.close(pidfd)
+        assert receive(near[0], 11) == frame(1, b"up\n")
+        yield link, near[0], said
+
+
+def started(link: socket.socket) -> tuple[dict, int]:
+    """What the launching half said when it had made the program, and the program's pidfd."""
+    data, (pidfd,), _, _ = socket.recv_fds(link, 4096, 1)
+    return json.loads(data), pidfd
+
+
+def begin(one: Spawned, *clients: socket.socket, **request) -> tuple[socket.socket, dict]:
+    """A container that was asked for and has been made."""
+    link = one.ask(*clients, **request)
+    said, pidfd = started(link)
+    os.close(pidfd)
+    return link, said
+
+
+def ended(link: socket.socket) -> int:
+    """The exit code that the C told, after which nothing more comes."""
+    told = heard(link)
+    assert told["@"] == "Exited"
+    assert heard(link) is None
+    link.close()
+    return told["exit_code"]
+
+
+def stat_field(pid: int, number: int) -> int:
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[number - 3])
+
+
+def test_a_container_is_seen_through_to_its_end(spawner, tmp_path):
+    link, _ = begin(spawner(), directory=str(tmp_path), script="echo out; echo err >&2; exit 7", mounts=True)
+    exited = codec.decode(link.recv(4096).removeprefix(b"J"))
+    assert (exited.exit_code, exited.started_ns) == (7, 1234)
+    assert exited.finished_ns > 1234
+    assert exitfile.read(str(tmp_path)) == codec.encode(Exited(7, exited.finished_ns, 1234))
+    assert heard(link) is None
+    logged = (tmp_path / "log" / "00000001.log").read_bytes()
+    assert logged in (frame(1, b"out\n") + frame(2, b"err\n"), frame(2, b"err\n") + frame(1, b"out\n"))
+    link.close()
+
+
+def test_death_by_a_signal_is_told_as_a_shell_does(spawner, tmp_path):
+    link, _ = begin(spawner(), directory=str(tmp_path), script="kill -TERM $$")
+    assert ended(link) == 128 + signal.SIGTERM
+
+
+def test_a_container_may_have_neither_log_nor_streams(spawner, tmp_path):
+    link, _ = begin(spawner(), directory=str(tmp_path), script="exit 3", log=False, streams_kept=False)
+    assert ended(link) == 3
+
+
+def test_many_containers_with_many_clients_are_served_at_a_time(spawner, attached, tmp_path):
+    one, links, clients = spawner(), [], []
+    for number in range(6):
+        near, far = attached(number + 1)
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        links.append(begin(one, *far, directory=str(directory), script="cat; exit 5", streams=ALL)[0])
+        clients.append(near)
+    for link, near in reversed(list(zip(links, clients, strict=True))):
+        near[0].sendall(b"hello")
+        for each in near:
+            assert receive(each, 13) == frame(1, b"hello")
+        near[0].shutdown(socket.SHUT_WR)
+        for each in near:
+            assert receive(each, 1) == b""
+        assert ended(link) == 5
+
+
+def test_a_request_may_have_250_descriptors(spawner, attached, tmp_path):
+    near, far = attached(249)
+    link, _ = begin(spawner(), *far, directory=str(tmp_path), script="read x; echo hi", streams=ALL)
+    near[100].sendall(b"\n")
+    for each in near:
+        assert receive(each, 100) == frame(1, b"hi\n")
+    assert ended(link) == 0
+
+
+def test_a_client_that_cannot_be_served_is_sent_away_and_the_container_goes_on(spawner, attached, tmp_path):
+    # A replay takes two descriptors more of a monitor that has none to spare.
+    near, far = attached(80)
+    script = "echo up; read x; exit 5"
+    link, _ = begin(spawner(nofile=128), *far, directory=str(tmp_path), script=script, streams=ALL, replay=True)
+    got = [receive(each, 11) for each in near]
+    assert set(got) == {b"", frame(1, b"up\n")}
+    near[got.index(frame(1, b"up\n"))].sendall(b"\n")
+    assert ended(link) == 5
+
+
+def test_the_half_that_stays_holds_what_it_needs_and_nothing_else(asleep, tmp_path):
+    _, _, said = asleep
+    staying = stat_field(said["pid"], 4)
+    assert staying != said["launcher"]
+    held = [os.readlink(f"/proc/{staying}/fd/{fd}") for fd in os.listdir(f"/proc/{staying}/fd")]
+    files = sorted(each for each in held if each.startswith("/"))
+    log = f"{tmp_path}/log"
+    assert files == sorted(["/dev/null"] * 3 + [str(tmp_path), log, f"{log}/00000001.idx", f"{log}/00000001.log"])
+    kinds = Counter(each.partition(":")[0] for each in held if each not in files)
+    # The link, the listener and the client; the container's streams, and what the test hears words by; the pidfd.
+    assert kinds == {"socket": 3, "pipe": 3 + 1, "anon_inode": 1}
+
+
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="AddressSanitizer has pages of its own")
+def test_the_half_that_stays_keeps_a_few_pages_of_its_own(asleep):
+    _, _, said = asleep
+    staying = stat_field(said["pid"], 4)
+    with open(f"/proc/{staying}/smaps_rollup") as file:
+        sizes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in file) if "kB" in rest}
+    assert sizes["Private_Dirty"] < 200  # 72 were measured
+
+
+def test_a_word_of_the_daemons_wakes_the_half_that_stays(asleep):
+    link, client, said = asleep
+    link.send(b"go on")
+    told = heard(link)
+    assert (told["pid"], told["started_ns"], told["clients"]) == (said["pid"], 1234, 1)
+    assert told["pid_start"] == stat_field(said["pid"], 22)
+    client.sendall(b"still here")
+    assert receive(client, 18) == frame(1, b"still here")
+    client.shutdown(socket.SHUT_WR)
+    assert heard(link) == {"exit": 5}
+
+
+def test_a_new_daemon_that_connects_wakes_it_too(asleep, tmp_path):
+    link, client, _ = asleep
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
+        daemon.settimeout(PATIENCE_S)
+        daemon.connect(str(tmp_path / "monitor.sock"))
+        assert daemon.recv(100) == b"welcome"
+    client.shutdown(socket.SHUT_WR)
+    assert heard(link) == {"exit": 5}
+
+
+def test_a_full_segment_wakes_it_for_a_rotation(spawner, attached, tmp_path):
+    near, far = attached()
+    link, _ = begin(spawner(), *far, directory=str(tmp_path), script="cat", streams=ALL, max_size=100)
+    near[0].sendall(b"x" * 100)
+    assert receive(near[0], 108) == frame(1, b"x" * 100)
+    assert heard(link) == {"rotated": 2}
+    near[0].sendall(b"y" * 10)
+    assert receive(near[0], 18) == frame(1, b"y" * 10)
+    near[0].shutdown(socket.SHUT_WR)
+    assert heard(link) == {"exit": 0}
+    assert (tmp_path / "log" / "00000002.log").read_bytes() == frame(1, b"y" * 10)
+
+
+def test_a_signal_does_not_wake_it(asleep):
+    link, client, said = asleep
+    for _ in range(20):
+        os.kill(stat_field(said["pid"], 4), signal.SIGUSR1)
+        client.sendall(b"ping")
+        assert receive(client, 12) == frame(1, b"ping")
+    client.shutdown(socket.SHUT_WR)
+    assert ended(link) == 5
+
+
+def test_the_terminal_is_its_own_and_outlives_the_pumps(spawner, attached, tmp_path):
+    near, far = attached()
+    script = "echo up; read x; exec </dev/null >/dev/null 2>&1; while :; do sleep 100; done"
+    link, said = begin(spawner(), *far, directory=str(tmp_path), script=script, streams=ALL, tty=True)
+    assert b"up" in near[0].recv(100)
+    link.send(b"go on")
+    told = heard(link)
+    staying = stat_field(said["pid"], 4)
+    masters = [fd for fd in os.listdir(f"/proc/{staying}/fd") if "ptmx" in os.readlink(f"/proc/{staying}/fd/{fd}")]
+    assert str(told["terminal"]) in masters
+    assert len(masters) == 3
+    near[0].sendall(b"\n")
+    os.kill(said["pid"], signal.SIGKILL)
+    assert heard(link) == {"exit": -signal.SIGKILL}
+
+
+def test_a_launching_half_that_has_nothing_to_hand_over_is_heard_as_the_end(spawner, tmp_path):
+    with spawner().ask(fails="before") as link:
+        assert heard(link) is None
+
+
+def test_what_a_launching_half_leaves_running_when_it_dies_is_killed(spawner, tmp_path):
+    script = "sleep 1000 & sleep 1000"
+    with spawner().ask(directory=str(tmp_path), script=script, fails="after") as link:
+        _, pidfd = started(link)
+        assert heard(link) is None
+        assert select.select([pidfd], [], [], PATIENCE_S)[0]
+        os.close(pidfd)
+
+
+def test_a_request_that_is_too_large_is_refused_by_its_end(spawner, tmp_path):
+    one = spawner()
+    one.requests.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    with one.ask(padding="x" * 65536) as link:
+        assert heard(link) is None
+    assert ended(begin(one, directory=str(tmp_path), script="exit 1")[0]) == 1
+
+
+def test_the_largest_request_is_taken(spawner, tmp_path):
+    one, request = spawner(), {"directory": str(tmp_path), "script": "exit 1", "padding": ""}
+    padding = "x" * (65536 - len(json.dumps(request)))
+    assert ended(begin(one, **request | {"padding": padding})[0]) == 1
+
+
+def test_a_request_whose_descriptors_were_cut_is_refused_by_its_end(spawner, attached, tmp_path):
+    one = spawner(nofile=64)
+    with one.ask(*attached(100)[1], directory=str(tmp_path), script="exit 1", streams=ALL) as link:
+        assert heard(link) is None
+    assert ended(begin(one, directory=str(tmp_path), script="exit 1")[0]) == 1
+
+
+def test_the_spawner_ends_with_its_socket_and_its_monitors_go_on(spawner, attached, tmp_path):
+    near, far = attached()
+    one = spawner()
+    link, _ = begin(one, *far, directory=str(tmp_path), script="cat; exit 6", streams=ALL)
+    assert one.end() == 0
+    near[0].sendall(b"who is there")
+    assert receive(near[0], 20) == frame(1, b"who is there")
+    near[0].shutdown(socket.SHUT_WR)
+    assert ended(link) == 6
+
+
+def test_an_ordinary_request_is_given_to_the_spare_and_no_other(spawner, tmp_path):
+    one = spawner(spares=True)
+    one.wait_for_spare()
+    for number, mark in enumerate([b"J", b"O", b"J", b"O"]):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        link, said = begin(one, mark=mark, directory=str(directory), script=f"exit {number}")
+        assert said["prepared"] == (mark == b"O")
+        assert ended(link) == number
+        if mark == b"O":
+            one.wait_for_spare()
+
+
+def test_a_request_that_a_dead_spare_cannot_take_is_served_all_the_same(spawner, tmp_path):
+    one = spawner(spares=True)
+    pidfd = os.pidfd_open(one.wait_for_spare())
+    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    select.select([pidfd], [], [])
+    os.close(pidfd)
+    link, said = begin(one, mark=b"O", directory=str(tmp_path), script="exit 4")
+    assert not said["prepared"]
+    assert ended(link) == 4
+
+
+def test_a_spare_ends_with_the_spawner(spawner):
+    one = spawner(spares=True)
+    one.wait_for_spare()
+    assert one.end() == 0  # the fixture sees that nothing is left
