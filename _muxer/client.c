@@ -119,7 +119,7 @@ int client_fall_back(struct client *client, const struct mux_log *log, uint32_t 
     return 0;
 }
 
-/* Keeps of the got bytes of log in pending the whole frames that are for this client; how many bytes the frames were. */
+/* Keeps of the got bytes of log in pending the whole frames that are for this client; how many bytes all were. */
 static size_t pick(struct client *client, size_t got) {
     uint8_t *bytes = client->pending.bytes;
     size_t place = 0, kept = 0;

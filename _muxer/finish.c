@@ -32,11 +32,12 @@ static void write_exit_file(int directory, const char *text, size_t size) {
 }
 
 void finish(struct mux_stay *stay) {
-    char told[160] = "J"; /* a message of wire.messages (Exited), as wire.codec writes it; the file has it without the J */
+    /* The message Exited of engine.wire.messages, as engine.wire.codec writes it; the file has it without the J. */
+    char told[160];
     int code = exit_code(stay->handed.pid);
-    int size = 1 + snprintf(told + 1, sizeof told - 1,
-                            "{\"@\":\"Exited\",\"exit_code\":%d,\"finished_ns\":%" PRIu64 ",\"started_ns\":%" PRIu64 "}", code,
-                            now_ns(), stay->handed.started_ns);
+    int size = snprintf(told, sizeof told,
+                        "J{\"@\":\"Exited\",\"exit_code\":%d,\"finished_ns\":%" PRIu64 ",\"started_ns\":%" PRIu64 "}",
+                        code, now_ns(), stay->handed.started_ns);
     mux_pump_drain(stay->pump);
     write_exit_file(stay->exec_dir, told + 1, (size_t)size - 1);
     send(stay->link, told, (size_t)size, MSG_NOSIGNAL);

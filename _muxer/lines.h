@@ -12,9 +12,9 @@ struct line {
     bool wanted; /* its time is within the query */
     bool bare;   /* its first piece, which carries the time and the prefix, is out */
     uint64_t time_ns;
-    size_t size;       /* of the piece in progress, which is: */
-    size_t held;       /* so many bytes of `bytes`, */
-    unsigned part_count; /* and then these */
+    size_t size; /* of the piece in progress, which is so many bytes of `bytes`, and then the parts */
+    size_t held;
+    unsigned part_count;
     struct iovec parts[LINE_PARTS];
     uint8_t bytes[LINE_LIMIT];
 };

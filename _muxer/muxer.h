@@ -92,9 +92,9 @@ struct mux_query {
  * 1: the client got all of it; 0: the client left. */
 int mux_send(const char *directory, int sink_fd, const struct mux_query *query, int ended_fd);
 
-/* What the half of a monitor that launches a container tells the half that stays. Its descriptors, in this order: pidfd,
- * listener, link, the exec directory, [the mount namespace], [log, index, log directory], [stdin], [stdout], [stderr].
- * The mount namespace is held until the end has been told, as its own end syncs a disk. */
+/* What the half of a monitor that launches a container tells the half that stays. Its descriptors, in this order:
+ * pidfd, listener, link, the exec directory, [the mount namespace], [log, index, log directory], [stdin], [stdout],
+ * [stderr]. The mount namespace is held until the end has been told, as its own end syncs a disk. */
 struct mux_handed_client {
     uint8_t streams, framed, replay, detach_size;
     uint8_t detach[64];

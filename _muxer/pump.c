@@ -247,7 +247,8 @@ static void forget_client_events(struct mux_pump *pump) {
     int kept = 0;
     for (int i = 0; i < pump->event_count; i++) {
         int kind = pump->events[i].kind;
-        if (kind != MUX_GONE && kind != MUX_DETACHED && kind != MUX_STDIN_CLOSED) pump->events[kept++] = pump->events[i];
+        if (kind != MUX_GONE && kind != MUX_DETACHED && kind != MUX_STDIN_CLOSED)
+            pump->events[kept++] = pump->events[i];
     }
     pump->event_count = kept;
 }

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define QUIET_MS 3 /* between the last request and the making of a spare, which takes a processor for as long */
+#define QUIET_MS 3 /* without a request, and a spare is made, which takes a processor for as long */
 
 /* Descriptors that travel with a message: room for them, and their number in fds, -1 for a message that was cut. */
 union control {
@@ -33,7 +33,8 @@ union control {
 static ssize_t receive(int from, void *bytes, size_t size, int *fds, int *count) {
     union control control;
     struct iovec part = {bytes, size};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t got;
     do
         got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
@@ -158,7 +159,8 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
     }
     stay->pump = mux_pump_new(handed->has_log ? &stay->log : NULL, handed->tty);
     if (!stay->pump) return -ENOMEM;
-    if (handed->has_input && (failed = mux_pump_set_input(stay->pump, *next++, handed->close_on_eof)) < 0) return failed;
+    if (handed->has_input && (failed = mux_pump_set_input(stay->pump, *next++, handed->close_on_eof)) < 0)
+        return failed;
     /* The terminal for its own sake, as the pump closes its own when the last program has left it. */
     stay->terminal = handed->tty && handed->has_stdout ? fcntl(*next, F_DUPFD_CLOEXEC, 0) : -1;
     if (handed->has_stdout && (failed = mux_pump_add_output(stay->pump, 1, *next++)) < 0) return failed;
@@ -223,20 +225,32 @@ static int make_spare(struct mux_stay *stay, int requests, int *spare) {
     return result;
 }
 
-/* Gives the request to the spare, which is used up then. */
-static bool give(struct mux_stay *stay, int *spare) {
+/* Gives the request to the spare, which is used up then: *busy hangs up once its launching half is done. */
+static bool give(struct mux_stay *stay, int *spare, int *busy) {
     if (*spare < 0 || stay->request[0] != MUX_ORDINARY) return false;
     bool taken = pass_on(*spare, stay->request, stay->request_size, stay->fds, stay->fd_count) == 0;
-    close(*spare);
+    if (*busy >= 0) close(*busy);
+    *busy = *spare;
     *spare = -1;
     return taken;
 }
 
+/* Waits for a request; true when it is time for a new spare instead: nothing was asked for a moment, or the container
+ * that took the last one runs, so that the making of the next does not take a processor from its start. */
+static bool time_for_spare(int requests, int *busy) {
+    struct pollfd waiting[] = {{.fd = requests, .events = POLLIN}, {.fd = *busy, .events = 0}};
+    int ready = poll(waiting, 2, *busy < 0 ? QUIET_MS : -1);
+    if (*busy < 0) return ready == 0;
+    if (!waiting[1].revents) return false;
+    close(*busy);
+    *busy = -1;
+    return true;
+}
+
 int mux_spawn(int requests, struct mux_stay *stay, int spares) {
-    int spare = -1, result;
+    int spare = -1, busy = -1, result;
     for (;;) {
-        struct pollfd waiting = {.fd = requests, .events = POLLIN};
-        if (spares && spare < 0 && poll(&waiting, 1, QUIET_MS) == 0) {
+        if (spares && spare < 0 && time_for_spare(requests, &busy)) {
             if ((result = make_spare(stay, requests, &spare)) > 0) return result;
             if (result < 0) spares = 0; /* every container is made from the beginning then */
         }
@@ -244,8 +258,8 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares) {
         if (got <= 0) return got < 0 ? (int)got : MUX_ENDED;
         stay->request_size = (uint32_t)got;
         /* What was cut, or could not be forked for, is heard by who asked as the end of the link. */
-        if (stay->fd_count >= 0 && !give(stay, &spare) &&
-            (result = fork_monitor(stay, requests, spare, MUX_LAUNCHES, -1)) > 0)
+        if (stay->fd_count >= 0 && !give(stay, &spare, &busy) &&
+            (result = fork_monitor(stay, requests, spare < 0 ? busy : spare, MUX_LAUNCHES, -1)) > 0)
             return result;
         close_request(stay);
     }
@@ -253,8 +267,7 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares) {
 
 int mux_take(struct mux_stay *stay) {
     ssize_t got = receive(stay->wants, stay->request, sizeof stay->request, stay->fds, &stay->fd_count);
-    close(stay->wants);
-    stay->wants = -1;
+    /* It stays open: its end tells the spawner that this half is done. */
     stay->request_size = got > 0 ? (uint32_t)got : 0;
     return got < 0 ? (int)got : got > 0 && stay->fd_count >= 0;
 }

@@ -37,8 +37,8 @@ struct view {
 /* Looks at this segment, as it is since its last refresh. */
 void view_look(struct view *view, const struct segment *segment);
 
-/* Fills *record and returns its payload, with the frame's header before it, good until `release`; NULL when record `number`, or the frame that it
- * points at, is not valid (or failed is set). */
+/* Fills *record and returns its payload, which has the frame's header before it, good until `release` is called; NULL
+ * when record `number`, or the frame that it points at, is not valid (or failed is set). */
 const uint8_t *view_record(struct view *view, uint64_t number, struct record *record);
 
 /* The time in record `number`, valid or not; 0 when it cannot be read. */

@@ -51,7 +51,7 @@ def finish(engine: object, container: Container) -> None:
         if container.state.status != "removing":
             states.move(container, "removing")
     with engine.database.transaction(durable=True) as connection:
-        table.delete(connection, container.id)
+        table.delete(connection, container)
     engine.containers.remove(container)
     with container.changed:
         container.removed = True

@@ -160,9 +160,10 @@ def ended(engine: object, container: Container, exited: Exited | None) -> None:
         states.move(container, "exited")
         for follower in container.followers:
             os.eventfd_write(follower, 1)
-        with engine.database.transaction(durable=False) as connection:
-            table.save_state(connection, container)
-    # Those who wait need not wait for this; a start or a removal does.
+    # The exit file says it too, should this daemon die before the record does. Those who wait for the end need not wait
+    # for what follows; a start or a removal does.
+    with engine.database.transaction(durable=False) as connection:
+        table.save_state(connection, container)
     clear_run(engine, container, where)
     with container.changed:
         container.settling = False

@@ -1,4 +1,4 @@
-"""The table of containers: what was asked for, written once, and the state, written in place.
+"""The tables of containers: what was asked for, written once, and the state, written in place.
 
 All functions take an open connection of `store.database` and run in the thread that holds it. Creating and removing
 belong into a durable transaction, as a client was told of them; a state does not, it dies with the power anyway.
@@ -17,7 +17,13 @@ SCHEMA = (
         created_ns INTEGER NOT NULL,
         image TEXT NOT NULL,
         image_id TEXT NOT NULL,
-        settings TEXT NOT NULL,
+        settings TEXT NOT NULL
+    ) WITHOUT ROWID
+    """,
+    # Apart from what is written once, whose pages a new state need not write again.
+    """
+    CREATE TABLE IF NOT EXISTS container_states (
+        id TEXT PRIMARY KEY,
         status TEXT NOT NULL,
         pid INTEGER NOT NULL,
         pid_start INTEGER NOT NULL,
@@ -48,9 +54,9 @@ _IDENTITY = ("id", "name", "created_ns", "image", "image_id")
 _SETTINGS = ("config", "host_config", "networking", "path", "args", "layers")
 _COLUMNS = (*_IDENTITY, "settings", *_STATE)
 
-_INSERT = f"INSERT INTO containers ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-_SAVE_STATE = f"UPDATE containers SET {', '.join(f'{column} = ?' for column in _STATE)} WHERE id = ?"
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM containers ORDER BY created_ns"
+_INSERT = f"INSERT INTO containers ({', '.join(_IDENTITY)}, settings) VALUES ({', '.join('?' * len(_IDENTITY))}, ?)"
+_SAVE_STATE = f"REPLACE INTO container_states (id, {', '.join(_STATE)}) VALUES (?, {', '.join('?' * len(_STATE))})"
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM containers JOIN container_states USING (id) ORDER BY created_ns"
 _INSERT_DESCRIPTOR = "INSERT OR IGNORE INTO container_images (image_id, descriptor) VALUES (?, ?)"
 
 
@@ -58,14 +64,15 @@ def insert(connection: sqlite3.Connection, container: Container, descriptor: dic
     """Write a new container, and the descriptor of its image's manifest when it has an image."""
     identity = [getattr(container, column) for column in _IDENTITY]
     settings = json.dumps({key: getattr(container, key) for key in _SETTINGS}, separators=(",", ":"))
-    connection.execute(_INSERT, (*identity, settings, *_state_values(container.state)))
+    connection.execute(_INSERT, (*identity, settings))
+    save_state(connection, container)
     if descriptor is not None:
         connection.execute(_INSERT_DESCRIPTOR, (container.image_id, json.dumps(descriptor, separators=(",", ":"))))
 
 
 def save_state(connection: sqlite3.Connection, container: Container) -> None:
     """Write the state of a container as it is now; the caller holds `container.changed` or has it to itself."""
-    connection.execute(_SAVE_STATE, (*_state_values(container.state), container.id))
+    connection.execute(_SAVE_STATE, (container.id, *(getattr(container.state, column) for column in _STATE)))
 
 
 def save_settings(connection: sqlite3.Connection, container: Container) -> None:
@@ -76,10 +83,12 @@ def save_settings(connection: sqlite3.Connection, container: Container) -> None:
     )
 
 
-def delete(connection: sqlite3.Connection, container_id: str) -> None:
+def delete(connection: sqlite3.Connection, container: Container) -> None:
     """Remove a container, and its image's descriptor with the last container of that image."""
-    connection.execute("DELETE FROM containers WHERE id = ?", (container_id,))
-    connection.execute("DELETE FROM container_images WHERE image_id NOT IN (SELECT image_id FROM containers)")
+    connection.execute("DELETE FROM containers WHERE id = ?", (container.id,))
+    connection.execute("DELETE FROM container_states WHERE id = ?", (container.id,))
+    if not connection.execute("SELECT 1 FROM containers WHERE image_id = ? LIMIT 1", (container.image_id,)).fetchone():
+        connection.execute("DELETE FROM container_images WHERE image_id = ?", (container.image_id,))
 
 
 def load_all(connection: sqlite3.Connection) -> list[Container]:
@@ -91,10 +100,6 @@ def load_descriptors(connection: sqlite3.Connection) -> dict[str, dict]:
     """Image id → descriptor of its manifest, for the images that containers were made from."""
     rows = connection.execute("SELECT image_id, descriptor FROM container_images")
     return {image_id: json.loads(descriptor) for image_id, descriptor in rows}
-
-
-def _state_values(state: State) -> list:
-    return [getattr(state, column) for column in _STATE]
 
 
 def _container(row: tuple) -> Container:
