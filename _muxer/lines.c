@@ -2,7 +2,7 @@
  * prefix, and a segment for its bytes where they lie in the view's window. The bytes of a line are not copied, but for
  * one case: what is there of an unfinished line when the window moves on is held in `bytes` (the same when it came in
  * more than LINE_PARTS parts). A chunk that is just one line has its frame in the log already: one segment covers any
- * number of those, as it does the lines of a terminal, which have no header between them.
+ * number of those; and one covers a terminal's chunk, whose lines have no header between them.
  *
  * Measured (2026-11-20, 192 MB of log in the page cache to another process by a Unix socket, two shared cores, best of
  * twelve), in GB/s of log, against the memcpy(3) of each line behind its header that was here before:

@@ -152,7 +152,8 @@ class _Init:
     def mount_late(self) -> None:
         for mount in self.late:
             if mount.kind == "cgroup":
-                cgroup_view.show(self.root_fd, mount, self.sandbox.cgroups)
+                own = "cgroup" in self.sandbox.namespaces
+                cgroup_view.show(self.root_fd, mount, self.sandbox.cgroups, own)
             else:
                 mounts.add(self.root_fd, mount, self.sources.get(mount, -1))
 

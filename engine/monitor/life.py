@@ -35,7 +35,8 @@ def begin(
     for each in (listener.fileno(), link.fileno(), launched.pidfd):
         pump.watch(each)
     greeting = Started(launched.pid, launched.pid_start, launched.started_ns)
-    _Life(start.exec_dir, pump, log, greeting, launched.pidfd, launched.terminal, link, listener).run(pump.run())
+    terminal = os.dup(launched.terminal) if launched.terminal >= 0 else -1  # the pump closes its own with the output
+    _Life(start.exec_dir, pump, log, greeting, launched.pidfd, terminal, link, listener).run(pump.run())
 
 
 def handed(start: Start, launched: Launched, link: int, listener: socket.socket, clients: list[int]) -> Handed:

@@ -21,7 +21,8 @@ from engine.wire.messages import Start
 def main(data: bytes, descriptors: list[int], twin: Twin) -> int:
     """Be the whole monitor of the container that this request (`Start`) asks for; returns the process's exit status."""
     _settle()
-    return _guarded(data, descriptors, lambda start, link, clients: _do_both(start, link, clients, twin))
+    start, link, clients = _opened(data, descriptors)
+    return _guarded(start.exec_dir, lambda: _do_both(start, link, clients, twin))
 
 
 def be(part: str, stay: object, stage: str) -> int:
@@ -30,14 +31,15 @@ def be(part: str, stay: object, stage: str) -> int:
     part: `launches`, `prepares` or `stays`; stage: an empty directory for what a spare prepares
     """
     if part == "stays":
-        life.go_on(stay.awake())
-        return 0
+        stayed = stay.awake()
+        return _guarded(f"/proc/self/fd/{stayed.exec_dir}", lambda: life.go_on(stayed))
     spare = None
     if part == "prepares":
         spare = launch.prepare(stage)
         if not stay.take():
             return 0
-    return _guarded(*stay.request, lambda start, link, clients: _launch(start, link, clients, stay, spare))
+    start, link, clients = _opened(*stay.request)
+    return _guarded(start.exec_dir, lambda: _launch(start, link, clients, stay, spare))
 
 
 def _settle() -> None:
@@ -50,13 +52,17 @@ def _settle() -> None:
     os.close(null)
 
 
-def _guarded(data: bytes, descriptors: list[int], work: Callable[[Start, int, list[int]], None]) -> int:
-    """Decode the request and do the work; what goes wrong is left in a file, as there is nobody to tell."""
+def _opened(data: bytes, descriptors: list[int]) -> tuple[Start, int, list[int]]:
     start, (link, *clients) = channel.unpack(data, descriptors)
+    return start, link, clients
+
+
+def _guarded(exec_dir: str, work: Callable[[], None]) -> int:
+    """Do the work; what goes wrong is left in a file, as there is nobody to tell."""
     try:
-        work(start, link, clients)
+        work()
     except BaseException:
-        exitfile.write(start.exec_dir, traceback.format_exc().encode(), exitfile.CRASH)
+        exitfile.write(exec_dir, traceback.format_exc().encode(), exitfile.CRASH)
         return 1
     return 0
 
@@ -72,5 +78,10 @@ def _do_both(start: Start, link: int, clients: list[int], twin: Twin) -> None:
 def _launch(start: Start, link: int, clients: list[int], stay: object, spare: launch.Spare | None) -> None:
     with endpoint.listen(start.exec_dir) as listener:
         launched = launch.launch(start, Channel.adopt(link), spare)
-        if launched is not None:
+        if launched is None:
+            return
+        try:
             stay.hand_over(life.handed(start, launched, link, listener, clients))
+        except BaseException:
+            signal.pidfd_send_signal(launched.pidfd, signal.SIGKILL)  # it must not run without a monitor
+            raise

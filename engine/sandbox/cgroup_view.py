@@ -1,12 +1,14 @@
 """What a container sees at /sys/fs/cgroup: its own cgroups, read-only.
 
 Runs in init, in the container's cgroup namespace and before pivot_root, after it has entered its cgroups. Version 2 is
-mounted anew, so that the namespace makes the container's cgroup its root; of version 1 each hierarchy's own directory
-is bound below a small tmpfs, as docker does. It never shows a directory above the container's own.
+mounted anew, so that the namespace makes the container's cgroup its root; so is each hierarchy of version 1, below a
+small tmpfs, or, in the host's cgroup namespace, the container's own directory of it is bound there, as docker does. It
+never shows a directory above the container's own.
 """
 
 import os
 
+from engine.kernel import syscalls
 from engine.kernel.beneath import open_beneath
 from engine.sandbox import mounts
 from engine.sandbox.spec import Mount
@@ -15,7 +17,7 @@ _HOST = "/sys/fs/cgroup"
 _PLACE = os.O_PATH | os.O_CLOEXEC
 
 
-def show(root_fd: int, mount: Mount, entries: tuple[str, ...]) -> None:
+def show(root_fd: int, mount: Mount, entries: tuple[str, ...], own_namespace: bool) -> None:
     """Make the mount of kind `cgroup`. entries: `Sandbox.cgroups`; empty: look up where this process is.
 
     Raises SystemFailure (see `mounts.add`), OSError.
@@ -27,8 +29,10 @@ def show(root_fd: int, mount: Mount, entries: tuple[str, ...]) -> None:
     mounts.add(root_fd, Mount("tmpfs", "tmpfs", mount.target, flags, "mode=755,size=64k"))
     top = open_beneath(root_fd, mount.target, _PLACE)
     try:
+        show_one = _mount if own_namespace else _bind
+        os.fchdir(top)
         for directory in [os.path.dirname(entry) for entry in entries] or own_directories():
-            _bind(top, directory, mount.flags)
+            show_one(top, directory, mount.flags)
         # The binds have their flags; what is left is the tmpfs.
         if "ro" in mount.flags:
             mounts.make_root_readonly(top)
@@ -36,15 +40,27 @@ def show(root_fd: int, mount: Mount, entries: tuple[str, ...]) -> None:
         os.close(top)
 
 
-def _bind(top: int, directory: str, flags: tuple[str, ...]) -> None:
+def _mount(top: int, directory: str, flags: tuple[str, ...]) -> None:
+    """In the working directory `top`: a few calls a hierarchy, where a bind takes a dozen."""
+    hierarchy = _make_place(directory)
+    syscalls.mount("cgroup", hierarchy, "cgroup", sum(mounts.FLAGS[name] for name in flags), hierarchy)
+
+
+def _make_place(directory: str) -> str:
+    """The directory of a hierarchy, named after its controllers, and a link for each of several."""
     hierarchy = directory.removeprefix(f"{_HOST}/").partition("/")[0]
+    os.mkdir(hierarchy, 0o755)
+    for name in hierarchy.split(",") if "," in hierarchy else ():
+        os.symlink(hierarchy, name)
+    return hierarchy
+
+
+def _bind(top: int, directory: str, flags: tuple[str, ...]) -> None:
+    hierarchy = _make_place(directory)
     source = os.open(directory, _PLACE | os.O_DIRECTORY)
-    os.mkdir(hierarchy, 0o755, dir_fd=top)
     place = os.open(hierarchy, _PLACE | os.O_NOFOLLOW, dir_fd=top)
     try:
         mounts.attach(source, place, attributes=flags)
-        for name in hierarchy.split(",") if "," in hierarchy else ():
-            os.symlink(hierarchy, name, dir_fd=top)
     finally:
         os.close(place)
         os.close(source)

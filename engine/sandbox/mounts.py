@@ -131,7 +131,7 @@ def keeps_peers(mount: Mount) -> bool:
 
 
 def follow_peers() -> None:
-    """Let the host's mounts and unmounts still reach this namespace, and nothing go back: who waits must pin nothing."""
+    """Let the host's mounts and unmounts still reach this namespace, and nothing go back: a spare must pin nothing."""
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
 
 

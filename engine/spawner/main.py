@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 
+from engine.errors import Invalid
 from engine.logs.twin import select
 from engine.monitor import main as monitor
 from engine.wire.channel import Channel
@@ -32,11 +33,16 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
         stay = twin.Stay()
         part = stay.spawn(requests.fileno(), spares=True)
         return 0 if part == "ended" else monitor.be(part, stay, stage)
-    while (request := requests.receive_packed()) is not None:
+    while True:
+        try:
+            request = requests.receive_packed()
+        except Invalid:
+            continue  # who asked hears it as the end of the link
+        if request is None:
+            return 0
         data, descriptors = request
         if os.fork() == 0:
             requests.close()
             return monitor.main(data, descriptors, twin)
         for descriptor in descriptors:
             os.close(descriptor)
-    return 0

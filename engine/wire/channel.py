@@ -10,6 +10,7 @@ import array
 import os
 import socket
 
+from engine.errors import Invalid
 from engine.wire import codec
 
 _INLINE = b"J"
@@ -77,7 +78,10 @@ class Channel:
                 self.socket.send(datagram, socket.MSG_NOSIGNAL)
 
     def receive_packed(self) -> tuple[bytes, list[int]] | None:
-        """One datagram, not yet decoded, and its descriptors; None at the end of the connection, clean or not."""
+        """One datagram, not yet decoded, and its descriptors; None at the end of the connection, clean or not.
+
+        Raises Invalid for a datagram that was cut.
+        """
         try:
             data, descriptors, flags = receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
         except ConnectionResetError:
@@ -87,7 +91,7 @@ class Channel:
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             for descriptor in descriptors:
                 os.close(descriptor)
-            raise OSError("a message of the engine came in truncated")
+            raise Invalid("a message of the engine came in truncated")
         return data, descriptors
 
     def receive(self) -> tuple[object, list[int]] | None:
