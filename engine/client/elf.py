@@ -45,7 +45,7 @@ def parse(data: bytes) -> Elf:
     """The ELF file whose bytes (or a mapping of them) are given. Raises Invalid for anything else."""
     try:
         return _parse(data)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, OverflowError, UnicodeDecodeError) as error:
         raise Invalid(f"damaged ELF file: {error}") from error
 
 

@@ -35,6 +35,8 @@ from engine.wire.messages import Exited
 
 log = logging.getLogger(__name__)
 
+_STOPS = (signal.SIGTERM, signal.SIGINT)
+
 
 @dataclass(slots=True)
 class Engine:
@@ -70,11 +72,10 @@ def run(settings: Settings, spawner: Channel) -> int:
 
 def _run(settings: Settings, spawner: Channel) -> int:
     os.umask(0o022)
-    stopping = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stopping.set())
+    # Blocked before there are threads, who inherit that: only `sigwait` takes them, wherever they arrive.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     _make_roots(settings)
-    with _locked(settings.data_root), _pidfile(settings.pidfile):
+    with _locked("data", settings.data_root), _locked("exec", settings.exec_root), _pidfile(settings.pidfile):
         engine = _build(settings, spawner)
         adopt.adopt_all(engine)
         engine.images.release(engine.containers.using)
@@ -84,7 +85,7 @@ def _run(settings: Settings, spawner: Channel) -> int:
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to walk it
         log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
-        stopping.wait()
+        signal.sigwait(_STOPS)
         server.stop()
     log.info("stopped; containers run on")
     return 0
@@ -98,14 +99,14 @@ def _make_roots(settings: Settings) -> None:
 
 
 @contextlib.contextmanager
-def _locked(data_root: str) -> Iterator[None]:
-    """Hold the data root: two daemons on one root would each think that they own its containers."""
-    descriptor = os.open(os.path.join(data_root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _locked(kind: str, root: str) -> Iterator[None]:
+    """Hold a root: two daemons on one root would each think that they own its containers."""
+    descriptor = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Unavailable(f"another daemon already runs on the data root {data_root}") from error
+            raise Unavailable(f"another daemon already runs on the {kind} root {root}") from error
         yield
     finally:
         os.close(descriptor)

@@ -165,6 +165,15 @@ class Stream:
         self._open = False
         return self._fileno
 
+    def end(self, data: bytes) -> None:
+        """Send the last of the body and its end, at once. Raises ClientGone."""
+        if self._open and self.raw_chunks and data:
+            self._open = False
+            self._connection.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))
+        else:
+            self.write(data)
+            self.close()
+
     def close(self) -> None:
         """End the body."""
         if self._open:

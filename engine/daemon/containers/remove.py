@@ -11,13 +11,14 @@ from engine.daemon.containers import paths, states
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.stop import await_end
 from engine.daemon.runtime import processes
-from engine.daemon.runtime.background import later
+from engine.daemon.runtime.background import Turn
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, NotFound
 
 log = logging.getLogger(__name__)
 
 _KILLED_SECONDS = 10
+_sweeper = Turn("sweeper")
 
 
 def remove(engine: object, container: Container, force: bool, volumes: bool) -> None:
@@ -58,7 +59,7 @@ def finish(engine: object, container: Container) -> None:
         container.changed.notify_all()
     for _, connection in container.waiting:
         connection.close()
-    later(_give_back, engine, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home)
+    _sweeper.add(_give_back, engine, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home)
 
 
 def _give_back(engine: object, home: str) -> None:

@@ -7,7 +7,6 @@ in the thread that watches the monitors.
 import contextlib
 import logging
 import os
-import shutil
 import time
 
 from engine.daemon.containers import files, paths, remove, sandbox, states, unbuilt
@@ -141,7 +140,9 @@ def clear_run(engine: object, container: Container, where: paths.Paths) -> None:
     except (OSError, SystemFailure) as error:
         log.warning("container %s: its cgroups stay: %s", container.id, error)
     with contextlib.suppress(FileNotFoundError):  # the start failed before it was made
-        shutil.rmtree(where.exec_dir)
+        for name in os.listdir(where.exec_dir):
+            os.unlink(os.path.join(where.exec_dir, name))
+        os.rmdir(where.exec_dir)
 
 
 def ended(engine: object, container: Container, exited: Exited | None) -> None:

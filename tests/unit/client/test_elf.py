@@ -72,3 +72,10 @@ def test_a_damaged_file_is_read_or_refused(data):
         elf.parse(bytes(whole))
     except Invalid:
         pass
+
+
+def test_an_offset_beyond_any_file_is_refused():
+    whole = bytearray(made(2, "<"))
+    whole[32:40] = b"\xff" * 8  # e_phoff
+    with pytest.raises(Invalid):
+        elf.parse(bytes(whole))

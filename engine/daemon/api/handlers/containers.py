@@ -92,7 +92,7 @@ def wait(engine: object, request: Request) -> None:
         answer = {"StatusCode": exit_code}
         if error:
             answer["Error"] = {"Message": error}
-        stream.write(encode_json(answer) + b"\n")
+        stream.end(encode_json(answer) + b"\n")
 
 
 def logs(engine: object, request: Request) -> None:
