@@ -8,6 +8,7 @@ import posixpath
 
 from engine.daemon.containers import logconfig
 from engine.errors import Invalid
+from engine.sandbox import mounts
 
 # The order of the keys is the order in which dockerd shows them.
 CONFIG = {
@@ -36,21 +37,6 @@ CONFIG = {
     "StopTimeout": None,
     "Shell": None,
 }
-MASKED_PATHS = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
-]
-READONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
 HOST_CONFIG = {
     "Binds": None,
     "ContainerIDFile": "",
@@ -118,8 +104,8 @@ HOST_CONFIG = {
     "IOMaximumIOps": 0,
     "IOMaximumBandwidth": 0,
     "Mounts": None,
-    "MaskedPaths": MASKED_PATHS,
-    "ReadonlyPaths": READONLY_PATHS,
+    "MaskedPaths": list(mounts.MASKED_PATHS),
+    "ReadonlyPaths": list(mounts.READONLY_PATHS),
     "Init": None,
 }
 ENDPOINT = {

@@ -28,6 +28,8 @@ class FakeStream:
     def write(self, data: bytes) -> None:
         self._sent.append(data)
 
+    end = write
+
     def __enter__(self) -> "FakeStream":
         return self
 

@@ -54,7 +54,8 @@ def test_the_muxer_is_clean_under_the_sanitizers(tmp_path):
         "-p",
         "no:cacheprovider",
         "-k",
-        "not python",
+        # AddressSanitizer has pages of its own: nothing can be said of the memory of the half that stays.
+        "not python and not few_pages",
         *tests,
     ]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
