@@ -8,6 +8,7 @@ pages: the spawner hardly ever touches one.
 import gc
 import os
 
+from engine.kernel import memory
 from engine.logs import twin
 from engine.sandbox import capabilities, cgroups, mounts, seccomp  # noqa: F401  (for both, as said above)
 from engine.settings import Settings
@@ -20,6 +21,7 @@ def boot(settings: Settings) -> int:
     stage = os.path.join(settings.exec_root, "stage")
     os.makedirs(stage, mode=0o700, exist_ok=True)
     gc.collect()
+    memory.trim()
     gc.freeze()  # a collection in one process would write into the pages of both
     daemon_end, spawner_end = Channel.pair()
     if os.fork() == 0:

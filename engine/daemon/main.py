@@ -12,7 +12,6 @@ import os
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -27,6 +26,7 @@ from engine.daemon.store import containers as container_table
 from engine.daemon.store import images as image_table
 from engine.daemon.store.database import Database
 from engine.errors import EngineError, NotFound, Unavailable
+from engine.kernel import memory
 from engine.logs import twin
 from engine.sandbox import cgroups
 from engine.settings import Settings
@@ -83,6 +83,7 @@ def _run(settings: Settings, spawner: Channel) -> int:
         threading.Thread(target=engine.links.watch, name="links", daemon=True).start()
         server.start()
         gc.collect()
+        memory.trim()
         gc.freeze()  # what is here now stays: no collection needs to walk it
         log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
         signal.sigwait(_STOPS)
@@ -138,6 +139,8 @@ def _engine_id(data_root: str) -> str:
         with open(path) as file:
             return file.read().strip()
     except FileNotFoundError:
+        import uuid  # once in a data root's life: not worth keeping in memory
+
         made = str(uuid.uuid4())
         with open(path, "w") as file:
             file.write(made + "\n")

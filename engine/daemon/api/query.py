@@ -6,9 +6,9 @@ Pure; belongs to the request's thread. It is taken apart at the first look, sinc
 import json
 import re
 from collections.abc import Iterable
-from urllib.parse import unquote_to_bytes
 
 from engine.daemon.api.body import load
+from engine.daemon.api.http import percent_decoded
 from engine.errors import Invalid
 
 _FALSE = frozenset({"", "0", "no", "false", "none"})
@@ -96,7 +96,7 @@ def parse_query(raw: str) -> dict[str, list[str]]:
 def _unescape(text: str) -> str:
     if bad := _BAD_ESCAPE.search(text):
         raise Invalid(f"invalid URL escape {json.dumps(text[bad.start() : bad.start() + 3])}")
-    return unquote_to_bytes(text.replace("+", " ").encode("latin-1")).decode("utf-8", "replace")
+    return percent_decoded(text.replace("+", " ").encode("latin-1")).decode("utf-8", "replace")
 
 
 def parse_timestamp(text: str) -> int:

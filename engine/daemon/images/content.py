@@ -7,7 +7,6 @@ a blob before an image holds it in the database pins it, so that no removal take
 import collections
 import contextlib
 import ctypes
-import hashlib
 import os
 import threading
 import time
@@ -27,7 +26,16 @@ _syncfs = ctypes.CDLL(None, use_errno=True).syncfs
 
 def digest_of(data: bytes) -> str:
     """`sha256:...` of the bytes."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+    hasher = sha256()
+    hasher.update(data)
+    return f"sha256:{hasher.hexdigest()}"
+
+
+def sha256() -> object:
+    """A new hash object."""
+    import hashlib  # loads OpenSSL, which an idle daemon does without
+
+    return hashlib.sha256()
 
 
 class Incoming:
@@ -37,7 +45,7 @@ class Incoming:
         self._content = content
         self._path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._hash = hashlib.sha256()
+        self._hash = sha256()
         self._unchecked = 0
         self.size = 0
 

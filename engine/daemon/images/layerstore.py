@@ -8,7 +8,6 @@ touches, so that a removal meanwhile does not take them. Never decides what an i
 import collections
 import contextlib
 import errno
-import hashlib
 import io
 import logging
 import os
@@ -20,6 +19,7 @@ from typing import BinaryIO
 
 from engine.daemon.images import layers
 from engine.daemon.images.compression import Unpacked
+from engine.daemon.images.content import sha256
 from engine.daemon.images.trees import remove_tree
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
@@ -49,7 +49,7 @@ class Hashing(io.RawIOBase):
 
     def __init__(self, source: io.RawIOBase):
         self._source = source
-        self._hash = hashlib.sha256()
+        self._hash = sha256()
 
     def readable(self) -> bool:
         """Always."""
