@@ -12,6 +12,10 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["daemon"]:
         return daemon(words[1:])
+    if words[:1] == ["spawner"]:
+        from engine.boot import be_spawner  # what a daemon executes when its spawner has died; of no use to a user
+
+        return be_spawner(*words[1:])
     from engine.client import verbs  # only on the client's side
 
     return verbs.main(words)

@@ -8,6 +8,7 @@ pages: the spawner hardly ever touches one.
 import gc
 import os
 
+from engine.errors import SystemFailure
 from engine.kernel import memory
 from engine.logs import twin
 from engine.sandbox import capabilities, cgroups, mounts, seccomp  # noqa: F401  (for both, as said above)
@@ -19,7 +20,10 @@ def boot(settings: Settings) -> int:
     """Run a daemon with these settings until it is told to stop; returns the exit status of the process."""
     twin.select(settings.muxer)
     stage = os.path.join(settings.exec_root, "stage")
-    os.makedirs(stage, mode=0o700, exist_ok=True)
+    try:
+        os.makedirs(stage, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise SystemFailure(f"the exec root cannot be used: {error}") from error
     gc.collect()
     memory.trim()
     gc.freeze()  # a collection in one process would write into the pages of both
@@ -36,4 +40,11 @@ def boot(settings: Settings) -> int:
     spawner_end.close()
     from engine.daemon.main import run  # only on this side of the fork
 
-    return run(settings, daemon_end)
+    return run(settings, daemon_end, stage)
+
+
+def be_spawner(descriptor: str, muxer: str, stage: str) -> int:
+    """Be the spawner that a daemon executes when its first one has died; returns the exit status of the process."""
+    from engine.spawner.main import serve  # as above
+
+    return serve(Channel.adopt(int(descriptor)), muxer, stage)

@@ -22,6 +22,7 @@ from engine.daemon.containers.registry import Registry
 from engine.daemon.images import storage
 from engine.daemon.images.store import ImageStore
 from engine.daemon.runtime.links import Links
+from engine.daemon.runtime.spawner import Spawner
 from engine.daemon.store import containers as container_table
 from engine.daemon.store import images as image_table
 from engine.daemon.store.database import Database
@@ -57,20 +58,23 @@ class Engine:
     cgroups: cgroups.Cgroups
 
 
-def run(settings: Settings, spawner: Channel) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit status of the process."""
+def run(settings: Settings, spawner: Channel, stage: str) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit status of the process.
+
+    spawner: the channel to the first spawner; stage: the empty directory that a later one is told of too
+    """
     logging.basicConfig(
         level=logging.DEBUG if settings.debug else settings.log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        return _run(settings, spawner)
+        return _run(settings, Spawner(spawner, settings.muxer, stage))
     except EngineError as error:
         log.error("%s", error)
         return 1
 
 
-def _run(settings: Settings, spawner: Channel) -> int:
+def _run(settings: Settings, spawner: Spawner) -> int:
     os.umask(0o022)
     # Blocked before there are threads, who inherit that: only `sigwait` takes them, wherever they arrive.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
@@ -147,7 +151,7 @@ def _engine_id(data_root: str) -> str:
         return made
 
 
-def _build(settings: Settings, spawner: Channel) -> Engine:
+def _build(settings: Settings, spawner: Spawner) -> Engine:
     database = Database(os.path.join(settings.data_root, "engine.db"), (*container_table.SCHEMA, *image_table.SCHEMA))
     kind = storage.choose(settings.data_root)
     with database.reading() as connection:

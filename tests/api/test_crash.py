@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -241,3 +243,17 @@ def test_a_crash_in_the_middle_of_an_import(crashing: Daemon) -> None:
     daemon.start()
     assert daemon.request("GET", "/images/half/json").status == 404
     assert sum(path.stat().st_size for path in (daemon.data_root / "tmp").rglob("*") if path.is_file()) == 0
+
+
+def test_a_spawner_that_was_killed_is_replaced(own_daemon: Daemon) -> None:
+    """What makes containers may die too: running ones go on, and the next start makes another."""
+    daemon = own_daemon
+    running = daemon.create("sh", "-c", "sleep 1; exit 5", name="running")
+    daemon.begin(running)
+    children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
+    for pid in children:
+        os.kill(int(pid), signal.SIGKILL)
+    assert daemon.run("echo", "again").stdout == b"again\n"
+    assert daemon.run("echo", "and again").stdout == b"and again\n"
+    assert daemon.wait(running) == 5
+    daemon.remove(running)

@@ -11,7 +11,8 @@ import socket
 import threading
 from collections.abc import Callable
 
-from engine.errors import Conflict, Invalid, SystemFailure, Unavailable
+from engine.daemon.runtime.spawner import Spawner
+from engine.errors import Conflict, Invalid, SystemFailure
 from engine.wire import codec, endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.messages import Exited, Failed, NamespacesReady, Proceed, Start, Started
@@ -25,7 +26,7 @@ class Links:
     ended: called in the watching thread with (container id, Exited or None): None when the monitor itself has died
     """
 
-    def __init__(self, spawner: Channel, ended: Callable[[str, Exited | None], None]) -> None:
+    def __init__(self, spawner: Spawner, ended: Callable[[str, Exited | None], None]) -> None:
         self._spawner = spawner
         self._ended = ended
         self._links: dict[str, Channel] = {}
@@ -46,7 +47,7 @@ class Links:
 
         ordinary: `sandbox.stage.suits` it, so that what the spawner has prepared may be taken.
         The link is not watched yet (see `keep`). Raises Invalid with init's text and `exit_code` when the command
-        cannot be run, SystemFailure when the sandbox cannot be made, Unavailable when the spawner is gone.
+        cannot be run, SystemFailure when the sandbox cannot be made, Unavailable when there is no spawner to be had.
         """
         ours, theirs = Channel.pair()
         try:
@@ -59,7 +60,7 @@ class Links:
             started = self._expect(ours, Started)
         except (BrokenPipeError, ConnectionResetError) as error:
             ours.close()
-            raise Unavailable("the process that makes containers is gone: restart the daemon") from error
+            raise SystemFailure("the container's monitor has died while it started") from error
         except BaseException:
             ours.close()
             raise

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from engine.daemon.runtime.links import Links, StartFailure
+from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, SystemFailure, Unavailable
 from engine.wire import codec, exitfile
 from engine.wire.channel import Channel
@@ -47,7 +48,7 @@ def links():
     ours, theirs = Channel.pair()
     ended = queue.Queue()
     with ours, theirs:
-        links = Links(ours, lambda *arguments: ended.put(arguments))
+        links = Links(Spawner(ours, "auto", "/nowhere"), lambda *arguments: ended.put(arguments))
         links.spawner_for_tests, links.ended_for_tests = theirs, ended
         yield links
 
@@ -116,7 +117,8 @@ def test_a_daemons_part_that_fails_leaves_the_monitor_without_its_daemon(links):
     assert monitor.link.receive() is None
 
 
-def test_without_a_spawner_nothing_starts(links):
+def test_without_a_spawner_nothing_starts(links, monkeypatch):
+    monkeypatch.setattr("sys.executable", "/no/such/python")
     links.spawner_for_tests.close()
     with pytest.raises(Unavailable):
         links.start("c1", REQUEST, [], lambda: None)

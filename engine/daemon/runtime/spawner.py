@@ -1,0 +1,61 @@
+"""The daemon's link to the spawner, and a new spawner when that one has died.
+
+Used by the API's threads. The first spawner was forked from a small process before there were threads (`engine.boot`);
+a later one is executed anew, as a process with threads must not fork. Containers do not depend on either.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+
+from engine.errors import Unavailable
+from engine.wire.channel import Channel
+from engine.wire.messages import Start
+
+log = logging.getLogger(__name__)
+
+
+class Spawner:
+    """Who forks monitors. muxer, stage: as `engine.spawner.main.serve` takes them."""
+
+    def __init__(self, channel: Channel, muxer: str, stage: str) -> None:
+        self._channel = channel
+        self._muxer = muxer
+        self._stage = stage
+        self._restarting = threading.Lock()
+
+    def send(self, start: Start, descriptors: list[int], *, ordinary: bool) -> None:
+        """Ask for a container; see `Channel.send`. Raises Unavailable when there is no spawner to be had."""
+        used = self._channel
+        try:
+            used.send(start, descriptors, ordinary=ordinary)
+        except (BrokenPipeError, ConnectionResetError):
+            try:
+                self._restart(used)
+                self._channel.send(start, descriptors, ordinary=ordinary)
+            except OSError as error:
+                raise Unavailable(f"the process that makes containers cannot be started: {error}") from error
+
+    def _restart(self, dead: Channel) -> None:
+        with self._restarting:
+            if self._channel is not dead:
+                return  # another thread has done it
+            log.warning("the spawner has died; another is started")
+            with contextlib.suppress(ChildProcessError):  # it was nobody's child any more
+                os.waitpid(-1, os.WNOHANG)
+            import subprocess  # never needed but for this
+
+            ours, theirs = Channel.pair()
+            with theirs:
+                command = [sys.executable, "-m", "engine", "spawner", str(theirs.fileno()), self._muxer, self._stage]
+                environment = {**os.environ, "PYTHONPATH": _import_root()}
+                subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
+            self._channel = ours
+            dead.close()
+
+
+def _import_root() -> str:
+    """The directory that `engine` was imported from, whatever the working directory is by now."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
