@@ -92,6 +92,7 @@ def _run(settings: Settings, spawner: Spawner) -> int:
         log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
         signal.sigwait(_STOPS)
         server.stop()
+        engine.cgroups.leave()
     log.info("stopped; containers run on")
     return 0
 

@@ -148,6 +148,15 @@ class Cgroups(ABC):
                 # Version 1 has no event for a cgroup that has become empty.
                 time.sleep(_PAUSE)
 
+    def leave(self, parent: str = PARENT) -> None:
+        """Remove the parent itself, as far as no container is in it; `create` makes it again."""
+        for directory in self.directories("", parent):
+            try:
+                os.rmdir(directory)
+            except OSError as error:
+                if error.errno not in (errno.EBUSY, errno.ENOTEMPTY, errno.ENOENT):
+                    raise
+
     @abstractmethod
     def oom_killed(self, id: str, parent: str = PARENT) -> bool:
         """Whether the kernel killed a process here because the memory limit was reached; False when it is unknown."""

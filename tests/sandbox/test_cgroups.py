@@ -116,3 +116,15 @@ def test_a_limit_that_the_kernel_refuses_leaves_nothing_behind(parent: str) -> N
     with pytest.raises(SystemFailure, match=r"cpuset\.cpus"):
         found.create("wrong", Limits(cpuset_cpus="4095"), parent)
     assert not any(os.path.exists(directory) for directory in found.directories("wrong", parent))
+
+
+def test_the_parent_goes_when_nobody_is_in_it_and_comes_again(parent: str) -> None:
+    found = cgroups.detect()
+    for _ in range(2):
+        found.create("one", Limits(), parent)
+        found.leave(parent)
+        assert all(os.path.isdir(directory) for directory in found.directories("one", parent))
+        found.remove("one", parent)
+        found.leave(parent)
+        assert not any(os.path.exists(directory) for directory in found.directories("", parent))
+    found.leave(parent)
