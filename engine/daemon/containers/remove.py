@@ -8,12 +8,12 @@ import shutil
 import signal
 
 from engine.daemon.containers import paths, states
-from engine.daemon.containers.record import Container
+from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.stop import await_end
 from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import Turn
 from engine.daemon.store import containers as table
-from engine.errors import Conflict, NotFound
+from engine.errors import Conflict, NotFound, SystemFailure
 
 log = logging.getLogger(__name__)
 
@@ -26,20 +26,28 @@ def remove(engine: object, container: Container, force: bool, volumes: bool) -> 
 
     Raises Conflict when it runs and `force` is not given, or when its removal is already under way.
     """
-    state = container.snapshot()
-    if state.running:
-        if not force:
-            raise Conflict(
-                f'cannot remove container "{container.id}": container is {state.status}: '
-                "stop the container before removing or force remove"
-            )
-        processes.send_signal(state.pid, state.pid_start, signal.SIGKILL)
-        await_end(container, state.pid_start, _KILLED_SECONDS)
-    if container.snapshot().status == "removing":
-        raise Conflict(f"removal of container {container.id} is already in progress")
-    with container.operation:
-        container.settled()
-        finish(engine, container)
+    while True:
+        state = container.snapshot()
+        if state.running:
+            _kill(container, state, force)
+        if state.status == "removing":
+            raise Conflict(f"removal of container {container.id} is already in progress")
+        with container.operation:
+            # A start that was under way when we looked has had its turn before us.
+            if not container.settled().running:
+                finish(engine, container)
+                return
+
+
+def _kill(container: Container, state: State, force: bool) -> None:
+    if not force:
+        raise Conflict(
+            f'cannot remove container "{container.id}": container is {state.status}: '
+            "stop the container before removing or force remove"
+        )
+    processes.send_signal(state.pid, state.pid_start, signal.SIGKILL)
+    if not await_end(container, state.pid_start, _KILLED_SECONDS):
+        raise Conflict(f'cannot remove container "{container.id}": could not kill container')
 
 
 def finish(engine: object, container: Container) -> None:
@@ -47,28 +55,50 @@ def finish(engine: object, container: Container) -> None:
     with container.changed:
         if container.removed:
             raise NotFound(f"No such container: {container.id}")
-        if container.state.running:
-            raise Conflict(f'cannot remove container "{container.id}": could not kill container')
         if container.state.status != "removing":
             states.move(container, "removing")
-    with engine.database.transaction(durable=True) as connection:
-        table.delete(connection, container)
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    _delete_record(engine, container, where)
     engine.containers.remove(container)
     with container.changed:
         container.removed = True
         container.changed.notify_all()
     for _, connection in container.waiting:
         connection.close()
-    _sweeper.add(_give_back, engine, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home)
+    _sweeper.add(_give_back, engine, where)
 
 
-def _give_back(engine: object, home: str) -> None:
+def _delete_record(engine: object, container: Container, where: paths.Paths) -> None:
+    try:
+        _delete(engine, container)
+    except SystemFailure as error:
+        log.warning("container %s: what it has written goes before its record: %s", container.id, error)
+    else:
+        return
+    # On a full disk there is room for no transaction, and this removal may be what is to make some.
+    shutil.rmtree(where.upper, ignore_errors=True)
+    try:
+        _delete(engine, container)
+    except SystemFailure:
+        with container.changed:
+            states.move(container, "dead")
+        raise
+
+
+def _delete(engine: object, container: Container) -> None:
+    with engine.database.transaction(durable=True) as connection:
+        table.delete(connection, container)
+
+
+def _give_back(engine: object, where: paths.Paths) -> None:
     """Delete the home, and the image's layers if the image went before its container.
 
     What cannot be deleted now is logged, and tried again at the next start.
     """
     engine.images.release(engine.containers.using)
+    # There only when the record of its end could not be kept.
+    shutil.rmtree(where.exec_dir, ignore_errors=True)
     try:
-        shutil.rmtree(home)
+        shutil.rmtree(where.home)
     except OSError as error:
         log.warning("files of a removed container stay until the next start: %s", error)

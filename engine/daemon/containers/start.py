@@ -114,8 +114,7 @@ def record_start(engine: object, container: Container, started: Started) -> None
         state.started_ns, state.finished_ns = started.started_ns, 0
         state.exit_code, state.error, state.oom_killed = 0, "", False
         states.move(container, "running")
-        with engine.database.transaction(durable=False) as connection:
-            table.save_state(connection, container)
+        _save_state(engine, container)
 
 
 def _record_failure(engine: object, container: Container, error: EngineError) -> None:
@@ -126,23 +125,37 @@ def _record_failure(engine: object, container: Container, error: EngineError) ->
     with container.changed:
         container.state.exit_code = exit_code
         container.state.error = str(error)
-        with engine.database.transaction(durable=False) as connection:
-            table.save_state(connection, container)
+        _save_state(engine, container)
         container.changed.notify_all()
     if container.host_config["AutoRemove"]:
         later(remove.remove, engine, container, False, True)
 
 
+def _save_state(engine: object, container: Container) -> bool:
+    """Keep the state; False on a full disk, where the exec directory alone tells the next daemon what has happened."""
+    try:
+        with engine.database.transaction(durable=False) as connection:
+            table.save_state(connection, container)
+    except SystemFailure as error:
+        log.error("container %s: its state is not kept: %s", container.id, error)
+        return False
+    return True
+
+
 def clear_run(engine: object, container: Container, where: paths.Paths) -> None:
     """Take away what only a running container has: its cgroups and its exec directory."""
-    try:
-        engine.cgroups.remove(container.id)
-    except (OSError, SystemFailure) as error:
-        log.warning("container %s: its cgroups stay: %s", container.id, error)
+    _clear_cgroups(engine, container)
     with contextlib.suppress(FileNotFoundError):  # the start failed before it was made
         for name in os.listdir(where.exec_dir):
             os.unlink(os.path.join(where.exec_dir, name))
         os.rmdir(where.exec_dir)
+
+
+def _clear_cgroups(engine: object, container: Container) -> None:
+    try:
+        engine.cgroups.remove(container.id)
+    except (OSError, SystemFailure) as error:
+        log.warning("container %s: its cgroups stay: %s", container.id, error)
 
 
 def ended(engine: object, container: Container, exited: Exited | None) -> None:
@@ -163,14 +176,21 @@ def ended(engine: object, container: Container, exited: Exited | None) -> None:
             os.eventfd_write(follower, 1)
     # The exit file says it too, should this daemon die before the record does. Those who wait for the end need not wait
     # for what follows; a start or a removal does.
-    with engine.database.transaction(durable=False) as connection:
-        table.save_state(connection, container)
-    clear_run(engine, container, where)
+    try:
+        if _save_state(engine, container):
+            clear_run(engine, container, where)
+        else:
+            _clear_cgroups(engine, container)
+    finally:
+        _settled(container)
+    if container.host_config["AutoRemove"]:
+        later(remove.remove, engine, container, False, True)
+
+
+def _settled(container: Container) -> None:
     with container.changed:
         container.settling = False
         container.changed.notify_all()
-    if container.host_config["AutoRemove"]:
-        later(remove.remove, engine, container, False, True)
 
 
 def _end_unseen(container: Container, where: paths.Paths) -> Exited:
