@@ -29,6 +29,16 @@ def test_none_is_nothing_but_loopback(daemon: Daemon) -> None:
     assert daemon.shell("ls /sys/class/net; ip route", HostConfig=mode("none")) == "lo"
 
 
+def test_a_user_may_listen_on_any_port_of_its_own_network(daemon: Daemon) -> None:
+    """As with docker: what a port below 1024 protects is the host's."""
+    body = {"User": "1000:1000", "HostConfig": mode("bridge")}
+    listening = "nc -l -p 80 & sleep 0.2; echo sent | nc -w 1 127.0.0.1 80; wait"
+    assert daemon.shell(listening, **body) == "sent"
+    ours = daemon.shell("cat /proc/sys/net/ipv4/ip_unprivileged_port_start", HostConfig=mode("host"))
+    with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as file:
+        assert ours == file.read().strip()
+
+
 def test_two_containers_do_not_share_a_network(daemon: Daemon, container: Callable[..., str]) -> None:
     """Each its own namespace."""
     spaces = set()

@@ -33,6 +33,8 @@ def remove(engine: object, container: Container, force: bool, volumes: bool) -> 
         if state.status == "removing":
             raise Conflict(f"removal of container {container.id} is already in progress")
         with container.operation:
+            if state.running and container.removed:
+                return  # its end was enough: it was to be removed with it
             # A start that was under way when we looked has had its turn before us.
             if not container.settled().running:
                 finish(engine, container)

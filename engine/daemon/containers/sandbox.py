@@ -8,11 +8,15 @@ import os
 
 from engine.daemon.containers import files, logconfig, paths
 from engine.daemon.containers.record import Container
-from engine.sandbox import capabilities, mounts, seccomp
+from engine.sandbox import capabilities, mounts, seccomp, sysctls
 from engine.sandbox.spec import Limits, Mount, Rlimit, Root, Sandbox
 from engine.wire.messages import LogTarget
 
 _OWN_NAMESPACES = ("mount", "pid", "uts", "ipc", "cgroup")
+# Docker's for a network of one's own, as far as this kernel has them.
+_NETWORK_SYSCTLS = tuple(
+    (name, value) for name, value in sysctls.DEFAULT if os.path.exists(f"/proc/sys/{name.replace('.', '/')}")
+)
 _DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -39,6 +43,7 @@ def sandbox_of(engine: object, container: Container, where: paths.Paths) -> Sand
         capabilities=capability_names,
         seccomp=seccomp.default_profile(capability_names),
         rlimits=tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ()),
+        sysctls=_NETWORK_SYSCTLS if own_network else (),
         tty=config["Tty"],
         rows=host_config["ConsoleSize"][0],
         columns=host_config["ConsoleSize"][1],
