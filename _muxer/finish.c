@@ -40,7 +40,7 @@ void finish(struct mux_stay *stay) {
                         code, now_ns(), stay->handed.started_ns);
     mux_pump_drain(stay->pump);
     write_exit_file(stay->exec_dir, told + 1, (size_t)size - 1);
-    send(stay->link, told, (size_t)size, MSG_NOSIGNAL);
+    if (stay->link >= 0) send(stay->link, told, (size_t)size, MSG_NOSIGNAL);
     while (mux_pump_close_clients(stay->pump, PATIENCE_MS) == -EINTR) {
     }
     /* What is left goes with the process; the mount namespace last, as its end syncs the disk below the overlay. */

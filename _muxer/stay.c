@@ -10,10 +10,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -171,6 +173,45 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
     return mux_pump_watch(stay->pump, stay->pidfd);
 }
 
+static void drop_link(struct mux_stay *stay) {
+    if (stay->link < 0) return;
+    mux_pump_unwatch(stay->pump, stay->link);
+    close(stay->link);
+    stay->link = -1;
+}
+
+/* A daemon has connected: it is the daemon from now on, and learns how things stand, by the message Started of
+ * engine.wire.messages as engine.wire.codec writes it. */
+static void meet(struct mux_stay *stay) {
+    char told[160];
+    const struct mux_handover *handed = &stay->handed;
+    int link = accept4(stay->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (link < 0) return; /* it has gone again */
+    drop_link(stay);
+    if (mux_pump_watch(stay->pump, link) < 0) {
+        close(link); /* it hears the end, and tries again when it is started again */
+        return;
+    }
+    stay->link = link;
+    int size = snprintf(told, sizeof told,
+                        "J{\"@\":\"Started\",\"pid\":%" PRId32 ",\"pid_start\":%" PRIu64 ",\"started_ns\":%" PRIu64 "}",
+                        handed->pid, handed->pid_start, handed->started_ns);
+    send(link, told, (size_t)size, MSG_NOSIGNAL); /* the end of one that has gone already is heard next */
+}
+
+/* Whether the event was only a daemon's coming or going, which needs no Python; a word of the daemon's does. */
+static bool settled(struct mux_stay *stay) {
+    if (stay->event.number == stay->listener) {
+        meet(stay);
+        return true;
+    }
+    char first;
+    ssize_t got = recv(stay->link, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
+    if (got > 0) return false;
+    if (got == 0 || (errno != EAGAIN && errno != EINTR)) drop_link(stay);
+    return true;
+}
+
 /* In the monitor, which has nothing of the request open: wait for the launching half, then live. */
 static int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
     int count, clients[MUX_MOST_FDS], taken = take_over(stay, from, &count, clients);
@@ -187,7 +228,7 @@ static int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
             finish(stay);
         }
         if (stay->event.kind == MUX_READABLE && stay->event.number == stay->pidfd) finish(stay);
-    } while (stay->event.kind != MUX_READABLE && stay->event.kind != MUX_FULL);
+    } while (!(stay->event.kind == MUX_READABLE && !settled(stay)) && stay->event.kind != MUX_FULL);
     return MUX_STAYS;
 }
 

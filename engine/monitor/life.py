@@ -65,7 +65,8 @@ def handed(start: Start, launched: Launched, link: int, listener: socket.socket,
 def go_on(stayed: Stayed) -> None:
     """Serve, as the half that stays, from the first event on that is not only bytes to move."""
     greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns)
-    link, listener = Channel.adopt(stayed.link), socket.socket(fileno=stayed.listener)
+    link = Channel.adopt(stayed.link) if stayed.link >= 0 else None
+    listener = socket.socket(fileno=stayed.listener)
     exec_dir = f"/proc/self/fd/{stayed.exec_dir}"
     life = _Life(exec_dir, stayed.pump, stayed.log, greeting, stayed.pidfd, stayed.terminal, link, listener)
     life.run(stayed.event)
@@ -91,7 +92,7 @@ class _Life:
         greeting: Started,
         pidfd: int,
         terminal: int,
-        link: Channel,
+        link: Channel | None,
         listener: socket.socket,
     ) -> None:
         self._exec_dir = exec_dir
@@ -99,9 +100,11 @@ class _Life:
         self._log = log
         self._greeting = greeting
         self._terminal = terminal
-        self._link: Channel | None = link
+        self._link = link
         self._listener = listener
-        self._handlers = {listener.fileno(): self._meet, link.fileno(): self._listen, pidfd: self._finish}
+        self._handlers = {listener.fileno(): self._meet, pidfd: self._finish}
+        if link is not None:
+            self._handlers[link.fileno()] = self._listen
 
     def run(self, event: tuple) -> None:
         """Decide this event, and all that follow."""

@@ -19,7 +19,8 @@ from engine.errors import Invalid
 DEPTH_LIMIT = 200
 
 _JSON_TYPE = "application/json"
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# A text without an end counts to the last byte: else the search would begin anew at each quote that follows.
+_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _MEDIA_TYPE = re.compile(r"\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+/[!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*(?:;.*)?")
 _SPACE = " \t\r\n"
 

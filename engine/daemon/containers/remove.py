@@ -78,7 +78,7 @@ def _delete_record(engine: object, container: Container, where: paths.Paths) -> 
     else:
         return
     # On a full disk there is room for no transaction, and this removal may be what is to make some.
-    shutil.rmtree(where.upper, ignore_errors=True)
+    shutil.rmtree(where.home, ignore_errors=True)
     try:
         _delete(engine, container)
     except SystemFailure:

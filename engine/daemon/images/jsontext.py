@@ -10,8 +10,9 @@ import re
 from engine.errors import Invalid
 
 DEEPEST = 100
-# A text, whose brackets do not count, or a bracket.
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+# A text, whose brackets do not count, or a bracket. A text without an end counts to the last byte: else the search
+# would begin anew at each quote that follows, which takes hours for a document of megabytes.
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
 
 def parse(data: bytes | str, what: str) -> object:

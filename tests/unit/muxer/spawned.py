@@ -198,9 +198,6 @@ def _decide(stay: Stay) -> None:
             plain = {field.name: getattr(stayed, field.name) for field in dataclasses.fields(stayed)}
             told = {name: value for name, value in plain.items() if type(value) is int}
             link.send(json.dumps(told | {"clients": stayed.pump.clients}).encode())
-        elif event == ("readable", stayed.listener):
-            listener = socket.socket(fileno=os.dup(stayed.listener))
-            listener.accept()[0].send(b"welcome")
         elif event == ("readable", stayed.pidfd):
             stayed.pump.drain()
             stayed.pump.close_clients()

@@ -15,7 +15,7 @@ if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
 
 from engine.wire import codec, exitfile
-from engine.wire.messages import Exited
+from engine.wire.messages import Exited, Started
 from tests.unit.logs.played import frame, receive
 from tests.unit.muxer.spawned import PATIENCE_S, STDERR, STDIN, STDOUT, Spawned, heard
 
@@ -188,14 +188,25 @@ def test_a_word_of_the_daemons_wakes_the_half_that_stays(asleep):
     assert heard(link) == {"exit": 5}
 
 
-def test_a_new_daemon_that_connects_wakes_it_too(asleep, tmp_path):
-    link, client, _ = asleep
+def test_a_new_daemon_is_the_daemon_and_nothing_is_woken_for_it(asleep, tmp_path):
+    link, client, said = asleep
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
         daemon.settimeout(PATIENCE_S)
         daemon.connect(str(tmp_path / "monitor.sock"))
-        assert daemon.recv(100) == b"welcome"
+        assert codec.decode(daemon.recv(200)[1:]) == Started(said["pid"], stat_field(said["pid"], 22), 1234)
+        assert heard(link) is None
+        client.shutdown(socket.SHUT_WR)
+        assert codec.decode(daemon.recv(200)[1:]).exit_code == 5
+
+
+def test_the_daemons_end_wakes_nothing_either(asleep, tmp_path):
+    link, client, _ = asleep
+    link.close()
+    client.sendall(b"still here")
+    assert receive(client, 18) == frame(1, b"still here")
     client.shutdown(socket.SHUT_WR)
-    assert heard(link) == {"exit": 5}
+    assert client.recv(100) == b""
+    assert codec.decode((tmp_path / "exit").read_bytes()).exit_code == 5
 
 
 def test_a_full_segment_wakes_it_for_a_rotation(spawner, attached, tmp_path):

@@ -1,0 +1,135 @@
+"""Removal: what a start, an end of its own and a full disk do to it."""
+
+import contextlib
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from engine.daemon.containers import create, paths, remove, start, states
+from engine.daemon.runtime import processes
+from engine.errors import Conflict, SystemFailure
+from engine.wire.messages import Exited
+from tests.unit.containers.fakes import make_engine
+
+SECONDS = 10
+
+
+class FullDatabase:
+    """A database whose first `failures` transactions find no room."""
+
+    def __init__(self, database, failures):
+        self.database = database
+        self.failures = failures
+
+    @contextlib.contextmanager
+    def transaction(self, durable=False):
+        if self.failures:
+            self.failures -= 1
+            raise SystemFailure("the database cannot be written: database or disk is full")
+        with self.database.transaction(durable) as connection:
+            yield connection
+
+
+@pytest.fixture
+def engine(tmp_path):
+    made = make_engine(tmp_path)
+    made.images.release = lambda using: None
+    made.cgroups = SimpleNamespace(remove=lambda identifier: None, oom_killed=lambda identifier: False)
+    return made
+
+
+@pytest.fixture
+def container(engine):
+    made, _ = create.create(engine, "one", {"Image": "busybox"}, None)
+    os.makedirs(where(engine, made).exec_dir)
+    os.makedirs(where(engine, made).upper)
+    return made
+
+
+def where(engine, container):
+    return paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+
+
+def run(container):
+    with container.changed:
+        container.state.pid, container.state.pid_start = os.getpid(), 1
+        states.move(container, "running")
+
+
+def end(container):
+    with container.changed:
+        states.move(container, "exited")
+
+
+def test_what_a_start_made_run_meanwhile_is_killed_too(engine, container, monkeypatch):
+    monkeypatch.setattr(processes, "send_signal", lambda *_: end(container))
+    looked = threading.Event()
+    snapshot = type(container).snapshot
+
+    def watched(subject):
+        try:
+            return snapshot(subject)
+        finally:
+            looked.set()
+
+    monkeypatch.setattr(type(container), "snapshot", watched)
+    with container.operation:
+        removal = threading.Thread(target=remove.remove, args=(engine, container, True, False))
+        removal.start()
+        assert looked.wait(SECONDS)
+        run(container)
+    removal.join(SECONDS)
+    assert container.removed
+
+
+def test_a_killed_container_that_removes_itself_is_no_conflict(engine, container, monkeypatch):
+    def kill(*_):
+        end(container)
+        remove.remove(engine, container, False, False)
+
+    run(container)
+    monkeypatch.setattr(processes, "send_signal", kill)
+    remove.remove(engine, container, True, False)
+    assert container.removed
+
+
+def test_what_does_not_die_is_not_removed(engine, container, monkeypatch):
+    run(container)
+    monkeypatch.setattr(remove, "_KILLED_SECONDS", 0.01)
+    monkeypatch.setattr(processes, "send_signal", lambda *_: True)
+    with pytest.raises(Conflict, match="could not kill container"):
+        remove.remove(engine, container, True, False)
+
+
+def test_on_a_full_disk_what_was_written_goes_first(engine, container):
+    engine.database = FullDatabase(engine.database, 1)
+    remove.remove(engine, container, False, False)
+    assert container.removed
+
+
+def test_a_removal_that_failed_can_be_tried_again(engine, container):
+    engine.database = FullDatabase(engine.database, 2)
+    with pytest.raises(SystemFailure):
+        remove.remove(engine, container, False, False)
+    assert container.snapshot().status == "dead"
+    remove.remove(engine, container, False, False)
+    assert container.removed
+
+
+def test_an_end_on_a_full_disk_is_known_and_stays_told_by_the_exec_directory(engine, container):
+    run(container)
+    real, engine.database = engine.database, FullDatabase(engine.database, 1)
+    start.ended(engine, container, Exited(3, 2, 1))
+    assert (container.settled().status, container.settled().exit_code) == ("exited", 3)
+    assert os.path.isdir(where(engine, container).exec_dir)
+    engine.database = real
+    remove.remove(engine, container, False, False)
+    assert container.removed
+
+
+def test_a_start_on_a_full_disk_runs(engine, container):
+    engine.database = FullDatabase(engine.database, 1)
+    start.record_start(engine, container, SimpleNamespace(pid=7, pid_start=8, started_ns=9))
+    assert container.snapshot().running
