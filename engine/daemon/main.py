@@ -126,7 +126,7 @@ def _pidfile(path: str) -> Iterator[None]:
         return
     with contextlib.suppress(FileNotFoundError, ValueError), open(path) as file:
         other = int(file.read())
-        if other != os.getpid() and os.path.exists(f"/proc/{other}"):
+        if other != os.getpid() and _alive(other):
             raise Unavailable(f"process {other} of the pid file {path} is still running: stop it or delete the file")
     with open(path, "w") as file:
         file.write(f"{os.getpid()}\n")
@@ -135,6 +135,15 @@ def _pidfile(path: str) -> Iterator[None]:
     finally:
         with contextlib.suppress(FileNotFoundError):  # someone has tidied up before us
             os.unlink(path)
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process runs under this number; one that only waits to be reaped does not (proc_pid_stat(5))."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _engine_id(data_root: str) -> str:

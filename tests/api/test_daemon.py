@@ -44,6 +44,18 @@ def test_an_unknown_group_is_refused(world) -> None:
     assert "nosuchgroup" in failed_start(world.daemon(["--group", "nosuchgroup"]))
 
 
+def test_the_pidfile_of_a_process_that_only_waits_to_be_reaped_is_replaced(world) -> None:
+    """A daemon that was killed may be somebody's zombie for a while."""
+    daemon = world.daemon()
+    dead = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+    daemon.pidfile.write_text(f"{dead.pid}\n")
+    daemon.start()
+    assert daemon.pidfile.read_text().strip() == str(daemon.pid)
+    dead.wait()
+    daemon.stop()
+
+
 def test_the_pidfile_holds_the_pid_and_goes_away(world) -> None:
     """Written at the start, gone after an orderly end."""
     daemon = world.daemon().start()

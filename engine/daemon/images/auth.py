@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from engine.errors import Invalid, Unauthorized
 
 _CLIENT = "engine"
+# Real ones have a few hundred bytes; the search in one made for it takes the square of its length.
+_LONGEST_CHALLENGES = 4096
 _CHALLENGE = re.compile(r"(?:^|,)\s*(?P<scheme>[A-Za-z][A-Za-z0-9-]*)(?=\s+[A-Za-z_-]+=|\s*$|\s*,)")
 _PARAMETER = re.compile(r'([A-Za-z_-]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 
@@ -63,7 +65,9 @@ class Challenge:
 
 
 def parse_challenges(header: str) -> list[Challenge]:
-    """The challenges of a WWW-Authenticate header, in order; unreadable parts are left out."""
+    """The challenges of a WWW-Authenticate header, in order; unreadable parts, and too long a header, are left out."""
+    if len(header) > _LONGEST_CHALLENGES:
+        return []
     starts = list(_CHALLENGE.finditer(_without_quoted(header)))
     found = []
     for number, match in enumerate(starts):

@@ -200,6 +200,14 @@ def test_nesting_is_bounded_far_inside_what_a_threads_stack_holds(opening, closi
     }
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ['"\\', '"\\"', '"', '"\\\\', "\\"])
+def test_texts_without_an_end_are_searched_once(text):
+    # A search that begins anew at each quote takes hours, and no other thread runs meanwhile.
+    with pytest.raises(Invalid):
+        load(b"[" * (DEPTH_LIMIT + 1) + text.encode() * 400_001)
+
+
 def test_brackets_in_texts_are_no_nesting():
     assert decode(json.dumps({"Image": '["' * 1000}).encode(), CONTAINER_CREATE) == {"Image": '["' * 1000}
 

@@ -34,6 +34,8 @@ def authorizer(credentials, answer=(200, {"token": "t0k"}), asked=None):
         ("Negotiate", [("negotiate", {})]),
         ("", []),
         ('"', []),
+        (BEARER + "," * 5000, []),
+        ("Bearer " + '"\\' * 30_000, []),
     ],
 )
 def test_challenges_are_read(header, expected):

@@ -21,6 +21,14 @@ def test_what_is_json_is_read(value):
     assert jsontext.parse(json.dumps(value).encode(), "test") == value
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ['"\\', '"\\"', '"', '"\\\\', "\\"])
+def test_texts_without_an_end_are_searched_once(text):
+    # A search that begins anew at each quote takes hours, and no other thread runs meanwhile.
+    with pytest.raises(Invalid):
+        jsontext.parse(b"[" * 101 + text.encode() * 400_001, "test")
+
+
 def test_brackets_in_texts_are_no_nesting():
     value = ["[" * 5000, {'{"' * 3000: "]"}]
     assert jsontext.parse(json.dumps(value), "test") == value
