@@ -10,6 +10,7 @@ import time
 
 from engine.daemon.containers import paths, remove, start
 from engine.daemon.containers.record import Container
+from engine.daemon.runtime.links import SilentMonitor
 from engine.errors import EngineError
 from engine.wire.messages import Exited, Started
 
@@ -31,7 +32,12 @@ def _adopt(engine: object, container: Container) -> None:
         return
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     was_running = container.state.running
-    found = engine.links.adopt(container.id, where.exec_dir)
+    try:
+        found = engine.links.adopt(container.id, where.exec_dir)
+    except SilentMonitor as silent:
+        if was_running and silent.linked:
+            engine.links.keep(container.id)  # it runs on, as far as anyone knows
+        raise
     if isinstance(found, Started):
         if not was_running:
             start.record_start(engine, container, found)

@@ -26,7 +26,7 @@ from engine.daemon.runtime.spawner import Spawner
 from engine.daemon.store import containers as container_table
 from engine.daemon.store import images as image_table
 from engine.daemon.store.database import Database
-from engine.errors import EngineError, NotFound, Unavailable
+from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
 from engine.kernel import memory
 from engine.logs import twin
 from engine.sandbox import cgroups
@@ -82,7 +82,7 @@ def _run(settings: Settings, spawner: Spawner) -> int:
     with _locked("data", settings.data_root), _locked("exec", settings.exec_root), _pidfile(settings.pidfile):
         engine = _build(settings, spawner)
         adopt.adopt_all(engine)
-        engine.images.release(engine.containers.using)
+        _release_images(engine)
         server = Servers(engine)
         threading.Thread(target=engine.links.watch, name="links", daemon=True).start()
         server.start()
@@ -97,17 +97,34 @@ def _run(settings: Settings, spawner: Spawner) -> int:
     return 0
 
 
+def _release_images(engine: Engine) -> None:
+    try:
+        engine.images.release(engine.containers.using)
+    except SystemFailure as error:  # a full disk must not keep the daemon from starting
+        log.warning("removed images stay until the next start: %s", error)
+
+
 def _make_roots(settings: Settings) -> None:
-    for directory in (settings.data_root, settings.exec_root):
-        os.makedirs(directory, mode=0o711, exist_ok=True)
-    for parent in (settings.data_root, settings.exec_root):
-        os.makedirs(os.path.join(parent, "containers"), mode=0o700, exist_ok=True)
+    for kind, root in (("data", settings.data_root), ("exec", settings.exec_root)):
+        with _usable(f"{kind} root"):
+            os.makedirs(root, mode=0o711, exist_ok=True)
+            os.makedirs(os.path.join(root, "containers"), mode=0o700, exist_ok=True)
+
+
+@contextlib.contextmanager
+def _usable(what: str) -> Iterator[None]:
+    """Say in words what the host refuses while the daemon is built: SystemFailure for OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise SystemFailure(f"the {what} cannot be used: {error}") from error
 
 
 @contextlib.contextmanager
 def _locked(kind: str, root: str) -> Iterator[None]:
     """Hold a root: two daemons on one root would each think that they own its containers."""
-    descriptor = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with _usable(f"{kind} root"):
+        descriptor = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,7 +145,7 @@ def _pidfile(path: str) -> Iterator[None]:
         other = int(file.read())
         if other != os.getpid() and _alive(other):
             raise Unavailable(f"process {other} of the pid file {path} is still running: stop it or delete the file")
-    with open(path, "w") as file:
+    with _usable("pid file"), open(path, "w") as file:
         file.write(f"{os.getpid()}\n")
     try:
         yield
@@ -163,7 +180,9 @@ def _engine_id(data_root: str) -> str:
 
 def _build(settings: Settings, spawner: Spawner) -> Engine:
     database = Database(os.path.join(settings.data_root, "engine.db"), (*container_table.SCHEMA, *image_table.SCHEMA))
-    kind = storage.choose(settings.data_root)
+    with _usable("data root"):
+        kind = storage.choose(settings.data_root)
+        identity = _engine_id(settings.data_root)
     with database.reading() as connection:
         containers = Registry(container_table.load_all(connection), container_table.load_descriptors(connection))
     files.sweep(settings.data_root, containers.__contains__)
@@ -178,7 +197,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
 
     engine = Engine(
         settings=settings,
-        id=_engine_id(settings.data_root),
+        id=identity,
         started_ns=time.time_ns(),
         storage=kind,
         muxer=twin.select(settings.muxer).name,

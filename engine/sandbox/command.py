@@ -7,6 +7,7 @@ container a way to the host's file (CVE-2019-5736).
 
 import errno
 import os
+import re
 import stat
 
 from engine.kernel.beneath import open_beneath
@@ -14,6 +15,8 @@ from engine.kernel.beneath import open_beneath
 NOT_FOUND = 127
 NOT_RUNNABLE = 126
 _MOST_INTERPRETERS = 5
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_FIRST_LINE = re.compile(rb"#![ \t]*([^ \t\n\0]+)")
 
 
 class Refusal(Exception):
@@ -77,18 +80,21 @@ def _interpreter(absolute: str, root_fd: int) -> str:
         head = os.read(fd, 256)
     finally:
         os.close(fd)
-    if not head.startswith(b"#!"):
-        return ""
-    words = head[2:].split(b"\n", 1)[0].split()
-    return os.fsdecode(words[0]) if words else ""
+    # As the kernel reads it (binfmt_script): blanks and tabs part words, and nothing else that Python calls a space.
+    found = _FIRST_LINE.match(head)
+    return os.fsdecode(found[1]) if found else ""
 
 
 def _check_interpreter(interpreter: str, root_fd: int, depth: int) -> None:
-    """Only magic links matter here: what else is wrong with an interpreter execve says itself."""
+    """Only magic links matter here: what else is wrong with an interpreter execve says itself.
+
+    EXDEV is what openat2(2) says of one, ELOOP `_check`; and what is only there for who follows it is behind one (Linux
+    before 5.6).
+    """
     try:
         _check(interpreter, root_fd, depth)
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno in (errno.ELOOP, errno.EXDEV) or (error.errno in _MISSING and os.path.exists(interpreter)):
             raise
 
 

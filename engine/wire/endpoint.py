@@ -29,9 +29,14 @@ def listen(exec_dir: str) -> socket.socket:
     return listener
 
 
-def connect(exec_dir: str) -> socket.socket:
-    """A connection to the monitor whose socket is in `exec_dir`; OSError when there is none or nobody listens."""
+def connect(exec_dir: str, seconds: float | None = None) -> socket.socket:
+    """A connection to the monitor whose socket is in `exec_dir`; OSError when there is none or nobody listens.
+
+    seconds: the socket's time limit, for what is read from it too; BlockingIOError where the monitor has left as many
+        connections unanswered as may wait.
+    """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    connection.settimeout(seconds)
     try:
         directory = os.open(exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -1,10 +1,13 @@
 """POST /containers/{id}/attach: the hijacked connection, its streams, half-close, detaching, a terminal."""
 
+import contextlib
+import os
 import threading
 from collections.abc import Callable
 
 import pytest
 
+from engine.daemon.containers.attach import MOST_WAITING
 from tests.harness import frames
 from tests.harness.daemon import Daemon
 from tests.harness.http import Connection
@@ -234,3 +237,26 @@ def test_removal_lets_a_waiting_client_go(daemon: Daemon, container: Callable[..
     with attached(daemon, one, "stream=1&stdout=1", timeout=5) as connection:
         daemon.remove(one)
         assert connection.read_to_end() == b""
+
+
+def test_clients_that_hang_up_before_the_start_are_forgotten(daemon: Daemon, container: Callable[..., str]) -> None:
+    """However many: their connections are not kept, and the start goes on without them."""
+    one = container("echo", "hi")
+    before = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+    for _ in range(300):
+        attached(daemon, one).close()
+    with attached(daemon, one) as waiting:
+        assert len(os.listdir(f"/proc/{daemon.pid}/fd")) < before + 20
+        daemon.begin(one)
+        assert frames.stdout(waiting.read_to_end()) == b"hi\n"
+
+
+def test_more_clients_than_one_message_carries_cannot_wait(daemon: Daemon, container: Callable[..., str]) -> None:
+    """The one too many is told so, and the others get what they wait for."""
+    one = container("echo", "hi")
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(attached(daemon, one)) for _ in range(MOST_WAITING)]
+        answer = daemon.request("POST", f"/containers/{one}/attach?{ALL}", checked=False)
+        assert answer.status == 409 and b"clients that wait" in answer.body
+        daemon.begin(one)
+        assert [frames.stdout(each.read_to_end()) for each in waiting] == [b"hi\n"] * MOST_WAITING

@@ -194,6 +194,25 @@ def test_verbs_work_on_an_adopted_container(crashing: Daemon) -> None:
     assert daemon.request("DELETE", f"/containers/{one}?force=1").status == 204
 
 
+def test_a_monitor_that_is_stopped_does_not_hold_up_the_next_daemon(crashing: Daemon) -> None:
+    """Its container runs on as far as anyone knows, and its end is heard once the monitor goes on."""
+    daemon = crashing
+    one, other = daemon.create("sh", "-c", "sleep 1; exit 4"), daemon.create("sleep", "60")
+    daemon.begin(one)
+    daemon.begin(other)
+    with open(f"/proc/{daemon.inspect(one)['State']['Pid']}/status") as status:
+        monitor = int(next(line.split()[1] for line in status if line.startswith("PPid:")))
+    os.kill(monitor, signal.SIGSTOP)
+    try:
+        crash(daemon)
+        assert daemon.inspect(one)["State"]["Running"] and daemon.inspect(other)["State"]["Running"]
+    finally:
+        os.kill(monitor, signal.SIGCONT)
+    assert daemon.wait(one) == 4
+    for each in (one, other):
+        daemon.remove(each)
+
+
 def test_an_orderly_stop_leaves_containers_alone(crashing: Daemon) -> None:
     """SIGTERM ends the daemon with 0 and no container."""
     daemon = crashing

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import frames
 from tests.harness.daemon import PROJECT, Daemon
+from tests.harness.fixtures import running
 
 
 def failed_start(daemon: Daemon) -> str:
@@ -154,6 +156,29 @@ def test_tcp_without_tls_is_refused(world) -> None:
 def test_a_bad_option_is_refused_in_words(world, options: list[str]) -> None:
     """One line that names it, no traceback."""
     assert options[-1].split("://")[0] in failed_start(world.daemon(options))
+
+
+def test_containers_run_from_plain_copies(world) -> None:
+    """Where no overlay can be: what one run writes is there in the next, and in no other container."""
+    daemon = world.daemon()
+    daemon.data_root.mkdir()
+    (daemon.data_root / "storage").write_text("copy\n")
+    with running(daemon):
+        assert daemon.request("GET", "/info").json()["Driver"] == "copy"
+        daemon.import_busybox()
+        one = daemon.create("sh", "-c", "echo x >> /file; cat /file")
+        for _ in range(2):
+            daemon.begin(one)
+            assert daemon.wait(one) == 0
+        assert frames.stdout(daemon.logs(one)) == b"x\nx\nx\n"
+        assert daemon.run("test", "-e", "/file").status == 1
+        assert daemon.request("GET", f"/containers/{one}/json?size=1").json()["SizeRootFs"] > 0
+
+
+@pytest.mark.parametrize("option", ["--data-root", "--exec-root", "--pidfile"])
+def test_a_path_that_cannot_be_is_refused_in_words(world, option: str) -> None:
+    """One line, no traceback."""
+    assert "/proc/no" in failed_start(world.daemon([option, "/proc/no/such"]))
 
 
 def test_a_config_file_is_read(world, make_daemon: Callable[..., Daemon]) -> None:

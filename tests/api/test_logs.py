@@ -14,6 +14,7 @@ from tests.harness.daemon import Daemon
 pytestmark = pytest.mark.usefixtures("busybox")
 
 STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (.*)\n", re.DOTALL)
+MANY_DIGITS = [("9" * 20, 5), ("9" * 5000, 5)]
 FIVE = "for i in 1 2 3 4 5; do echo line $i; sleep 0.05; done"
 BOTH = "for i in 1 2 3; do echo out $i; sleep 0.02; echo err $i >&2; sleep 0.02; done"
 
@@ -67,7 +68,8 @@ def test_the_content_type_says_how_it_is_framed(daemon: Daemon, container: Calla
 
 
 @pytest.mark.parametrize(
-    ("tail", "count"), [("0", 0), ("1", 1), ("3", 3), ("99", 5), ("all", 5), ("bogus", 5), ("", 5), ("-1", 5)]
+    ("tail", "count"),
+    [("0", 0), ("1", 1), ("3", 3), ("99", 5), ("all", 5), ("bogus", 5), ("", 5), ("-1", 5), *MANY_DIGITS],
 )
 def test_tail_takes_the_last_lines(daemon: Daemon, ended: Callable[..., str], tail: str, count: int) -> None:
     """What is no number is all, as docker reads it."""

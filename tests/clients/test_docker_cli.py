@@ -59,6 +59,7 @@ def test_stderr_is_kept_apart_from_stdout(docker):
 def test_a_command_that_cannot_run_gives_dockers_status(docker, named, command, status, text):
     result = docker("run", "--rm", "--name", named, "busybox", command)
     assert (result.returncode, text in result.stderr) == (status, True)
+    assert b"Error waiting" not in result.stderr
 
 
 def test_options_reach_the_container(docker):
@@ -175,6 +176,13 @@ def test_images_are_listed_inspected_imported_and_removed(docker, tmp_path):
     assert said(docker("inspect", "-f", "{{.Id}}", "cli/imported:1")).strip() == identity
     assert "Untagged: cli/imported:1" in said(docker("rmi", "cli/imported:1"))
     assert docker("image", "inspect", "cli/imported:1").returncode == 1
+
+
+def test_an_image_is_inspected_by_platform(docker):
+    platform = said(docker("image", "inspect", "-f", "{{.Os}}/{{.Architecture}}", "busybox")).strip()
+    assert said(docker("image", "inspect", "--platform", platform, "-f", "{{.Os}}", "busybox")) == "linux\n"
+    other = docker("image", "inspect", "--platform", "linux/s390x", "busybox")
+    assert (other.returncode, b"s390x" in other.stderr) == (1, True)
 
 
 def test_an_image_that_is_nowhere_is_an_error(docker):

@@ -71,6 +71,15 @@ def test_attach_before_start_misses_nothing(made):
     assert b"".join(stream) == b"first\nsecond\n"
 
 
+def test_the_log_is_whole_for_who_attaches_later(made):
+    """Each of several times: the SDK loses what it reads along with the answer's head."""
+    container = made("sh", "-c", "echo one; echo two; echo three")
+    container.start()
+    container.wait()
+    for _ in range(10):
+        assert container.attach(stream=False, logs=True) == b"one\ntwo\nthree\n"
+
+
 def test_an_attached_socket_carries_input(made):
     container = made("cat", stdin_open=True)
     attached = container.attach_socket(params={"stdin": 1, "stdout": 1, "stream": 1})

@@ -134,16 +134,31 @@ def test_a_passwd_file_that_never_ends_or_is_a_device_is_refused(bench: Bench) -
         assert "not a regular file" in bench.run(sandbox).failure.text
 
 
-@pytest.mark.parametrize("argv", [("/proc/self/exe",), ("/bin/script",), ("/bin/link",), ("link",)])
-def test_the_engines_own_program_cannot_be_run_inside(bench: Bench, argv: tuple[str, ...]) -> None:
-    sandbox = bench.sandbox(*argv)
+SCRIPTS = {
+    "script": "#!/proc/self/exe\n",
+    "second": "#!/bin/script\n",
+    "spaced": "#! \t../proc/1/exe -c\n",
+    "by-link": "#!/bin/link\n",
+    "odd": "#!/bin/odd\x0bname\n",
+    "return": "#!/bin/odd\rname\n",
+}
+
+
+@pytest.mark.parametrize("argv", ["/proc/self/exe", "/bin/link", "link", *(f"/bin/{name}" for name in SCRIPTS)])
+def test_the_engines_own_program_cannot_be_run_inside(bench: Bench, argv: str) -> None:
+    """CVE-2019-5736: by a magic link of /proc, as a command, as an interpreter, as an interpreter's interpreter."""
+    sandbox = bench.sandbox(argv, "-c", "print('outside')")
     binaries = bench.base / sandbox.root.upper / "bin"
     binaries.mkdir()
-    (binaries / "script").write_text("#!/proc/self/exe\n")
-    (binaries / "script").chmod(0o755)
-    (binaries / "link").symlink_to("/proc/self/exe")
+    for name, text in SCRIPTS.items():
+        (binaries / name).write_bytes(text.encode())
+        (binaries / name).chmod(0o755)
+    for name in ("link", "odd\x0bname", "odd\rname"):
+        (binaries / name).symlink_to("/proc/self/exe")
     result = bench.run(sandbox)
     assert result.failure.step == "exec" and result.status in (126, 127)
+    # Our own words: execve(2) must not be tried, where only the image's lack of the program's libraries stops it.
+    assert result.failure.text.startswith('exec: "'), result.failure
 
 
 def test_the_old_root_is_out_of_reach_even_for_chroot(bench: Bench) -> None:

@@ -14,6 +14,7 @@ OLDEST = (1, 24)
 NEWEST_TEXT = "1.54"
 OLDEST_TEXT = "1.24"
 PLATFORM_SINCE = (1, 32)  # the first version of POST /images/create that can name a platform
+INSPECT_PLATFORM_SINCE = (1, 49)  # the same for GET /images/{name}/json, which takes it as JSON
 
 # Every answer carries these, so that a client learns from any of them whom it talks to and in which version.
 IDENTITY = (

@@ -5,7 +5,11 @@ waits in the container's record and goes along with the start.
 """
 
 import contextlib
+import fcntl
+import select
 import socket
+import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +20,11 @@ from engine.logs.query import Query
 from engine.wire.messages import Attach, Client
 
 DEFAULT_DETACH_KEYS = "ctrl-p,ctrl-q"
+MOST_WAITING = 200
+"""Clients that may wait for one container's start: all of them travel with one message to its monitor."""
+_SIOCOUTQ = 0x5411  # how much of what was sent the other side has not read yet (unix(7))
+_HEAD_SECONDS = 0.1
+_LOOK_SECONDS = 0.0005
 _CONTROL_KEYS = {f"ctrl-{key}": code for code, key in enumerate("@abcdefghijklmnopqrstuvwxyz[\\]^_")}
 
 
@@ -53,6 +62,7 @@ def attach(engine: object, container: Container, asked: Asked, hijack: Callable[
             raise Conflict(f"container {container.id} is paused, unpause the container before attach")
     if not asked.stream:
         with hijack() as connection:
+            _await_reading(connection)
             _replay(engine, container, asked, connection)
         return
     client = Client(
@@ -63,12 +73,43 @@ def attach(engine: object, container: Container, asked: Asked, hijack: Callable[
     )
     # A client that has seen the head may have the container started at once: that start has to find it here.
     with container.operation:
+        running = container.snapshot().running
+        if not running:
+            let_go(container)
+            if len(container.waiting) >= MOST_WAITING:
+                raise Conflict(f"container {container.id} has {MOST_WAITING} clients that wait for its start")
         connection = hijack()
-        if not container.snapshot().running:
+        if not running:
             container.waiting.append((client, connection))
             return
+        if asked.logs:
+            _await_reading(connection)
         with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees its connection's end
             engine.links.send(container.id, Attach(client), [connection.fileno()])
+
+
+def _await_reading(connection: socket.socket) -> None:
+    """Let the client read the head before the log follows it, but not for long.
+
+    The docker SDK for Python throws away what it reads along with the head. There is no event for "it was read".
+    """
+    if connection.family != socket.AF_UNIX:
+        return
+    end = time.monotonic() + _HEAD_SECONDS
+    while struct.unpack("i", fcntl.ioctl(connection, _SIOCOUTQ, bytes(4)))[0] and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+
+
+def let_go(container: Container) -> None:
+    """Forget the clients that were to wait for the start and have hung up; the caller holds `operation`."""
+    poll = select.poll()
+    for _, connection in container.waiting:
+        poll.register(connection, 0)  # POLLHUP and POLLERR are always told; a half-closed client gives neither
+    gone = {descriptor for descriptor, _ in poll.poll(0)}
+    for client, connection in container.waiting[:]:
+        if connection.fileno() in gone:
+            container.waiting.remove((client, connection))
+            connection.close()
 
 
 def _replay(engine: object, container: Container, asked: Asked, connection: socket.socket) -> None:

@@ -4,13 +4,16 @@ Runs in the daemon's request threads, at create and, to mend what a power cut to
 can be written again from the container's record.
 """
 
+import logging
 import os
-import shutil
 import sys
 from collections.abc import Callable
 
 from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.record import Container
+from engine.daemon.images.trees import remove_path
+
+log = logging.getLogger(__name__)
 
 NAMES = ("hostname", "hosts", "resolv.conf")
 
@@ -58,7 +61,10 @@ def sweep(data_root: str, known: Callable[[str], bool]) -> None:
     place = os.path.join(data_root, "containers")
     for name in os.listdir(place):
         if not known(name):
-            shutil.rmtree(os.path.join(place, name))
+            try:
+                remove_path(os.path.join(place, name))
+            except OSError as error:  # no reason to keep all the other containers from their daemon
+                log.warning("files of a removed container stay until the next start: %s", error)
 
 
 def _write(path: str, content: bytes) -> None:

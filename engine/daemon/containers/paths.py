@@ -8,9 +8,9 @@ from dataclasses import dataclass
 class Paths:
     """The host paths of one container.
 
-    home holds all of it; upper and work are the overlay's (upper is the whole root where images are copied); log is
-    the log's directory; etc holds what is mounted over /etc/hosts, /etc/hostname and /etc/resolv.conf; exec_dir lives
-    only while the container runs
+    home holds all of it; upper and work are the overlay's (where images are copied, upper is the whole root, and work
+    what it is made in); log is the log's directory; etc holds what is mounted over /etc/hosts, /etc/hostname and
+    /etc/resolv.conf; exec_dir lives only while the container runs
     """
 
     home: str

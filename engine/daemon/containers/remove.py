@@ -3,6 +3,7 @@
 A daemon that dies in between leaves a home without a record, which the next one sweeps away (`files.sweep`).
 """
 
+import contextlib
 import logging
 import shutil
 import signal
@@ -10,6 +11,7 @@ import signal
 from engine.daemon.containers import paths, states
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.stop import await_end
+from engine.daemon.images.trees import remove_path
 from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import Turn
 from engine.daemon.store import containers as table
@@ -78,7 +80,8 @@ def _delete_record(engine: object, container: Container, where: paths.Paths) -> 
     else:
         return
     # On a full disk there is room for no transaction, and this removal may be what is to make some.
-    shutil.rmtree(where.home, ignore_errors=True)
+    with contextlib.suppress(OSError):  # then the transaction has no room either, and says so
+        remove_path(where.home)
     try:
         _delete(engine, container)
     except SystemFailure:
@@ -97,10 +100,10 @@ def _give_back(engine: object, where: paths.Paths) -> None:
 
     What cannot be deleted now is logged, and tried again at the next start.
     """
-    engine.images.release(engine.containers.using)
     # There only when the record of its end could not be kept.
     shutil.rmtree(where.exec_dir, ignore_errors=True)
     try:
-        shutil.rmtree(where.home)
+        remove_path(where.home)
     except OSError as error:
         log.warning("files of a removed container stay until the next start: %s", error)
+    engine.images.release(engine.containers.using)  # after the files: on a full disk it may need the room

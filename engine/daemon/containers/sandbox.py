@@ -4,7 +4,9 @@ Runs in the API's threads at each start. It decides nothing that create has not 
 words to `sandbox.spec`'s.
 """
 
+import contextlib
 import os
+import shutil
 
 from engine.daemon.containers import files, logconfig, paths
 from engine.daemon.containers.record import Container
@@ -101,9 +103,16 @@ def log_of(container: Container, where: paths.Paths) -> LogTarget:
 
 
 def make_root(engine: object, container: Container, where: paths.Paths) -> None:
-    """Make the writable directory of the container's root, which its runs share. Raises OSError."""
+    """Make the writable directory of the container's root, which its runs share. Raises OSError.
+
+    `where.upper` comes last and whole: where it is, nothing is left to be made.
+    """
     if engine.storage == "overlayfs":
-        os.mkdir(where.work, 0o700)
+        os.makedirs(where.work, 0o700, exist_ok=True)
         os.mkdir(where.upper, 0o755)
         return
-    engine.images.copy_layers(container.layers, where.upper)
+    with contextlib.suppress(FileNotFoundError):  # there only after a copy that was cut off
+        shutil.rmtree(where.work)
+    os.mkdir(where.work, 0o755)
+    engine.images.copy_layers(container.layers, where.work)
+    os.rename(where.work, where.upper)

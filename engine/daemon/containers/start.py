@@ -9,7 +9,7 @@ import logging
 import os
 import time
 
-from engine.daemon.containers import files, paths, remove, sandbox, states, unbuilt
+from engine.daemon.containers import attach, files, paths, remove, sandbox, states, unbuilt
 from engine.daemon.containers.record import Container
 from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import later
@@ -61,6 +61,7 @@ def _launch(engine: object, container: Container) -> Started:
     _make_directories(engine, container, where)
     limits, _ = engine.cgroups.fitting(sandbox.limits_of(container))
     wanted = sandbox.sandbox_of(engine, container, where)
+    attach.let_go(container)
     request = Start(
         sandbox=packed.pack(wanted),
         own_pids="pid" in wanted.namespaces,

@@ -39,7 +39,9 @@ class Waiter:
             while not container.changed.wait_for(self._over, _CLIENT_CHECK_SECONDS):
                 if gone():
                     return None
-            return container.state.exit_code, container.state.error if container.state.exit_code else ""
+            # As in dockerd a removal that went well leaves no error: who called start has heard of the failure there.
+            failed = container.state.exit_code and not container.removed
+            return container.state.exit_code, container.state.error if failed else ""
 
 
 def subscribe(container: Container, condition: str) -> Waiter:

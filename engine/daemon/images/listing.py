@@ -162,7 +162,7 @@ def _test(store: "ImageStore", name: str, values: list[str]) -> Callable[[Image]
 def _dangling(_: "ImageStore", values: list[str]) -> Callable[[Image], bool]:
     unknown = [value for value in values if value not in _TRUE + _FALSE]
     if unknown or len(set(values)) != 1:
-        raise Invalid(f"invalid filter 'dangling={values}'")
+        raise Invalid(f"invalid filter 'dangling=[{' '.join(values)}]'")
     wanted = values[0] in _TRUE
     return lambda image: bool(image.names) != wanted
 

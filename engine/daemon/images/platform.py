@@ -4,6 +4,7 @@ Pure, but for one look at the host's machine name. Names as in Go (GOOS/GOARCH/v
 """
 
 import functools
+import json
 import os
 import re
 from dataclasses import dataclass
@@ -78,6 +79,20 @@ def parse(text: str) -> Platform:
     if parts[0].lower() in _ARCHITECTURES or parts[0].lower() in {known for known, _ in _ARCHITECTURES.values()}:
         return _normal("linux", parts[0], "")
     raise Invalid(f'"{text}": unknown operating system or architecture: invalid argument')
+
+
+def from_json(text: str) -> Platform:
+    """The platform as the API's newer parameters write it, an OCI platform in JSON. Raises Invalid."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise Invalid(f"failed to parse platform: {error}") from error
+    parts = [document.get(key) or "" for key in ("os", "architecture", "variant")] if isinstance(document, dict) else []
+    if not parts or not all(isinstance(part, str) for part in parts):
+        raise Invalid("failed to parse platform: an object of strings is expected")
+    if not (parts[0] and parts[1]):
+        raise Invalid("both OS and Architecture must be provided")
+    return _normal(*parts)
 
 
 def of(document: dict) -> Platform:

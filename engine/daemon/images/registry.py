@@ -14,7 +14,7 @@ from engine.daemon.images import jsontext
 from engine.daemon.images.auth import Authorizer, Credentials, parse_challenges
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.transport import ConnectFailure, Origin, Transport, is_insecure, split_url
+from engine.daemon.images.transport import ConnectFailure, Origin, Transport, is_insecure, read_body, split_url
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
 
 _OFFICIAL = "docker.io"
@@ -76,7 +76,7 @@ class Registry:
     def manifest(self, reference: str) -> tuple[bytes, str]:
         """A manifest's or index's bytes and media type; bytes asked for by digest have that digest."""
         with self._ask("GET", f"manifests/{reference}", {"Accept": _ACCEPT}) as answer:
-            data = answer.read(documents.LARGEST_DOCUMENT + 1)
+            data = read_body(answer, documents.LARGEST_DOCUMENT + 1)
             kind = (answer.headers.get("Content-Type") or "").partition(";")[0].strip()
         if len(data) > documents.LARGEST_DOCUMENT:
             raise Invalid(f"the manifest is larger than {documents.LARGEST_DOCUMENT} bytes")
@@ -111,7 +111,7 @@ class Registry:
             if answer.status != 401:
                 return answer, origin
             challenges = parse_challenges(answer.headers.get("WWW-Authenticate", ""))
-            answer.read(_LONGEST_ERROR)
+            read_body(answer, _LONGEST_ERROR)
             self.transport.drop(origin)
             self._authorizer.answer(challenges, sent)
         raise Unauthorized("authorization failed: the registry keeps asking for credentials")
@@ -126,7 +126,7 @@ class Registry:
             if answer.status not in _REDIRECTS or not location:
                 return answer, origin
             base = f"{origin.scheme}://{origin.netloc}{target}"
-            answer.read(_LONGEST_ERROR)
+            read_body(answer, _LONGEST_ERROR)
             if not answer.isclosed():
                 self.transport.drop(origin)
             scheme, host, port, target = split_url(urllib.parse.urljoin(base, location))
@@ -137,7 +137,7 @@ class Registry:
         """The origin that answers: plain HTTP takes the place of TLS once it turns out that there is none."""
         while len(self._origins) > 1:
             try:
-                self.transport.send("GET", self.origin, "/v2/", {}).read(_LONGEST_ERROR)
+                read_body(self.transport.send("GET", self.origin, "/v2/", {}), _LONGEST_ERROR)
             except ConnectFailure as failure:
                 if not failure.speaks_plain and self.origin.port != 443:
                     return self.origin
@@ -170,7 +170,7 @@ class Registry:
         body = urllib.parse.urlencode(form).encode() if form else None
         kind = {"Content-Type": "application/x-www-form-urlencoded"} if form else {}
         answer = self._sent("POST" if form else "GET", origin, target, {**headers, **kind}, body)
-        data = answer.read(documents.LARGEST_DOCUMENT)
+        data = read_body(answer, documents.LARGEST_DOCUMENT)
         try:
             document = jsontext.parse(data, "answer of the token server")
         except Invalid:
@@ -198,7 +198,7 @@ def _starts_at(answer: object, start: int) -> bool:
 
 def _refusal(answer: object, method: str, url: str) -> EngineError:
     """The failure that a status of 400 or more means, with the registry's own words where it has some."""
-    status, data = answer.status, answer.read(_LONGEST_ERROR)
+    status, data = answer.status, read_body(answer, _LONGEST_ERROR)
     said = _words(data)
     if status == 404:
         return NotFound(said or "not found")

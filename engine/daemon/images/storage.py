@@ -25,14 +25,34 @@ _DEEPEST = 200
 
 
 def choose(data_root: str) -> str:
-    """`overlayfs` where an overlay over directories of data_root works, by trying one; else `copy`."""
+    """`overlayfs` where an overlay over directories of data_root works, else `copy`; tried once in a data root's life.
+
+    Its layers are unpacked for the one or the other, so what was found is kept beside them. Raises OSError.
+    """
+    path = os.path.join(data_root, "storage")
+    try:
+        with open(path) as file:
+            known = file.read().strip()
+    except FileNotFoundError:
+        known = ""
+    if known in (OVERLAY, COPY):
+        return known
+    kind = _found(data_root)
+    with open(path, "w") as file:
+        file.write(kind + "\n")
+    return kind
+
+
+def _found(data_root: str) -> str:
     tmp = os.path.join(data_root, "tmp")
     probe = f"storage-{os.getpid()}-{time.time_ns()}"
     for part in ("lower", "upper", "work"):
         os.makedirs(os.path.join(tmp, probe, part), mode=0o700)
     try:
         _try_overlay(os.path.join(tmp, probe))
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise  # says nothing of overlays
         # Whatever the reason (no overlayfs, no trusted.* attributes, no right to mount): copies need none of it.
         return COPY
     finally:

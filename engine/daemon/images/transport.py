@@ -5,6 +5,8 @@ follows no redirect and adds no credentials.
 """
 
 import errno
+import functools
+import io
 import logging
 import os
 import socket
@@ -153,6 +155,7 @@ class Transport:
         except OSError:
             plain.close()
             raise
+        connection.response_class = _answer_class()
         connection.sock = plain
         # Without one, http.client would make the next connection by itself, and plain.
         connection.auto_open = 0
@@ -178,6 +181,40 @@ class Transport:
         if isinstance(error, OSError) and error.errno:
             return ConnectFailure(os.strerror(error.errno).lower())
         return ConnectFailure("EOF" if not str(error) else str(error))
+
+
+def read_body(answer: "http.client.HTTPResponse", most: int) -> bytes:
+    """At most `most` bytes of an answer's body. Raises ConnectFailure where it breaks off or is malformed."""
+    import http.client  # loaded with the answer already
+
+    try:
+        return answer.read(most)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise ConnectFailure(f"failed to read the registry's answer: {str(error) or 'unexpected EOF'}") from error
+
+
+class _Bounded(io.BufferedReader):
+    """The bytes of a connection, never all of them at once: a chunk of size -1 makes http.client ask for that."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """See io.BufferedReader; a negative size is a ValueError."""
+        if size is None or size < 0:
+            raise ValueError(f"invalid chunk size {size}")
+        return super().read(size)
+
+
+@functools.cache
+def _answer_class() -> type:
+    import http.client  # as above
+
+    class Answer(http.client.HTTPResponse):
+        """http.client's answer, which holds no more in memory than was asked for."""
+
+        def __init__(self, *arguments: object, **options: object):
+            super().__init__(*arguments, **options)
+            self.fp = _Bounded(self.fp.detach())
+
+    return Answer
 
 
 # What OpenSSL calls an answer that is no TLS record; it has had several names for it.

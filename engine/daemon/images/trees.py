@@ -21,6 +21,16 @@ def remove_tree(parent: int, name: str) -> None:
     os.rmdir(name, dir_fd=parent)
 
 
+def remove_path(path: str) -> None:
+    """`remove_tree` of an absolute path, whose directories above are not a stranger's."""
+    above, name = os.path.split(path)
+    parent = os.open(above, _READABLE)
+    try:
+        remove_tree(parent, name)
+    finally:
+        os.close(parent)
+
+
 def _bottom_up(top: int) -> Iterator[tuple[int, str]]:
     """(descriptor, name) of each directory below `top`, emptied of all that is no directory, deepest first."""
     here = os.dup(top)

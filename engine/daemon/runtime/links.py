@@ -19,6 +19,8 @@ from engine.wire.messages import Exited, Failed, NamespacesReady, Proceed, Start
 
 log = logging.getLogger(__name__)
 
+_GREETING_SECONDS = 3.0
+
 
 class Links:
     """All links of a daemon.
@@ -81,13 +83,25 @@ class Links:
         return message
 
     def adopt(self, container_id: str, exec_dir: str) -> Started | Exited | None:
-        """Find a container again after a restart of the daemon: running, ended, or None: there is nothing of it."""
+        """Find a container again after a restart of the daemon: running, ended, or None: there is nothing of it.
+
+        Raises SilentMonitor: it is there and does not answer (stopped, or waiting for a disk); no other container is to
+        wait for it. Its link can be kept all the same, unless there was none to be had.
+        """
         try:
-            link = Channel(endpoint.connect(exec_dir))
+            link = Channel(endpoint.connect(exec_dir, _GREETING_SECONDS))
         except (FileNotFoundError, ConnectionRefusedError):
             return self.left_behind(exec_dir)
+        except BlockingIOError as error:
+            raise SilentMonitor(linked=False) from error
         try:
             greeting = self._expect(link, Started)
+            link.socket.settimeout(None)
+        except TimeoutError as error:
+            link.socket.settimeout(None)
+            with self._lock:
+                self._links[container_id] = link
+            raise SilentMonitor(linked=True) from error
         except SystemFailure:
             link.close()
             return self.left_behind(exec_dir)
@@ -135,6 +149,8 @@ class Links:
         except Invalid:
             received = None
         message = None if received is None else received[0]
+        if isinstance(message, Started):
+            return  # the greeting of a monitor that was silent when it was adopted
         if message is not None and not isinstance(message, Exited):
             log.warning("container %s: a monitor said %s out of turn", container_id, type(message).__name__)
             return
@@ -144,6 +160,14 @@ class Links:
             del self._links[container_id]
             link.close()
         self._ended(container_id, message)
+
+
+class SilentMonitor(SystemFailure):
+    """A monitor has not answered in time; `linked`: its end will be heard nevertheless, once the link is kept."""
+
+    def __init__(self, linked: bool) -> None:
+        super().__init__("its monitor does not answer")
+        self.linked = linked
 
 
 class StartFailure(SystemFailure):

@@ -6,6 +6,7 @@ anything slow (a download, a container's start): every other thread waits for it
 """
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,7 @@ class Database:
     def __init__(self, path: str, schema: Iterable[str] = ()):
         self._lock = threading.RLock()
         self._durable: bool | None = None
+        _keep_private(path)
         # Autocommit: BEGIN and COMMIT are said by `transaction` alone, never by the module behind our back.
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
         self._connection.row_factory = sqlite3.Row
@@ -55,7 +57,8 @@ class Database:
         with self.transaction(durable=True) as connection:
             for statement in schema:
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+            if version != VERSION:  # a write, and on a full disk a daemon has to start without any
+                connection.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextlib.contextmanager
     def transaction(self, durable: bool = False) -> Iterator[sqlite3.Connection]:
@@ -98,3 +101,18 @@ class Database:
         """Write the log back into the file and close it."""
         with self._lock:
             self._connection.close()
+
+
+def _keep_private(path: str) -> None:
+    """Make the file, or take it back from others: containers' variables hold secrets, and the data root can be entered.
+
+    SQLite gives the files beside it the same mode.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Unavailable(f"the database {path} cannot be used: {error.strerror}") from error
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)

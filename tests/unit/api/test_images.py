@@ -4,6 +4,7 @@ import base64
 import json
 import threading
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import pytest
 
@@ -212,7 +213,11 @@ def test_images_are_listed_with_what_was_asked(serve):
 def test_an_image_is_inspected_by_its_whole_name(serve):
     client = serve(Store())
     shown = {"Id": "localhost:5000/a/b:c", "Size": 3, "Platform": "linux/arm64", "Manifests": False}
-    assert client.ask("GET", "/images/localhost:5000/a/b:c/json?platform=linux/arm64")[2] == shown
+    platform = quote('{"os":"linux","architecture":"arm64"}')
+    assert client.ask("GET", f"/images/localhost:5000/a/b:c/json?platform={platform}")[2] == shown
+    assert client.ask("GET", "/images/a/json?platform=linux/arm64")[0] == 400
+    assert client.ask("GET", f"/images/a/json?manifests=1&platform={platform}")[0] == 400
+    assert client.ask("GET", "/v1.48/images/a/json?platform=x")[2]["Platform"] is None
     assert client.ask("GET", "/images/nope/json")[::2] == (404, {"message": "No such image: nope:latest"})
 
 

@@ -3,11 +3,12 @@
 import contextlib
 import os
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 
-from engine.daemon.containers import create, paths, remove, start, states
+from engine.daemon.containers import create, files, paths, remove, sizes, start, states
 from engine.daemon.runtime import processes
 from engine.errors import Conflict, SystemFailure
 from engine.wire.messages import Exited
@@ -133,3 +134,57 @@ def test_a_start_on_a_full_disk_runs(engine, container):
     engine.database = FullDatabase(engine.database, 1)
     start.record_start(engine, container, SimpleNamespace(pid=7, pid_start=8, started_ns=9))
     assert container.snapshot().running
+
+
+def dig(path, depth=3000):
+    """Directories inside one another: deeper than recursion goes, and than a path may be long."""
+    here = os.open(path, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+def gone(path):
+    end = time.monotonic() + SECONDS
+    while os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.01)  # the sweeper's thread tells nobody
+    return not os.path.exists(path)
+
+
+def test_a_container_that_dug_deep_is_removed(engine, container):
+    dig(where(engine, container).upper)
+    remove.remove(engine, container, force=False, volumes=False)
+    assert gone(where(engine, container).home)
+
+
+def test_what_a_container_dug_deep_does_not_keep_the_next_daemon_from_starting(engine, container):
+    dig(where(engine, container).upper)
+    files.sweep(engine.settings.data_root, lambda name: False)
+    assert not os.path.exists(where(engine, container).home)
+
+
+def test_a_home_that_cannot_be_removed_does_not_keep_the_next_daemon_from_starting(engine, container, caplog):
+    stray = os.path.join(engine.settings.data_root, "containers", "a-file")
+    with open(stray, "w"):
+        files.sweep(engine.settings.data_root, lambda name: name == container.id)
+    assert "stay until the next start" in caplog.text
+
+
+def test_sizes_are_told_of_a_container_that_dug_deep(engine, container):
+    upper = where(engine, container).upper
+    before, _ = sizes.measure(container, "/nowhere", upper, "overlayfs")
+    dig(upper)
+    after, _ = sizes.measure(container, "/nowhere", upper, "overlayfs")
+    assert after > before
+
+
+def test_sizes_do_not_count_what_a_link_leads_to(engine, container, tmp_path):
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host/large").write_bytes(bytes(1 << 20))
+    upper = where(engine, container).upper
+    os.symlink(tmp_path / "host", f"{upper}/link")
+    own, _ = sizes.measure(container, "/nowhere", upper, "overlayfs")
+    assert own < 1 << 20

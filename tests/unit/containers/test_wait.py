@@ -68,3 +68,11 @@ def test_a_client_that_has_left_ends_the_wait(monkeypatch):
 def test_an_unknown_condition_is_refused():
     with pytest.raises(Invalid, match='invalid condition: "bogus"'):
         wait.subscribe(container(), "bogus")
+
+
+def test_a_removal_takes_the_error_of_a_failed_start_with_it():
+    subject = container("created")
+    subject.state.exit_code, subject.state.error = 127, "no such command"
+    assert wait.subscribe(subject, "not-running").result(never) == (127, "no such command")
+    subject.removed = True
+    assert wait.subscribe(subject, "removed").result(never) == (127, "")

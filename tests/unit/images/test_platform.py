@@ -60,3 +60,13 @@ def test_the_entry_that_fits_best_is_chosen(wanted, strict, offered, chosen):
 
 def test_an_entry_without_a_platform_is_passed_over():
     assert platform.choose([{"digest": "x"}], Platform("linux", "amd64"), strict=False) is None
+
+
+def test_a_platform_in_json_is_the_same_one():
+    assert str(platform.from_json('{"os":"linux","architecture":"arm64","variant":"v8"}')) == "linux/arm64"
+
+
+@pytest.mark.parametrize("text", ["linux/arm64", "[]", '{"os":5,"architecture":"arm64"}', '{"os":"linux"}', "{}"])
+def test_a_wrong_platform_in_json_is_refused(text):
+    with pytest.raises(Invalid, match=r"platform|Architecture"):
+        platform.from_json(text)

@@ -1,5 +1,6 @@
 """Pulling from a registry that may do anything: platforms, tokens, redirects, breaks, lies."""
 
+import contextlib
 import gzip
 import json
 import pathlib
@@ -343,6 +344,27 @@ def test_a_manifest_of_the_wrong_shape_is_refused(store, registry, document):
     )
     with pytest.raises((Invalid, NotFound)):
         pull(store, registry)
+
+
+@pytest.mark.parametrize("size", [b"-1", b"-ffff", b"0x-1", b"zz"])
+def test_a_chunk_of_no_size_brings_no_endless_body_into_memory(store, registry, image, size):
+    registry.add(image, "latest")
+    sent = []
+
+    def hook(handler):
+        if handler.command != "GET" or "/manifests/" not in handler.path:
+            return False
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + size + b"\r\n")
+        with contextlib.suppress(OSError):  # the daemon hangs up: it need not read all this
+            for _ in range(64):
+                sent.append(handler.wfile.write(bytes(1 << 20)))
+        handler.close_connection = True
+        return True
+
+    registry.hook = hook
+    with pytest.raises(SystemFailure, match="failed to read the registry's answer"):
+        pull(store, registry)
+    assert sum(sent) < 32 << 20
 
 
 def test_an_artifact_that_is_no_image_is_refused(store, registry):

@@ -1,5 +1,6 @@
 """Plain copies of layers: whiteouts obeyed, everything else kept. (The overlay itself is tried in tests/images.)"""
 
+import errno
 import io
 import os
 import stat
@@ -86,4 +87,25 @@ def test_a_tree_deeper_than_any_image_has_is_refused_and_not_recursed_into_for_e
 
 def test_choosing_leaves_nothing_behind(tmp_path):
     assert storage.choose(str(tmp_path)) in (storage.OVERLAY, storage.COPY)
-    assert files_below(tmp_path) == {"tmp"}
+    assert files_below(tmp_path) == {"storage", "tmp"}
+
+
+def test_what_was_found_once_stays(tmp_path, monkeypatch):
+    def refused(probe):
+        raise OSError(errno.EPERM, "no overlay")
+
+    monkeypatch.setattr(storage, "_try_overlay", refused)
+    assert storage.choose(str(tmp_path)) == storage.COPY
+    monkeypatch.setattr(storage, "_try_overlay", lambda probe: None)
+    assert storage.choose(str(tmp_path)) == storage.COPY
+
+
+def test_a_full_disk_is_not_taken_for_one_without_overlays(tmp_path, monkeypatch):
+    def full(probe):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(storage, "_try_overlay", full)
+    with pytest.raises(OSError, match="no space left"):
+        storage.choose(str(tmp_path))
+    monkeypatch.setattr(storage, "_try_overlay", lambda probe: None)
+    assert storage.choose(str(tmp_path)) == storage.OVERLAY

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import pathlib
+import re
 import types
 
 import pytest
@@ -296,6 +297,11 @@ def test_filters_choose(store, filters, expected):
 def test_a_wrong_filter_is_refused(store, filters):
     with pytest.raises(Invalid):
         store.images_json(filters)
+
+
+def test_a_wrong_filter_is_shown_as_docker_shows_it(store):
+    with pytest.raises(Invalid, match=re.escape("invalid filter 'dangling=[maybe 1]'")):
+        store.images_json({"dangling": ("maybe", "1")})
 
 
 def test_inspect_has_what_docker_has(store):

@@ -6,10 +6,11 @@ import threading
 
 import pytest
 
-from engine.daemon.runtime.links import Links, StartFailure
+from engine.daemon.runtime import links as module
+from engine.daemon.runtime.links import Links, SilentMonitor, StartFailure
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, SystemFailure, Unavailable
-from engine.wire import codec, exitfile
+from engine.wire import codec, endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.messages import Attach, Client, Exited, Failed, LogTarget, NamespacesReady, Proceed, Start, Started
 
@@ -129,3 +130,30 @@ def test_adopting_finds_the_exit_file_or_nothing(links, tmp_path):
     exitfile.write(str(tmp_path), codec.encode(Exited(5, 6)))
     assert links.adopt("c1", str(tmp_path)) == Exited(5, 6)
     assert os.listdir(tmp_path) == [exitfile.EXIT]
+
+
+def test_adopting_does_not_wait_for_a_monitor_that_does_not_answer(links, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_GREETING_SECONDS", 0.05)
+    with endpoint.listen(str(tmp_path)) as listener:
+        with pytest.raises(SilentMonitor) as caught:
+            links.adopt("c1", str(tmp_path))
+        assert caught.value.linked
+        links.keep("c1")
+        threading.Thread(target=links.watch, daemon=True).start()
+        with Channel(listener.accept()[0]) as late:
+            late.send(Started(7, 8, 9))
+            late.send(Exited(3, 10))
+            assert links.ended_for_tests.get(timeout=5) == ("c1", Exited(3, 10))
+
+
+def test_adopting_does_not_wait_where_too_many_daemons_have_waited_before(links, tmp_path):
+    with endpoint.listen(str(tmp_path)):
+        waiting = []
+        with pytest.raises(BlockingIOError):
+            while True:
+                waiting.append(endpoint.connect(str(tmp_path), 0.05))
+        with pytest.raises(SilentMonitor) as caught:
+            links.adopt("c1", str(tmp_path))
+        assert not caught.value.linked
+        for connection in waiting:
+            connection.close()

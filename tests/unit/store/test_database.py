@@ -94,3 +94,13 @@ def test_a_full_file_is_a_failure_of_the_system_and_undoes_the_change(database):
     assert rows(database) == []
     add(database, 1)
     assert rows(database) == [1]
+
+
+def test_nobody_else_may_read_it(tmp_path):
+    path = tmp_path / "db"
+    path.touch(0o644)
+    database = Database(str(path), SCHEMA)
+    add(database, 1)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    database.close()
+    assert modes == {"db": 0o600, "db-wal": 0o600, "db-shm": 0o600}

@@ -27,6 +27,7 @@ _SINCE_MULTIPLEXED = (1, 42)
 # An empty object, and the spaces around it: older clients send it with a start, and it means nothing.
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
+_LONGEST_TAIL = 18  # digits; any number of these is one of 64 bits
 # What stands before a line of a log with `details`: the attributes a log driver was told to keep, which are none yet.
 _DETAILS = b" "
 
@@ -121,8 +122,8 @@ def _log_query(container: Container, request: Request) -> LogQuery:
 
 
 def _tail(text: str) -> int | None:
-    # dockerd takes whatever is no number, and every negative number, for "all".
-    return int(text) if text.isascii() and text.isdigit() else None
+    # dockerd takes whatever is no number that it can hold, and every negative number, for "all".
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_TAIL else None
 
 
 def attach(engine: object, request: Request) -> None:

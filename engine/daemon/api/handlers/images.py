@@ -8,7 +8,8 @@ from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.progress import Progress
 from engine.daemon.api.registryauth import HEADER, decode_auth
 from engine.daemon.api.request import Request
-from engine.errors import NotBuilt, SystemFailure
+from engine.daemon.images import platform as platforms
+from engine.errors import Invalid, NotBuilt, SystemFailure
 
 
 def create(engine: object, request: Request) -> None:
@@ -71,7 +72,10 @@ def list_(engine: object, request: Request) -> Response:
 def inspect(engine: object, request: Request) -> Response:
     """GET /images/{name}/json"""
     query = request.query
-    image = engine.images.find(request.parameters["name"], query.text("platform") or None)
+    wanted = query.text("platform") if request.version >= versions.INSPECT_PLATFORM_SINCE else ""
+    if wanted and query.flag("manifests"):
+        raise Invalid("conflicting options: manifests and platform options cannot both be set")
+    image = engine.images.find(request.parameters["name"], str(platforms.from_json(wanted)) if wanted else None)
     shown = engine.images.inspect_json(image, query.flag("manifests"))
     return Json(versions.image(request.version, shown))
 
