@@ -260,3 +260,22 @@ def test_more_clients_than_one_message_carries_cannot_wait(daemon: Daemon, conta
         assert answer.status == 409 and b"clients that wait" in answer.body
         daemon.begin(one)
         assert [frames.stdout(each.read_to_end()) for each in waiting] == [b"hi\n"] * MOST_WAITING
+
+
+def test_a_terminal_takes_a_new_size(daemon: Daemon, container: Callable[..., str]) -> None:
+    """While the container runs, and for the programs in it."""
+    one = container("sh", "-c", "read x; stty size", Tty=True, OpenStdin=True)
+    assert daemon.request("POST", f"/containers/{one}/resize?h=10&w=20").status == 409
+    with attached(daemon, one) as connection:
+        daemon.begin(one)
+        assert daemon.request("POST", f"/containers/{one}/resize?h=31&w=79").status == 200
+        connection.send(b"\n")
+        assert b"31 79" in connection.read_to_end()
+
+
+@pytest.mark.parametrize("size", ["h=x&w=1", "h=-1&w=1", "h=1&w=65536"])
+def test_a_size_that_no_terminal_has_is_refused(daemon: Daemon, container: Callable[..., str], size: str) -> None:
+    """Before the monitor hears of it."""
+    one = container("sleep", "60", Tty=True)
+    daemon.begin(one)
+    assert daemon.request("POST", f"/containers/{one}/resize?{size}").status == 400

@@ -15,6 +15,7 @@ BUILT = {
     ("POST", "/containers/{id}/attach"),
     ("POST", "/containers/{id}/stop"),
     ("POST", "/containers/{id}/kill"),
+    ("POST", "/containers/{id}/resize"),
     ("DELETE", "/containers/{id}"),
     ("POST", "/images/create"),
     ("GET", "/images/json"),

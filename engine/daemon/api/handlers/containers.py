@@ -14,6 +14,7 @@ from engine.daemon.containers import kill as killing
 from engine.daemon.containers import listing
 from engine.daemon.containers import logs as reading
 from engine.daemon.containers import remove as removing
+from engine.daemon.containers import resize as resizing
 from engine.daemon.containers import start as starting
 from engine.daemon.containers import stop as stopping
 from engine.daemon.containers import wait as waiting
@@ -27,6 +28,7 @@ _SINCE_MULTIPLEXED = (1, 42)
 # An empty object, and the spaces around it: older clients send it with a start, and it means nothing.
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
+_LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
 _LONGEST_TAIL = 18  # digits; any number of these is one of 64 bits
 # What stands before a line of a log with `details`: the attributes a log driver was told to keep, which are none yet.
 _DETAILS = b" "
@@ -71,9 +73,7 @@ def start(engine: object, request: Request) -> Response:
     """POST /containers/{id}/start"""
     container = _container(engine, request)
     if len(request.body.read(_EMPTY_BODY + 1)) > _EMPTY_BODY:
-        raise Invalid(
-            "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
-        )
+        raise Invalid(_NO_BODY)
     if request.query.text("checkpoint"):
         raise NotBuilt("starting from a checkpoint is not built yet in this engine")
     starting.start(engine, container)
@@ -159,6 +159,16 @@ def kill(engine: object, request: Request) -> Response:
     except EngineError as error:
         raise type(error)(f"cannot kill container: {reference}: {error}") from error
     return Empty()
+
+
+def resize(engine: object, request: Request) -> Response:
+    """POST /containers/{id}/resize"""
+    size = [request.query.number(name, 0) for name in ("h", "w")]
+    for number in size:
+        if not 0 <= number <= _LARGEST_SIZE:
+            raise Invalid(f'strconv.ParseUint: parsing "{number}": value out of range')
+    resizing.resize(engine, _container(engine, request), *size)
+    return Empty(200)
 
 
 def remove(engine: object, request: Request) -> Response:
