@@ -67,6 +67,9 @@ def _check_config(config: dict) -> None:
     for entry in config["Env"] or ():
         if not entry.partition("=")[0]:
             raise Invalid(f"invalid environment variable: {entry}")
+    for name in ("Env", "Cmd", "Entrypoint"):
+        if any("\0" in entry for entry in config[name] or ()):
+            raise Invalid(f"invalid {name}: a NUL character cannot be passed to a command")
     _check_health(config["Healthcheck"] or {})
 
 

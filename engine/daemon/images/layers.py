@@ -139,6 +139,7 @@ class _Unpacking:
         parts = _parts(entry.name)
         if not (0 <= entry.uid <= _LARGEST_ID and 0 <= entry.gid <= _LARGEST_ID):
             raise Invalid(f"invalid owner {entry.uid}:{entry.gid} of {entry.name!r} in the layer")
+        self._count(_ALLOCATION)  # empty files, a thousand to a compressed kilobyte, take inodes
         if not parts:
             if entry.kind == tar.DIRECTORY:
                 self._attend_directory(entry, "", self._root, ".")

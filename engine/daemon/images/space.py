@@ -17,3 +17,6 @@ def check_space(fd: int) -> None:
     state = os.fstatvfs(fd)
     if state.f_bavail * 50 < state.f_blocks:
         raise NoSpace("no space left on device: less than 2 % of the data root's file system is free")
+    # 0: a file system that makes inodes as it needs them.
+    if state.f_favail * 50 < state.f_files:
+        raise NoSpace("no space left on device: less than 2 % of the data root's inodes are free")

@@ -121,6 +121,12 @@ def test_an_image_removed_while_a_container_is_made_from_it_is_missed(engine):
     assert os.listdir(f"{engine.settings.data_root}/containers") == []
 
 
+@pytest.mark.parametrize("field", ["Env", "Cmd", "Entrypoint"])
+def test_a_nul_that_no_command_could_be_given_is_refused(engine, field):
+    status, answer = ask(engine, {"Image": "busybox", field: ["A=b\0c"]})
+    assert (status, answer["message"]) == (400, f"invalid {field}: a NUL character cannot be passed to a command")
+
+
 def test_a_taken_name_is_a_conflict_that_names_its_holder(engine):
     first, _ = create(engine, "one", {"Image": "busybox"}, None)
     with pytest.raises(Conflict, match=f'The container name "/one" is already in use by container "{first.id}"'):

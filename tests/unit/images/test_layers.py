@@ -5,12 +5,14 @@ import io
 import os
 import stat
 import tarfile
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.daemon.images import layers
+from engine.daemon.images.space import NoSpace
 from engine.errors import EngineError, Invalid
 from tests.unit.images.archives import archive, directory, files_below, link, member, symlink
 
@@ -171,6 +173,14 @@ def test_a_name_longer_than_the_file_system_takes_is_refused(root):
 def test_more_directories_than_descriptors_are_no_matter(root):
     unpack(root, *(member(f"{number}/f", b"") for number in range(200)))
     assert len(list(root.iterdir())) == 200
+
+
+def test_empty_files_that_take_the_last_inodes_are_given_up(root, monkeypatch):
+    few = SimpleNamespace(f_blocks=100, f_bavail=100, f_files=100, f_favail=1)
+    monkeypatch.setattr(os, "fstatvfs", lambda fd: few)
+    with pytest.raises(NoSpace, match="inodes"):
+        unpack(root, *(member(f"f{number}", b"") for number in range(5000)))
+    assert len(list(root.iterdir())) < 5000
 
 
 NAMES = st.lists(st.sampled_from(["a", "b", "..", ".", "", ".wh.a", ".wh..wh..opq", "l"]), min_size=1, max_size=4)
