@@ -22,9 +22,6 @@ from engine.wire.messages import Failed, LogTarget, NamespacesReady, Proceed, St
 
 STDOUT, STDERR = 1, 2
 _LOST = 125
-_CAP_SYS_NICE = 23
-_NICE = os.getpriority(os.PRIO_PROCESS, 0)
-_BACK = 10
 _REHEARSED = Start(
     packed.pack(
         Sandbox(
@@ -106,11 +103,7 @@ class _Streams:
 
 
 def prepare(stage: str) -> Spare:
-    """Fork an init ahead of time, in a PID namespace of its own. `stage`: an empty directory (see `init.prepare`).
-
-    Both stand back for those who have something to do now, until `come_forward`.
-    """
-    _stand_back()
+    """Fork an init ahead of time, in a PID namespace of its own. `stage`: an empty directory (see `init.prepare`)."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     syscalls.unshare(syscalls.CLONE_NEWPID)
     pid = os.fork()
@@ -123,16 +116,6 @@ def prepare(stage: str) -> Spare:
     theirs.close()
     _rehearse()
     return Spare(pid, ours)
-
-
-def _stand_back() -> None:
-    if syscalls.capget()[0] >> _CAP_SYS_NICE & 1:  # without it there is no way back
-        os.setpriority(os.PRIO_PROCESS, 0, _NICE + _BACK)
-
-
-def come_forward() -> None:
-    """Be as urgent as the spawner is: there is a request."""
-    os.setpriority(os.PRIO_PROCESS, 0, _NICE)
 
 
 def _rehearse() -> None:
@@ -152,7 +135,6 @@ def _wait_prepared(reports: socket.socket, place: str) -> None:
         staged = None  # then everything is made when it is asked for, and what fails is told to who asked
     packed.unpack(_REHEARSED.sandbox)
     data, stdio, _ = receive_with_descriptors(reports, _SANDBOX_MAX, 3)
-    come_forward()
     if data:
         init.run(packed.unpack(data), tuple(stdio) or None, reports.detach(), staged)
 
@@ -218,7 +200,8 @@ class _Handshake:
                     continue
                 data, passed, _ = receive_with_descriptors(self._reports, report.LARGEST, 1)
                 if not data:
-                    return self._started()  # close-on-exec: the report's end is the execve
+                    # Close-on-exec: the report's end is the execve, or the end of an init that was not even ready.
+                    return self._started() if self._mounts >= 0 else None
                 said = report.decode(data)
                 if isinstance(said, report.Failure):
                     return self._failed(said)

@@ -38,7 +38,6 @@ def be(part: str, stay: object, stage: str) -> int:
         spare = launch.prepare(stage)
         if not stay.take():
             return 0
-        launch.come_forward()
     start, link, clients = _opened(*stay.request)
     return _guarded(start.exec_dir, lambda: _launch(start, link, clients, stay, spare))
 

@@ -276,3 +276,22 @@ def test_a_spawner_that_was_killed_is_replaced(own_daemon: Daemon) -> None:
     assert daemon.run("echo", "and again").stdout == b"and again\n"
     assert daemon.wait(running) == 5
     daemon.remove(running)
+
+
+def test_a_spare_whose_init_was_killed_costs_no_start(own_daemon: Daemon) -> None:
+    """The next container is made from the beginning instead."""
+    daemon = own_daemon
+    assert daemon.run("true").status == 0
+    spawner = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()[0]
+
+    def descendants(pid: str) -> list[str]:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [each for child in children for each in (child, *descendants(child))]
+
+    until = time.monotonic() + 10
+    while len(spare := descendants(spawner)) < 3 and time.monotonic() < until:
+        time.sleep(0.02)  # a spare tells nobody that it is there
+    if len(spare) < 3:
+        return  # without the C muxer there are none
+    os.kill(int(spare[-1]), signal.SIGKILL)
+    assert daemon.run("echo", "made anew").stdout == b"made anew\n"

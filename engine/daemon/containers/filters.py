@@ -28,6 +28,12 @@ def compile_filters(engine: object, filters: dict[str, tuple[str, ...]]) -> list
     return [FILTERS[name](engine, values) for name, values in filters.items() if values]
 
 
+_MOST_SEARCHED = 256  # characters of a text, and of an expression
+_MOST_REPEATED = 3
+_NESTED = re.compile(r"\)[*+?{]|\\[1-9]|\(\?P=")
+_REPEATED = re.compile(r"[*+]|\{\d*,")
+
+
 def _bad_value(name: str, value: str, what: str, allowed: tuple[str, ...]) -> Invalid:
     return Invalid(
         f"invalid filter '{name}={value}': invalid value for {what} ({value}): must be one of {', '.join(allowed)}"
@@ -40,13 +46,20 @@ def _by_pattern(text: Callable[[Container], tuple[str, ...]]) -> Callable[[objec
     def compile_values(_engine: object, values: tuple[str, ...]) -> Match:
         patterns = [_pattern(value) for value in values]
         return lambda container, _state: any(
-            pattern.search(candidate) for candidate in text(container) for pattern in patterns
+            pattern.search(candidate[:_MOST_SEARCHED]) for candidate in text(container) for pattern in patterns
         )
 
     return compile_values
 
 
 def _pattern(value: str) -> re.Pattern:
+    """The expression, unless it could take for ever: dockerd's engine is linear, Python's goes back and tries again.
+
+    What nests repetitions, refers back, or repeats more than a few times is refused; the rest is bounded by a small
+    power of `_MOST_SEARCHED`.
+    """
+    if len(value) > _MOST_SEARCHED or _NESTED.search(value) or len(_REPEATED.findall(value)) > _MOST_REPEATED:
+        raise Invalid(f"invalid filter: the expression {value!r} could take too long")
     try:
         return re.compile(value)
     except re.error:

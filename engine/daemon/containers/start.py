@@ -13,7 +13,7 @@ from engine.daemon.containers import attach, files, paths, remove, sandbox, stat
 from engine.daemon.containers.record import Container
 from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import later
-from engine.daemon.runtime.links import StartFailure
+from engine.daemon.runtime.links import MonitorLost, StartFailure
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
 from engine.sandbox import stage
@@ -73,14 +73,22 @@ def _launch(engine: object, container: Container) -> Started:
         clients=tuple(client for client, _ in container.waiting),
     )
     connections = [connection for _, connection in container.waiting]
+
+    def ask(ordinary: bool) -> Started:
+        def meanwhile() -> None:
+            engine.cgroups.create(container.id, limits)
+
+        return engine.links.start(container.id, request, connections, meanwhile, ordinary=ordinary)
+
     try:
-        return engine.links.start(
-            container.id,
-            request,
-            connections,
-            lambda: engine.cgroups.create(container.id, limits),
-            ordinary=stage.suits(wanted),
-        )
+        try:
+            return ask(ordinary=stage.suits(wanted))
+        except MonitorLost as error:
+            # Perhaps somebody killed the spare that took the request: once more, from the beginning.
+            log.warning("container %s: %s; it is started anew", container.id, error)
+            clear_run(engine, container, where)
+            _make_directories(engine, container, where)
+            return ask(ordinary=False)
     except StartFailure as error:
         failed = error.failed
         if failed.exit_code in _COMMAND_EXITS:

@@ -49,7 +49,8 @@ class Links:
 
         ordinary: `sandbox.stage.suits` it, so that what the spawner has prepared may be taken.
         The link is not watched yet (see `keep`). Raises Invalid with init's text and `exit_code` when the command
-        cannot be run, SystemFailure when the sandbox cannot be made, Unavailable when there is no spawner to be had.
+        cannot be run, SystemFailure when the sandbox cannot be made (MonitorLost: by no fault of the container's),
+        Unavailable when there is no spawner to be had.
         """
         ours, theirs = Channel.pair()
         try:
@@ -62,7 +63,7 @@ class Links:
             started = self._expect(ours, Started)
         except (BrokenPipeError, ConnectionResetError) as error:
             ours.close()
-            raise SystemFailure("the container's monitor has died while it started") from error
+            raise MonitorLost("the container's monitor has died while it started") from error
         except BaseException:
             ours.close()
             raise
@@ -74,7 +75,7 @@ class Links:
     def _expect(link: Channel, kind: type) -> object:
         received = link.receive()
         if received is None:
-            raise SystemFailure("the container's monitor has died while it started")
+            raise MonitorLost("the container's monitor has died while it started")
         message, _ = received
         if isinstance(message, Failed):
             raise StartFailure(message)
@@ -160,6 +161,10 @@ class Links:
             del self._links[container_id]
             link.close()
         self._ended(container_id, message)
+
+
+class MonitorLost(SystemFailure):
+    """The monitor has died before the container ran."""
 
 
 class SilentMonitor(SystemFailure):

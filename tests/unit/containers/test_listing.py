@@ -164,3 +164,16 @@ def test_an_unknown_container_as_a_border_is_not_found(engine):
 )
 def test_the_state_in_words(state, text):
     assert status_text(state, 249 * SECOND + 5) == text
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", r"(a)\1", "a*a*a*a*b", "(?P<x>a)(?P=x)", "x" * 257])
+def test_an_expression_that_could_take_for_ever_is_refused(engine, pattern):
+    with pytest.raises(Invalid, match="could take too long"):
+        names(engine, filters={"name": (pattern,)})
+
+
+def test_the_slowest_expression_that_is_taken_is_quick(engine):
+    engine.containers.find("three").name = "a" * 100_000
+    begun = time.monotonic()
+    assert names(engine, filters={"name": ("a*a*a*b",)}) == []
+    assert time.monotonic() - begun < 2
