@@ -39,6 +39,8 @@ from engine.wire import report as protocol
 
 _FAILED = 125
 _SIGNALS = tuple(signal.valid_signals())
+# The C library's own, ignored in whatever posix_spawn(3) has started and in all that comes of it.
+_INTERNAL_SIGNALS = (32, 33)
 _LAST_CAPABILITY = capabilities.last_known()
 _NULL = os.makedev(1, 3)
 
@@ -210,6 +212,8 @@ class _Init:
         for number in _SIGNALS:
             if signal.getsignal(number) == signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
+        for number in _INTERNAL_SIGNALS:
+            syscalls.default_action(number)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if self.sandbox.seccomp and self.sandbox.no_new_privileges:
             syscalls.seccomp_load(self.sandbox.seccomp)

@@ -28,6 +28,7 @@ _GENERIC = {
     "mount": 40,
     "pivot_root": 41,
     "prctl": 167,
+    "rt_sigaction": 134,
     "seccomp": 277,
     "setdomainname": 162,
     "setns": 268,
@@ -43,6 +44,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "mount": 165,
         "pivot_root": 155,
         "prctl": 157,
+        "rt_sigaction": 13,
         "seccomp": 317,
         "setdomainname": 171,
         "setns": 308,
@@ -59,6 +61,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "mount": 21,
         "pivot_root": 218,
         "prctl": 172,
+        "rt_sigaction": 174,
         "seccomp": 383,
         "setdomainname": 121,
         "setns": 375,
@@ -175,6 +178,7 @@ _open_tree = _bind("open_tree", _INT, _TEXT, _UINT)
 _openat2 = _bind("openat2", _INT, _TEXT, _TEXT, ctypes.c_size_t)
 _pivot_root = _bind("pivot_root", _TEXT, _TEXT)
 _prctl = _bind("prctl", _INT, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+_rt_sigaction = _bind("rt_sigaction", _INT, _TEXT, _POINTER, ctypes.c_size_t)
 _seccomp = _bind("seccomp", _UINT, _UINT, _POINTER)
 _setdomainname = _bind("setdomainname", _TEXT, ctypes.c_size_t)
 _umount2 = _bind("umount2", _TEXT, _INT)
@@ -214,6 +218,11 @@ def setdomainname(name: str) -> None:
 def prctl(option: int, argument: int = 0, argument3: int = 0) -> int:
     """prctl(2) with integer arguments; the rest are 0 as newer options demand."""
     return _prctl(option, argument, argument3, 0, 0)
+
+
+def default_action(number: int) -> None:
+    """rt_sigaction(2) to SIG_DFL, also for the signals that the C library keeps to itself (nptl(7))."""
+    _rt_sigaction(number, bytes(32), None, 8)  # all of struct sigaction, on every machine, and the kernel's mask
 
 
 def capget() -> tuple[int, int, int]:

@@ -264,7 +264,8 @@ def test_more_clients_than_one_message_carries_cannot_wait(daemon: Daemon, conta
 
 def test_a_terminal_takes_a_new_size(daemon: Daemon, container: Callable[..., str]) -> None:
     """While the container runs, and for the programs in it."""
-    one = container("sh", "-c", "read x; stty size", Tty=True, OpenStdin=True)
+    # The new size and the next bytes take different ways to the terminal.
+    one = container("sh", "-c", "read x; until stty size | grep '31 79'; do sleep 0.1; done", Tty=True, OpenStdin=True)
     assert daemon.request("POST", f"/containers/{one}/resize?h=10&w=20").status == 409
     with attached(daemon, one) as connection:
         daemon.begin(one)
