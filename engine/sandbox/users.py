@@ -59,7 +59,7 @@ def _passwd_entry(name: str, passwd: str) -> tuple[str, int, int, str] | None:
     number = name or "0"
     for line in passwd.split("\n"):
         fields = line.split(":")
-        if len(fields) < 4 or not (fields[2].isdecimal() and fields[3].isdecimal()):
+        if len(fields) < 4 or _in_range(fields[2]) is None or _in_range(fields[3]) is None:
             continue
         if (name and fields[0] == name) or fields[2] == number:
             return fields[0], int(fields[2]), int(fields[3]), fields[5] if len(fields) > 5 else ""
@@ -71,7 +71,7 @@ def _groups(group: str) -> list[tuple[str, int, list[str]]]:
     rows = []
     for line in group.split("\n"):
         fields = line.strip().split(":")
-        if len(fields) >= 3 and fields[2].isdecimal():
+        if len(fields) >= 3 and _in_range(fields[2]) is not None:
             rows.append((fields[0], int(fields[2]), fields[3].split(",") if len(fields) > 3 else []))
     return rows
 
@@ -86,10 +86,18 @@ def _group_id(text: str, groups: list[tuple[str, int, list[str]]]) -> int:
 def _number(text: str, otherwise: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise Invalid(otherwise)
-    value = int(text)
-    if value > _LARGEST_ID:
+    value = _in_range(text)
+    if value is None:
         raise Invalid(f"uids and gids must be in range 0-{_LARGEST_ID}")
     return value
+
+
+def _in_range(text: str) -> int | None:
+    """The number, or None for what is none or larger than any id."""
+    if not (text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= len(str(_LARGEST_ID))):
+        return None
+    value = int(text.lstrip("0") or "0")
+    return value if value <= _LARGEST_ID else None
 
 
 def _read(root_fd: int, path: str) -> str:

@@ -61,3 +61,16 @@ def test_no_file_breaks_the_parser(passwd: str, group: str, user: str) -> None:
     except Invalid:
         return
     assert found.gid == found.groups[0]
+
+
+@pytest.mark.parametrize("number", ["99999999999", "9" * 5000, "2147483648", "-1", "٣"])
+def test_a_line_with_a_number_that_is_no_id_is_passed_over(number: str) -> None:
+    passwd = f"odd:x:{number}:0::/:\nodd:x:5:{number}::/:\nodd:x:6:7::/odd:\n"
+    group = f"odd:x:{number}:odd\nodd:x:8:odd\n"
+    assert resolve("odd", ("odd",), passwd, group) == Identity(6, 7, (7, 8), "/odd")
+
+
+def test_a_user_of_thousands_of_digits_is_out_of_range() -> None:
+    with pytest.raises(Invalid, match="uids and gids must be in range"):
+        resolve("9" * 5000, (), "", "")
+    assert resolve("0" * 5000 + "5", (), "", "").uid == 5
