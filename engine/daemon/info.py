@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from engine.daemon.containers.clock import rfc3339
+from engine.daemon.clock import rfc3339
 from engine.daemon.containers.logconfig import BUILT_DRIVERS, DEFAULT_DRIVER
 from engine.daemon.images import platform
 from engine.settings import VERSION

@@ -4,8 +4,8 @@ Pure but for sizes, when they are asked for; runs in the daemon's request thread
 they are, never copied: nobody changes them once a container owns them.
 """
 
+from engine.daemon.clock import rfc3339
 from engine.daemon.containers import paths, ports, sizes
-from engine.daemon.containers.clock import rfc3339
 from engine.daemon.containers.config import CONFIG_OPTIONAL, HOST_CONFIG_OPTIONAL
 from engine.daemon.containers.record import Container, State
 

@@ -6,8 +6,8 @@ Runs in the daemon's request threads; it holds no lock for longer than one conta
 import time
 from dataclasses import dataclass, field
 
+from engine.daemon.clock import SECOND, duration
 from engine.daemon.containers import filters
-from engine.daemon.containers.clock import SECOND, duration
 from engine.daemon.containers.inspect import measure
 from engine.daemon.containers.ports import open_ports
 from engine.daemon.containers.record import Container, State

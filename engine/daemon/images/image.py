@@ -5,7 +5,6 @@ config.md) and docker's schema 2, which differ in media types alone.
 """
 
 import json
-import time
 from dataclasses import dataclass
 
 from engine.daemon.images import jsontext
@@ -196,12 +195,3 @@ def manifest_document(config: dict, layers: list[dict]) -> dict:
 def descriptor(media_type: str, digest: str, size: int) -> dict:
     """The three fields that every descriptor has."""
     return {"mediaType": media_type, "digest": digest, "size": size}
-
-
-def rfc3339(moment_ns: int) -> str:
-    """Nanoseconds since the epoch as Go writes a time in these documents; 0 is its zero time."""
-    if not moment_ns:
-        return "0001-01-01T00:00:00Z"
-    seconds, fraction = divmod(moment_ns, 1_000_000_000)
-    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from engine.daemon.clock import rfc3339
 from engine.daemon.images import platform
-from engine.daemon.images.image import LARGEST_DOCUMENT, Image, descriptor, load, media_type_of, rfc3339
+from engine.daemon.images.image import LARGEST_DOCUMENT, Image, descriptor, load, media_type_of
 from engine.daemon.images.reference import Reference
 from engine.daemon.store import images as table
 from engine.errors import Invalid

@@ -10,12 +10,13 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
+from engine.daemon.clock import rfc3339
 from engine.daemon.images import changes as instructions
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform
 from engine.daemon.images.compression import Peeked, Unpacked
 from engine.daemon.images.content import Incoming, digest_of
-from engine.daemon.images.image import Image, rfc3339
+from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
 
 if TYPE_CHECKING:

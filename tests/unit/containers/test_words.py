@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.daemon.clock import duration, rfc3339
 from engine.daemon.containers import logconfig, naming, resources
-from engine.daemon.containers.clock import duration, rfc3339
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import Invalid, NotBuilt
 
