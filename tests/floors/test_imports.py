@@ -27,9 +27,16 @@ ROOMS = {
     "engine.kernel": (),
     "engine.daemon": (),
     "engine.daemon.clock": (),
+    "engine.daemon.jsontext": BASE,
     "engine.daemon.main": ("engine.daemon", *BASE),
     "engine.daemon.adopt": ("engine.daemon.containers", "engine.daemon.runtime", "engine.daemon.store", *BASE),
-    "engine.daemon.api": ("engine.daemon.info", "engine.daemon.containers", "engine.daemon.images", *BASE),
+    "engine.daemon.api": (
+        "engine.daemon.info",
+        "engine.daemon.jsontext",
+        "engine.daemon.containers",
+        "engine.daemon.images",
+        *BASE,
+    ),
     "engine.daemon.info": (
         "engine.daemon.clock",
         "engine.daemon.containers",
@@ -44,7 +51,7 @@ ROOMS = {
         "engine.daemon.store",
         *BASE,
     ),
-    "engine.daemon.images": ("engine.daemon.clock", "engine.daemon.store", *BASE),
+    "engine.daemon.images": ("engine.daemon.clock", "engine.daemon.jsontext", "engine.daemon.store", *BASE),
     "engine.daemon.runtime": ("engine.daemon.store", *BASE),
     # What the store keeps is the record itself: plain data that belongs to no verb.
     "engine.daemon.store": ("engine.daemon.containers.record", *BASE),

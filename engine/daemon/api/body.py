@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from engine.daemon import jsontext
 from engine.daemon.api import jsonerror
 from engine.errors import Invalid
 
@@ -19,8 +20,6 @@ from engine.errors import Invalid
 DEPTH_LIMIT = 200
 
 _JSON_TYPE = "application/json"
-# A text without an end counts to the last byte: else the search would begin anew at each quote that follows.
-_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _MEDIA_TYPE = re.compile(r"\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+/[!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*(?:;.*)?")
 _SPACE = " \t\r\n"
 
@@ -132,7 +131,7 @@ def load(data: bytes) -> tuple[object, str]:
     Raises Invalid. All JSON that comes from outside is to be read by it, because it bounds the depth.
     """
     text = data.decode("utf-8", "replace").lstrip(_SPACE)
-    if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
+    if jsontext.deeper_than(DEPTH_LIMIT, text):
         raise Invalid("invalid JSON: exceeded max depth")
     try:
         value, end = _DECODER.raw_decode(text)
@@ -141,17 +140,6 @@ def load(data: bytes) -> tuple[object, str]:
     if "\\u" in text:
         value = _whole_characters(value)
     return value, text[end:]
-
-
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for character in _STRINGS.sub("", text):
-        if character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    return deepest
 
 
 def _whole_characters(value: object) -> object:

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 
-from engine.daemon.images import jsontext
+from engine.daemon import jsontext
 from engine.errors import Invalid
 
 _PORT = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(tcp|udp|sctp))?")

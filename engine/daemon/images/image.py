@@ -7,7 +7,7 @@ config.md) and docker's schema 2, which differ in media types alone.
 import json
 from dataclasses import dataclass
 
-from engine.daemon.images import jsontext
+from engine.daemon import jsontext
 from engine.daemon.images.reference import check_digest
 from engine.errors import Invalid
 

@@ -9,8 +9,8 @@ import contextlib
 import urllib.parse
 from collections.abc import Iterator
 
+from engine.daemon import jsontext
 from engine.daemon.images import image as documents
-from engine.daemon.images import jsontext
 from engine.daemon.images.auth import Authorizer, Credentials, parse_challenges
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.reference import Reference

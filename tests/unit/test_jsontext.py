@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.daemon.images import jsontext
+from engine.daemon import jsontext
 from engine.errors import Invalid
 
 VALUES = st.recursive(

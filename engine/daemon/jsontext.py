@@ -1,7 +1,7 @@
-"""JSON out of registries and archives: read only as deep as a thread's stack can bear.
+"""JSON out of requests, registries and archives: read only as deep as a thread's stack can bear.
 
 Pure. Every level of nesting is a C call of the decoder, and the daemon's threads have small stacks: before the decoder
-notices on its own, the process is gone. (`api.body` does the same for requests; it stands above this room.)
+notices on its own, the process is gone.
 """
 
 import json
@@ -19,23 +19,24 @@ def parse(data: bytes | str, what: str) -> object:
     """The value in `data` (UTF-8); raises Invalid naming `what`."""
     try:
         text = data if isinstance(data, str) else data.decode()
-        # Counting is fast, and most documents have fewer brackets than levels are allowed.
-        if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
+        if deeper_than(DEEPEST, text):
             raise Invalid(f"invalid {what}: nested too deeply")
         return json.loads(text)
     except ValueError as error:
         raise Invalid(f"invalid {what}: {error}") from error
 
 
-def _depth(text: str) -> int:
-    """How deep it goes, as far as it is JSON; where it is not, the decoder stops by itself."""
-    depth = deepest = 0
+def deeper_than(limit: int, text: str) -> bool:
+    """Whether lists and objects are nested deeper, as far as the text is JSON; where it is not, the decoder stops."""
+    # Counting is fast, and most documents have fewer brackets than levels are allowed.
+    if text.count("[") + text.count("{") <= limit:
+        return False
+    depth = 0
     for token in _TOKEN.finditer(text):
         if token[0] in ("[", "{"):
             depth += 1
-            deepest = max(deepest, depth)
-            if deepest > DEEPEST:
-                break
+            if depth > limit:
+                return True
         elif token[0] in ("]", "}"):
             depth -= 1
-    return deepest
+    return False
