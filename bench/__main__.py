@@ -40,6 +40,8 @@ def measure(chosen: argparse.Namespace) -> tuple[int, results.Results | None]:
     python = environment()
     if shutil.which("gcc"):
         run(python, "-m", "_muxer.build")
+    # As an install does, and any first start where Python may write: what is measured is not the compiler.
+    run(python, "-m", "compileall", "-q", "engine", "_muxer")
     with tempfile.TemporaryDirectory() as directory:
         figures = Path(directory) / "figures.json"
         status = subprocess.run(
