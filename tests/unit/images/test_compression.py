@@ -43,7 +43,11 @@ def test_a_source_may_give_a_byte_at_a_time():
     assert b"".join(iter(lambda: stream.read(100), b"")) == b"hello"
 
 
-@pytest.mark.parametrize("data", [gzip.compress(DATA)[:-9], gzip.compress(DATA)[:-1], gzip.compress(b"x") + b"junk"])
+@pytest.mark.parametrize(
+    "data",
+    [gzip.compress(DATA)[:-9], gzip.compress(DATA)[:-1], gzip.compress(b"x") + b"junk"],
+    ids=["without its end", "without its last byte", "with junk"],  # not the bytes, in which the time stands
+)
 def test_a_stream_that_breaks_off_or_goes_on_with_junk_is_refused(data):
     with pytest.raises(Invalid):
         unpacked(data)
