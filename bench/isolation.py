@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
+ENGINES = "engine"  # the cgroup in which this engine keeps those of its containers
 
 # crun 1.8 and podman 4.3 refuse a host that has cgroup v1 and a v2 hierarchy beside it, so nobody sees the latter.
 # Process 1 is a shell because a daemon does not reap orphans; dash does while it waits. A background command would
@@ -76,7 +77,9 @@ class Isolated:
         if line != b"ready\n":
             self._process.wait()
             raise OSError(f"no namespaces for {argv[0]}: {self.tail()}")
-        self.pid = int(Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()[0])
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        # None: the program has ended in the meantime, and its namespace with it.
+        self.pid = int(children[0]) if children else None
 
     def __enter__(self) -> "Isolated":
         return self
@@ -99,14 +102,16 @@ class Isolated:
 
     def members(self) -> list[int]:
         """The processes of the namespace itself, without the shell that is process 1 and without the containers'."""
+        if self.pid is None or self.ended:
+            return []
         namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
         return [pid for pid, its in _pid_namespaces() if its == namespace and pid != self.pid]
 
     def close(self) -> None:
         """Kill process 1 and wait until the kernel has ended and reaped every other process of the namespace."""
-        if self._process.poll() is None:
+        if self.pid is not None and self._process.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
-            self._process.wait()
+        self._process.wait()
         for directory in sorted(_cgroup_directories() - self._cgroups, reverse=True):
             _remove_cgroup(directory)
 
@@ -120,9 +125,9 @@ def _pid_namespaces() -> Iterator[tuple[int, str]]:
 
 
 def _cgroup_directories() -> set[Path]:
-    """The topmost cgroups of every hierarchy."""
+    """The topmost cgroups of every hierarchy, but for this engine's: it tidies up itself, and others may be running."""
     hierarchies = [CGROUPS] if (CGROUPS / "cgroup.procs").exists() else list(CGROUPS.glob("*/"))
-    return {child for hierarchy in hierarchies for child in hierarchy.glob("*/")}
+    return {child for hierarchy in hierarchies for child in hierarchy.glob("*/") if child.name != ENGINES}
 
 
 def _remove_cgroup(directory: Path) -> None:

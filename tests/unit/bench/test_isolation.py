@@ -60,3 +60,10 @@ def test_the_runner_runs_its_command_once_an_order(tmp_path):
             assert orders.recv(100) == first
     status, output = first.split(b" ", 1)
     assert status == b"3" and output.strip().isdigit()
+
+
+def test_a_program_that_has_ended_already_has_no_members_and_kills_nobody(tmp_path):
+    for _ in range(20):
+        with Isolated(["true"], tmp_path / "log") as isolated:
+            isolated.wait()
+            isolated.members()
