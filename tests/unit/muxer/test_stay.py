@@ -234,7 +234,7 @@ def test_a_signal_does_not_wake_it(asleep):
 
 def test_the_terminal_is_its_own_and_outlives_the_pumps(spawner, attached, tmp_path):
     near, far = attached()
-    script = "echo up; read x; exec </dev/null >/dev/null 2>&1; while :; do sleep 100; done"
+    script = "echo up; read x; exec sleep 100 </dev/null >/dev/null 2>&1"
     link, said = begin(spawner(), *far, directory=str(tmp_path), script=script, streams=ALL, tty=True)
     assert b"up" in near[0].recv(100)
     link.send(b"go on")
