@@ -81,12 +81,6 @@ def container_path(container: str, verb: str = "") -> str:
     return f"{path}/{verb}" if verb else path
 
 
-def image_path(image: str, verb: str = "") -> str:
-    """The path of an image, or of one of its verbs; `image` is a reference or an id."""
-    path = f"/images/{quote(image, safe='/:@')}"
-    return f"{path}/{verb}" if verb else path
-
-
 def target(path: str, query: Mapping[str, object] | None) -> str:
     """A request target: the path with its query. True is sent as 1; None and False are left out."""
     pairs = [(key, 1 if value is True else value) for key, value in (query or {}).items() if value not in (None, False)]

@@ -5,7 +5,7 @@ Pure; no clock but the one it is given.
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from engine.errors import Invalid
 
@@ -71,12 +71,6 @@ def age(seconds: float) -> str:
             count = (seconds + 1800) // one if name == "hour" else seconds // one
             return f"{count} {name}" + ("s" if count != 1 else "")
     return f"{seconds // (365 * 86400)} years"
-
-
-def iso_age(text: str, now: float) -> str:
-    """The age of a time as the API writes it (RFC 3339 with nanoseconds)."""
-    whole = re.sub(r"\.\d+", "", text)
-    return age(now - datetime.fromisoformat(whole).astimezone(UTC).timestamp())
 
 
 def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

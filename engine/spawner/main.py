@@ -2,8 +2,9 @@
 
 One process, one thread, started by `boot` before the daemon has threads, because a threaded process must not fork. It
 has everything a monitor and an init need already imported and frozen out of the garbage collector's sight, so that the
-pages stay shared with all of its children. It never decodes a request, never imports the daemon, and ends when the
-daemon's end of the socket is closed: monitors and containers need neither of them.
+pages stay shared with all of its children. With the C muxer it waits and forks in C (`engine.logs.stay`), and keeps one
+spare ahead. It never decodes a request, never imports the daemon, and ends when the daemon's end of the socket is
+closed: monitors and containers need neither of them.
 """
 
 import gc

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from engine.daemon.api.login import check_login
 from engine.daemon.images import compression, transport
 from engine.errors import NotFound, SystemFailure, Unauthorized, Unavailable
 from tests.images.conftest import HTPASSWD, listing, need
@@ -61,9 +62,9 @@ def test_passwords_are_needed_checked_and_enough(store, make_registry, layout, t
         pull(store, address, auth={"username": "user", "password": "wrong"})
     assert pull(store, address, auth={"username": "user", "password": "secret"}).repo_tags
     login = {"username": "user", "password": "secret", "serveraddress": address}
-    assert store.check_credentials(login) == ""
+    check_login(address, login, ())
     with pytest.raises(Unauthorized):
-        store.check_credentials({**login, "password": "wrong"})
+        check_login(address, {**login, "password": "wrong"}, ())
 
 
 @pytest.fixture

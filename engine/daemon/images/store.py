@@ -256,12 +256,6 @@ class ImageStore:
 
         return rootfs.import_rootfs(self, stream, repo, tag, message, changes, platform_text)
 
-    def check_credentials(self, credentials: dict) -> str:
-        """POST /auth; see `login.check`."""
-        from engine.daemon.images import login  # as above
-
-        return login.check(credentials, tuple(self.settings.insecure_registries))
-
     def copy_layers(self, layers: Sequence[str], target: str) -> None:
         """Where the storage is `copy`: fill a container's root; see `storage.copy_layers`."""
         storage.copy_layers(self.layer_root, layers, target)

@@ -75,14 +75,6 @@ def save_state(connection: sqlite3.Connection, container: Container) -> None:
     connection.execute(_SAVE_STATE, (container.id, *(getattr(container.state, column) for column in _STATE)))
 
 
-def save_settings(connection: sqlite3.Connection, container: Container) -> None:
-    """Write the name and the settings of a container anew."""
-    settings = json.dumps({key: getattr(container, key) for key in _SETTINGS}, separators=(",", ":"))
-    connection.execute(
-        "UPDATE containers SET name = ?, settings = ? WHERE id = ?", (container.name, settings, container.id)
-    )
-
-
 def delete(connection: sqlite3.Connection, container: Container) -> None:
     """Remove a container, and its image's descriptor with the last container of that image."""
     connection.execute("DELETE FROM containers WHERE id = ?", (container.id,))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.client.api import Api, ApiError, container_path, image_path, target
+from engine.client.api import Api, ApiError, container_path, target
 from tests.unit.client.conftest import answer
 
 
@@ -13,7 +13,6 @@ def test_a_target_leaves_out_what_is_not_said():
 
 def test_names_cannot_leave_their_place_in_a_path():
     assert container_path("a/../b?", "start") == "/containers/a%2F..%2Fb%3F/start"
-    assert image_path("r:5000/a/b:1", "json") == "/images/r:5000/a/b:1/json"
 
 
 def test_an_error_carries_the_daemons_words_and_the_status(canned):
