@@ -21,6 +21,7 @@ from engine.daemon.containers import files, start
 from engine.daemon.containers.registry import Registry
 from engine.daemon.images import storage
 from engine.daemon.images.store import ImageStore
+from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.links import Links
 from engine.daemon.runtime.spawner import Spawner
 from engine.daemon.store import containers as container_table
@@ -56,6 +57,7 @@ class Engine:
     containers: Registry
     links: Links
     cgroups: cgroups.Cgroups
+    events: Events
 
 
 def run(settings: Settings, spawner: Channel, stage: str) -> int:
@@ -206,5 +208,6 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         containers=containers,
         links=Links(spawner, ended),
         cgroups=cgroups.detect(),
+        events=Events(),
     )
     return engine

@@ -33,8 +33,11 @@ ROOMS = {
     "engine.daemon.api": (
         "engine.daemon.info",
         "engine.daemon.jsontext",
+        "engine.daemon.clock",
         "engine.daemon.containers",
         "engine.daemon.images",
+        "engine.daemon.runtime",
+        "engine.daemon.volumes",
         *BASE,
     ),
     "engine.daemon.info": (
@@ -47,10 +50,13 @@ ROOMS = {
     "engine.daemon.containers": (
         "engine.daemon.clock",
         "engine.daemon.images",
+        "engine.daemon.jsontext",
         "engine.daemon.runtime",
         "engine.daemon.store",
+        "engine.daemon.volumes",
         *BASE,
     ),
+    "engine.daemon.volumes": ("engine.daemon.clock", "engine.daemon.images", "engine.daemon.store", *BASE),
     "engine.daemon.images": ("engine.daemon.clock", "engine.daemon.jsontext", "engine.daemon.store", *BASE),
     "engine.daemon.runtime": ("engine.daemon.store", *BASE),
     # What the store keeps is the record itself: plain data that belongs to no verb.
