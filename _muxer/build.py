@@ -15,6 +15,8 @@ from cffi import FFI
 HERE = Path(__file__).resolve().parent
 SOURCES = (
     "format.c",
+    "log.c",
+    "json.c",
     "client.c",
     "flow.c",
     "pump.c",

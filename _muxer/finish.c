@@ -39,7 +39,7 @@ void finish(struct mux_stay *stay) {
                         "J{\"@\":\"Exited\",\"exit_code\":%d,\"finished_ns\":%" PRIu64 ",\"started_ns\":%" PRIu64 "}",
                         code, now_ns(), stay->handed.started_ns);
     mux_pump_drain(stay->pump);
-    write_exit_file(stay->exec_dir, told + 1, (size_t)size - 1);
+    if (stay->exec_dir >= 0) write_exit_file(stay->exec_dir, told + 1, (size_t)size - 1);
     if (stay->link >= 0) send(stay->link, told, (size_t)size, MSG_NOSIGNAL);
     while (mux_pump_close_clients(stay->pump, PATIENCE_MS) == -EINTR) {
     }

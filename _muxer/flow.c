@@ -124,12 +124,9 @@ int serve_client(struct mux_pump *pump, struct client *client, short events) {
 
 /* Output. */
 
-bool log_full(const struct mux_pump *pump) {
-    return pump->log && pump->log->limit > 0 && pump->log->position >= pump->log->limit;
-}
-
 bool may_read_outputs(const struct mux_pump *pump) {
-    bool full = log_full(pump);
+    bool full = log_full(pump->log);
+    if (full && pump->log->busy) return false;
     for (const struct client *client = pump->clients; client; client = client->next) {
         if (!client->replaying && client_pending(client)) return false;
         if (full && client->replaying &&
@@ -139,26 +136,19 @@ bool may_read_outputs(const struct mux_pump *pump) {
     return true;
 }
 
-static bool append(struct mux_pump *pump, unsigned stream, const uint8_t *frame, size_t size) {
-    struct mux_log *log = pump->log;
-    uint8_t bytes[RECORD_SIZE];
-    uint64_t now = now_ns();
-    if (now > log->last_ns) log->last_ns = now;
-    unsigned bit = LINE_BIT(stream), open = frame[size - 1] == '\n' ? log->open_lines & ~bit : log->open_lines | bit;
-    struct record record = {log->position, log->last_ns, (uint32_t)(size - FRAME_SIZE), (uint8_t)stream, (uint8_t)open};
-    record_pack(bytes, &record);
-    int failed = write_at(log->log_fd, frame, size, log->position);
-    if (failed == 0)
-        failed = write_at(log->index_fd, bytes, sizeof bytes, INDEX_HEADER_SIZE + log->records * RECORD_SIZE);
-    if (failed == 0) {
-        log->position += size;
-        log->open_lines = record.open_lines;
-        log->records++;
-    } else if (!pump->unlogged) {
-        tell(pump, MUX_UNLOGGED, -failed);
+/* Whether what was just done to the log has worked; the first failure of a row is told. */
+static bool logged(struct mux_pump *pump, int failed) {
+    if (failed < 0 && !pump->unlogged) tell(pump, MUX_UNLOGGED, -failed);
+    pump->unlogged = failed < 0;
+    if (pump->log->busy == MUX_UNTOLD) {
+        pump->log->busy = MUX_TOLD;
+        tell(pump, MUX_ROTATED, 0);
     }
-    pump->unlogged = failed != 0;
     return failed == 0;
+}
+
+void end_line(struct mux_pump *pump, unsigned stream) {
+    if (pump->json) logged(pump, json_end(pump->log, pump->json, stream));
 }
 
 /* One chunk, which was read behind room for its header, so that both are written as they lie: one pwrite(2) to the log,
@@ -166,12 +156,12 @@ static bool append(struct mux_pump *pump, unsigned stream, const uint8_t *frame,
 static int deliver(struct mux_pump *pump, unsigned stream, const uint8_t *frame, size_t size) {
     uint32_t segment = pump->log ? pump->log->number : 0;
     uint64_t position = pump->log ? pump->log->position : 0;
-    bool logged = pump->log && append(pump, stream, frame, size);
+    bool readable = pump->log && logged(pump, log_append(pump->log, pump->json, stream, frame, size)) && !pump->json;
     for (struct client *client = pump->clients, *next; client; client = next) {
         next = client->next;
         if (client->replaying || client->hung_up || !(client->streams & 1u << stream)) continue;
         bool kept;
-        if (client_pending(client) && logged) /* only when draining: what it misses it reads from the log */
+        if (client_pending(client) && readable) /* only when draining: what it misses it reads from the log */
             kept = client_fall_back(client, pump->log, segment, position) == 0;
         else
             kept = client_give(client, frame, size);
@@ -186,7 +176,9 @@ int read_output(struct mux_pump *pump, unsigned stream, unsigned turns) {
     uint8_t *frame = pump->buffer.bytes;
     pump->warm = true;
     while (turns-- > 0) {
-        if (!pump->draining && (log_full(pump) || !may_read_outputs(pump))) return 0;
+        if (!pump->draining && !may_read_outputs(pump)) return 0;
+        /* Lines of JSON see to it themselves, between any two. A drain may pass the size for once. */
+        if (!pump->draining && !pump->json && log_full(pump->log)) logged(pump, log_rotate(pump->log));
         ssize_t got = read(pump->outputs[stream], frame + FRAME_SIZE, LARGEST_CHUNK);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
@@ -194,6 +186,7 @@ int read_output(struct mux_pump *pump, unsigned stream, unsigned turns) {
         if (got <= 0) {
             close(pump->outputs[stream]);
             pump->outputs[stream] = -1;
+            end_line(pump, stream);
             tell(pump, MUX_EOF, stream);
             return 0;
         }

@@ -57,6 +57,12 @@ bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record
 
 uint64_t record_time(const uint8_t *from) { return get_little(from + 8, 8); }
 
+void index_header_pack(uint8_t *to, uint32_t number) {
+    memcpy(to, MAGIC, sizeof MAGIC);
+    put_little(to + 8, number, 8);
+    put_little(to + 16, 0, 8);
+}
+
 bool index_is_ours(const uint8_t *header) { return memcmp(header, MAGIC, sizeof MAGIC) == 0; }
 
 void log_name(char *to, uint32_t number) { snprintf(to, NAME_SIZE, "%08lu.log", (unsigned long)number); }

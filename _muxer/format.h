@@ -34,7 +34,8 @@ void record_pack(uint8_t *to, const struct record *record);
 bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record);
 uint64_t record_time(const uint8_t *from);
 
-/* Whether these INDEX_HEADER_SIZE bytes begin an index of our version. */
+/* The INDEX_HEADER_SIZE bytes before the records of segment `number`; and whether these begin an index of ours. */
+void index_header_pack(uint8_t *to, uint32_t number);
 bool index_is_ours(const uint8_t *header);
 
 /* The names of a segment's files; to has room for NAME_SIZE bytes. */

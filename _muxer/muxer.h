@@ -16,21 +16,27 @@
 /* What follows, up to the closing line, is also read by cffi: declarations only, no directives. */
 /* cffi begin */
 
-/* The open end of a log: the C side of engine.logs.writer.Writer, whose descriptors these are.
- * Only position, records, open_lines and last_ns are changed in here. */
+/* The open end of a log: the C side of engine.logs.writer.Writer, or of engine.logs.jsonfile.JsonWriter, whose
+ * descriptors these are. A rotation changes them in here. */
 struct mux_log {
-    int log_fd;          /* frames of the present segment */
-    int index_fd;        /* its index */
+    int log_fd;          /* frames of the present segment; or the file of JSON lines, opened to append */
+    int index_fd;        /* its index; or the attributes of every JSON line */
     int directory_fd;    /* the log's directory */
     uint32_t number;     /* of the present segment */
     uint32_t max_files;  /* how many segments a rotation keeps */
     uint8_t open_lines;  /* streams in the middle of a line */
+    uint8_t json;        /* which of the two it is */
+    uint8_t compress;    /* JSON: each rotation is told (MUX_ROTATED), and makes the log busy */
+    uint8_t busy;        /* JSON, enum mux_busy: but for MUX_IDLE no further rotation; who was told ends this */
     uint64_t max_size;   /* bytes that a segment may have, 0 for any */
     uint64_t limit;      /* bytes at which the present one is full, 0 for never */
-    uint64_t position;   /* bytes of frames written */
+    uint64_t position;   /* bytes of frames, or of JSON, written */
     uint64_t records;    /* records written */
     uint64_t last_ns;    /* the latest time written */
+    char name[96];       /* JSON: the file's, in the directory */
 };
+
+enum mux_busy { MUX_IDLE = 0, MUX_UNTOLD = 1, MUX_TOLD = 2 };
 
 enum mux_event_kind {
     MUX_READABLE = 1,     /* number: a watched descriptor */
@@ -38,7 +44,7 @@ enum mux_event_kind {
     MUX_GONE = 3,         /* number: a client that left */
     MUX_DETACHED = 4,     /* number: a client that sent the detach keys */
     MUX_STDIN_CLOSED = 5, /* number: a client that ended its sending half */
-    MUX_FULL = 6,         /* the segment is full: rotate */
+    MUX_ROTATED = 6,      /* the log has a file that wants compressing, and is busy until that is done */
     MUX_UNLOGGED = 7,     /* number: the errno with which the log could not be written */
     MUX_INTERRUPTED = 8   /* a signal came: let its handler run, call again */
 };
@@ -60,10 +66,13 @@ void mux_pump_free(struct mux_pump *pump);
 int mux_pump_add_output(struct mux_pump *pump, int stream, int fd);
 int mux_pump_set_input(struct mux_pump *pump, int fd, int close_on_eof);
 int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int framed, const uint8_t *detach,
-                            size_t detach_size, int replay);
+                            size_t detach_size, int replay, const uint8_t *owed, size_t owed_size);
 int mux_pump_watch(struct mux_pump *pump, int fd);
 int mux_pump_unwatch(struct mux_pump *pump, int fd);
 int mux_pump_clients(const struct mux_pump *pump);
+
+/* What a log of JSON lines holds back of the stream's unfinished line: copied to to[0..size), its size returned. */
+size_t mux_pump_unfinished(const struct mux_pump *pump, int stream, uint8_t *to, size_t size);
 
 /* Moves bytes until there is something to tell. */
 int mux_pump_run(struct mux_pump *pump, struct mux_event *event);
@@ -93,15 +102,16 @@ struct mux_query {
 int mux_send(const char *directory, int sink_fd, const struct mux_query *query, int ended_fd);
 
 /* What the half of a monitor that launches a container tells the half that stays. Its descriptors, in this order:
- * pidfd, listener, link, the exec directory, [the mount namespace], [log, index, log directory], [stdin], [stdout],
- * [stderr]. The mount namespace is held until the end has been told, as its own end syncs a disk. */
+ * pidfd, link, [listener, the exec directory], [the mount namespace], [log, index, log directory], [stdin], [stdout],
+ * [stderr]. Without a home (listener and directory), as an exec is, no other daemon finds it again. The mount namespace
+ * is held until the end has been told, as its own end syncs a disk. */
 struct mux_handed_client {
     uint8_t streams, framed, replay, detach_size;
     uint8_t detach[64];
 };
 
 struct mux_handover {
-    int32_t tty, close_on_eof, has_mounts, has_log, has_input, has_stdout, has_stderr;
+    int32_t tty, close_on_eof, has_home, has_mounts, has_log, has_input, has_stdout, has_stderr;
     int32_t pid; /* process 1 */
     uint64_t pid_start, started_ns;
     struct mux_log log; /* but for its descriptors */
@@ -109,10 +119,10 @@ struct mux_handover {
     struct mux_handed_client clients[250]; /* as many descriptors as engine.wire.channel sends at once */
 };
 
-enum mux_part { MUX_ENDED = 0, MUX_LAUNCHES = 1, MUX_STAYS = 2, MUX_PREPARES = 3 };
+enum mux_part { MUX_ENDED = 0, MUX_LAUNCHES = 1, MUX_STAYS = 2, MUX_PREPARES = 3, MUX_PREPARES_EXEC = 4 };
 
-/* The first byte of a request that may be given to a spare. */
-enum mux_request { MUX_ORDINARY = 79 };
+/* The first byte of a request that may be given to a spare: one for a container, one for an exec. */
+enum mux_request { MUX_ORDINARY = 79, MUX_EXEC = 69 };
 
 struct mux_stay {
     uint8_t request[65537]; /* a datagram of the daemon's, and the descriptors that came with it */
@@ -129,9 +139,10 @@ struct mux_stay {
 };
 
 /* Forks a monitor for each request on the spawner's socket, and each monitor into its two halves. MUX_LAUNCHES: this is
- * the one that launches. MUX_PREPARES: so it is, without a request yet (spares is not 0): mux_take waits for it.
+ * the one that launches. MUX_PREPARES, MUX_PREPARES_EXEC: so it is, without a request yet, and of the one kind or of the
+ * other (spares is not 0): mux_take waits for it.
  * MUX_STAYS: this is the one that stays, the container runs, and its pump has something to tell of a watched descriptor
- * or of a full segment; a container that ends before ends this process in here. MUX_ENDED: this is the spawner, and the
+ * or of a rotated log; a container that ends before ends this process in here. MUX_ENDED: this is the spawner, and the
  * daemon has gone. */
 int mux_spawn(int requests, struct mux_stay *stay, int spares);
 

@@ -53,7 +53,8 @@ struct mux_pump *mux_pump_new(struct mux_log *log, int tty) {
     pump->log = log;
     pump->tty = tty != 0;
     pump->outputs[0] = pump->outputs[1] = pump->outputs[2] = pump->input = -1;
-    if (make_room(pump)) return pump;
+    if (log && log->json) pump->json = json_new(log);
+    if ((pump->json || !log || !log->json) && make_room(pump)) return pump;
     mux_pump_free(pump);
     return NULL;
 }
@@ -65,6 +66,7 @@ void mux_pump_free(struct mux_pump *pump) {
     close_input(pump);
     room_release(&pump->buffer);
     room_release(&pump->input_room);
+    json_free(pump->json);
     free(pump->watched);
     free(pump->events);
     free(pump->table);
@@ -95,7 +97,7 @@ int mux_pump_set_input(struct mux_pump *pump, int fd, int close_on_eof) {
 }
 
 int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int framed, const uint8_t *detach,
-                            size_t detach_size, int replay) {
+                            size_t detach_size, int replay, const uint8_t *owed, size_t owed_size) {
     if (detach_size > LARGEST_DETACH) return -EINVAL;
     struct client *client = make_room(pump) ? calloc(1, sizeof *client) : NULL, **link = &pump->clients;
     if (!client) return -ENOMEM;
@@ -106,11 +108,14 @@ int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int fram
     client->sends = streams & 1;
     if (detach_size > 0) memcpy(client->detach, detach, detach_size);
     client->detach_size = detach_size;
-    int failed = replay && pump->log ? client_fall_back(client, pump->log, 0, 0) : 0;
+    int failed = replay && pump->log && !pump->json ? client_fall_back(client, pump->log, 0, 0) : 0;
+    if (failed == 0 && owed_size > 0 && !room_reserve(&client->pending, owed_size)) failed = -ENOMEM;
     if (failed < 0) {
         free(client); /* the descriptor is still the caller's */
         return failed;
     }
+    if (owed_size > 0) memcpy(client->pending.bytes, owed, owed_size);
+    client->end = owed_size;
     client->number = ++pump->last_number;
     while (*link) link = &(*link)->next;
     *link = client;
@@ -136,6 +141,13 @@ int mux_pump_unwatch(struct mux_pump *pump, int fd) {
 
 int mux_pump_clients(const struct mux_pump *pump) { return pump->client_count; }
 
+size_t mux_pump_unfinished(const struct mux_pump *pump, int stream, uint8_t *to, size_t size) {
+    if (!pump->json || stream < 1 || stream > 2) return 0;
+    const struct unfinished *line = &pump->json->lines[stream];
+    if (line->size <= size && line->size > 0) memcpy(to, line->held.bytes, line->size);
+    return line->size;
+}
+
 /* The loop. */
 
 static int enter(struct mux_pump *pump, int *count, int fd, short events) {
@@ -148,12 +160,10 @@ static int build_table(struct mux_pump *pump) {
     bool outputs = pump->outputs[1] >= 0 || pump->outputs[2] >= 0;
     pump->output_polled[1] = pump->output_polled[2] = pump->input_polled = -1;
     for (int i = 0; i < pump->watched_count; i++) enter(pump, &count, pump->watched[i], POLLIN);
-    if (outputs && may_read_outputs(pump)) {
-        if (log_full(pump)) tell(pump, MUX_FULL, 0);
-        for (int stream = 1; stream <= 2 && !log_full(pump); stream++)
+    if (outputs && may_read_outputs(pump))
+        for (int stream = 1; stream <= 2; stream++)
             if (pump->outputs[stream] >= 0)
                 pump->output_polled[stream] = enter(pump, &count, pump->outputs[stream], POLLIN);
-    }
     if (pump->input_size > 0 && pump->input >= 0) pump->input_polled = enter(pump, &count, pump->input, POLLOUT);
     for (struct client *client = pump->clients; client; client = client->next) {
         client->polled = -1;
@@ -168,6 +178,7 @@ static int build_table(struct mux_pump *pump) {
 /* Gives back the memory of buffers in which nothing is kept: most containers say little, and then nothing. */
 static void cool(struct mux_pump *pump) {
     room_release(&pump->buffer);
+    json_cool(pump->json);
     if (pump->input_size == 0) room_release(&pump->input_room);
     for (struct client *client = pump->clients; client; client = client->next)
         if (!client_pending(client)) room_release(&client->pending);
@@ -239,6 +250,7 @@ int mux_pump_drain(struct mux_pump *pump) {
     pump->draining = true;
     for (unsigned stream = 1; stream <= 2 && failed == 0; stream++)
         if (pump->outputs[stream] >= 0) failed = read_output(pump, stream, DRAIN_CHUNKS);
+    for (unsigned stream = 1; stream <= 2; stream++) end_line(pump, stream);
     pump->draining = false;
     return failed;
 }

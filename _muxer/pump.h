@@ -3,11 +3,13 @@
 #define MUXER_PUMP_H
 
 #include "client.h"
+#include "log.h"
 
 #define TURNS 8u /* chunks of one output, or blocks for one client, before the others have their turn */
 
 struct mux_pump {
     struct mux_log *log;
+    struct json *json; /* of a log of JSON lines, else NULL */
     bool tty;
     int outputs[3]; /* by stream, -1 for none */
     int output_polled[3];
@@ -45,15 +47,15 @@ int write_input(struct mux_pump *pump);
 /* Ends the container's stdin. */
 void close_input(struct mux_pump *pump);
 
-/* Whether the log's segment has passed its size. */
-bool log_full(const struct mux_pump *pump);
-
-/* False while a client that is up to date has not taken the last chunk, or a rotation would remove a segment that a
- * replaying client has not opened yet. */
+/* False while a client that is up to date has not taken the last chunk, or a rotation is due and would remove a segment
+ * that a replaying client has not opened yet, or must wait for what the last one began. */
 bool may_read_outputs(const struct mux_pump *pump);
 
 /* Reads chunks of one output until it is empty, or somebody must be waited for, or its turn is over. */
 int read_output(struct mux_pump *pump, unsigned stream, unsigned turns);
+
+/* What is left of an unfinished line in a log of JSON lines goes there: the stream has ended. */
+void end_line(struct mux_pump *pump, unsigned stream);
 
 /* Does what poll said of one client. May free it. */
 int serve_client(struct mux_pump *pump, struct client *client, short events);

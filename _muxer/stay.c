@@ -5,7 +5,8 @@
  * It is a subreaper until then (prctl(2)), which makes it the parent of process 1 once the launching half has ended.
  *
  * When the spawner has been quiet for a moment it makes a spare: a monitor whose launching half has prepared what every
- * ordinary container has, and waits for a request. The next request that may have it takes it. */
+ * ordinary container has, and waits for a request. The next request that may have it takes it. Where execs are asked for
+ * there is one of another kind beside it, which is let go when they have ceased. */
 #include "stay.h"
 
 #include <errno.h>
@@ -22,9 +23,11 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#define QUIET_MS 3 /* without a request, and a spare is made, which takes a processor for as long */
+#define QUIET_MS 3      /* without a request, and a spare is made, which takes a processor for as long */
+#define LINGER_MS 30000 /* without an exec, and the spare for execs is let go */
 
 /* Descriptors that travel with a message: room for them, and their number in fds, -1 for a message that was cut. */
 union control {
@@ -136,7 +139,7 @@ static int take_over(struct mux_stay *stay, int from, int *count, int *clients) 
 /* Serves a client; one that cannot be served is sent away, and the container goes on. */
 static void add_client(struct mux_stay *stay, const struct mux_handed_client *client, int fd) {
     if (mux_pump_add_client(stay->pump, fd, client->streams, client->framed, client->detach, client->detach_size,
-                            client->replay) < 0)
+                            client->replay, NULL, 0) < 0)
         close(fd);
 }
 
@@ -145,13 +148,13 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
     const struct mux_handover *handed = &stay->handed;
     const int *next = stay->fds;
     int failed;
-    if (count != 4 + !!handed->has_mounts + 3 * !!handed->has_log + !!handed->has_input + !!handed->has_stdout +
-                     !!handed->has_stderr)
+    if (count != 2 + 2 * !!handed->has_home + !!handed->has_mounts + 3 * !!handed->has_log + !!handed->has_input +
+                     !!handed->has_stdout + !!handed->has_stderr)
         return -EPROTO;
     stay->pidfd = *next++;
-    stay->listener = *next++;
     stay->link = *next++;
-    stay->exec_dir = *next++;
+    stay->listener = handed->has_home ? *next++ : -1;
+    stay->exec_dir = handed->has_home ? *next++ : -1;
     stay->mounts = handed->has_mounts ? *next++ : -1;
     if (handed->has_log) {
         stay->log = handed->log;
@@ -168,7 +171,7 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
     if (handed->has_stdout && (failed = mux_pump_add_output(stay->pump, 1, *next++)) < 0) return failed;
     if (handed->has_stderr && (failed = mux_pump_add_output(stay->pump, 2, *next++)) < 0) return failed;
     for (uint32_t i = 0; i < handed->client_count; i++) add_client(stay, handed->clients + i, clients[i]);
-    if ((failed = mux_pump_watch(stay->pump, stay->listener)) < 0) return failed;
+    if (handed->has_home && (failed = mux_pump_watch(stay->pump, stay->listener)) < 0) return failed;
     if ((failed = mux_pump_watch(stay->pump, stay->link)) < 0) return failed;
     return mux_pump_watch(stay->pump, stay->pidfd);
 }
@@ -197,6 +200,12 @@ static void meet(struct mux_stay *stay) {
                         "J{\"@\":\"Started\",\"pid\":%" PRId32 ",\"pid_start\":%" PRIu64 ",\"started_ns\":%" PRIu64 "}",
                         handed->pid, handed->pid_start, handed->started_ns);
     send(link, told, (size_t)size, MSG_NOSIGNAL); /* the end of one that has gone already is heard next */
+}
+
+/* The message Detached, as above. */
+static void tell_detached(const struct mux_stay *stay) {
+    static const char told[] = "J{\"@\":\"Detached\"}";
+    if (stay->link >= 0) send(stay->link, told, sizeof told - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* Whether the event was only a daemon's coming or going, which needs no Python; a word of the daemon's does. */
@@ -228,17 +237,45 @@ static int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
             finish(stay);
         }
         if (stay->event.kind == MUX_READABLE && stay->event.number == stay->pidfd) finish(stay);
-    } while (!(stay->event.kind == MUX_READABLE && !settled(stay)) && stay->event.kind != MUX_FULL);
+        if (stay->event.kind == MUX_DETACHED) tell_detached(stay);
+    } while (!(stay->event.kind == MUX_READABLE && !settled(stay)) && stay->event.kind != MUX_ROTATED);
     return MUX_STAYS;
 }
 
+/* The spare of one kind of request. */
+struct kind {
+    uint8_t mark;  /* the first byte of a request that may have it */
+    int part;      /* of its launching half */
+    int spare;     /* this end of the socket on which it takes its request, -1 for none */
+    int busy;      /* that of the last one that took one, which hangs up when its launching half is done; or -1 */
+    int64_t until; /* one is to be there until then, in ms of the monotonic clock */
+};
+
+#define KINDS 2
+#define FOR_EVER INT64_MAX
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/* Closes a descriptor, if it is one, and forgets it. */
+static void let_go(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
 /* Forks a monitor, and the monitor into its halves. In the spawner 0 or a negative errno; in a half its name. */
-static int fork_monitor(struct mux_stay *stay, int requests, int spare, int which, int wants) {
+static int fork_monitor(struct mux_stay *stay, int requests, struct kind *kinds, int which, int wants) {
     int ends[2];
     pid_t monitor = fork();
     if (monitor != 0) return monitor < 0 ? -errno : 0;
     close(requests);
-    if (spare >= 0) close(spare); /* it ends when the spawner's end of its socket does */
+    for (int i = 0; i < KINDS; i++) { /* a spare ends when the spawner's end of its socket does */
+        let_go(&kinds[i].spare);
+        let_go(&kinds[i].busy);
+    }
     if (settle() < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) _exit(1);
     pid_t launcher = fork();
     if (launcher < 0) _exit(1);
@@ -254,53 +291,87 @@ static int fork_monitor(struct mux_stay *stay, int requests, int spare, int whic
     return stay_on(stay, ends[0], launcher);
 }
 
-/* A spare, and this end of the socket on which it takes its request in *spare. Returns as fork_monitor. */
-static int make_spare(struct mux_stay *stay, int requests, int *spare) {
+/* A spare of this kind. Returns as fork_monitor. */
+static int make_spare(struct mux_stay *stay, int requests, struct kind *kinds, struct kind *kind) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) return -errno;
     stay->fd_count = 0;
-    int result = fork_monitor(stay, requests, ends[0], MUX_PREPARES, ends[1]);
+    kind->spare = ends[0];
+    int result = fork_monitor(stay, requests, kinds, kind->part, ends[1]);
     if (result > 0) return result;
     close(ends[1]);
-    *spare = ends[0];
+    if (result < 0) let_go(&kind->spare);
     return result;
 }
 
-/* Gives the request to the spare, which is used up then: *busy hangs up once its launching half is done. */
-static bool give(struct mux_stay *stay, int *spare, int *busy) {
-    if (*spare < 0 || stay->request[0] != MUX_ORDINARY) return false;
-    bool taken = pass_on(*spare, stay->request, stay->request_size, stay->fds, stay->fd_count) == 0;
-    if (*busy >= 0) close(*busy);
-    *busy = *spare;
-    *spare = -1;
-    return taken;
+/* Gives the request to a spare, which is used up then. One for execs is only there while there are execs. */
+static bool give(struct mux_stay *stay, struct kind *kinds) {
+    for (struct kind *kind = kinds; kind < kinds + KINDS; kind++) {
+        if (stay->request[0] != kind->mark) continue;
+        if (kind->until != FOR_EVER && kind->until >= 0) kind->until = now_ms() + LINGER_MS;
+        if (kind->spare < 0) return false;
+        bool taken = pass_on(kind->spare, stay->request, stay->request_size, stay->fds, stay->fd_count) == 0;
+        let_go(&kind->busy);
+        kind->busy = kind->spare;
+        kind->spare = -1;
+        return taken;
+    }
+    return false;
 }
 
-/* Waits for a request; true when it is time for a new spare instead: nothing was asked for a moment, or the container
- * that took the last one runs, so that the making of the next does not take a processor from its start. */
-static bool time_for_spare(int requests, int *busy) {
-    struct pollfd waiting[] = {{.fd = requests, .events = POLLIN}, {.fd = *busy, .events = 0}};
-    int ready = poll(waiting, 2, *busy < 0 ? QUIET_MS : -1);
-    if (*busy < 0) return ready == 0;
-    if (!waiting[1].revents) return false;
-    close(*busy);
-    *busy = -1;
-    return true;
+/* Waits for a request, NULL; or until it is time for a new spare, its kind: nothing was asked for a moment, or what took
+ * the last one runs, so that the making of the next does not take a processor from its start. */
+static struct kind *time_for_spare(int requests, struct kind *kinds) {
+    for (;;) {
+        struct pollfd waiting[1 + KINDS] = {{.fd = requests, .events = POLLIN}};
+        struct kind *due = NULL;
+        bool busy = false;
+        int64_t now = now_ms(), latest = FOR_EVER;
+        for (int i = 0; i < KINDS; i++) {
+            struct kind *kind = kinds + i;
+            waiting[1 + i] = (struct pollfd){.fd = kind->busy, .events = 0};
+            busy |= kind->busy >= 0;
+            if (kind->until <= now)
+                let_go(&kind->spare);
+            else if (kind->spare < 0)
+                due = due ? due : kind;
+            else if (kind->until < latest)
+                latest = kind->until;
+        }
+        if (busy) due = NULL;
+        int wait = due ? QUIET_MS : latest == FOR_EVER ? -1 : (int)(latest - now) + 1;
+        int ready = poll(waiting, 1 + KINDS, wait);
+        if (ready == 0 && due) return due;
+        if (ready < 0 && errno != EINTR) return NULL; /* what is wrong is heard from the socket */
+        if (ready <= 0) continue;
+        if (waiting[0].revents) return NULL;
+        for (struct kind *kind = kinds; kind < kinds + KINDS; kind++) {
+            if (!waiting[1 + kind - kinds].revents) continue;
+            let_go(&kind->busy);
+            if (kind->spare < 0 && kind->until > now) return kind;
+        }
+    }
 }
 
 int mux_spawn(int requests, struct mux_stay *stay, int spares) {
-    int spare = -1, busy = -1, result;
+    struct kind kinds[KINDS] = {
+        {.mark = MUX_ORDINARY, .part = MUX_PREPARES, .spare = -1, .busy = -1, .until = FOR_EVER},
+        {.mark = MUX_EXEC, .part = MUX_PREPARES_EXEC, .spare = -1, .busy = -1, .until = 0},
+    };
+    int result;
     for (;;) {
-        if (spares && spare < 0 && time_for_spare(requests, &busy)) {
-            if ((result = make_spare(stay, requests, &spare)) > 0) return result;
-            if (result < 0) spares = 0; /* every container is made from the beginning then */
+        struct kind *kind = spares ? time_for_spare(requests, kinds) : NULL;
+        if (kind) {
+            if ((result = make_spare(stay, requests, kinds, kind)) > 0) return result;
+            if (result < 0) kind->until = -1; /* every one of them is made from the beginning then */
+            continue;
         }
         ssize_t got = receive(requests, stay->request, sizeof stay->request, stay->fds, &stay->fd_count);
         if (got <= 0) return got < 0 ? (int)got : MUX_ENDED;
         stay->request_size = (uint32_t)got;
         /* What was cut, or could not be forked for, is heard by who asked as the end of the link. */
-        if (stay->fd_count >= 0 && !give(stay, &spare, &busy) &&
-            (result = fork_monitor(stay, requests, spare < 0 ? busy : spare, MUX_LAUNCHES, -1)) > 0)
+        if (stay->fd_count >= 0 && !give(stay, kinds) &&
+            (result = fork_monitor(stay, requests, kinds, MUX_LAUNCHES, -1)) > 0)
             return result;
         close_request(stay);
     }

@@ -8,8 +8,9 @@ import logging
 import os
 import time
 
-from engine.daemon.containers import paths, remove, start
+from engine.daemon.containers import end, health, paths, pause, remove, restarts, start
 from engine.daemon.containers.record import Container
+from engine.daemon.runtime.background import later
 from engine.daemon.runtime.links import SilentMonitor
 from engine.errors import EngineError
 from engine.wire.messages import Exited, Started
@@ -17,35 +18,66 @@ from engine.wire.messages import Exited, Started
 log = logging.getLogger(__name__)
 
 
-def adopt_all(engine: object) -> None:
-    """Bring every container's record up to date with what is there, and watch what runs."""
-    for container in engine.containers.all():
+def adopt_all(engine: object) -> list[Container]:
+    """Bring every container's record up to date with what is there, and watch what runs.
+
+    Returns those that do not run and that their restart policy wants to run, oldest first; for now they wait.
+    """
+    wanted = []
+    for container in reversed(engine.containers.all()):
         try:
-            _adopt(engine, container)
+            if _adopt(engine, container):
+                wanted.append(container)
         except (EngineError, OSError) as error:
             log.error("container %s was not adopted: %s", container.id, error)
+    return wanted
 
 
-def _adopt(engine: object, container: Container) -> None:
-    if container.state.status == "removing":
+def _adopt(engine: object, container: Container) -> bool:
+    """Adopt one; True when it is to be started."""
+    status = container.state.status
+    if status == "removing":
         remove.finish(engine, container)
-        return
+        return False
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
-    was_running = container.state.running
+    was_alive = container.state.alive
     try:
         found = engine.links.adopt(container.id, where.exec_dir)
     except SilentMonitor as silent:
-        if was_running and silent.linked:
+        if was_alive and silent.linked:
             engine.links.keep(container.id)  # it runs on, as far as anyone knows
         raise
     if isinstance(found, Started):
-        if not was_running:
-            start.record_start(engine, container, found)
-        engine.links.keep(container.id)
-    elif was_running:
-        start.ended(engine, container, found or Exited(start.LOST_EXIT, time.time_ns(), container.state.started_ns))
+        _go_on(engine, container, found)
+        return False
+    if was_alive:
+        lost = Exited(end.LOST_EXIT, time.time_ns(), container.state.started_ns)
+        end.record(engine, container, found or lost, obey_policy=False)
     elif isinstance(found, Exited):
         start.record_start(engine, container, Started(0, 0, found.started_ns))
-        start.ended(engine, container, found)
+        end.record(engine, container, found, obey_policy=False)
     elif os.path.isdir(where.exec_dir):
         start.clear_run(engine, container, where)
+    return _follow_up(engine, container)
+
+
+def _go_on(engine: object, container: Container, found: Started) -> None:
+    """It runs: so it is recorded, paused or not, and its end is to be heard."""
+    try:
+        if container.state.alive:
+            pause.restore(engine, container)
+            health.adopt(engine, container)
+        else:
+            start.record_start(engine, container, found)
+        engine.oom.adopt(engine, container)
+    finally:
+        engine.links.keep(container.id)
+
+
+def _follow_up(engine: object, container: Container) -> bool:
+    """What is to become of one that does not run: as at an end, but that its policy forgets what it has counted."""
+    if restarts.wanted_at_start(container):
+        return True
+    if container.state.status == "exited" and container.host_config["AutoRemove"]:
+        later(remove.remove, engine, container, False, True)
+    return False

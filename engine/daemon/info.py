@@ -101,7 +101,7 @@ def info(engine: object) -> dict:
         "LoggingDriver": DEFAULT_DRIVER,
         "CgroupDriver": "cgroupfs",
         "CgroupVersion": engine.cgroups.version,
-        "NEventsListener": 0,
+        "NEventsListener": engine.events.listeners,
         "KernelVersion": system.release,
         "OperatingSystem": release.get("PRETTY_NAME", "Linux"),
         "OSVersion": release.get("VERSION_ID", ""),

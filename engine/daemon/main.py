@@ -17,16 +17,23 @@ from dataclasses import dataclass
 
 from engine.daemon import adopt
 from engine.daemon.api.server import Servers
-from engine.daemon.containers import files, start
+from engine.daemon.containers import end, files, mountpoints, restarts
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.execs import Execs
+from engine.daemon.containers.oom import OomWatch
 from engine.daemon.containers.registry import Registry
 from engine.daemon.images import storage
 from engine.daemon.images.store import ImageStore
+from engine.daemon.runtime.background import later
 from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.links import Links
+from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.spawner import Spawner
 from engine.daemon.store import containers as container_table
 from engine.daemon.store import images as image_table
+from engine.daemon.store import volumes as volume_table
 from engine.daemon.store.database import Database
+from engine.daemon.volumes.store import Volumes
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
 from engine.kernel import memory
 from engine.logs import twin
@@ -58,6 +65,10 @@ class Engine:
     links: Links
     cgroups: cgroups.Cgroups
     events: Events
+    volumes: Volumes
+    schedule: Schedule
+    execs: Execs
+    oom: OomWatch
 
 
 def run(settings: Settings, spawner: Channel, stage: str) -> int:
@@ -83,11 +94,14 @@ def _run(settings: Settings, spawner: Spawner) -> int:
     _make_roots(settings)
     with _locked("data", settings.data_root), _locked("exec", settings.exec_root), _pidfile(settings.pidfile):
         engine = _build(settings, spawner)
-        adopt.adopt_all(engine)
+        mountpoints.hold(engine)
+        due = adopt.adopt_all(engine)
         _release_images(engine)
         server = Servers(engine)
         threading.Thread(target=engine.links.watch, name="links", daemon=True).start()
         server.start()
+        if due:
+            later(restarts.resume, engine, due)
         gc.collect()
         memory.trim()
         gc.freeze()  # what is here now stays: no collection needs to walk it
@@ -181,7 +195,11 @@ def _engine_id(data_root: str) -> str:
 
 
 def _build(settings: Settings, spawner: Spawner) -> Engine:
-    database = Database(os.path.join(settings.data_root, "engine.db"), (*container_table.SCHEMA, *image_table.SCHEMA))
+    database = Database(
+        os.path.join(settings.data_root, "engine.db"),
+        (*container_table.SCHEMA, *image_table.SCHEMA, *volume_table.SCHEMA),
+        container_table.MIGRATIONS,
+    )
     with _usable("data root"):
         kind = storage.choose(settings.data_root)
         identity = _engine_id(settings.data_root)
@@ -195,8 +213,13 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         except NotFound:
             log.warning("container %s ended, and there is no record of it", container_id)
             return
-        start.ended(engine, container, exited)
+        end.ended(engine, container, exited)
 
+    def detached(container_id: str) -> None:
+        with contextlib.suppress(NotFound):  # it is being removed
+            announce(engine, containers.find(container_id), "detach")
+
+    events = Events()
     engine = Engine(
         settings=settings,
         id=identity,
@@ -204,10 +227,14 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         storage=kind,
         muxer=twin.select(settings.muxer).name,
         database=database,
-        images=ImageStore(database, settings.data_root, settings, kind),
+        images=ImageStore(database, settings.data_root, settings, kind, events.publish),
         containers=containers,
-        links=Links(spawner, ended),
+        links=Links(spawner, ended, detached),
         cgroups=cgroups.detect(),
-        events=Events(),
+        events=events,
+        schedule=Schedule(),
+        execs=Execs(),
+        oom=OomWatch(),
+        volumes=Volumes(database, settings.data_root, events),
     )
     return engine

@@ -22,6 +22,7 @@ _COMMON = {
     "openat2": 437,
 }
 _GENERIC = {
+    "bpf": 280,
     "capget": 90,
     "capset": 91,
     "keyctl": 219,
@@ -38,6 +39,7 @@ _GENERIC = {
 NUMBERS: dict[str, dict[str, int]] = {
     "x86_64": _COMMON
     | {
+        "bpf": 321,
         "capget": 125,
         "capset": 126,
         "keyctl": 250,
@@ -55,6 +57,7 @@ NUMBERS: dict[str, dict[str, int]] = {
     "riscv64": _COMMON | _GENERIC,
     "armv7l": _COMMON
     | {
+        "bpf": 386,
         "capget": 184,
         "capset": 185,
         "keyctl": 311,
@@ -164,6 +167,7 @@ def _text(value: str | bytes | None) -> bytes | None:
     return value if value is None or isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
 
 
+_bpf = _bind("bpf", _INT, _TEXT, _UINT)
 _capget = _bind("capget", _TEXT, _TEXT)
 _capset = _bind("capset", _TEXT, _TEXT)
 _close_range = _bind("close_range", _UINT, _UINT, _UINT)
@@ -242,6 +246,11 @@ def capset(effective: int, permitted: int, inheritable: int) -> None:
 def seccomp_load(program: bytes) -> None:
     """Install a filter, an array of struct sock_filter, for this thread and all that it starts (seccomp(2))."""
     _seccomp(SECCOMP_SET_MODE_FILTER, 0, ctypes.byref(_Filter(len(program) // 8, program)))
+
+
+def bpf(command: int, attributes: bytes) -> int:
+    """bpf(2); `attributes` is the part of union bpf_attr that the command has, in memory that outlives the call."""
+    return _bpf(command, attributes, len(attributes))
 
 
 def close_range(first: int, last: int, flags: int) -> None:

@@ -8,12 +8,14 @@ import os
 
 from _muxer._native import ffi, lib
 
+from engine.logs.format import LINE_LIMIT
 from engine.logs.pump import Event
 from engine.logs.query import Query
 from engine.logs.writer import Writer
 
-_MOVED = ("position", "records", "open_lines", "last_ns")  # what the C changes in a writer
-_OPENED = ("log_fd", "index_fd", "directory_fd", "number", "max_files", "max_size", "limit")
+# What the C changes in a writer.
+_MOVED = ("log_fd", "index_fd", "number", "limit", "position", "records", "open_lines", "last_ns", "busy")
+_OPENED = ("directory_fd", "max_files", "max_size", "json", "compress", "name")
 LENT = _OPENED + _MOVED
 
 _EVENTS = {
@@ -22,7 +24,7 @@ _EVENTS = {
     lib.MUX_GONE: lambda number: ("client", number, "gone"),
     lib.MUX_DETACHED: lambda number: ("client", number, "detached"),
     lib.MUX_STDIN_CLOSED: lambda number: ("client", number, "stdin-closed"),
-    lib.MUX_FULL: lambda _: ("full",),
+    lib.MUX_ROTATED: lambda _: ("rotated",),
     lib.MUX_UNLOGGED: lambda number: ("unlogged", number),
 }
 
@@ -36,6 +38,7 @@ class Pump:
         self._log = log
         self._c_log = ffi.new("struct mux_log *") if log is not None else ffi.NULL
         self._event = ffi.new("struct mux_event *")
+        self._lend()
         self._pump = lib.mux_pump_new(self._c_log, tty)
         if not self._pump:
             raise MemoryError
@@ -56,12 +59,20 @@ class Pump:
         """As engine.logs.pump.Pump.set_input."""
         _check(lib.mux_pump_set_input(self._pump, fd, close_on_eof))
 
-    def add_client(self, fd: int, streams: int, framed: bool, detach: bytes = b"", replay: bool = False) -> int:
+    def add_client(
+        self, fd: int, streams: int, framed: bool, detach: bytes = b"", replay: bool = False, owed: bytes = b""
+    ) -> int:
         """As engine.logs.pump.Pump.add_client."""
         if len(detach) > 64:
             raise ValueError("more than 64 detach keys")
         self._lend()
-        return _check(lib.mux_pump_add_client(self._pump, fd, streams, framed, detach, len(detach), replay))
+        told = (streams, framed, detach, len(detach), replay, owed, len(owed))
+        return _check(lib.mux_pump_add_client(self._pump, fd, *told))
+
+    def unfinished(self, stream: int) -> bytes:
+        """As engine.logs.pump.Pump.unfinished."""
+        room = ffi.new("uint8_t[]", LINE_LIMIT)
+        return ffi.buffer(room, lib.mux_pump_unfinished(self._pump, stream, room, LINE_LIMIT))[:]
 
     def watch(self, fd: int) -> None:
         """As engine.logs.pump.Pump.watch."""
@@ -110,13 +121,18 @@ class Pump:
         result = function(self._pump, *arguments)
         if self._log is not None:
             for name in _MOVED:
-                setattr(self._log, name, getattr(self._c_log, name))
+                setattr(self._log, name, lent(self._c_log, name))
         _check(result)
 
     def _lend(self) -> None:
         if self._log is not None:
             for name in LENT:
                 setattr(self._c_log, name, getattr(self._log, name))
+
+
+def lent(c_log: object, name: str) -> int | bytes:
+    """A field of a writer as it stands in its C side."""
+    return ffi.string(c_log.name) if name == "name" else getattr(c_log, name)
 
 
 def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ended_fd: int | None = None) -> bool:

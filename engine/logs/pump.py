@@ -11,9 +11,11 @@ Descriptors given to `add_output`, `set_input` and `add_client` belong to the pu
 import errno
 import os
 import select
+from collections.abc import Callable
 
 from engine.logs import format
 from engine.logs.clients import Client
+from engine.logs.jsonfile import TOLD, UNTOLD
 from engine.logs.writer import Writer
 
 Event = tuple
@@ -23,7 +25,7 @@ Event = tuple
     ("eof", stream)            the container has closed this output; everything of it is in the log
     ("client", number, what)   `gone`: it has left; `detached`: it sent the detach keys; both: its descriptor is closed.
                                `stdin-closed`: it has closed its sending half, all of it has been written
-    ("full",)                  the segment has passed max_size; no output is read until `log.rotate()`
+    ("rotated",)               the log has a file that wants compressing: it is `busy`, and is not rotated, until told
     ("unlogged", errno)        the log could not be written (a full disk): said once, until a write works again. The
                                chunk went to the clients all the same
 """
@@ -77,21 +79,29 @@ class Pump:
             os.set_blocking(fd, False)
         self._input_fd, self._close_on_eof = fd, close_on_eof and not self._tty
 
-    def add_client(self, fd: int, streams: int, framed: bool, detach: bytes = b"", replay: bool = False) -> int:
+    def add_client(
+        self, fd: int, streams: int, framed: bool, detach: bytes = b"", replay: bool = False, owed: bytes = b""
+    ) -> int:
         """Takes over a client's connected socket and returns the client's number.
 
         streams: the sum of 1 (its bytes go to stdin), 2 (it gets stdout), 4 (it gets stderr)
         framed: a frame per chunk, else raw bytes. detach: the bytes that detach it, at most 64, empty for none
-        replay: first all that is in the log, then what comes, without gap or duplicate
+        replay: first all that is in the log, then what comes, without gap or duplicate; nothing of a log that is not
+            `readable`. owed: bytes that it gets before all that comes
         """
         if len(detach) > 64:
             raise ValueError("more than 64 detach keys")
         self._last_number += 1
         client = Client(self._last_number, fd, streams, framed, detach)
-        if replay and self._log is not None:
+        client.pending = memoryview(owed)
+        if replay and self._log is not None and self._log.readable:
             client.begin_replay(self._log)
         self._clients[client.number] = client
         return client.number
+
+    def unfinished(self, stream: int) -> bytes:
+        """What the log holds back of the stream's unfinished line."""
+        return self._log.unfinished(stream) if self._log is not None else b""
 
     def watch(self, fd: int) -> None:
         """Has `run` return when `fd` is readable or hangs up; `fd` stays the caller's."""
@@ -124,6 +134,8 @@ class Pump:
         self._draining = True
         for stream in list(self._outputs):
             self._read_output(stream, _DRAIN_LIMIT // format.LARGEST_CHUNK)
+        for stream in format.STREAMS:
+            self._end_line(stream)
         self._draining = False
 
     def close_clients(self, patience_ms: int = 10_000) -> None:
@@ -164,11 +176,8 @@ class Pump:
         """Waits, then moves what can be moved. Returns a watched descriptor that is ready, -1, or -2 if nothing was."""
         poll = select.poll()
         if self._outputs and self._may_read_outputs():
-            if self._log is not None and self._log.full:
-                self._tell("full")
-            else:
-                for fd in self._outputs.values():
-                    poll.register(fd, select.POLLIN)
+            for fd in self._outputs.values():
+                poll.register(fd, select.POLLIN)
         for fd in self._watched:
             poll.register(fd, select.POLLIN)
         if self._input and self._input_fd >= 0:
@@ -204,11 +213,11 @@ class Pump:
             self._events.append(event)
 
     def _may_read_outputs(self) -> bool:
-        """False while a client that is up to date has not taken the last chunk, or one must not lose its segment."""
+        """False while a client that is up to date has not taken the last chunk, or a rotation is due and must wait."""
         for client in self._clients.values():
             if client.pending and not client.replaying:
                 return False
-        return not (self._log is not None and self._log.full and self._held_back())
+        return not (self._log is not None and self._log.full and (self._log.busy or self._held_back()))
 
     def _held_back(self) -> bool:
         """True while a rotation would remove a segment that a replaying client has not opened yet."""
@@ -232,8 +241,8 @@ class Pump:
         for _ in range(turns):
             if not self._draining and not self._may_read_outputs():
                 return
-            if self._log is not None and self._log.full and not self._draining:
-                return
+            if self._log is not None and self._log.full and not self._draining and not self._log.json:
+                self._logged(self._log.rotate)  # lines of JSON see to it themselves, between any two
             try:
                 size = os.readv(fd, [payload])
             except BlockingIOError:
@@ -244,6 +253,7 @@ class Pump:
                 size = 0
             if size == 0:
                 os.close(self._outputs.pop(stream))
+                self._end_line(stream)
                 self._tell("eof", stream)
                 return
             format.FRAME.pack_into(self._buffer, 0, stream, size)
@@ -252,27 +262,36 @@ class Pump:
     def _deliver(self, stream: int, frame: memoryview) -> None:
         """One chunk: to the log, then to each client that is up to date."""
         place = (self._log.number, self._log.position) if self._log is not None else None
-        logged = self._append(stream, frame[format.FRAME.size :]) if place else False
+        payload = frame[format.FRAME.size :]
+        readable = place is not None and self._logged(self._log.append, stream, payload) and self._log.readable
         for client in list(self._clients.values()):
             if client.replaying or client.hung_up or not client.streams & 1 << stream:
                 continue
-            if client.pending and logged:
+            if client.pending and readable:
                 client.fall_back(self._log, *place)  # only when draining: what it misses it reads from the log
                 continue
             client.take(frame)
             if not client.send():
                 self._leave(client, "gone")
 
-    def _append(self, stream: int, payload: memoryview) -> bool:
+    def _logged(self, call: Callable[..., None], *arguments: object) -> bool:
+        """Does something to the log; False when that has failed. The first failure of a row is told."""
+        failed = None
         try:
-            self._log.append(stream, payload)
+            call(*arguments)
         except OSError as error:
-            if not self._unlogged:
-                self._tell("unlogged", error.errno)
-            self._unlogged = True
-            return False
-        self._unlogged = False
-        return True
+            failed = error
+        if failed and not self._unlogged:
+            self._tell("unlogged", failed.errno)
+        self._unlogged = failed is not None
+        if self._log.busy == UNTOLD:
+            self._log.busy = TOLD
+            self._tell("rotated")
+        return failed is None
+
+    def _end_line(self, stream: int) -> None:
+        if self._log is not None and self._log.json:
+            self._logged(self._log.end, stream)
 
     # Clients.
 

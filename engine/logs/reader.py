@@ -5,7 +5,6 @@ care whether the container's monitor, or anything else, still writes. It never s
 points at.
 """
 
-import errno
 import os
 import select
 import time
@@ -15,11 +14,8 @@ from engine.logs.inotify import Inotify
 from engine.logs.lines import Lines
 from engine.logs.query import Query
 from engine.logs.segment import Segment
-from engine.logs.sink import Sink
+from engine.logs.sink import GONE, Sink
 from engine.logs.writer import list_segments
-
-GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT, errno.ESHUTDOWN})
-"""What a write to a client that has left fails with."""
 
 
 def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ended_fd: int | None = None) -> bool:

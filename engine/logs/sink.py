@@ -5,8 +5,12 @@ its owner's. Writing to a client that has gone raises BrokenPipeError or Connect
 every Python process).
 """
 
+import errno
 import os
 import select
+
+GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT, errno.ESHUTDOWN})
+"""What a write to a client that has left fails with."""
 
 _LARGEST = 1 << 20  # bytes of one HTTP chunk
 _GATHER = 1 << 18  # bytes worth a system call

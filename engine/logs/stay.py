@@ -10,10 +10,17 @@ import os
 from _muxer._native import ffi, lib
 
 from engine.logs.halves import Handed, Stayed
-from engine.logs.native import LENT, Pump
+from engine.logs.jsonfile import JsonWriter
+from engine.logs.native import LENT, Pump, lent
 from engine.logs.writer import Writer
 
-_PARTS = {lib.MUX_LAUNCHES: "launches", lib.MUX_STAYS: "stays", lib.MUX_PREPARES: "prepares", lib.MUX_ENDED: "ended"}
+_PARTS = {
+    lib.MUX_LAUNCHES: "launches",
+    lib.MUX_STAYS: "stays",
+    lib.MUX_PREPARES: "prepares",
+    lib.MUX_PREPARES_EXEC: "prepares exec",
+    lib.MUX_ENDED: "ended",
+}
 
 
 class Stay:
@@ -25,7 +32,8 @@ class Stay:
     def spawn(self, requests: int, spares: bool) -> str:
         """In the spawner: fork a monitor of two halves for each request on this socket.
 
-        Returns `launches` in the one, with a `request`; with `spares` also `prepares`, with none yet: see `take`.
+        Returns `launches` in the one, with a `request`; with `spares` also `prepares` or, for an exec, `prepares exec`,
+        with none yet: see `take`.
         Returns `stays` in the other half, much later: the container runs, and there is something to decide. Returns
         `ended` in the spawner when the daemon is gone. Raises OSError.
         """
@@ -47,6 +55,7 @@ class Stay:
         told = {
             "tty": handed.tty,
             "close_on_eof": handed.stdin_once,
+            "has_home": handed.exec_dir >= 0,
             "has_mounts": handed.mounts >= 0,
             "has_log": log is not None,
             "has_input": handed.input >= 0,
@@ -61,7 +70,9 @@ class Stay:
                 for _, streams, framed, detach, replay in handed.clients
             ],
         }
-        descriptors = [handed.pidfd, handed.listener, handed.link, handed.exec_dir]
+        descriptors = [handed.pidfd, handed.link]
+        if handed.exec_dir >= 0:
+            descriptors += [handed.listener, handed.exec_dir]
         if handed.mounts >= 0:
             descriptors.append(handed.mounts)
         if log is not None:
@@ -80,8 +91,9 @@ class Stay:
         log, c_log = None, ffi.NULL
         if handed.has_log:
             c_log = ffi.addressof(stay, "log")
-            log = Writer.taken_over({name: getattr(c_log, name) for name in LENT})
-        event = ("readable", stay.event.number) if stay.event.kind == lib.MUX_READABLE else ("full",)
+            kind = JsonWriter if c_log.json else Writer
+            log = kind.taken_over({name: lent(c_log, name) for name in LENT})
+        event = ("readable", stay.event.number) if stay.event.kind == lib.MUX_READABLE else ("rotated",)
         return Stayed(
             handed.pid,
             handed.pid_start,

@@ -5,14 +5,10 @@ the place reached, and the C moves both. It never changes what it has once index
 no reader was ever shown.
 """
 
-import errno
 import os
 import time
 
 from engine.logs import format
-
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EIO, errno.ENOMEM})
-"""Why a host may refuse a new segment, or the removal of an old one, for a while."""
 
 
 class Writer:
@@ -25,7 +21,13 @@ class Writer:
     log_fd, index_fd: the present segment's files; directory_fd: the log itself
     open_lines: the streams that are in the middle of a line, as in format.Record
     last_ns: the latest time written; times never step back, so that the index can be searched by halves
+    readable: what is in it can be sent again, frame by frame. The others are of a log of JSON lines
     """
+
+    readable = True
+    json = compress = False
+    busy = 0
+    name = b""
 
     def __init__(self, directory: str, max_size: int = 0, max_files: int = 1):
         """Opens the newest segment and cuts its torn tail, or begins the first. Raises OSError."""
@@ -76,25 +78,33 @@ class Writer:
         self.position, self.open_lines = record.end, open_lines
         self.records += 1
 
+    def end(self, stream: int) -> None:
+        """The stream has ended; every byte of it is written already."""
+
+    def unfinished(self, stream: int) -> bytes:
+        """What is held back of the stream: nothing."""
+        return b""
+
     def rotate(self) -> None:
         """Goes on in the next segment, and removes the oldest past `max_files`.
 
-        Where the host has no room for a new one (a full disk) it goes on in this one, for another `max_size`: the
-        container is worth more than the size of its log. Raises OSError for any other reason.
+        Where the host refuses a new one (a full disk) it goes on in this one, for another `max_size`, as the container
+        is worth more than the size of its log; and raises OSError.
         """
         try:
             # A write that failed half-way may have left bytes past the last frame.
             os.ftruncate(self.log_fd, self.position)
             self._begin(self.number + 1)
             self._remove_oldest()
-        except OSError as error:
-            if error.errno not in _NO_ROOM:
-                raise
+        except OSError:
             if self.full:
                 self.limit = self.position + self.max_size
+            raise
 
     def _remove_oldest(self) -> None:
-        for number in self._numbers()[: -self.max_files]:
+        for number in self._numbers():
+            if number > self.number - self.max_files:
+                return
             # The index goes first: a reader lists by it, and so never misses the frames of what it has listed.
             for name in (format.index_name(number), format.log_name(number)):
                 try:

@@ -13,8 +13,9 @@ import time
 from dataclasses import dataclass
 
 from engine import init
-from engine.errors import EngineError
+from engine.errors import EngineError, SystemFailure
 from engine.kernel import syscalls
+from engine.sandbox import namespaces
 from engine.sandbox.spec import Device, Mount, Root, Sandbox
 from engine.wire import channel, codec, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
@@ -22,7 +23,7 @@ from engine.wire.messages import Failed, LogTarget, NamespacesReady, Proceed, St
 
 STDOUT, STDERR = 1, 2
 _LOST = 125
-_REHEARSED = Start(
+REHEARSED = Start(
     packed.pack(
         Sandbox(
             id="rehearsed",
@@ -51,7 +52,7 @@ class Launched:
     """A process 1 that has come to execve, and the monitor's ends of its streams (-1: it has none).
 
     outputs: (stream, descriptor) pairs; input: the write end of its stdin; terminal: the pty's master
-    mounts: its mount namespace, which the monitor holds until the end is told
+    mounts: its mount namespace, which the monitor holds until the end is told; -1 for an exec
     """
 
     pid: int
@@ -72,23 +73,31 @@ class Spare:
     reports: socket.socket
 
 
-class _Streams:
-    """Both ends of the container's standard streams; `stdio` is init's side, closed here after the fork."""
+class Streams:
+    """Both ends of a process's standard streams; `stdio` is its side, closed here after the fork.
 
-    def __init__(self, start: Start) -> None:
+    outputs: the streams that somebody wants; a terminal has none of its own here
+    """
+
+    def __init__(self, tty: bool, stdin: bool, outputs: tuple[int, ...] = (STDOUT, STDERR)) -> None:
         self.outputs: list[tuple[int, int]] = []
         self.input = -1
         self.stdio: tuple[int, int, int] | None = None
-        if start.tty:
+        if tty:
             return
-        if start.stdin:
-            stdin, self.input = os.pipe2(os.O_CLOEXEC)
+        if stdin:
+            given, self.input = os.pipe2(os.O_CLOEXEC)
         else:
-            stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        out_read, out_write = os.pipe2(os.O_CLOEXEC)
-        err_read, err_write = os.pipe2(os.O_CLOEXEC)
-        self.stdio = (stdin, out_write, err_write)
-        self.outputs = [(STDOUT, out_read), (STDERR, err_read)]
+            given = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        writing = []
+        for stream in (STDOUT, STDERR):
+            if stream in outputs:
+                ours, theirs = os.pipe2(os.O_CLOEXEC)
+                self.outputs.append((stream, ours))
+            else:
+                theirs = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            writing.append(theirs)
+        self.stdio = (given, *writing)
 
     def close_stdio(self) -> None:
         for descriptor in self.stdio or ():
@@ -114,15 +123,15 @@ def prepare(stage: str) -> Spare:
         finally:
             os._exit(_LOST)
     theirs.close()
-    _rehearse()
+    rehearse()
     return Spare(pid, ours)
 
 
-def _rehearse() -> None:
-    """Touch what a launch touches: every page is copied on its first touch, and now nobody waits for that."""
-    streams = _Streams(_REHEARSED)
+def rehearse() -> None:
+    """In a spare: touch what a launch touches. A page is copied on its first touch; now nobody waits for that."""
+    streams = Streams(tty=False, stdin=True)
     streams.close()
-    channel.unpack(b"J" + codec.encode(_REHEARSED), [])
+    channel.unpack(b"J" + codec.encode(REHEARSED), [])
     report.decode(report.READY)
     codec.encode(Started(0, syscalls.process_start(os.getpid()), 0))
 
@@ -133,7 +142,7 @@ def _wait_prepared(reports: socket.socket, place: str) -> None:
         staged = init.prepare(place)
     except (EngineError, OSError):
         staged = None  # then everything is made when it is asked for, and what fails is told to who asked
-    packed.unpack(_REHEARSED.sandbox)
+    packed.unpack(REHEARSED.sandbox)
     data, stdio, _ = receive_with_descriptors(reports, _SANDBOX_MAX, 3)
     if data:
         init.run(packed.unpack(data), tuple(stdio) or None, reports.detach(), staged)
@@ -141,9 +150,14 @@ def _wait_prepared(reports: socket.socket, place: str) -> None:
 
 def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched | None:
     """Make process 1 and bring it to execve; None when it failed or nobody wants it any more (the daemon was told)."""
-    streams = _Streams(start)
+    streams = Streams(start.tty, start.stdin)
     if spare is None:
-        spare = _fork_init(start, streams)
+        try:
+            spare = _fork_init(start, streams)
+        except SystemFailure as error:  # the container to be joined is not there any more
+            streams.close()
+            link.send(Failed("namespaces", 0, str(error), _LOST))
+            return None
     else:
         socket.send_fds(spare.reports, [start.sandbox], streams.stdio or ())
     streams.close_stdio()
@@ -151,11 +165,13 @@ def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched 
         return _Handshake(link, spare.reports, spare.pid, os.pidfd_open(spare.pid), streams).run()
 
 
-def _fork_init(start: Start, streams: _Streams) -> Spare:
+def _fork_init(start: Start, streams: Streams) -> Spare:
     """An init that is not spare: it begins with its sandbox."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     if start.own_pids:
         syscalls.unshare(syscalls.CLONE_NEWPID)
+    elif start.pids:
+        namespaces.enter([("pid", namespaces.open_one("pid", *start.pids))])
     pid = os.fork()
     if pid == 0:
         try:
@@ -170,7 +186,7 @@ def _fork_init(start: Start, streams: _Streams) -> Spare:
 class _Handshake:
     """The talk from the fork to execve; `run` ends with the process running, failed, or killed as unwanted."""
 
-    def __init__(self, link: Channel, reports: socket.socket, pid: int, pidfd: int, streams: _Streams) -> None:
+    def __init__(self, link: Channel, reports: socket.socket, pid: int, pidfd: int, streams: Streams) -> None:
         self._link = link
         self._reports = reports
         self._pid = pid

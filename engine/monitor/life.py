@@ -15,43 +15,54 @@ from engine.errors import Invalid
 from engine.logs.halves import Handed, Stayed
 from engine.logs.twin import Twin
 from engine.logs.writer import Writer
+from engine.monitor import logs
 from engine.monitor.launch import Launched
 from engine.wire import codec, exitfile
 from engine.wire.channel import Channel
-from engine.wire.messages import Attach, Client, Exited, Resize, Start, Started
+from engine.wire.messages import Attach, Client, Detached, Exec, Exited, Resize, Start, Started
 
 
 def begin(
-    start: Start, launched: Launched, link: Channel, listener: socket.socket, clients: list[int], twin: Twin
+    start: Start | Exec,
+    launched: Launched,
+    link: Channel,
+    listener: socket.socket | None,
+    clients: list[int],
+    twin: Twin,
 ) -> None:
-    """Serve a container that has just been launched by this process, until it has ended and its end is on disk."""
+    """Serve what has just been launched by this process, until it has ended and its end is on disk.
+
+    listener: None for an exec, which no other daemon finds again and which leaves nothing on disk
+    """
     log = _open_log(start)
     pump = twin.Pump(log, start.tty)
     for stream, descriptor in launched.outputs:
         pump.add_output(stream, descriptor)
-    pump.set_input(launched.input, start.stdin_once)
+    pump.set_input(launched.input, _stdin_once(start))
     for client, descriptor in zip(start.clients, clients, strict=True):
         _add_client(pump, client, descriptor)
-    for each in (listener.fileno(), link.fileno(), launched.pidfd):
+    for each in (link.fileno(), launched.pidfd, *([listener.fileno()] if listener else [])):
         pump.watch(each)
     greeting = Started(launched.pid, launched.pid_start, launched.started_ns)
     terminal = os.dup(launched.terminal) if launched.terminal >= 0 else -1  # the pump closes its own with the output
-    _Life(start.exec_dir, pump, log, greeting, launched.pidfd, terminal, link, listener).run(pump.run())
+    _Life(_exec_dir(start), pump, log, greeting, launched.pidfd, terminal, link, listener).run(pump.run())
 
 
-def handed(start: Start, launched: Launched, link: int, listener: socket.socket, clients: list[int]) -> Handed:
+def handed(
+    start: Start | Exec, launched: Launched, link: int, listener: socket.socket | None, clients: list[int]
+) -> Handed:
     """What the half of the monitor that has launched a container gives to the half that stays."""
     return Handed(
         launched.pid,
         launched.pid_start,
         launched.started_ns,
         launched.pidfd,
-        listener.fileno(),
+        listener.fileno() if listener else -1,
         link,
-        os.open(start.exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC),
+        os.open(start.exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if listener else -1,
         launched.mounts,
         start.tty,
-        start.stdin_once,
+        _stdin_once(start),
         launched.input if launched.terminal < 0 else os.dup(launched.input),
         dict(launched.outputs),
         [
@@ -66,19 +77,26 @@ def go_on(stayed: Stayed) -> None:
     """Serve, as the half that stays, from the first event on that is not only bytes to move."""
     greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns)
     link = Channel.adopt(stayed.link) if stayed.link >= 0 else None
-    listener = socket.socket(fileno=stayed.listener)
-    exec_dir = f"/proc/self/fd/{stayed.exec_dir}"
+    listener = socket.socket(fileno=stayed.listener) if stayed.listener >= 0 else None
+    exec_dir = f"/proc/self/fd/{stayed.exec_dir}" if stayed.exec_dir >= 0 else ""
     life = _Life(exec_dir, stayed.pump, stayed.log, greeting, stayed.pidfd, stayed.terminal, link, listener)
     life.run(stayed.event)
 
 
-def _open_log(start: Start) -> Writer | None:
-    target = start.log
-    return Writer(target.directory, target.max_size, target.max_files) if target.directory else None
+def _stdin_once(start: Start | Exec) -> bool:
+    return True if isinstance(start, Exec) else start.stdin_once
 
 
-def _add_client(pump: object, client: Client, descriptor: int) -> None:
-    pump.add_client(descriptor, client.streams, client.framed, client.detach, client.replay)
+def _exec_dir(start: Start | Exec) -> str:
+    return "" if isinstance(start, Exec) else start.exec_dir
+
+
+def _open_log(start: Start | Exec) -> Writer | None:
+    return None if isinstance(start, Exec) else logs.open_log(start.log)
+
+
+def _add_client(pump: object, client: Client, descriptor: int, owed: bytes = b"") -> None:
+    pump.add_client(descriptor, client.streams, client.framed, client.detach, client.replay, owed)
 
 
 class _Life:
@@ -93,16 +111,19 @@ class _Life:
         pidfd: int,
         terminal: int,
         link: Channel | None,
-        listener: socket.socket,
+        listener: socket.socket | None,
     ) -> None:
         self._exec_dir = exec_dir
         self._pump = pump
         self._log = log
         self._greeting = greeting
         self._terminal = terminal
+        self._compression: logs.Compression | None = None
         self._link = link
         self._listener = listener
-        self._handlers = {listener.fileno(): self._meet, pidfd: self._finish}
+        self._handlers = {pidfd: self._finish}
+        if listener is not None:
+            self._handlers[listener.fileno()] = self._meet
         if link is not None:
             self._handlers[link.fileno()] = self._listen
 
@@ -111,8 +132,12 @@ class _Life:
         while True:
             if event[0] == "readable":
                 self._handlers[event[1]]()
-            elif event[0] == "full":
-                self._log.rotate()
+            elif event[0] == "rotated" and self._compression is None:
+                self._compression = logs.Compression(self._log)
+                self._handlers[self._compression.fd] = self._compressed
+                self._pump.watch(self._compression.fd)
+            elif event[0] == "client" and event[2] == "detached":
+                self._tell(Detached())
             if not self._handlers:
                 return
             event = self._pump.run()
@@ -153,12 +178,19 @@ class _Life:
             return
         message, descriptors = received
         if isinstance(message, Attach):
-            _add_client(self._pump, message.client, descriptors.pop())
+            owed = logs.missed(self._log, self._pump, message)
+            _add_client(self._pump, message.client, descriptors.pop(), owed)
         elif isinstance(message, Resize) and self._terminal >= 0:
             size = struct.pack("HHHH", message.rows, message.columns, 0, 0)
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
         for descriptor in descriptors:
             os.close(descriptor)
+
+    def _compressed(self) -> None:
+        self._pump.unwatch(self._compression.fd)
+        del self._handlers[self._compression.fd]
+        self._compression.end()
+        self._compression = None
 
     def _finish(self) -> None:
         """Process 1 has ended (and with it, in a namespace of its own, every process of the container)."""
@@ -166,9 +198,12 @@ class _Life:
         code = os.waitstatus_to_exitcode(status)
         exited = Exited(code if code >= 0 else 128 - code, time.time_ns(), self._greeting.started_ns)
         self._pump.drain()
+        if self._compression is not None:
+            self._compression.end(unwanted=True)
         if self._log is not None:
             self._log.close()
-        exitfile.write(self._exec_dir, codec.encode(exited))
+        if self._exec_dir:
+            exitfile.write(self._exec_dir, codec.encode(exited))
         self._tell(exited)
         self._pump.close_clients()
         self._handlers.clear()

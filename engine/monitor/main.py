@@ -1,4 +1,4 @@
-"""The monitor's way in: one forked process a container, from the spawner's fork to the container's end.
+"""The monitor's way in: one forked process a container or exec, from the spawner's fork to that one's end.
 
 One thread. It owns the container's pipes or terminal, its log, its attached clients and its exit status, and needs
 nobody: with the daemon gone it goes on, and a new daemon finds it by its socket. It never imports the daemon. With the
@@ -6,40 +6,52 @@ C muxer it splits at once: a child launches the container, hands over and ends, 
 that its memory stays the spawner's but for a few pages.
 """
 
+import contextlib
 import os
 import signal
 import traceback
 from collections.abc import Callable
 
 from engine.logs.twin import Twin
-from engine.monitor import launch, life
+from engine.kernel import syscalls
+from engine.monitor import enter, launch, life
 from engine.wire import channel, endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.messages import Start
+from engine.wire.messages import Exec, Failed, Start
+
+_LOST = 125
 
 
 def main(data: bytes, descriptors: list[int], twin: Twin) -> int:
-    """Be the whole monitor of the container that this request (`Start`) asks for; returns the process's exit status."""
+    """Be the whole monitor of what this request (`Start`, `Exec`) asks for; returns the process's exit status."""
     _settle()
-    start, link, clients = _opened(data, descriptors)
-    return _guarded(start.exec_dir, lambda: _do_both(start, link, clients, twin))
+    asked, descriptors = channel.unpack(data, descriptors)
+    if isinstance(asked, Exec):
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # the joiner's child is to be this process's
+        return _told(descriptors[0], lambda: _enter_and_stay(asked, descriptors, twin))
+    link, *clients = descriptors
+    return _guarded(asked.exec_dir, lambda: _do_both(asked, link, clients, twin))
 
 
 def be(part: str, stay: object, stage: str) -> int:
     """Be one part of a monitor (`engine.logs.stay`); returns the process's exit status.
 
-    part: `launches`, `prepares` or `stays`; stage: an empty directory for what a spare prepares
+    part: `launches`, `prepares`, `prepares exec` or `stays`; stage: an empty directory for what a spare prepares
     """
     if part == "stays":
         stayed = stay.awake()
-        return _guarded(f"/proc/self/fd/{stayed.exec_dir}", lambda: life.go_on(stayed))
+        exec_dir = f"/proc/self/fd/{stayed.exec_dir}" if stayed.exec_dir >= 0 else ""
+        return _guarded(exec_dir, lambda: life.go_on(stayed))
     spare = None
-    if part == "prepares":
-        spare = launch.prepare(stage)
+    if part != "launches":
+        spare = launch.prepare(stage) if part == "prepares" else enter.prepare()
         if not stay.take():
             return 0
-    start, link, clients = _opened(*stay.request)
-    return _guarded(start.exec_dir, lambda: _launch(start, link, clients, stay, spare))
+    asked, descriptors = channel.unpack(*stay.request)
+    if isinstance(asked, Exec):
+        return _told(descriptors[0], lambda: _enter(asked, descriptors, stay, spare))
+    link, *clients = descriptors
+    return _guarded(asked.exec_dir, lambda: _launch(asked, link, clients, stay, spare))
 
 
 def _settle() -> None:
@@ -52,17 +64,25 @@ def _settle() -> None:
     os.close(null)
 
 
-def _opened(data: bytes, descriptors: list[int]) -> tuple[Start, int, list[int]]:
-    start, (link, *clients) = channel.unpack(data, descriptors)
-    return start, link, clients
-
-
 def _guarded(exec_dir: str, work: Callable[[], None]) -> int:
-    """Do the work; what goes wrong is left in a file, as there is nobody to tell."""
+    """Do the work; what goes wrong is left in a file, as there is nobody to tell. An exec has no directory for one."""
     try:
         work()
     except BaseException:
-        exitfile.write(exec_dir, traceback.format_exc().encode(), exitfile.CRASH)
+        if exec_dir:
+            exitfile.write(exec_dir, traceback.format_exc().encode(), exitfile.CRASH)
+        return 1
+    return 0
+
+
+def _told(link: int, work: Callable[[], None]) -> int:
+    """Do the work of an exec; what goes wrong is told to the daemon."""
+    try:
+        work()
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # nobody is there any more
+            os.set_inheritable(link, False)
+            Channel.adopt(os.dup(link)).send(Failed("monitor", 0, f"{type(error).__name__}: {error}", _LOST))
         return 1
     return 0
 
@@ -73,6 +93,22 @@ def _do_both(start: Start, link: int, clients: list[int], twin: Twin) -> None:
         launched = launch.launch(start, channel_to_daemon)
         if launched is not None:
             life.begin(start, launched, channel_to_daemon, listener, clients, twin)
+
+
+def _enter_and_stay(asked: Exec, descriptors: list[int], twin: Twin) -> None:
+    link, pidfd, *clients = descriptors
+    channel_to_daemon = Channel.adopt(link)
+    entered = enter.enter(asked, channel_to_daemon, pidfd)
+    if entered is not None:
+        life.begin(asked, entered, channel_to_daemon, None, clients, twin)
+
+
+def _enter(asked: Exec, descriptors: list[int], stay: object, spare: launch.Spare | None) -> None:
+    link, pidfd, *clients = descriptors
+    channel_to_daemon = Channel.adopt(link)  # held until the handover: it would close the link
+    entered = enter.enter(asked, channel_to_daemon, pidfd, spare)
+    if entered is not None:
+        stay.hand_over(life.handed(asked, entered, link, None, clients))  # else the half that stays kills it
 
 
 def _launch(start: Start, link: int, clients: list[int], stay: object, spare: launch.Spare | None) -> None:

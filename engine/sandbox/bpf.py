@@ -22,7 +22,10 @@ LARGEST = 4096
 
 
 class Program:
-    """A program under construction. A label is the number of instructions from a place to the end."""
+    """A program under construction. A label is the number of instructions from a place to the end.
+
+    Whatever adds code raises ValueError when the program becomes too long for the kernel.
+    """
 
     def __init__(self) -> None:
         """Start empty, at the end."""
@@ -30,6 +33,8 @@ class Program:
         self._returns: dict[int, int] = {}
 
     def _add(self, code: int, k: int, yes: int = 0, no: int = 0) -> int:
+        if len(self._reversed) >= LARGEST:
+            raise ValueError(f"a program of more than {LARGEST} instructions: the kernel takes no longer one")
         self._reversed.append((code, yes, no, k))
         return len(self._reversed)
 
@@ -79,7 +84,5 @@ class Program:
         return self.branch(AT_LEAST, starts[middle][0], above, below)
 
     def assemble(self) -> bytes:
-        """The program as an array of struct sock_filter. Raises ValueError when it is too long."""
-        if len(self._reversed) > LARGEST:
-            raise ValueError(f"a program of {len(self._reversed)} instructions: the kernel takes {LARGEST}")
+        """The program as an array of struct sock_filter."""
         return b"".join(_INSTRUCTION.pack(*instruction) for instruction in reversed(self._reversed))

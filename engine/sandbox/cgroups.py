@@ -9,14 +9,17 @@ Entering costs: to write another process's pid into cgroup.procs makes the kerne
 init enters by itself: `Sandbox.cgroups` is to be `entries(id)`.
 """
 
+import contextlib
 import errno
 import os
 import signal
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 
 from engine.errors import SystemFailure
+from engine.sandbox.device_rules import DEFAULT
 from engine.sandbox.spec import Limits
 
 PARENT = "/engine"
@@ -61,10 +64,56 @@ _DISCARDED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
         ("cpuset_cpus", "cpuset_mems"),
         "cpuset",
-        "Your kernel does not support cpuset or the cgroup is not mounted. CPUset discarded.",
+        "Your kernel does not support cpuset or the cgroup is not mounted. Cpuset discarded.",
+    ),
+    (
+        ("memory_swappiness",),
+        "memory_swappiness",
+        "Your kernel does not support memory swappiness capabilities or the cgroup is not mounted. "
+        "Memory swappiness discarded.",
+    ),
+    (
+        ("oom_kill_disable",),
+        "oom_kill_disable",
+        "Your kernel does not support OomKillDisable. OomKillDisable discarded.",
+    ),
+    (
+        ("blkio_weight",),
+        "blkio_weight",
+        "Your kernel does not support Block I/O weight or the cgroup is not mounted. Weight discarded.",
+    ),
+    (
+        ("blkio_weight_device",),
+        "blkio_weight_device",
+        "Your kernel does not support Block I/O weight_device or the cgroup is not mounted. Weight-device discarded.",
+    ),
+    (
+        ("blkio_read_bps",),
+        "blkio_throttle",
+        "Your kernel does not support BPS Block I/O read limit or the cgroup is not mounted. "
+        "Block I/O BPS read limit discarded.",
+    ),
+    (
+        ("blkio_write_bps",),
+        "blkio_throttle",
+        "Your kernel does not support BPS Block I/O write limit or the cgroup is not mounted. "
+        "Block I/O BPS write limit discarded.",
+    ),
+    (
+        ("blkio_read_iops",),
+        "blkio_throttle",
+        "Your kernel does not support IOPS Block read limit or the cgroup is not mounted. "
+        "Block I/O IOPS read limit discarded.",
+    ),
+    (
+        ("blkio_write_iops",),
+        "blkio_throttle",
+        "Your kernel does not support IOPS Block write limit or the cgroup is not mounted. "
+        "Block I/O IOPS write limit discarded.",
     ),
 )
 """Fields of Limits, the feature they need, and what docker says without it."""
+_NOTHING = Limits()
 
 
 class Cgroups(ABC):
@@ -72,7 +121,8 @@ class Cgroups(ABC):
 
     version: "1" or "2", as `info` shows it (hybrid is "1"); hybrid: version 2 is mounted beside version 1;
     controllers: all that can be used; features: which kinds of limit work, of `memory`, `swap`, `memory_reservation`,
-    `pids`, `cpu_shares`, `cpu_cfs`, `cpuset`
+    `memory_swappiness`, `oom_kill_disable`, `pids`, `cpu_shares`, `cpu_cfs`, `cpu_rt`, `cpuset`, `blkio_weight`,
+    `blkio_weight_device`, `blkio_throttle`
     """
 
     version = ""
@@ -86,10 +136,15 @@ class Cgroups(ABC):
 
     def fitting(self, limits: Limits) -> tuple[Limits, list[str]]:
         """The limits that this host can keep, and docker's warning for each that it cannot."""
+        if limits == _NOTHING:
+            return limits, []
+        if limits.memory_swap < 0 and "swap" not in self.features:
+            limits = replace(limits, memory_swap=0)  # unlimited it is anyway
         warnings = []
         for names, feature, words in _DISCARDED:
-            if feature not in self.features and any(getattr(limits, name) for name in names):
-                limits = replace(limits, **{name: "" if name.startswith("cpuset") else 0 for name in names})
+            nothing = {name: getattr(_NOTHING, name) for name in names}
+            if feature not in self.features and any(getattr(limits, name) != nothing[name] for name in names):
+                limits = replace(limits, **nothing)
                 warnings.append(words)
         return limits, warnings
 
@@ -105,21 +160,79 @@ class Cgroups(ABC):
     def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
         """The files into which process 1, single-threaded, writes "0" to enter: for `Sandbox.cgroups`."""
 
-    def create(self, id: str, limits: Limits, parent: str = PARENT, *, all_devices: bool = False) -> None:
+    def create(
+        self,
+        id: str,
+        limits: Limits,
+        parent: str = PARENT,
+        *,
+        all_devices: bool = False,
+        devices: tuple[str, ...] = (),
+    ) -> None:
         """Make the cgroup and set its limits (those that `fitting` returns). Raises SystemFailure.
 
-        all_devices: do not restrict which devices may be used (privileged). What was made before a failure is removed.
+        all_devices: do not restrict which devices may be used (privileged); devices: rules (see `device_rules`) for
+        what may be used besides the usual. What was made before a failure is removed.
         """
         try:
-            self._create(id, limits, parent, all_devices)
+            self._create(id, limits, parent, None if all_devices else (*DEFAULT, *devices))
         except OSError as error:
             self.remove(id, parent)
-            where = f"{error.filename}: " if error.filename else ""
-            raise SystemFailure(f"cgroup {self.path_text(id, parent)}: {where}{error.strerror}") from error
+            raise self._failure(id, parent, error) from error
 
     @abstractmethod
-    def _create(self, id: str, limits: Limits, parent: str, all_devices: bool) -> None:
-        """Make it and set the limits; raises OSError, and leaves what it made to the caller."""
+    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
+        """Make it and set the limits; raises OSError, and leaves what it made to the caller. devices: None for all."""
+
+    def update(self, id: str, limits: Limits, parent: str = PARENT, before: Limits = _NOTHING) -> None:
+        """Change the limits of a cgroup that is in use to these, which are all that it is to have.
+
+        before: what it has now; where one of the new ones is refused it gets these back. Raises SystemFailure with the
+        kernel's reason.
+        """
+        if before.pids and not limits.pids:
+            limits = replace(limits, pids=-1)
+        try:
+            self._update(id, limits, parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):  # what has been refused is told, and what could not be put back is not
+                self._update(id, before, parent)
+            raise self._failure(id, parent, error) from error
+
+    @abstractmethod
+    def _update(self, id: str, limits: Limits, parent: str) -> None:
+        """Write the limits, in an order in which one does not keep another from being written; raises OSError."""
+
+    def freeze(self, id: str, parent: str = PARENT) -> None:
+        """Stop all processes of the cgroup where they are, and return once they have stopped. Raises SystemFailure."""
+        try:
+            self._freeze(id, parent)
+        except OSError as error:
+            raise self._failure(id, parent, error) from error
+
+    @abstractmethod
+    def _freeze(self, id: str, parent: str) -> None:
+        """See `freeze`; raises OSError, TimeoutError where they do not all stop in time, and then none is stopped."""
+
+    def thaw(self, id: str, parent: str = PARENT) -> None:
+        """Let frozen processes go on; those that are not frozen, and a cgroup that is not there, are fine.
+
+        Raises SystemFailure.
+        """
+        try:
+            self._thaw(id, parent)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._failure(id, parent, error) from error
+
+    @abstractmethod
+    def _thaw(self, id: str, parent: str) -> None:
+        """See `thaw`; raises OSError."""
+
+    def _failure(self, id: str, parent: str, error: OSError) -> SystemFailure:
+        where = f"{error.filename}: " if error.filename else ""
+        return SystemFailure(f"cgroup {self.path_text(id, parent)}: {where}{error.strerror}")
 
     def join(self, id: str, pid: int, parent: str = PARENT) -> None:
         """Move a process. Slow (see above): for what cannot enter by itself. Raises SystemFailure."""
@@ -145,6 +258,8 @@ class Cgroups(ABC):
                     raise SystemFailure(f"cgroup {self.path_text(id, parent)}: processes do not go away")
                 for pid in self.processes(id, parent):
                     _kill(pid)
+                with contextlib.suppress(OSError):  # no freezer; who is frozen does not die of a signal (version 1)
+                    self._thaw(id, parent)
                 # Version 1 has no event for a cgroup that has become empty.
                 time.sleep(_PAUSE)
 
@@ -180,6 +295,16 @@ def cpu_quota(limits: Limits) -> tuple[int, int]:
     if limits.nano_cpus:
         return limits.nano_cpus * 100_000 // 1_000_000_000, 100_000
     return limits.cpu_quota, limits.cpu_period
+
+
+def wait_until(reached: Callable[[], bool], seconds: float) -> bool:
+    """Ask until it is so or the time is over; whether it is so. For what a cgroup has no event for."""
+    latest = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() > latest:
+            return False
+        time.sleep(_PAUSE)
+    return True
 
 
 def write(path: str, value: str) -> None:

@@ -4,27 +4,13 @@ Runs in the daemon, through `cgroups.detect`. With hybrid hosts the controllers 
 processes: it is left alone, since entering it costs a grace period and limits nothing.
 """
 
+import errno
 import os
 
-from engine.sandbox.cgroups import PARENT, Cgroups, counter, cpu_quota, read, write
+from engine.sandbox.cgroups import PARENT, Cgroups, counter, cpu_quota, read, wait_until, write
 from engine.sandbox.spec import Limits
 
 _WANTED = frozenset({"memory", "cpu", "cpuacct", "pids", "devices", "blkio", "freezer", "cpuset"})
-
-DEVICES: tuple[str, ...] = (
-    "c *:* m",
-    "b *:* m",
-    "c 1:3 rwm",
-    "c 1:5 rwm",
-    "c 1:7 rwm",
-    "c 1:8 rwm",
-    "c 1:9 rwm",
-    "c 5:0 rwm",
-    "c 5:1 rwm",
-    "c 5:2 rwm",
-    "c 136:* rwm",
-)
-"""What may be done with devices in a container that is not privileged: make any node, use docker's and terminals."""
 
 _FEATURES = {
     "memory": "memory/memory.limit_in_bytes",
@@ -33,7 +19,15 @@ _FEATURES = {
     "cpu_shares": "cpu/cpu.shares",
     "cpu_cfs": "cpu/cpu.cfs_quota_us",
     "cpuset": "cpuset/cpuset.cpus",
+    "memory_swappiness": "memory/memory.swappiness",
+    "oom_kill_disable": "memory/memory.oom_control",
+    "cpu_rt": "cpu/cpu.rt_runtime_us",
+    "blkio_throttle": "blkio/blkio.throttle.read_bps_device",
 }
+# The root itself has no weight: these say that every other cgroup has one, in the kernel's older and newer words.
+_WEIGHTS = {"blkio/blkio.leaf_weight": "blkio.", "blkio/blkio.bfq.io_serviced": "blkio.bfq."}
+_UNLIMITED_RT = "950000"
+_LATEST_FROZEN = 10.0
 
 
 def detect(root: str) -> "CgroupsV1":
@@ -59,6 +53,9 @@ class CgroupsV1(Cgroups):
         features = {feature for feature, file in _FEATURES.items() if self._has(file)}
         # The root of the hierarchy has no pids.max of its own.
         features.update({"pids"} & self._mounts.keys())
+        self._weight = next((prefix for file, prefix in _WEIGHTS.items() if self._has(file)), "")
+        if self._weight:
+            features.update({"blkio_weight", "blkio_weight_device"})
         super().__init__(root, frozenset(self._mounts), frozenset(features))
         self.hybrid = os.path.exists(f"{root}/unified/cgroup.controllers")
 
@@ -82,7 +79,7 @@ class CgroupsV1(Cgroups):
         path = f"{self._mounts['memory']}{self.path_text(id, parent)}/memory.oom_control"
         return counter(path, "oom_kill") > 0
 
-    def _create(self, id: str, limits: Limits, parent: str, all_devices: bool) -> None:
+    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
         path = self.path_text(id, parent)
         for mount in self._hierarchies:
             try:
@@ -90,49 +87,121 @@ class CgroupsV1(Cgroups):
             except FileNotFoundError:
                 self._make_parent(mount, parent)
                 os.mkdir(f"{mount}{path}", 0o755)
-        for controller, name, value in _settings(limits):
+            if parent != PARENT and mount == self._mounts.get("cpuset"):
+                # Somebody else's parent may have neither CPUs nor the wish to pass them on.
+                self._make_parent(mount, parent)
+                _inherit_cpuset(f"{mount}{path}", f"{mount}{parent.rstrip('/')}")
+        if limits.cpu_rt_runtime and parent == PARENT:
+            self._let_run_in_real_time(parent)
+        for controller, name, value in self._settings(limits):
             write(f"{self._mounts[controller]}{path}/{name}", value)
-        if "devices" in self._mounts and not all_devices:
-            _restrict_devices(f"{self._mounts['devices']}{path}")
+        if "devices" in self._mounts and devices is not None:
+            _restrict_devices(f"{self._mounts['devices']}{path}", devices)
 
     def _make_parent(self, mount: str, parent: str) -> None:
         """The parent and what is above it. Without CPUs and memory nodes of its own a cpuset takes nobody in."""
         made = mount
         for name in parent.strip("/").split("/"):
+            if not name:
+                continue
             above, made = made, f"{made}/{name}"
             os.makedirs(made, 0o755, exist_ok=True)
             if mount != self._mounts.get("cpuset"):
                 continue
-            for file in ("cpuset.cpus", "cpuset.mems"):
-                if not read(f"{made}/{file}").strip():
-                    write(f"{made}/{file}", read(f"{above}/{file}").strip())
+            _inherit_cpuset(made, above)
             # From here on the kernel copies them itself.
             write(f"{made}/cgroup.clone_children", "1")
 
+    def _let_run_in_real_time(self, parent: str) -> None:
+        """Give the engine's own parent as much as the kernel's default is: what it has not it cannot pass on."""
+        path = f"{self._mounts['cpu']}{parent}/cpu.rt_runtime_us"
+        if read(path).strip() == "0":
+            write(path, _UNLIMITED_RT)
 
-def _settings(limits: Limits) -> list[tuple[str, str, str]]:
-    """(controller, file, value) for each limit that is set, in an order the kernel accepts."""
-    quota, period = cpu_quota(limits)
-    rows = (
-        ("memory", "memory.limit_in_bytes", limits.memory),
-        # Never below the limit just set, so after it.
-        ("memory", "memory.memsw.limit_in_bytes", limits.memory_swap),
-        ("memory", "memory.soft_limit_in_bytes", limits.memory_reservation),
-        ("cpu", "cpu.shares", limits.cpu_shares),
-        ("cpu", "cpu.cfs_period_us", period),
-        ("cpu", "cpu.cfs_quota_us", quota),
-        ("cpuset", "cpuset.cpus", limits.cpuset_cpus),
-        ("cpuset", "cpuset.mems", limits.cpuset_mems),
-        ("pids", "pids.max", "max" if limits.pids < 0 else limits.pids),
-    )
-    return [(controller, file, str(value)) for controller, file, value in rows if value]
+    def _update(self, id: str, limits: Limits, parent: str) -> None:
+        path = self.path_text(id, parent)
+        rows = self._settings(limits)
+        memory = f"{self._mounts.get('memory')}{path}/memory.limit_in_bytes"
+        if 0 < limits.memory_swap and "memory" in self._mounts and int(read(memory)) >= limits.memory_swap:
+            pass  # shrinking: memory alone comes before memory and swap, and is never above it
+        else:
+            rows.sort(key=lambda row: row[1] != "memory.memsw.limit_in_bytes")
+        refused = []
+        for controller, name, value in rows:
+            file = f"{self._mounts[controller]}{path}/{name}"
+            try:
+                write(file, value)
+            except OSError as error:
+                # A period that does not go with the old quota may go with the new one.
+                if error.errno != errno.EINVAL or not name.startswith("cpu."):
+                    raise
+                refused.append((file, value))
+        for file, value in refused:
+            write(file, value)
+
+    def _freeze(self, id: str, parent: str) -> None:
+        state = self._freezer(id, parent)
+
+        def frozen() -> bool:
+            write(state, "FROZEN")  # again and again: who was forked meanwhile has missed the first
+            return read(state).strip() == "FROZEN"
+
+        if not wait_until(frozen, _LATEST_FROZEN):
+            write(state, "THAWED")
+            raise TimeoutError(errno.ETIMEDOUT, "unable to freeze: processes do not stop", state)
+
+    def _thaw(self, id: str, parent: str) -> None:
+        write(self._freezer(id, parent), "THAWED")
+
+    def _freezer(self, id: str, parent: str) -> str:
+        if "freezer" not in self._mounts:
+            raise OSError(errno.EOPNOTSUPP, "this host has no freezer controller")
+        return f"{self._mounts['freezer']}{self.path_text(id, parent)}/freezer.state"
+
+    def _settings(self, limits: Limits) -> list[tuple[str, str, str]]:
+        """(controller, file, value) for each limit that is set, in an order the kernel accepts."""
+        quota, period = cpu_quota(limits)
+        swappiness = "" if limits.memory_swappiness is None else str(limits.memory_swappiness)
+        rows = (
+            ("memory", "memory.limit_in_bytes", limits.memory),
+            # Never below the limit just set, so after it.
+            ("memory", "memory.memsw.limit_in_bytes", limits.memory_swap),
+            ("memory", "memory.soft_limit_in_bytes", limits.memory_reservation),
+            ("memory", "memory.swappiness", swappiness),
+            ("memory", "memory.oom_control", "1" if limits.oom_kill_disable else ""),
+            ("cpu", "cpu.shares", limits.cpu_shares),
+            ("cpu", "cpu.rt_period_us", limits.cpu_rt_period),
+            ("cpu", "cpu.rt_runtime_us", limits.cpu_rt_runtime),
+            ("cpu", "cpu.cfs_period_us", period),
+            ("cpu", "cpu.cfs_quota_us", quota),
+            ("cpuset", "cpuset.cpus", limits.cpuset_cpus),
+            ("cpuset", "cpuset.mems", limits.cpuset_mems),
+            ("pids", "pids.max", "max" if limits.pids < 0 else limits.pids),
+            ("blkio", f"{self._weight}weight", limits.blkio_weight),
+            *_per_device(f"{self._weight}weight_device", limits.blkio_weight_device),
+            *_per_device("blkio.throttle.read_bps_device", limits.blkio_read_bps),
+            *_per_device("blkio.throttle.write_bps_device", limits.blkio_write_bps),
+            *_per_device("blkio.throttle.read_iops_device", limits.blkio_read_iops),
+            *_per_device("blkio.throttle.write_iops_device", limits.blkio_write_iops),
+        )
+        return [(controller, file, str(value)) for controller, file, value in rows if value]
 
 
-def _restrict_devices(directory: str) -> None:
+def _per_device(file: str, values: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]:
+    return [("blkio", file, f"{device} {value}") for device, value in values]
+
+
+def _inherit_cpuset(directory: str, above: str) -> None:
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        if not read(f"{directory}/{file}").strip():
+            write(f"{directory}/{file}", read(f"{above}/{file}").strip())
+
+
+def _restrict_devices(directory: str, devices: tuple[str, ...]) -> None:
     write(f"{directory}/devices.deny", "a")
     fd = os.open(f"{directory}/devices.allow", os.O_WRONLY | os.O_CLOEXEC)
     try:
-        for rule in DEVICES:
+        for rule in devices:
             os.write(fd, rule.encode())
     finally:
         os.close(fd)

@@ -1,14 +1,14 @@
 """Cgroups version 2: one hierarchy, controllers switched on from the root down.
 
-Runs in the daemon, through `cgroups.detect`. Which devices a container may use is not restricted here yet: version 2
-wants a BPF program for it. What keeps devices away meanwhile is that a container has only the nodes it was given and,
-with CAP_MKNOD, those it makes: the difference to docker is documented in README.md's limits.
+Runs in the daemon, through `cgroups.detect`. Which devices a container may use is a program attached to its cgroup
+(see `device_program`): version 2 has no files for it.
 """
 
 import errno
 import os
 
-from engine.sandbox.cgroups import PARENT, Cgroups, counter, cpu_quota, read, write
+from engine.sandbox import device_program
+from engine.sandbox.cgroups import PARENT, Cgroups, counter, cpu_quota, read, wait_until, write
 from engine.sandbox.spec import Limits
 
 _WANTED = ("memory", "cpu", "pids", "cpuset", "io")
@@ -20,7 +20,11 @@ _FEATURES = {
     "cpu_shares": "cpu",
     "cpu_cfs": "cpu",
     "cpuset": "cpuset",
+    "blkio_weight": "io",
+    "blkio_weight_device": "io",
+    "blkio_throttle": "io",
 }
+_LATEST_FROZEN = 10.0
 
 
 def detect(root: str) -> "CgroupsV2":
@@ -52,16 +56,39 @@ class CgroupsV2(Cgroups):
         """See Cgroups."""
         return counter(f"{self.directories(id, parent)[0]}/memory.events", "oom_kill") > 0
 
-    def _create(self, id: str, limits: Limits, parent: str, all_devices: bool) -> None:
-        del all_devices  # see the module's docstring
+    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
         (directory,) = self.directories(id, parent)
         try:
             os.mkdir(directory, 0o755)
         except FileNotFoundError:
             self._make_parent(parent)
             os.mkdir(directory, 0o755)
+        self._write(directory, limits)
+        if devices is not None:
+            # Hosts with version 1 never need it.
+            from engine.kernel import bpf
+
+            bpf.attach_device_program(directory, device_program.assemble(devices))
+
+    def _update(self, id: str, limits: Limits, parent: str) -> None:
+        self._write(self.directories(id, parent)[0], limits)
+
+    def _write(self, directory: str, limits: Limits) -> None:
         for name, value in _settings(limits):
             write(f"{directory}/{name}", value)
+        if limits.blkio_weight or limits.blkio_weight_device:
+            for name, value in _weights(limits, bfq=os.path.exists(f"{directory}/io.bfq.weight")):
+                write(f"{directory}/{name}", value)
+
+    def _freeze(self, id: str, parent: str) -> None:
+        (directory,) = self.directories(id, parent)
+        write(f"{directory}/cgroup.freeze", "1")
+        if not wait_until(lambda: counter(f"{directory}/cgroup.events", "frozen") == 1, _LATEST_FROZEN):
+            write(f"{directory}/cgroup.freeze", "0")
+            raise TimeoutError(errno.ETIMEDOUT, "unable to freeze: processes do not stop", directory)
+
+    def _thaw(self, id: str, parent: str) -> None:
+        write(f"{self.directories(id, parent)[0]}/cgroup.freeze", "0")
 
     def _make_parent(self, parent: str) -> None:
         made = self.root
@@ -105,7 +132,26 @@ def _settings(limits: Limits) -> list[tuple[str, str]]:
         rows.append(("cpuset.mems", limits.cpuset_mems))
     if limits.pids:
         rows.append(("pids.max", _number(limits.pids)))
+    for key, values in (
+        ("rbps", limits.blkio_read_bps),
+        ("wbps", limits.blkio_write_bps),
+        ("riops", limits.blkio_read_iops),
+        ("wiops", limits.blkio_write_iops),
+    ):
+        rows += [("io.max", f"{device} {key}={value or 'max'}") for device, value in values]
     return rows
+
+
+def _weights(limits: Limits, *, bfq: bool) -> list[tuple[str, str]]:
+    """(file, value) of the weights, for the scheduler BFQ where the kernel has it, else for the cost model."""
+    file = "io.bfq.weight" if bfq else "io.weight"
+    rows = [(file, str(_scaled(limits.blkio_weight, bfq=bfq)))] if limits.blkio_weight else []
+    return rows + [(file, f"{device} {_scaled(value, bfq=bfq)}") for device, value in limits.blkio_weight_device]
+
+
+def _scaled(weight: int, *, bfq: bool) -> int:
+    """The API's 10 to 1000 as it is for BFQ, and linearly on 1 to 10000 (OCI runtimes' conversion) for io.weight."""
+    return weight if bfq else 1 + (weight - 10) * 9999 // 990
 
 
 def _number(value: int) -> str:

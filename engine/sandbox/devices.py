@@ -27,6 +27,7 @@ LINKS: tuple[tuple[str, str], ...] = (
 """The links in /dev, name and target, as docker makes them; `core` where the kernel has it."""
 
 _KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK}
+_PTMX = os.makedev(5, 2)
 _TIOCSPTLCK = 0x40045431
 _TIOCGPTPEER = 0x5441
 
@@ -73,21 +74,25 @@ def add_links(root_fd: int) -> None:
         os.close(place)
 
 
-def open_terminal(root_fd: int, rows: int, columns: int) -> tuple[int, int]:
+def open_terminal(root_fd: int, rows: int, columns: int, *, console: bool = True) -> tuple[int, int]:
     """A new pty of the container's own devpts: (master, slave), close-on-exec; the slave is bound on /dev/console.
 
-    rows, columns: its size; 0 leaves the kernel's. Raises OSError.
+    rows, columns: its size; 0 leaves the kernel's; console: False leaves /dev/console to whom it belongs.
+    Raises OSError, SystemFailure when something else stands where ptmx should.
     """
     flags = os.O_RDWR | os.O_NOCTTY
     master = open_beneath(root_fd, "/dev/pts/ptmx", flags)
+    if os.fstat(master).st_rdev != _PTMX:
+        raise SystemFailure("/dev/pts/ptmx in the container is no terminal's master")
     fcntl.ioctl(master, _TIOCSPTLCK, b"\0\0\0\0")
     # By descriptor (Linux 4.13), not by a name that the image could have put there.
     slave = fcntl.ioctl(master, _TIOCGPTPEER, flags | os.O_CLOEXEC)
     if rows or columns:
         termios.tcsetwinsize(slave, (rows, columns))
-    place = make_file(root_fd, "/dev/console")
-    attach(slave, place)
-    os.close(place)
+    if console:
+        place = make_file(root_fd, "/dev/console")
+        attach(slave, place)
+        os.close(place)
     return master, slave
 
 

@@ -44,6 +44,12 @@ def _height(value: int) -> float:
     return float("inf") if value < 0 else value
 
 
+def own_oom_score() -> int:
+    """The oom_score_adj of this process."""
+    with open("/proc/self/oom_score_adj", "rb", buffering=0) as file:
+        return int(file.read(16))
+
+
 def apply_oom_score(score: int) -> list[str]:
     """Set oom_score_adj of this process (proc(5)); returns a warning where the host does not allow lowering it."""
     try:

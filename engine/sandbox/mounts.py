@@ -7,11 +7,15 @@ so that a symbolic link in an image leads nowhere else. It never mounts on a pat
 
 import errno
 import os
+import stat
 from collections.abc import Iterable
+from dataclasses import replace
 
 from engine.errors import Invalid, SystemFailure
 from engine.kernel import syscalls
 from engine.kernel.beneath import is_directory, make_directories, make_file, open_beneath
+from engine.sandbox.command import Refusal
+from engine.sandbox.procguard import check_outside_proc
 from engine.sandbox.spec import Device, Mount, Root
 
 FLAGS: dict[str, int] = {
@@ -29,6 +33,7 @@ FLAGS: dict[str, int] = {
     "relatime": 1 << 21,
     "strictatime": 1 << 24,
     "lazytime": 1 << 25,
+    "rro": 0,  # not the file system's but of the mounts alone, see `detached`
 }
 """The names in `Mount.flags` and their MS_* bits (mount(2))."""
 
@@ -57,6 +62,11 @@ PROPAGATION: dict[str, int] = {
 _KEEPS_PEERS = frozenset({"slave", "shared", "rslave", "rshared"})
 _ORDINARY_DIRECTORY_ONLY = frozenset({"proc", "sysfs", "cgroup", "cgroup2"})
 _PAGE = 4096
+_NOT_THE_TYPE = 127
+_VICE_VERSA = (
+    "Are you trying to mount a directory onto a file (or vice-versa)? Check if the specified host path exists and is"
+    " the expected type"
+)
 _MARKS = frozenset(",:\\")
 _PLACE = os.O_PATH | os.O_CLOEXEC
 
@@ -113,20 +123,8 @@ DEFAULT_DEVICES: tuple[Device, ...] = (
 """The nodes every container has; the links beside them are made with them (see `sandbox.devices`)."""
 
 
-def open_sources(mounts: Iterable[Mount]) -> dict[Mount, int]:
-    """Detached copies of the bind sources that stay peers or slaves of the host's mounts, by their mount.
-
-    To be called while the namespace still shares its mounts: what is made private first has no peers left.
-    """
-    return {
-        mount: syscalls.open_tree(-100, mount.source, syscalls.OPEN_TREE_CLONE | _recursion(mount))
-        for mount in mounts
-        if keeps_peers(mount)
-    }
-
-
 def keeps_peers(mount: Mount) -> bool:
-    """Whether the mount is to stay connected with the host's, and so needs a source of `open_sources`."""
+    """Whether the mount is to stay connected with the host's, and so needs a source of `sources.of_host`."""
     return mount.kind == "bind" and mount.propagation in _KEEPS_PEERS
 
 
@@ -179,27 +177,39 @@ def _mount_overlay(root: Root) -> None:
 
 
 def add(root_fd: int, mount: Mount, source_fd: int = -1) -> None:
-    """Make one mount beneath the root. `source_fd`: its detached source from `open_sources`, if it has one.
+    """Make one mount beneath the root. `source_fd`: its detached source from `sources`, if it has one; closed here.
 
-    Raises SystemFailure with docker's words, Invalid for flags that are not in the tables.
+    Raises SystemFailure with docker's words, Invalid for flags that are not in the tables, Refusal for a directory on
+    a file or a file on a directory, which docker takes for the client's mistake.
     """
     unknown = [name for name in mount.flags if name not in FLAGS]
     if unknown or (mount.propagation and mount.propagation not in PROPAGATION):
         raise Invalid(f"unknown mount option for {mount.target}: {', '.join([*unknown, mount.propagation])}")
     try:
-        if mount.kind == "bind":
-            _bind(root_fd, mount, source_fd)
+        if source_fd >= 0:
+            _move_source(root_fd, mount, source_fd)
+        elif mount.kind == "bind":
+            _bind(root_fd, mount)
         else:
             _mount_kind(root_fd, mount)
     except OSError as error:
-        raise SystemFailure(_mount_words(mount, error)) from error
+        if mount.asked and error.errno == errno.ENOTDIR:
+            raise Refusal(error.errno, f"{mount_words(mount, error)}: {_VICE_VERSA}", _NOT_THE_TYPE) from error
+        raise SystemFailure(mount_words(mount, error)) from error
 
 
-def _mount_words(mount: Mount, error: OSError) -> str:
+def mount_words(mount: Mount, error: OSError) -> str:
+    """The failure of a mount in runc's words."""
     flags = "|".join(f"MS_{name.upper()}" for name in mount.flags)
     data = f", data={mount.data}" if mount.data else ""
     where = f'error mounting "{mount.source}" to rootfs at "{mount.target}"'
     return f"{where}: mount src={mount.source}, dst={mount.target}, flags={flags}{data}: {words(error)}"
+
+
+def source_words(mount: Mount, error: OSError) -> str:
+    """A bind's source that cannot be had, in runc's words."""
+    path = f"{mount.source}/{mount.subpath}" if mount.subpath else mount.source
+    return f'error mounting "{path}" to rootfs at "{mount.target}": stat {path}: {words(error)}'
 
 
 def words(error: OSError) -> str:
@@ -208,16 +218,55 @@ def words(error: OSError) -> str:
 
 
 def _mount_kind(root_fd: int, mount: Mount) -> None:
+    if mount.asked and mount.kind == "tmpfs":
+        mount = _with_mode(root_fd, mount)
     place = _place_for(root_fd, mount)
+    try:
+        if mount.asked:
+            check_outside_proc(root_fd, place, mount.target)
+        mount_on(place, mount)
+    finally:
+        os.close(place)
+
+
+def mount_on(place: int, mount: Mount) -> None:
+    """Mount a file system on the directory behind a descriptor; `image`: its layers. Raises OSError."""
+    if mount.kind == "image":
+        _mount_layers(place, mount)
+        return
     flags = 0
     for name in mount.flags:
         flags |= FLAGS[name]
+    # Mounting on "." of a directory that is open cannot be led astray, and costs one call.
+    os.fchdir(place)
+    syscalls.mount(mount.source, ".", mount.kind, flags, mount.data or None)
+
+
+def _mount_layers(place: int, mount: Mount) -> None:
+    """An image's root without a writable layer; one layer alone needs no overlay, and the kernel would make none."""
+    layers = mount.data.split(":")
+    if len(layers) == 1:
+        layer = os.open(os.path.join(mount.source, layers[0]), _PLACE | os.O_DIRECTORY)
+        try:
+            attach(layer, place)
+        finally:
+            os.close(layer)
+        return
+    os.chdir(mount.source)
+    options = f"lowerdir={':'.join(layers[::-1])}"
+    syscalls.mount("overlay", f"/proc/self/fd/{place}", "overlay", syscalls.MS_RDONLY, options)
+
+
+def _with_mode(root_fd: int, mount: Mount) -> Mount:
+    """A tmpfs takes the mode of the directory that it hides, unless it was given one (so does runc)."""
     try:
-        # Mounting on "." of a directory that is open cannot be led astray, and costs one call.
-        os.fchdir(place)
-        syscalls.mount(mount.source, ".", mount.kind, flags, mount.data or None)
-    finally:
-        os.close(place)
+        hidden = open_beneath(root_fd, mount.target, _PLACE | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return mount
+    mode = stat.S_IMODE(os.fstat(hidden).st_mode)
+    os.close(hidden)
+    # The last one counts.
+    return replace(mount, data=f"mode={mode:04o},{mount.data}".rstrip(","))
 
 
 def move(root_fd: int, mount: Mount, tree_fd: int) -> None:
@@ -229,7 +278,7 @@ def move(root_fd: int, mount: Mount, tree_fd: int) -> None:
         finally:
             os.close(place)
     except OSError as error:
-        raise SystemFailure(_mount_words(mount, error)) from error
+        raise SystemFailure(mount_words(mount, error)) from error
 
 
 def _place_for(root_fd: int, mount: Mount) -> int:
@@ -248,59 +297,120 @@ def _recursion(mount: Mount) -> int:
     return syscalls.AT_RECURSIVE if "rbind" in mount.flags else 0
 
 
-def _bind(root_fd: int, mount: Mount, source_fd: int) -> None:
-    source = source_fd if source_fd >= 0 else os.open(mount.source, _PLACE)
+def open_source(mount: Mount) -> int:
+    """The source of a bind (O_PATH), as this process sees its path; below it `subpath` leads nowhere else.
+
+    Raises OSError.
+    """
+    source = os.open(mount.source, _PLACE)
+    if not mount.subpath:
+        return source
+    try:
+        return open_beneath(source, mount.subpath, _PLACE)
+    finally:
+        os.close(source)
+
+
+def detached(source_fd: int, mount: Mount) -> int:
+    """A detached copy of what is behind a descriptor, as the mount wants it: nobody has seen it before it is whole.
+
+    Raises OSError, ENOSYS before Linux 5.12.
+    """
+    depth = _recursion(mount)
+    tree = syscalls.open_tree(source_fd, "", syscalls.OPEN_TREE_CLONE | syscalls.AT_EMPTY_PATH | depth)
+    try:
+        # Without peers unless it is to keep them; also what is below it, whatever the word says, as the whole
+        # namespace of runc's containers has none.
+        propagation = PROPAGATION[mount.propagation] if keeps_peers(mount) else syscalls.MS_PRIVATE
+        bits, clear = _attributes(name for name in mount.flags if name != "ro")
+        if mount.kind != "bind":
+            clear |= syscalls.MOUNT_ATTR_RDONLY  # another container may have it read-only
+        if "rro" in mount.flags:
+            bits |= syscalls.MOUNT_ATTR_RDONLY
+        syscalls.mount_setattr(tree, depth, bits, clear, propagation & ~syscalls.MS_REC)
+        if "ro" in mount.flags:
+            syscalls.mount_setattr(tree, 0, syscalls.MOUNT_ATTR_RDONLY)
+    except OSError:
+        os.close(tree)
+        raise
+    return tree
+
+
+def is_unknown(error: OSError) -> bool:
+    """Whether the kernel lacks the call."""
+    return error.errno == errno.ENOSYS
+
+
+def _place_of_source(root_fd: int, mount: Mount, source: int) -> int:
+    """Where a directory or a file is to be mounted: a place of the same type, made if it is missing."""
+    directory = is_directory(source)
+    place = (make_directories if directory else make_file)(root_fd, mount.target)
+    if mount.asked:
+        try:
+            if not directory and is_directory(place):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            check_outside_proc(root_fd, place, mount.target, source)
+        except BaseException:
+            os.close(place)
+            raise
+    return place
+
+
+def _move_source(root_fd: int, mount: Mount, tree: int) -> None:
     place = -1
     try:
-        place = (make_directories if is_directory(source) else make_file)(root_fd, mount.target)
-        attach(
-            source,
-            place,
-            attributes=[name for name in mount.flags if name in _ATTRIBUTES],
-            recursive="rbind" in mount.flags,
-            detached=source_fd >= 0,
-            # Everything here is private already.
-            propagation=PROPAGATION[mount.propagation] if keeps_peers(mount) else 0,
-        )
+        place = _place_of_source(root_fd, mount, tree)
+        syscalls.move_mount(tree, place)
+    finally:
+        os.close(tree)
+        if place >= 0:
+            os.close(place)
+
+
+def _bind(root_fd: int, mount: Mount) -> None:
+    source = open_source(mount)
+    place = -1
+    try:
+        place = _place_of_source(root_fd, mount, source)
+        attributes = ["ro" if name == "rro" else name for name in mount.flags if name in _ATTRIBUTES or name == "rro"]
+        # Everything here is private already.
+        attach(source, place, attributes=attributes, recursive="rbind" in mount.flags)
     finally:
         os.close(source)
         if place >= 0:
             os.close(place)
 
 
-def attach(
-    source_fd: int,
-    place_fd: int,
-    *,
-    attributes: Iterable[str] = (),
-    recursive: bool = False,
-    detached: bool = False,
-    propagation: int = 0,
-) -> None:
+def attach(source_fd: int, place_fd: int, *, attributes: Iterable[str] = (), recursive: bool = False) -> None:
     """Bind what is behind one descriptor on the place behind another, its attributes set before anyone can see it.
 
-    attributes: names of `_ATTRIBUTES`; detached: the source is already a copy of `open_sources`. Raises OSError.
+    attributes: names of `_ATTRIBUTES`. Raises OSError.
     """
-    bits = clear = 0
-    for name in attributes:
-        bits |= _ATTRIBUTES[name]
-        if _ATTRIBUTES[name] & _ATIME_MASK:
-            clear = _ATIME_MASK
+    bits, clear = _attributes(attributes)
     depth = syscalls.AT_RECURSIVE if recursive else 0
-    tree = source_fd
+    tree = -1
     try:
-        if not detached:
-            tree = syscalls.open_tree(source_fd, "", syscalls.OPEN_TREE_CLONE | syscalls.AT_EMPTY_PATH | depth)
-        if bits or propagation & ~syscalls.MS_REC:
-            syscalls.mount_setattr(tree, depth, bits, clear, propagation & ~syscalls.MS_REC)
+        tree = syscalls.open_tree(source_fd, "", syscalls.OPEN_TREE_CLONE | syscalls.AT_EMPTY_PATH | depth)
+        if bits:
+            syscalls.mount_setattr(tree, depth, bits, clear)
         syscalls.move_mount(tree, place_fd)
     except OSError as error:
-        if error.errno != errno.ENOSYS or detached:
+        if not is_unknown(error):
             raise
         _attach_by_path(source_fd, place_fd, bits, recursive)
     finally:
-        if tree not in (source_fd, -1):
+        if tree >= 0:
             os.close(tree)
+
+
+def _attributes(names: Iterable[str]) -> tuple[int, int]:
+    """The MOUNT_ATTR_* bits to set, and those to clear first: of the ways to keep access times there can be one."""
+    bits = clear = 0
+    for name in names:
+        bits |= _ATTRIBUTES.get(name, 0)
+        if bits & _ATIME_MASK:
+            clear = _ATIME_MASK
+    return bits, clear
 
 
 def _attach_by_path(source_fd: int, place_fd: int, attributes: int, recursive: bool) -> None:

@@ -1,13 +1,15 @@
 """The namespaces that a sandbox can have, as one table.
 
-Pure data for init, which makes them, and for everyone who names them under /proc. A user namespace has its row for the
-day that the engine supports it; nothing asks for it yet.
+Data for init, which makes them, and for everyone who names them under /proc; and entering those of other processes,
+which runs in init and its parent. A user namespace has its row for the day that the engine supports it; nothing asks
+for it yet.
 """
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.errors import Invalid
+from engine.errors import Invalid, SystemFailure
 from engine.kernel import syscalls
 
 
@@ -43,3 +45,31 @@ def flags(names: Iterable[str], *, without: frozenset[str] = frozenset()) -> int
         if name not in without:
             bits |= NAMESPACES[name].flag
     return bits
+
+
+def open_joined(joined: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
+    """(name, descriptor) of the namespaces of other processes, each named by its pid and start time.
+
+    All but `BY_MONITOR`. To be called where /proc is the host's. Raises SystemFailure when such a process has ended.
+    """
+    return [(name, open_one(name, pid, start)) for name, pid, start in joined if name not in BY_MONITOR]
+
+
+def open_one(name: str, pid: int, start: int) -> int:
+    """A descriptor of this namespace of a process. Raises SystemFailure when the process has ended."""
+    try:
+        opened = os.open(f"/proc/{pid}/ns/{NAMESPACES[name].link}", os.O_RDONLY | os.O_CLOEXEC)
+        # The descriptor came first: a process that is still the one meant was it then, too.
+        if syscalls.process_start(pid) == start:
+            return opened
+        os.close(opened)
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    raise SystemFailure(f"cannot join the {name} namespace of a container that has ended")
+
+
+def enter(opened: Iterable[tuple[str, int]]) -> None:
+    """Enter the namespaces of `open_joined`, and close their descriptors. Raises OSError."""
+    for name, descriptor in opened:
+        syscalls.setns(descriptor, NAMESPACES[name].flag)
+        os.close(descriptor)

@@ -88,6 +88,20 @@ def default_profile(capabilities: Iterable[str]) -> bytes:
     return _default_profile(frozenset(capabilities))
 
 
+def compile_text(text: str, capabilities: Iterable[str]) -> bytes:
+    """A client's own profile, compiled; empty for one that says nothing. The last few are kept. Raises Invalid."""
+    return _compile_text(text, frozenset(capabilities))
+
+
+@functools.lru_cache(maxsize=4)
+def _compile_text(text: str, capabilities: frozenset[str]) -> bytes:
+    # Few containers have one: the reader is loaded with the first.
+    from engine.sandbox import seccomp_profile
+
+    profile = seccomp_profile.parse(text)
+    return compile_profile(profile, capabilities) if profile else b""
+
+
 @functools.lru_cache(maxsize=8)
 def _default_profile(capabilities: frozenset[str]) -> bytes:
     return compile_profile(_data("seccomp_default.json"), capabilities)
@@ -100,12 +114,18 @@ def compile_profile(profile: dict, capabilities: Iterable[str], machine: str | N
         includes, excludes); capabilities: the container's, for the rules that depend on them; machine: a key of
         `kernel.syscalls.NUMBERS`, None for this one. Raises Invalid for what the format does not know.
     """
-    machine = machine or running_machine()
+    try:
+        return _compiled(profile, frozenset(capabilities), machine or running_machine())
+    except ValueError as error:
+        raise Invalid(f"seccomp: {error}") from error
+
+
+def _compiled(profile: dict, capabilities: frozenset[str], machine: str) -> bytes:
     if machine not in _MACHINES:
         raise Invalid(f"seccomp: no system call numbers for the machine {machine!r}")
     table = _data("seccomp_syscalls.json")
-    default = _action(profile, profile.get("defaultAction"), profile.get("defaultErrnoRet"))
-    calls = _collect(profile, default, frozenset(capabilities), machine)
+    default = _action(profile.get("defaultAction"), profile.get("defaultErrnoRet"))
+    calls = _collect(profile, default, capabilities, machine)
     program = Program()
     sections: dict[int, int] = {}
     named = [_ARCHITECTURES[name] for name in _architectures(profile, machine)]
@@ -124,10 +144,7 @@ def compile_profile(profile: dict, capabilities: Iterable[str], machine: str | N
         other = program.go(label)
         label = program.branch(EQUAL, token, section, other)
     program.load(_ARCHITECTURE, label)
-    try:
-        return program.assemble()
-    except ValueError as error:
-        raise Invalid(f"seccomp: {error}") from error
+    return program.assemble()
 
 
 def _data(name: str) -> dict:
@@ -135,7 +152,7 @@ def _data(name: str) -> dict:
         return json.load(file)
 
 
-def _action(rule: dict, name: str | None, errno_return: int | None) -> int:
+def _action(name: str | None, errno_return: int | None) -> int:
     if name not in _ACTIONS:
         raise Invalid(f"seccomp: unknown action {name!r}")
     if name not in _WITH_DATA:
@@ -148,7 +165,7 @@ def _architectures(profile: dict, machine: str) -> list[str]:
     native, _ = _MACHINES[machine]
     names = [native, *(profile.get("architectures") or ())]
     for row in profile.get("archMap") or ():
-        if row["architecture"] == native:
+        if row.get("architecture") == native:
             names += row.get("subArchitectures") or ()
     return [name for name in dict.fromkeys(names) if name in _ARCHITECTURES]
 
@@ -156,10 +173,10 @@ def _architectures(profile: dict, machine: str) -> list[str]:
 def _collect(profile: dict, default: int, capabilities: frozenset[str], machine: str) -> dict[str, _Call]:
     calls: dict[str, _Call] = {}
     for rule in profile.get("syscalls") or ():
-        action = _action(rule, rule.get("action"), rule.get("errnoRet"))
+        action = _action(rule.get("action"), rule.get("errnoRet"))
         if action == default or not _applies(rule, capabilities, machine):
             continue
-        for name in rule.get("names") or [rule["name"]]:
+        for name in _names(rule):
             call = calls.setdefault(name, _Call())
             conditions = rule.get("args") or ()
             if not conditions:
@@ -178,6 +195,8 @@ def _applies(rule: dict, capabilities: frozenset[str], machine: str) -> bool:
         return False
     if includes.get("minKernel") and _kernel() < _version(includes["minKernel"]):
         return False
+    if excludes.get("minKernel") and _kernel() >= _version(excludes["minKernel"]):
+        return False
     return capabilities.issuperset(includes.get("caps") or ())
 
 
@@ -193,7 +212,7 @@ def _version(text: str) -> tuple[int, int]:
 
 def _alternatives(conditions: list[dict]) -> list[tuple[dict, ...]]:
     """All conditions together; but one argument named twice means "any of these", as runc has it."""
-    indices = [condition["index"] for condition in conditions]
+    indices = [condition.get("index", 0) for condition in conditions]
     if len(set(indices)) == len(indices):
         return [tuple(conditions)]
     return [(condition,) for condition in conditions]
@@ -206,7 +225,7 @@ def _named_last(profile: dict, numbers: dict[str, int]) -> int:
 
 
 def _names(rule: dict) -> list[str]:
-    return rule.get("names") or [rule["name"]]
+    return rule.get("names") or [rule.get("name") or ""]
 
 
 def _tree(
@@ -246,7 +265,7 @@ def _label(program: Program, verdict: int | _Call, default: int) -> int:
 
 def _compare(program: Program, condition: dict, yes: int, no: int) -> int:
     """One 64-bit comparison of an argument, high word first."""
-    index, operator, value = condition.get("index"), condition.get("op"), condition.get("value", 0)
+    index, operator, value = condition.get("index", 0), condition.get("op"), condition.get("value", 0)
     if operator not in _OPERATORS or not isinstance(index, int) or not 0 <= index < 6:
         raise Invalid(f"seccomp: cannot compare with {operator!r} argument {index!r}")
     comparison, swapped = _OPERATORS[operator]

@@ -30,12 +30,20 @@ class Root:
 class Mount:
     """One mount inside the container, made in the order given.
 
-    kind:    file-system type (`proc`, `sysfs`, `tmpfs`, `devpts`, `mqueue`, ...) or `bind`
-    source:  host path for `bind`, else the device name shown in mountinfo
+    kind:    file-system type (`proc`, `sysfs`, `tmpfs`, `devpts`, `mqueue`, ...), `bind`, or `image`: the layers in
+        `data`, read-only
+    source:  host path for `bind`, the directory of all layers for `image`, else the device name shown in mountinfo
     target:  absolute path in the container; missing parts are made, symbolic links never lead out of the root
-    flags:   names of MS_* flags in lower case (`nosuid`, `noexec`, `nodev`, `ro`, `rbind`, ...)
-    data:    the file system's own options, as for mount(2)
+    flags:   names of MS_* flags in lower case (`nosuid`, `noexec`, `nodev`, `ro`, `rbind`, ...); `rro`: this mount and
+        all below it read-only
+    data:    the file system's own options, as for mount(2); of an `image` the names of its layers, lowest first, by `:`
     propagation: `private`, `rprivate`, `slave`, `rslave`, `shared`, `rshared`, or empty for rprivate
+    subpath: what to show of it: a path below its root, whose symbolic links never lead out of it; empty for all
+    asked:   somebody asked for it by name, so it is kept out of /proc, and its source is looked up on the host as the
+        host is now
+    place:   host directory to mount on for a moment, where it is not mounted on the target at once
+    holder:  (pid, start time, path) of a process that has this very file system at that path of its root: it is shared
+        with that one instead of being mounted anew; empty where there is none
     """
 
     kind: str
@@ -44,6 +52,10 @@ class Mount:
     flags: tuple[str, ...] = ()
     data: str = ""
     propagation: str = ""
+    subpath: str = ""
+    asked: bool = False
+    place: str = ""
+    holder: tuple = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +82,11 @@ class Rlimit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the cgroup allows; 0 or an empty text is "no limit asked for". Units as in the API's Resources."""
+    """What the cgroup allows; 0 or an empty text is "no limit asked for". Units as in the API's Resources.
+
+    memory_swappiness: None is "not asked for", as 0 means something
+    blkio_*: (`major:minor`, value) pairs
+    """
 
     memory: int = 0
     memory_swap: int = 0
@@ -82,6 +98,16 @@ class Limits:
     cpuset_cpus: str = ""
     cpuset_mems: str = ""
     pids: int = 0
+    cpu_rt_period: int = 0
+    cpu_rt_runtime: int = 0
+    memory_swappiness: int | None = None
+    oom_kill_disable: bool = False
+    blkio_weight: int = 0
+    blkio_weight_device: tuple[tuple[str, int], ...] = ()
+    blkio_read_bps: tuple[tuple[str, int], ...] = ()
+    blkio_write_bps: tuple[tuple[str, int], ...] = ()
+    blkio_read_iops: tuple[tuple[str, int], ...] = ()
+    blkio_write_iops: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +124,9 @@ class Sandbox:
     seccomp:    an assembled BPF program (struct sock_filter array); empty for none
     tty:        make a pty from the container's own devpts its controlling terminal
     rows, columns: the terminal's first size; 0 leaves the kernel's
+    joined: (namespace, pid, start time) of processes whose namespace this one enters, instead of making one; of a PID
+        namespace init's parent has done so before the fork
+    apparmor: the profile to run under; empty for the one the engine runs under
     cgroups: host paths of the files to write "0" into, which moves process 1 into its cgroups (see
         `sandbox.cgroups`); empty when somebody else moves it, or nobody
     """
@@ -128,3 +157,5 @@ class Sandbox:
     columns: int = 0
     cgroups: tuple[str, ...] = ()
     annotations: tuple[tuple[str, str], ...] = field(default=())
+    joined: tuple[tuple[str, int, int], ...] = ()
+    apparmor: str = ""

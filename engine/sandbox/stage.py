@@ -20,21 +20,21 @@ MOUNTS = mounts.DEFAULT_MOUNTS[:-1]
 """Docker's default mounts but for the view of the cgroups."""
 
 _TREES = tuple(mount for mount in MOUNTS if mount.target.count("/") == 1)
+_MASKED_TREES = frozenset({"proc", "sys"})
 _PLACE = os.O_PATH | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The descriptor of the staging directory."""
+    """fd: the staging directory; host: the mount namespace that this process has left, see `sources.of_host`."""
 
     fd: int
+    host: int
 
 
 def suits(sandbox: Sandbox) -> bool:
     """Whether an init that was prepared can become this sandbox at all: its namespaces cannot be taken back."""
-    if not NAMESPACES.issubset(sandbox.namespaces) or "user" in sandbox.namespaces:
-        return False
-    return not any(mounts.keeps_peers(mount) for mount in sandbox.mounts)
+    return NAMESPACES.issubset(sandbox.namespaces) and "user" not in sandbox.namespaces
 
 
 def furnishes(sandbox: Sandbox) -> bool:
@@ -44,13 +44,15 @@ def furnishes(sandbox: Sandbox) -> bool:
         and sandbox.devices == mounts.DEFAULT_DEVICES
         and sandbox.masked_paths == mounts.MASKED_PATHS
         and sandbox.readonly_paths == mounts.READONLY_PATHS
+        # Where masks are, they come after what was asked for.
+        and not any(mount.asked and mount.target.split("/")[1] in _MASKED_TREES for mount in sandbox.mounts)
     )
 
 
-def build(place: str) -> Stage:
+def build(place: str, host: int) -> Stage:
     """Make the stage on the host directory `place`, in a mount namespace whose mounts are private by now.
 
-    Raises SystemFailure, OSError.
+    host: a descriptor of the mount namespace that this one was copied from. Raises SystemFailure, OSError.
     """
     syscalls.mount("stage", place, "tmpfs", 0, "mode=700,size=64k")
     fd = os.open(place, _PLACE | os.O_DIRECTORY)
@@ -60,7 +62,7 @@ def build(place: str) -> Stage:
     devices.add_links(fd)
     masks.make_readonly(fd, mounts.READONLY_PATHS)
     masks.hide(fd, mounts.MASKED_PATHS)
-    return Stage(fd)
+    return Stage(fd, host)
 
 
 def furnish(stage: Stage, root_fd: int) -> None:

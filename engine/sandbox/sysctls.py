@@ -18,14 +18,29 @@ _OF_IPC = frozenset(
     f"kernel.{name}" for name in ("msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced")
 )
 
+_EXCHANGED = {ord("."): "/", ord("/"): "."}
+
 
 def check(name: str, namespaces: Iterable[str]) -> str:
-    """The path below /proc/sys; Invalid, in runc's words, where the parameter is not the container's own."""
-    path = name if "/" in name else name.replace(".", "/")
-    dotted = path.replace("/", ".")
-    own = (dotted in _OF_IPC or dotted.startswith("fs.mqueue.")) and "ipc" in namespaces
-    own = own or (dotted.startswith("net.") and "net" in namespaces)
-    if not own or ".." in path.split("/"):
+    """The path below /proc/sys; Invalid, in runc's words, where the parameter is not the container's own.
+
+    namespaces: those that the container does not share with the host; a name has dots or slashes between its parts,
+    whichever comes first, and may have the other in a part (`net.ipv4.conf.eth0/1.forwarding`)
+    """
+    path = name if name.find("/") >= 0 and not -1 < name.find(".") < name.find("/") else name.translate(_EXCHANGED)
+    parts = path.split("/")
+    if "\0" in name or not all(part.strip(".") for part in parts):
+        raise Invalid(f'sysctl "{name}" is not in a separate kernel namespace')
+    dotted = ".".join(parts)
+    if dotted in _OF_IPC or parts[:2] == ["fs", "mqueue"]:
+        if "ipc" not in namespaces:
+            raise Invalid(f'sysctl "{name}" is not allowed in the hosts ipc namespace')
+    elif parts[0] == "net":
+        if "net" not in namespaces:
+            raise Invalid(f'sysctl "{name}" not allowed in host network namespace')
+    elif dotted == "kernel.hostname" and "uts" in namespaces:
+        raise Invalid(f'sysctl "{name}" is not allowed as it conflicts with the OCI "hostname" field')
+    elif dotted != "kernel.domainname" or "uts" not in namespaces:
         raise Invalid(f'sysctl "{name}" is not in a separate kernel namespace')
     return path
 

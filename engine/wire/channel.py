@@ -11,10 +11,10 @@ import os
 import socket
 
 from engine.errors import Invalid
-from engine.wire import codec
+from engine.wire import codec, messages
 
 _INLINE = b"J"
-_ORDINARY = b"O"
+_ORDINARY = {messages.Start: b"O", messages.Exec: b"E"}
 _IN_MEMFD = b"M"
 _INLINE_MAX = 64 * 1024
 _MESSAGE_MAX = 64 * 1024 * 1024
@@ -54,13 +54,13 @@ class Channel:
     def send(self, message: object, descriptors: tuple[int, ...] | list[int] = (), *, ordinary: bool = False) -> None:
         """Send one message with its descriptors (which stay the caller's). Raises OSError when the peer is gone.
 
-        ordinary: a mark for the spawner, which reads nothing but the first byte: a spare may have it
+        ordinary: a mark for the spawner, which reads nothing but the first byte: a spare of its kind may have it
         """
         if len(descriptors) > _FDS_MAX:
             raise ValueError(f"{len(descriptors)} descriptors do not fit one message")
         payload = codec.encode(message)
         if len(payload) <= _INLINE_MAX:
-            self._send((_ORDINARY if ordinary else _INLINE) + payload, descriptors)
+            self._send((_ORDINARY[type(message)] if ordinary else _INLINE) + payload, descriptors)
             return
         memory = os.memfd_create("message", os.MFD_CLOEXEC)
         try:

@@ -9,11 +9,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogTarget:
-    """Where a container's output is kept: `directory` (empty: nowhere), bytes a segment, number of segments."""
+    """Where a container's output is kept: `directory` (empty: nowhere), bytes a segment, number of segments.
+
+    file: of a log of JSON lines, its name in the directory; empty: it is of the engine's own form
+    attributes: the same in each of those lines; compress: those that a rotation has closed
+    """
 
     directory: str
     max_size: int = 0
     max_files: int = 1
+    file: str = ""
+    attributes: bytes = b""
+    compress: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +44,33 @@ class Start:
     """daemon → spawner: make this container. Descriptors: the monitor's end of its link, then one socket a client.
 
     sandbox: as `wire.packed` makes it; own_pids: it has a PID namespace of its own, which the monitor makes
+    pids: (pid, start time) of the process whose PID namespace it has instead, which the monitor enters; else empty
     """
 
     sandbox: bytes
     exec_dir: str
     log: LogTarget
     own_pids: bool = True
+    pids: tuple[int, ...] = ()
     tty: bool = False
     stdin: bool = False
     stdin_once: bool = False
+    clients: tuple[Client, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exec:
+    """daemon → spawner: run one more process in a container that runs. Descriptors: the monitor's end of its link, a
+    pidfd of the container's process 1, then one socket a client.
+
+    process: what it becomes, a sandbox of which only what `join` says is looked at, as `wire.packed` makes it
+    pid: process 1, for kernels whose setns(2) takes no pidfd
+    """
+
+    process: bytes
+    pid: int
+    tty: bool = False
+    stdin: bool = False
     clients: tuple[Client, ...] = ()
 
 
@@ -95,10 +120,19 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
+class Detached:
+    """monitor → daemon: a client has sent its detach keys and was let go."""
+
+
+@dataclass(frozen=True, slots=True)
 class Attach:
-    """daemon → monitor: serve one more client. Descriptor: its socket."""
+    """daemon → monitor: serve one more client. Descriptor: its socket.
+
+    after: (inode, offset) up to which the daemon has sent it a log of JSON lines; None: it is owed nothing of one
+    """
 
     client: Client
+    after: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

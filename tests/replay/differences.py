@@ -36,8 +36,8 @@ def unbuilt(call: int, followers: tuple[int, ...], reason: str) -> Unbuilt:
 # Fields taken out of a request before it is sent, so that what follows it can be asked at all.
 REDUCED = {
     159: (
-        ("Healthcheck", "PortBindings", "RestartPolicy", "Binds", "Tmpfs"),
-        "health checks, published ports, restart policies and mounts come with later issues",
+        ("PortBindings", "RestartPolicy", "Binds", "Tmpfs"),
+        "published ports, restart policies and mounts come with later issues",
     ),
 }
 RUNNER = (162, 174, 200, 203, 265)
@@ -46,7 +46,6 @@ UNBUILT = (
     unbuilt(61, (62, 63), "devices of the host come with a later issue"),
     unbuilt(65, (66, 67), "sysctls come with a later issue"),
     unbuilt(73, (74, 75), "tmpfs mounts come with a later issue"),
-    unbuilt(82, (83, 84, 85), "health checks come with a later issue"),
 )
 
 OWN_DEFAULTS = {
@@ -67,7 +66,7 @@ DIFFERENCES = (
     meant((11,), "type", "FirewallBackend", "there is no firewall before the network issue"),
     meant((55, 97, 101, 105), "text", "message", NO_RUNC),
     meant((98, 102, 106), "text", r"State\.Error", NO_RUNC),
-    meant(RUNNER, "missing", r"State\.Health|Config\.Healthcheck|HostConfig\.Tmpfs", NOT_ASKED),
+    meant(RUNNER, "missing", r"HostConfig\.Tmpfs", NOT_ASKED),
     meant(RUNNER, "type", r"HostConfig\.Binds|NetworkSettings\.Ports\.80/tcp", NOT_ASKED),
     meant((163,), "missing", r"\[\]\.Ports\[\]\.(IP|PublicPort)", NOT_ASKED),
     meant((206,), "text", "", "the recording restarted the container before, which comes with a later issue"),

@@ -24,6 +24,7 @@ _RECEIVE = 16 * 1024
 _DRAIN_LIMIT = 256 * 1024
 _LINGER_SECONDS = 1.0
 _LINGER_LIMIT = 64 * 1024 * 1024
+_LONGEST_POLL_MS = (1 << 31) - 1
 _WITHOUT_BODY = frozenset({204, 304})
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -215,6 +216,16 @@ class Connection:
     def gone(self) -> bool:
         """See `Request.gone`; takes nothing from the connection."""
         return self._told(self._hang_up)
+
+    def wait(self, descriptor: int, seconds: float | None) -> bool:
+        """See `Request.wait`; takes nothing from the connection."""
+        poll = select.poll()
+        poll.register(self._socket, self._hang_up)
+        poll.register(descriptor, select.POLLIN)
+        told = dict(poll.poll(None if seconds is None else min(seconds * 1000 + 1, _LONGEST_POLL_MS)))
+        if told.get(self._socket.fileno(), 0) & self._hang_up:
+            raise ClientGone("the client has hung up")
+        return descriptor in told
 
     def _told(self, events: int) -> bool:
         """Whether one of these events of poll(2) holds for the connection now."""

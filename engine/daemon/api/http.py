@@ -38,6 +38,7 @@ _REASONS = {
     403: "Forbidden",
     404: "Not Found",
     409: "Conflict",
+    426: "Upgrade Required",
     500: "Internal Server Error",
     501: "Not Implemented",
     503: "Service Unavailable",

@@ -68,6 +68,13 @@ class Request:
         """True when the client has hung up. One that has only finished sending (half-close) is still there."""
         return self._connection.gone()
 
+    def wait(self, descriptor: int, seconds: float | None = None) -> bool:
+        """Sleep until `descriptor` is readable (True) or the time is over (False); raises ClientGone if that is first.
+
+        For an answer that waits for something: no time is lost to looking whether the client is still there.
+        """
+        return self._connection.wait(descriptor, seconds)
+
     def fileno(self) -> int:
         """The connection's descriptor, to be watched (POLLHUP) beside others; never to be read."""
         return self._connection.fileno()
@@ -90,3 +97,9 @@ class Request:
             return self._connection.hand_over(101, head)
         # Without an upgrade docker names the plain type, whatever the stream is.
         return self._connection.hand_over(200, field("Content-Type", RAW_STREAM))
+
+    def upgrade(self, fields: str) -> socket.socket:
+        """As `hijack`, with a 101 of the caller's own header lines: for another protocol than docker's raw stream."""
+        if not self.body.drain(_HIJACK_BODY_LIMIT):
+            raise BadRequest("request body too large for an upgraded connection")
+        return self._connection.hand_over(101, fields)

@@ -170,6 +170,10 @@ MOUNT = Struct(
     },
 )
 
+RESTART_POLICY = Struct(
+    "container.RestartPolicy", {"Name": named("container.RestartPolicyMode"), "MaximumRetryCount": INT}
+)
+
 HOST_CONFIG = Struct(
     "container.HostConfig",
     {
@@ -182,10 +186,7 @@ HOST_CONFIG = Struct(
             "network.PortMap",
             parse_port,
         ),
-        "RestartPolicy": Struct(
-            "container.RestartPolicy",
-            {"Name": named("container.RestartPolicyMode"), "MaximumRetryCount": INT},
-        ),
+        "RestartPolicy": RESTART_POLICY,
         "AutoRemove": BOOL,
         "VolumeDriver": STRING,
         "VolumesFrom": STRINGS,
@@ -255,6 +256,44 @@ CONTAINER_CREATE = Struct(
         "NetworkingConfig": Struct("network.NetworkingConfig", {"EndpointsConfig": Mapping(ENDPOINT, pointers=True)}),
     },
     {"Config": CONFIG},
+)
+
+CONTAINER_UPDATE = Struct(
+    "container.UpdateConfig", {"RestartPolicy": RESTART_POLICY}, {"Resources": RESOURCES}
+)
+
+EXEC_CREATE = Struct(
+    "container.ExecCreateRequest",
+    {
+        "User": STRING,
+        "Privileged": BOOL,
+        "Tty": BOOL,
+        "ConsoleSize": Array(UINT, length=2),
+        "AttachStdin": BOOL,
+        "AttachStderr": BOOL,
+        "AttachStdout": BOOL,
+        "DetachKeys": STRING,
+        "Env": STRINGS,
+        "WorkingDir": STRING,
+        "Cmd": STRINGS,
+    },
+)
+
+EXEC_START = Struct(
+    "container.ExecStartRequest", {"Detach": BOOL, "Tty": BOOL, "ConsoleSize": Array(UINT, length=2)}
+)
+
+CONTAINER_CONFIG = Struct("container.Config", CONFIG)
+
+VOLUME_CREATE = Struct(
+    "volume.CreateRequest",
+    {
+        "Name": STRING,
+        "Driver": STRING,
+        "DriverOpts": TEXTS,
+        "Labels": TEXTS,
+        "ClusterVolumeSpec": Struct("volume.ClusterVolumeSpec", {"Group": STRING}),
+    },
 )
 
 AUTH_CONFIG = Struct(

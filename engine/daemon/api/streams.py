@@ -156,6 +156,14 @@ class Stream:
         else:
             self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
 
+    def write_each(self, pieces: list[bytes]) -> None:
+        """Send several pieces at once, each as a chunk of its own: for clients that take a chunk for a message."""
+        if not pieces or not self._open:
+            return
+        if self.raw_chunks:
+            pieces = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece]
+        self._connection.send(b"".join(pieces))
+
     def json(self, value: object) -> None:
         """Send a value as one line of JSON, ended as docker ends the lines of its progress streams."""
         self.write(encode_json(value) + b"\r\n")

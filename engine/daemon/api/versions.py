@@ -66,3 +66,30 @@ def image(version: tuple[int, int], shown: dict) -> dict:
     if version < (1, 44):
         return {**shown, "VirtualSize": shown["Size"]}
     return shown
+
+
+def event_types(version: tuple[int, int]) -> tuple[str, ...]:
+    """The content types of GET /events, the usual one first."""
+    usual = "application/jsonl" if version >= (1, 53) else "application/json"
+    return usual, "application/x-ndjson", "application/json-seq"
+
+
+def knows_event(version: tuple[int, int], kind: str, action: str) -> bool:
+    """Whether a client has heard of such events: an image's `create` is not told before 1.46."""
+    return version >= (1, 46) or kind != "image" or action != "create"
+
+
+def event_form(version: tuple[int, int]) -> str:
+    """The name of the form that `event` gives to events: two versions of the same form show them alike."""
+    return "plain" if version >= (1, 52) else "doubled"
+
+
+def event(version: tuple[int, int], shown: dict) -> dict:
+    """An event: containers' and images' had their oldest fields beside the newer ones until 1.51."""
+    if version >= (1, 52) or shown["Type"] not in ("container", "image"):
+        return shown
+    actor = shown["Actor"]
+    older = {"status": shown["Action"], "id": actor["ID"]}
+    if shown["Type"] == "container" and actor["Attributes"].get("image"):
+        older["from"] = actor["Attributes"]["image"]
+    return {**older, **shown}

@@ -1,7 +1,8 @@
 """Attach a client's connection to a container's streams.
 
 The connection goes to the monitor, so that no byte of it passes the daemon. A client that attaches before the start
-waits in the container's record and goes along with the start.
+waits in the container's record and goes along with the start; should that come while such a client still reads the log
+so far, the daemon's thread that gave it the log stays between the two.
 """
 
 import contextlib
@@ -11,9 +12,10 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from engine.daemon.containers import logs
+from engine.daemon.containers import logs, relay
+from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.errors import Conflict, Invalid
 from engine.logs.query import Query
@@ -30,7 +32,11 @@ _CONTROL_KEYS = {f"ctrl-{key}": code for code, key in enumerate("@abcdefghijklmn
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The query of an attach call; `detach_keys` as docker writes them, empty for the default."""
+    """The query of an attach call.
+
+    detach_keys: as docker writes them, empty for the default; framed: output without a terminal comes in frames;
+    reference: what the client called the container by, for words to it
+    """
 
     logs: bool
     stream: bool
@@ -38,6 +44,8 @@ class Asked:
     stdout: bool
     stderr: bool
     detach_keys: str = ""
+    framed: bool = True
+    reference: str = ""
 
 
 def parse_detach_keys(text: str) -> bytes:
@@ -57,35 +65,74 @@ def attach(engine: object, container: Container, asked: Asked, hijack: Callable[
     """Serve the client on the connection that `hijack` hands out; raises only before it is called."""
     tty = container.config["Tty"]
     keys = parse_detach_keys(asked.detach_keys or DEFAULT_DETACH_KEYS)
-    with container.changed:
-        if container.state.status == "paused" and asked.stream:
-            raise Conflict(f"container {container.id} is paused, unpause the container before attach")
+    _refuse_states(container, asked.reference or container.id)
     if not asked.stream:
         with hijack() as connection:
+            announce(engine, container, "attach")
             _await_reading(connection)
             _replay(engine, container, asked, connection)
         return
     client = Client(
         streams=asked.stdin * 1 + asked.stdout * 2 + asked.stderr * 4,
-        framed=not tty,
+        framed=asked.framed and not tty,
         detach=keys if tty and asked.stdin else b"",
         replay=asked.logs,
     )
     # A client that has seen the head may have the container started at once: that start has to find it here.
     with container.operation:
-        running = container.snapshot().running
-        if not running:
+        alive = container.snapshot().alive
+        if not alive:
             let_go(container)
             if len(container.waiting) >= MOST_WAITING:
                 raise Conflict(f"container {container.id} has {MOST_WAITING} clients that wait for its start")
         connection = hijack()
-        if not running:
+        announce(engine, container, "attach")
+        if alive:
+            if asked.logs:
+                _await_reading(connection)
+            with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees its connection's end
+                engine.links.send(container.id, Attach(client), [connection.fileno()])
+            return
+        if not asked.logs:
             container.waiting.append((client, connection))
             return
-        if asked.logs:
-            _await_reading(connection)
-        with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees its connection's end
-            engine.links.send(container.id, Attach(client), [connection.fileno()])
+        place = (replace(client, replay=False), *socket.socketpair())
+        until_ns = time.time_ns()
+        container.waiting.append(place[:2])
+    _catch_up(engine, container, asked, place, connection, until_ns)
+
+
+def _refuse_states(container: Container, reference: str) -> None:
+    status = container.snapshot().status
+    if status == "paused":
+        raise Conflict(f"container {reference} is paused, unpause the container before attach")
+    if status == "restarting":
+        raise Conflict(f"container {reference} is restarting, wait until the container is running")
+
+
+def _catch_up(
+    engine: object,
+    container: Container,
+    asked: Asked,
+    place: tuple[Client, socket.socket, socket.socket],
+    connection: socket.socket,
+    until_ns: int,
+) -> None:
+    """Give a client that waits for the start the log of the runs before, which ended before `until_ns`.
+
+    place: how it is served, the end of a pair that waits in its stead, and the other end. A slow reader must not hold
+    up the start, nor may it miss what comes after: a start meanwhile takes the pair, and then its bytes are relayed.
+    """
+    client, waiting, ours = place
+    with ours:
+        _await_reading(connection)
+        _replay(engine, container, asked, connection, until_ns)
+        with container.operation:
+            if (client, waiting) in container.waiting:
+                container.waiting[container.waiting.index((client, waiting))] = (client, connection)
+                waiting.close()
+                return
+        relay.relay(connection, ours)
 
 
 def _await_reading(connection: socket.socket) -> None:
@@ -112,7 +159,10 @@ def let_go(container: Container) -> None:
             connection.close()
 
 
-def _replay(engine: object, container: Container, asked: Asked, connection: socket.socket) -> None:
+def _replay(
+    engine: object, container: Container, asked: Asked, connection: socket.socket, until_ns: int = 0
+) -> None:
     if asked.logs and (asked.stdout or asked.stderr):
-        query = Query(stdout=asked.stdout, stderr=asked.stderr, tty=container.config["Tty"])
+        raw = container.config["Tty"] or not asked.framed
+        query = Query(stdout=asked.stdout, stderr=asked.stderr, tty=raw, until_ns=until_ns)
         logs.send(engine, container, connection.fileno(), query, follow=False, chunked=False)

@@ -131,6 +131,8 @@ CONFIG_OPTIONAL = frozenset(
 )
 HOST_CONFIG_OPTIONAL = frozenset({"Annotations", "StorageOpt", "Tmpfs", "Sysctls", "Mounts", "Init"})
 
+_HEALTH = ("Test", "Interval", "Timeout", "StartPeriod", "StartInterval", "Retries")
+
 # Where an empty value means the default too, not only an absent one.
 _EMPTY_IS_DEFAULT = ("NetworkMode", "IpcMode", "CgroupnsMode", "ShmSize", "Runtime", "PortBindings")
 
@@ -214,8 +216,12 @@ def merge_image(config: dict, image: dict) -> None:
         if config["Entrypoint"] is None:
             config["Entrypoint"] = image.get("Entrypoint")
     if image.get("Healthcheck"):
-        asked = {key: value for key, value in (config["Healthcheck"] or {}).items() if value}
-        config["Healthcheck"] = {**image["Healthcheck"], **asked}
+        config["Healthcheck"] = {**image["Healthcheck"], **_given(config["Healthcheck"] or {})}
+
+
+def _given(health: dict) -> dict:
+    """What a health check says, in dockerd's order; a value of nothing says "as the image, or the default"."""
+    return {key: health[key] for key in _HEALTH if health.get(key)}
 
 
 def _merge_environment(asked: list[str] | None, image: list[str] | None) -> list[str] | None:
@@ -232,6 +238,8 @@ def normalise(config: dict) -> None:
         config["WorkingDir"] = "/" + posixpath.normpath(config["WorkingDir"]).lstrip("/")
     if config["Entrypoint"] == [""]:
         config["Entrypoint"] = None
+    if config["Healthcheck"]:
+        config["Healthcheck"] = _given(config["Healthcheck"])
 
 
 def command(config: dict) -> tuple[str, list[str]]:

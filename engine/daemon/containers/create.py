@@ -9,7 +9,19 @@ import shutil
 import time
 
 from engine.daemon.containers import config as settings
-from engine.daemon.containers import files, logconfig, naming, paths, unbuilt, validate
+from engine.daemon.containers import (
+    files,
+    isolation,
+    logconfig,
+    mountpoints,
+    naming,
+    paths,
+    resources,
+    sandbox,
+    unbuilt,
+    validate,
+)
+from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
@@ -30,6 +42,8 @@ def create(engine: object, name: str | None, body: dict, platform: str | None) -
     config = settings.container_config(body)
     host_config = settings.host_config(body.get("HostConfig") or {})
     warnings = validate.check(config, host_config)
+    warnings += resources.discard(host_config, engine.cgroups)
+    isolation.adapt(engine, body.get("HostConfig") or {}, host_config)
     image = engine.images.find(config["Image"], platform or None) if config["Image"] else None
     networking = settings.networking(body.get("NetworkingConfig") or {}, host_config["NetworkMode"])
     asked = dict(config)
@@ -60,12 +74,15 @@ def create(engine: object, name: str | None, body: dict, platform: str | None) -
     try:
         validate.check_late(host_config)
         unbuilt.refuse(asked, host_config, networking)
+        _mount(engine, container)
         _keep(engine, container, _descriptor(engine, image) if image else None)
     except BaseException:
+        mountpoints.release(engine, container, volumes=True)
         engine.containers.release(container)
         raise
     engine.containers.add(container)
-    return container, warnings + unbuilt.warnings(asked, config)
+    announce(engine, container, "create")
+    return container, warnings
 
 
 def _new_id() -> str:
@@ -76,13 +93,28 @@ def _new_id() -> str:
             return made
 
 
+def _mount(engine: object, container: Container) -> None:
+    """Find out what is mounted in the container; its volumes are there from here on."""
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+
+    def make_root() -> None:
+        os.makedirs(where.home, 0o710, exist_ok=True)
+        sandbox.make_root(engine, container, where)
+
+    try:
+        mountpoints.resolve(engine, container, make_root)
+    except BaseException:
+        _forget(where)
+        raise
+
+
 def _keep(engine: object, container: Container, descriptor: dict | None) -> None:
     """Write the files, then the record: a crash in between leaves files that `files.sweep` finds, and no record."""
-    if container.image_id:
+    for image_id in filter(None, (container.image_id, *mountpoints.images_of(container))):
         # A removal that began before the name was reserved may have taken the image; one that begins now sees who holds
         # it. Never within a transaction: the images' lock comes before the database's.
         with engine.images.changing:
-            engine.images.find(container.image_id)
+            engine.images.find(image_id)
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     try:
         files.write(where, container)

@@ -4,11 +4,11 @@ Runs in the daemon's request threads. One row of `FILTERS` is one filter of the 
 passed by any of them, but for labels, which must all be there.
 """
 
-import re
 from collections.abc import Callable
 
 from engine.daemon.containers.ports import exposed_ports
 from engine.daemon.containers.record import Container, State
+from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
 from engine.errors import Invalid, NotFound
 
 Match = Callable[[Container, State], bool]
@@ -28,12 +28,6 @@ def compile_filters(engine: object, filters: dict[str, tuple[str, ...]]) -> list
     return [FILTERS[name](engine, values) for name, values in filters.items() if values]
 
 
-_MOST_SEARCHED = 256  # characters of a text, and of an expression
-_MOST_REPEATED = 3
-_NESTED = re.compile(r"\)[*+?{]|\\[1-9]|\(\?P=")
-_REPEATED = re.compile(r"[*+]|\{\d*,")
-
-
 def _bad_value(name: str, value: str, what: str, allowed: tuple[str, ...]) -> Invalid:
     return Invalid(
         f"invalid filter '{name}={value}': invalid value for {what} ({value}): must be one of {', '.join(allowed)}"
@@ -44,27 +38,12 @@ def _by_pattern(text: Callable[[Container], tuple[str, ...]]) -> Callable[[objec
     """A filter whose values are regular expressions, found anywhere in one of a container's texts."""
 
     def compile_values(_engine: object, values: tuple[str, ...]) -> Match:
-        patterns = [_pattern(value) for value in values]
+        patterns = [compile_pattern(value) for value in values]
         return lambda container, _state: any(
-            pattern.search(candidate[:_MOST_SEARCHED]) for candidate in text(container) for pattern in patterns
+            pattern.search(candidate[:MOST_SEARCHED]) for candidate in text(container) for pattern in patterns
         )
 
     return compile_values
-
-
-def _pattern(value: str) -> re.Pattern:
-    """The expression, unless it could take for ever: dockerd's engine is linear, Python's goes back and tries again.
-
-    What nests repetitions, refers back, or repeats more than a few times is refused; the rest is bounded by a small
-    power of `_MOST_SEARCHED`.
-    """
-    if len(value) > _MOST_SEARCHED or _NESTED.search(value) or len(_REPEATED.findall(value)) > _MOST_REPEATED:
-        raise Invalid(f"invalid filter: the expression {value!r} could take too long")
-    try:
-        return re.compile(value)
-    except re.error:
-        # What is no expression can still be a name.
-        return re.compile(re.escape(value))
 
 
 def _status(_engine: object, values: tuple[str, ...]) -> Match:
@@ -78,7 +57,7 @@ def _health(_engine: object, values: tuple[str, ...]) -> Match:
     for value in values:
         if value not in _HEALTH:
             raise _bad_value("health", value, "health", _HEALTH)
-    return lambda _container, _state: "none" in values
+    return lambda _container, state: (state.health.status if state.health else "none") in values
 
 
 def _exited(_engine: object, values: tuple[str, ...]) -> Match:
@@ -141,8 +120,12 @@ def _network(_engine: object, values: tuple[str, ...]) -> Match:
 
 
 def _volume(_engine: object, values: tuple[str, ...]) -> Match:
-    # No container has a mount of its own before mounts are built, so none has these.
-    return lambda _container, _state: False
+    def match(container: Container, _state: State) -> bool:
+        return any(
+            point["Destination"] in values or (point["Name"] or point["Source"]) in values for point in container.mounts
+        )
+
+    return match
 
 
 def _isolation(_engine: object, _values: tuple[str, ...]) -> Match:

@@ -5,9 +5,9 @@ they are, never copied: nobody changes them once a container owns them.
 """
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.containers import paths, ports, sizes
+from engine.daemon.containers import isolation, joins, mountpoints, paths, ports, sizes
 from engine.daemon.containers.config import CONFIG_OPTIONAL, HOST_CONFIG_OPTIONAL
-from engine.daemon.containers.record import Container, State
+from engine.daemon.containers.record import Container, Health, State
 
 # Nothing to show for an optional key. A StopTimeout of 0 and an Init of false are something.
 _EMPTY = (None, "", {}, [])
@@ -17,6 +17,9 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
     """A ContainerInspectResponse; with `size`, its directories are walked for SizeRw and SizeRootFs."""
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
+    # Who joins a network has the files of the one whose it is.
+    networked = joins.container_of(container.host_config["NetworkMode"]) or container.id
+    network = paths.of(settings.data_root, settings.exec_root, networked)
     state = container.snapshot()
     shown = {
         "Id": container.id,
@@ -25,9 +28,9 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
         "Args": container.args,
         "State": show_state(state),
         "Image": container.image_id,
-        "ResolvConfPath": where.etc("resolv.conf"),
-        "HostnamePath": where.etc("hostname"),
-        "HostsPath": where.etc("hosts"),
+        "ResolvConfPath": network.etc("resolv.conf"),
+        "HostnamePath": network.etc("hostname"),
+        "HostsPath": network.etc("hosts"),
         "LogPath": "",  # no file of a form that others could read
         "Name": f"/{container.name}",
         "RestartCount": state.restart_count,
@@ -35,14 +38,15 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
         "Platform": "linux",
         "MountLabel": "",
         "ProcessLabel": "",
-        "AppArmorProfile": "",
-        "ExecIDs": None,
+        "AppArmorProfile": isolation.apparmor_of(container.host_config),
+        "ExecIDs": list(container.execs) or None,
         "HostConfig": _without_empty(container.host_config, HOST_CONFIG_OPTIONAL),
         "Storage": {"RootFS": {"Snapshot": {"Name": engine.storage}}},
     }
     if size:
         shown["SizeRw"], shown["SizeRootFs"] = measure(engine, container)
-    shown["Mounts"] = []
+    shown["Mounts"] = mountpoints.show(container)
+    shown.update(mountpoints.show_etc(container))
     shown["Config"] = _without_empty(container.config, CONFIG_OPTIONAL)
     shown["NetworkSettings"] = {
         "SandboxID": "",
@@ -65,7 +69,7 @@ def measure(engine: object, container: Container) -> tuple[int, int]:
 
 def show_state(state: State) -> dict:
     """A ContainerState of one moment."""
-    return {
+    shown = {
         "Status": state.status,
         "Running": state.running,
         "Paused": state.status == "paused",
@@ -78,6 +82,22 @@ def show_state(state: State) -> dict:
         "StartedAt": rfc3339(state.started_ns),
         "FinishedAt": rfc3339(state.finished_ns),
     }
+    if state.health is not None:
+        shown["Health"] = _show_health(state.health)
+    return shown
+
+
+def _show_health(health: Health) -> dict:
+    log = [
+        {
+            "Start": rfc3339(probe.start_ns),
+            "End": rfc3339(probe.end_ns),
+            "ExitCode": probe.exit_code,
+            "Output": probe.output,
+        }
+        for probe in health.log
+    ]
+    return {"Status": health.status, "FailingStreak": health.failing_streak, "Log": log}
 
 
 def _without_empty(values: dict, optional: frozenset[str]) -> dict:

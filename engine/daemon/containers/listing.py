@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from engine.daemon.clock import SECOND, duration
-from engine.daemon.containers import filters
+from engine.daemon.containers import filters, mountpoints
 from engine.daemon.containers.inspect import measure
 from engine.daemon.containers.ports import open_ports
 from engine.daemon.containers.record import Container, State
@@ -15,6 +15,7 @@ from engine.errors import NotFound
 
 # dockerd's listing says this of a container without a health check.
 _NO_HEALTH = {"Status": "none", "FailingStreak": 0}
+_HEALTH_WORDS = {"starting": " (health: starting)", "healthy": " (healthy)", "unhealthy": " (unhealthy)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,17 @@ def _summary(container: Container, state: State, names: _ImageNames, descriptors
         State=state.status,
         Status=status_text(state, now_ns),
         HostConfig=shown_host,
-        Health=_NO_HEALTH,
+        Health=_health(state),
         NetworkSettings={"Networks": container.networking},
-        Mounts=[],
+        Mounts=mountpoints.show(container),
     )
     return summary
+
+
+def _health(state: State) -> dict:
+    if state.health is None:
+        return _NO_HEALTH
+    return {"Status": state.health.status, "FailingStreak": state.health.failing_streak}
 
 
 def _command(container: Container) -> str:
@@ -115,7 +122,7 @@ def status_text(state: State, now_ns: int) -> str:
     since_end = duration((now_ns - state.finished_ns) / SECOND)
     match state.status:
         case "running":
-            return f"Up {since_start}"
+            return f"Up {since_start}{_HEALTH_WORDS.get(state.health.status, '') if state.health else ''}"
         case "paused":
             return f"Up {since_start} (Paused)"
         case "restarting":

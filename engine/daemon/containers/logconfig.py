@@ -1,80 +1,129 @@
-"""The log drivers a container can ask for, and what their options mean.
+"""The log drivers a container can ask for, and from what it asks to where its output goes.
 
-Pure tables and parsers, used by the daemon's request threads. Writing and reading logs is the room `logs`'s job.
+Used by the daemon's request threads: at create names and a few values are checked, as dockerd checks them; the other
+values at each start. A driver's own options are in `engine/logs/<driver>`, which is loaded for those who ask for it.
 """
 
-import re
+import importlib
+from types import ModuleType
 
-from engine.errors import Invalid, NotBuilt
+from engine.daemon.containers import paths
+from engine.daemon.containers.record import Container
+from engine.errors import Invalid, NotBuilt, SystemFailure
+from engine.logs import attributes, jsonfile, local, options
+from engine.logs.attributes import Described
+from engine.wire.messages import LogTarget
 
-_COMMON = frozenset({"mode", "max-buffer-size"})
-_FILE = frozenset({"max-size", "max-file", "compress", "labels", "labels-regex", "env", "env-regex", "tag"})
+NONE, LOCAL, JSON_FILE = "none", "local", "json-file"
+# Every driver that is built → its module in `engine.logs`.
+BUILT_DRIVERS = {LOCAL: "local", JSON_FILE: "jsonfile", "syslog": "syslog", "journald": "journald", NONE: ""}
+# Drivers of the definition that this engine does not have.
+UNBUILT_DRIVERS = frozenset({"gelf", "fluentd", "awslogs", "splunk", "gcplogs", "etwlogs"})
+DEFAULT_DRIVER = LOCAL
 
-# Every driver of the definition and the options it knows; None: whichever, as this engine does not have the driver.
-DRIVERS: dict[str, frozenset[str] | None] = {
-    "local": _FILE,
-    "none": None,
-    "json-file": _FILE,
-    "syslog": None,
-    "journald": None,
-    "gelf": None,
-    "fluentd": None,
-    "awslogs": None,
-    "splunk": None,
-    "gcplogs": None,
-}
-# What a container gets that asks for none: clients (the SDK's `run`) read logs only of drivers whose name they know.
-DEFAULT_DRIVER = "json-file"
-# Both keep their lines in this engine's own format, behind the same API; no LogPath says otherwise. What differs is
-# dockerd's default size: (bytes a segment, segments kept).
-BUILT_DRIVERS = {"json-file": (0, 1), "local": (20_000_000, 5)}
-_UNREADABLE = "none"
-# Options this engine obeys, and the one value of others that asks for nothing more than it does anyway.
-BUILT_OPTIONS = frozenset({"max-size", "max-file"})
-HARMLESS = {"mode": "blocking", "compress": "false"}
+BLOCKING, NON_BLOCKING = "blocking", "non-blocking"
+_OF_ALL = frozenset({"mode", "max-buffer-size"}) | local.CACHE_OPTIONS
+_FAILED = "failed to create task for container: failed to initialize logging driver: "
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgtp]?)i?b?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "p": 1000**5}
+
+def completed(asked: dict, default_driver: str, default_options: tuple[tuple[str, str], ...]) -> dict:
+    """A LogConfig with what the daemon's settings add to it: the driver where none is named, and its options."""
+    driver, config = asked.get("Type") or default_driver, dict(asked.get("Config") or {})
+    if driver == default_driver:
+        config = {**dict(default_options), **config}
+    return {"Type": driver, "Config": config}
 
 
 def check(log_config: dict) -> None:
-    """Raise Invalid with dockerd's words for an unknown driver, an unknown option or a bad value."""
-    driver, options = log_config["Type"], log_config["Config"]
-    if driver not in DRIVERS:
+    """Raise Invalid with dockerd's words for an unknown driver, an unknown option, or a value that create looks at."""
+    driver, config = log_config["Type"], log_config["Config"]
+    if driver not in BUILT_DRIVERS and driver not in UNBUILT_DRIVERS:
         raise Invalid(f'error looking up logging plugin {driver}: plugin "{driver}" not found')
-    known = DRIVERS[driver]
-    for option in sorted(options):
-        if known is not None and option not in known | _COMMON:
-            raise Invalid(f"unknown log opt '{option}' for {driver} log driver")
-    if driver in BUILT_DRIVERS:
-        limits(log_config)
+    if driver == NONE or driver in UNBUILT_DRIVERS:
+        return
+    _check_mode(config)
+    local.cache(config)
+    module = _module(driver)
+    for option in sorted(config):
+        if option not in module.OPTIONS and option not in _OF_ALL:
+            raise Invalid(f"unknown log opt '{option}' for {_named(driver)}")
+    if hasattr(module, "check"):
+        module.check(config)
+
+
+def _named(driver: str) -> str:
+    return f"log driver {driver}" if driver == LOCAL else f"{driver} log driver"
+
+
+def _check_mode(config: dict[str, str]) -> None:
+    mode = config.get("mode", "")
+    if mode not in ("", BLOCKING, NON_BLOCKING):
+        raise Invalid(f"logger: logging mode not supported: {mode}")
+    if "max-buffer-size" in config:
+        if mode != NON_BLOCKING:
+            raise Invalid(f"logger: max-buffer-size option is only supported with 'mode={NON_BLOCKING}'")
+        try:
+            options.size(config["max-buffer-size"], 1024)
+        except Invalid as error:
+            raise Invalid(f"error parsing option max-buffer-size: {error}") from error
+
+
+def _module(driver: str) -> ModuleType:
+    return importlib.import_module(f"engine.logs.{BUILT_DRIVERS[driver]}")
 
 
 def refuse_what_is_not_built(log_config: dict) -> None:
-    """Raise NotBuilt for a driver or an option that dockerd has and this engine does not have yet."""
-    driver = log_config["Type"]
-    if driver == _UNREADABLE:
-        return
-    if driver not in BUILT_DRIVERS:
-        raise NotBuilt(f'HostConfig.LogConfig: the log driver "{driver}" is not built yet in this engine')
-    for option, value in log_config["Config"].items():
-        if option not in BUILT_OPTIONS and HARMLESS.get(option) != value:
-            raise NotBuilt(f'HostConfig.LogConfig: the log option "{option}" is not built yet in this engine')
+    """Raise NotBuilt for a driver that dockerd has and this engine does not have."""
+    if log_config["Type"] in UNBUILT_DRIVERS:
+        raise NotBuilt(f'HostConfig.LogConfig: the log driver "{log_config["Type"]}" is not built in this engine')
 
 
-def limits(log_config: dict) -> tuple[int, int]:
-    """(bytes a segment, segments kept) of a log that is kept; 0 bytes: it grows without bound.
+def target(container: Container, where: paths.Paths) -> LogTarget:
+    """Where the output of one run goes. Raises SystemFailure in dockerd's words for values that make no sense."""
+    log_config = container.host_config["LogConfig"]
+    driver, config = log_config["Type"], log_config["Config"]
+    try:
+        if driver == NONE:
+            return LogTarget("")
+        if driver == LOCAL:
+            return LogTarget(where.log, *local.limits(config))
+        if driver == JSON_FILE:
+            size, files, compress = jsonfile.limits(config)
+            said = attributes.as_json(attributes.of(config, _described(container)))
+            return LogTarget(where.home, size, files, jsonfile.file_name(container.id), said, compress)
+        forward = _module(driver).forward(config, _described(container))
+        cache = local.cache(config)
+        return LogTarget(where.log if cache else "", *(cache or ()), forward=forward)
+    except Invalid as error:
+        raise SystemFailure(_FAILED + str(error)) from error
 
-    Sizes are decimal as in dockerd (`10m` is ten million bytes). Raises Invalid.
-    """
-    options = log_config["Config"]
-    default_size, default_files = BUILT_DRIVERS[log_config["Type"]]
-    size, files = options.get("max-size", str(default_size)), options.get("max-file", str(default_files))
-    parsed = _SIZE.fullmatch(size)
-    if parsed is None:
-        raise Invalid(f"invalid value for max-size: invalid size: '{size}'")
-    if not (files.isascii() and files.isdigit()):
-        raise Invalid(f'invalid value for max-file: strconv.Atoi: parsing "{files}": invalid syntax')
-    if int(files) < 1:
-        raise Invalid("max-file cannot be less than 1")
-    return int(float(parsed[1]) * _UNITS[parsed[2].lower()]), int(files)
+
+def _described(container: Container) -> Described:
+    config = container.config
+    env, labels = tuple(config["Env"] or ()), dict(config["Labels"] or {})
+    return Described(container.id, container.name, container.image, container.image_id, env, labels)
+
+
+def log_path(container: Container, where: paths.Paths) -> str:
+    """The file that inspect shows as LogPath: that of the driver json-file, from the first start on."""
+    if container.host_config["LogConfig"]["Type"] != JSON_FILE or not container.snapshot().started_ns:
+        return ""
+    return f"{where.home}/{jsonfile.file_name(container.id)}"
+
+
+def readable(container: Container) -> bool:
+    """Whether there is a log that this engine can serve."""
+    log_config = container.host_config["LogConfig"]
+    if log_config["Type"] in (LOCAL, JSON_FILE):
+        return True
+    return log_config["Type"] != NONE and local.cache(log_config["Config"]) is not None
+
+
+def details(container: Container) -> bytes:
+    """The attributes of a log in the engine's own form, as `details` puts them before each line, and a space."""
+    log_config = container.host_config["LogConfig"]
+    if log_config["Type"] in (LOCAL, NONE):
+        return b" "
+    from engine.logs.jsonreader import details_of  # only who asks for details needs it
+
+    return details_of(attributes.extra(log_config["Config"], _described(container)))

@@ -4,32 +4,59 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.daemon.containers import paths
+from engine.daemon.containers import logconfig, paths
 from engine.daemon.containers.record import Container
 from engine.errors import Invalid, NotBuilt
-from engine.logs import twin
+from engine.logs import jsonfile, twin
 from engine.logs.query import Query
-
-UNREADABLE = frozenset({"none"})
 
 
 def check(container: Container, query: Query) -> None:
     """Raise what can be said before the first byte: Invalid without a stream, NotBuilt for an unreadable driver."""
     if not query.stdout and not query.stderr:
         raise Invalid("must specify at least one of 'stdout' or 'stderr'")
-    if container.host_config["LogConfig"]["Type"] in UNREADABLE:
+    if not logconfig.readable(container):
         raise NotBuilt("configured logging driver does not support reading")
 
 
-def send(engine: object, container: Container, sink: int, query: Query, follow: bool, chunked: bool) -> None:
-    """Write the log to descriptor `sink`; with `follow`, until the container has ended or the sink is gone."""
+def send(
+    engine: object, container: Container, sink: int, query: Query, follow: bool, chunked: bool, details: bool = False
+) -> tuple[int, int] | None:
+    """Write the log to descriptor `sink`; with `follow`, until the container has ended or the sink is gone.
+
+    details: the attributes stand before each line. The place up to which a log of JSON lines was read, for who goes on
+    from there: (inode, offset), or None when the client left
+    """
     settings = engine.settings
-    directory = paths.of(settings.data_root, settings.exec_root, container.id).log
+    where = paths.of(settings.data_root, settings.exec_root, container.id)
     if not follow:
-        twin.select(settings.muxer).send(directory, sink, query, chunked=chunked, ended_fd=None)
-        return
+        return _send(engine, container, where, sink, query, chunked, details, None)
     with _end_of(container) as ended:
-        twin.select(settings.muxer).send(directory, sink, query, chunked=chunked, ended_fd=ended)
+        return _send(engine, container, where, sink, query, chunked, details, ended)
+
+
+def is_json(container: Container) -> bool:
+    """Whether the log is of JSON lines, which a monitor does not send again itself."""
+    return container.host_config["LogConfig"]["Type"] == logconfig.JSON_FILE
+
+
+def _send(
+    engine: object,
+    container: Container,
+    where: paths.Paths,
+    sink: int,
+    query: Query,
+    chunked: bool,
+    details: bool,
+    ended: int | None,
+) -> tuple[int, int] | None:
+    if not is_json(container):
+        twin.select(engine.settings.muxer).send(where.log, sink, query, chunked=chunked, ended_fd=ended)
+        return None
+    from engine.logs import jsonreader  # only a daemon with such logs keeps it
+
+    name = jsonfile.file_name(container.id)
+    return jsonreader.send(where.home, name, sink, query, details=details, chunked=chunked, ended_fd=ended)
 
 
 @contextmanager

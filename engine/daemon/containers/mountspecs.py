@@ -1,15 +1,33 @@
-"""Checks of Binds, Mounts and Tmpfs as texts: what can be refused before anything is mounted.
+"""The texts and objects that ask for mounts, read as dockerd reads them: Binds, Mounts, Tmpfs and VolumesFrom.
 
-Pure but for asking whether a bind's source exists; runs in the daemon's request threads. Texts are dockerd's.
+Pure but for asking whether a bind's source exists; runs in the daemon's request threads. What comes out is a mount
+point of the API with one key more, `Spec`, for what the engine needs and nobody is shown. Error texts are dockerd's.
 """
 
 import os
 import posixpath
 
-from engine.errors import EngineError, Invalid
+from engine.errors import EngineError, Invalid, SystemFailure
 
-_PROPAGATIONS = frozenset({"private", "rprivate", "shared", "rshared", "slave", "rslave"})
-_MODES = _PROPAGATIONS | {"rw", "ro", "z", "Z", "nocopy", "volume-nocopy", "consistent", "cached", "delegated"}
+# Each group of words of a bind's mode may speak once.
+_MODES = {
+    "rw": "access",
+    "ro": "access",
+    "z": "label",
+    "Z": "label",
+    "nocopy": "copy",
+    "consistent": "consistency",
+    "cached": "consistency",
+    "delegated": "consistency",
+    "private": "propagation",
+    "rprivate": "propagation",
+    "shared": "propagation",
+    "rshared": "propagation",
+    "slave": "propagation",
+    "rslave": "propagation",
+}
+_PROPAGATIONS = frozenset(word for word, group in _MODES.items() if group == "propagation")
+_DEFAULT_PROPAGATION = "rprivate"
 # Type of a mount → the option groups that may come with it.
 _OPTIONS = {
     "bind": frozenset({"BindOptions"}),
@@ -19,10 +37,56 @@ _OPTIONS = {
 }
 _ALL_OPTIONS = ("BindOptions", "VolumeOptions", "TmpfsOptions", "ImageOptions")
 _SOURCE_NEEDED = frozenset({"bind", "image"})
+_TMPFS_OPTIONS = frozenset({"exec", "noexec"})
+_SIZES = (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10))
+_SUBPATH = "subpath must be a relative path within the volume"
+
+# Options of a tmpfs: what each word does to the MS_* flags (`sandbox.mounts.FLAGS`); "" takes the flag away.
+_TMPFS_FLAGS = {
+    "ro": ("ro", True),
+    "rw": ("ro", False),
+    "suid": ("nosuid", False),
+    "nosuid": ("nosuid", True),
+    "dev": ("nodev", False),
+    "nodev": ("nodev", True),
+    "exec": ("noexec", False),
+    "noexec": ("noexec", True),
+    "sync": ("sync", True),
+    "async": ("sync", False),
+    "dirsync": ("dirsync", True),
+    "atime": ("noatime", False),
+    "noatime": ("noatime", True),
+    "diratime": ("nodiratime", False),
+    "nodiratime": ("nodiratime", True),
+    "relatime": ("relatime", True),
+    "norelatime": ("relatime", False),
+    "strictatime": ("strictatime", True),
+    "nostrictatime": ("strictatime", False),
+}
+_TMPFS_DEFAULTS = ("noexec", "nosuid", "nodev")
+_TMPFS_DATA = frozenset({"size", "mode", "uid", "gid", "nr_inodes", "nr_blocks", "mpol"})
 
 
 class UncheckedByDockerd(EngineError):
     """A bad bind or security option: dockerd meets it late and answers 500 where one would look for 400."""
+
+
+def point(kind: str, destination: str, **values: object) -> dict:
+    """A mount point: what the API shows of it, and under `Spec` what it does not show."""
+    return {
+        "Type": kind,
+        "Name": values.get("name", ""),
+        "Source": values.get("source", ""),
+        "Destination": destination,
+        "Driver": values.get("driver", ""),
+        "Mode": values.get("mode", ""),
+        "RW": values.get("writable", True),
+        "Propagation": values.get("propagation", ""),
+        "Spec": values.get("spec", {}),
+    }
+
+
+# HostConfig.Mounts
 
 
 def check_mounts(mounts: list[dict]) -> None:
@@ -34,13 +98,10 @@ def check_mounts(mounts: list[dict]) -> None:
 
 
 def _problem(mount: dict) -> str | None:
-    kind, source, target = (mount.get(key) or "" for key in ("Type", "Source", "Target"))
-    if not target:
-        return "field Target must not be empty"
-    if posixpath.normpath(target) == "/":
-        return "invalid specification: destination can't be '/'"
-    if not target.startswith("/"):
-        return f"invalid mount path: '{target}' mount path must be absolute"
+    kind, source = (mount.get(key) or "" for key in ("Type", "Source"))
+    problem = _problem_of_target(mount.get("Target") or "")
+    if problem:
+        return problem
     if kind not in _OPTIONS:
         return "mount type unknown"
     for key in _ALL_OPTIONS:
@@ -50,8 +111,16 @@ def _problem(mount: dict) -> str | None:
         return "field Source must not be specified"
     if kind in _SOURCE_NEEDED and not source:
         return "field Source must not be empty"
-    if kind == "bind":
-        return _problem_of_bind(mount, source)
+    return _PROBLEMS[kind](mount, source)
+
+
+def _problem_of_target(target: str) -> str | None:
+    if not target:
+        return "field Target must not be empty"
+    if clean(target) == "/":
+        return "invalid specification: destination can't be '/'"
+    if not target.startswith("/"):
+        return f"invalid mount path: '{target}' mount path must be absolute"
     return None
 
 
@@ -67,48 +136,237 @@ def _problem_of_bind(mount: dict, source: str) -> str | None:
     return None
 
 
+def _problem_of_volume(mount: dict, source: str) -> str | None:
+    subpath = (mount.get("VolumeOptions") or {}).get("Subpath") or ""
+    if subpath and not source:
+        return "must not set Subpath when using anonymous volumes"
+    if subpath and not _is_local(subpath):
+        return _SUBPATH
+    if mount.get("ReadOnly") and not source:
+        return "must not set ReadOnly mode when using anonymous volumes"
+    return None
+
+
+def _problem_of_tmpfs(mount: dict, _source: str) -> str | None:
+    for words in (mount.get("TmpfsOptions") or {}).get("Options") or ():
+        if not 1 <= len(words) <= 2:
+            return "invalid option array length"
+        if words[0] not in _TMPFS_OPTIONS:
+            return f"invalid option: {words[0]}"
+    return None
+
+
+def _problem_of_image(mount: dict, _source: str) -> str | None:
+    subpath = (mount.get("ImageOptions") or {}).get("Subpath") or ""
+    return _SUBPATH if subpath and not _is_local(subpath) else None
+
+
+_PROBLEMS = {
+    "bind": _problem_of_bind,
+    "volume": _problem_of_volume,
+    "tmpfs": _problem_of_tmpfs,
+    "image": _problem_of_image,
+}
+
+
+def _is_local(path: str) -> bool:
+    """Whether a relative path stays below where it starts, by its words alone (Go's filepath.IsLocal)."""
+    return not path.startswith("/") and posixpath.normpath(path).split("/")[0] != ".."
+
+
+def clean(path: str) -> str:
+    """Go's path.Clean: normpath, which keeps two leading slashes, with one."""
+    cleaned = posixpath.normpath(path)
+    return cleaned[1:] if cleaned.startswith("//") else cleaned
+
+
+def parse_mount(mount: dict) -> dict:
+    """The mount point of an entry that `check_mounts` has passed. A volume's Source is not known yet, nor an image's."""
+    kind, source, target = (mount.get(key) or "" for key in ("Type", "Source", "Target"))
+    writable = not mount.get("ReadOnly")
+    return _PARSERS[kind](mount, source, clean(target), writable)
+
+
+def _parse_bind(mount: dict, source: str, target: str, writable: bool) -> dict:
+    options = mount.get("BindOptions") or {}
+    spec = {
+        key: True
+        for key in ("NonRecursive", "CreateMountpoint", "ReadOnlyNonRecursive", "ReadOnlyForceRecursive")
+        if options.get(key)
+    }
+    propagation = options.get("Propagation") or ""
+    if not propagation:
+        spec["DefaultPropagation"] = True
+    return point(
+        "bind",
+        target,
+        source=clean(source),
+        writable=writable,
+        propagation=propagation or _DEFAULT_PROPAGATION,
+        spec=spec,
+    )
+
+
+def _parse_volume(mount: dict, source: str, target: str, writable: bool) -> dict:
+    options = mount.get("VolumeOptions") or {}
+    driver = options.get("DriverConfig") or {}
+    spec = {
+        "Copy": not options.get("NoCopy") and not options.get("Subpath"),
+        "Anonymous": not source,
+        "Subpath": options.get("Subpath") or "",
+        "Labels": options.get("Labels"),
+        "DriverOptions": driver.get("Options"),
+    }
+    return point("volume", target, name=source, driver=driver.get("Name") or "", writable=writable, spec=spec)
+
+
+def _parse_tmpfs(mount: dict, _source: str, target: str, writable: bool) -> dict:
+    spec = {"Data": tmpfs_text(mount.get("TmpfsOptions") or {}, writable)}
+    return point("tmpfs", target, writable=writable, spec=spec)
+
+
+def _parse_image(mount: dict, source: str, target: str, writable: bool) -> dict:
+    spec = {"Subpath": (mount.get("ImageOptions") or {}).get("Subpath") or ""}
+    return point("image", target, name=source, writable=writable, spec=spec)
+
+
+_PARSERS = {"bind": _parse_bind, "volume": _parse_volume, "tmpfs": _parse_tmpfs, "image": _parse_image}
+
+
+# HostConfig.Binds
+
+
+def check_binds(binds: list[str], mounts: list[dict], tmpfs: dict[str, str] | None = None) -> None:
+    """Raise for a bind that cannot be read (dockerd: 500), and Invalid for a target that is named twice."""
+    taken = set()
+    for bind in binds:
+        target = parse_bind(bind)["Destination"]
+        if target in taken or target in (tmpfs or ()):
+            raise Invalid(f"Duplicate mount point: {target}")
+        taken.add(target)
+    for mount in mounts:
+        target = clean(mount["Target"])
+        if target in taken:
+            raise Invalid(f"Duplicate mount point: {target}")
+        taken.add(target)
+
+
+def parse_bind(bind: str, volume_driver: str = "") -> dict:
+    """The mount point of `[source:]target[:mode]`. Raises UncheckedByDockerd."""
+    parts = bind.split(":", 3)
+    # A mode after the target alone would be for a volume that nobody can name.
+    if not parts[0] or len(parts) > 3 or (len(parts) == 2 and _words(parts[1]) is not None):
+        raise UncheckedByDockerd(f"invalid volume specification: '{bind}'")
+    source = parts[0] if len(parts) > 1 else ""
+    target = parts[min(1, len(parts) - 1)]
+    mode = parts[2] if len(parts) > 2 else ""
+    words = _words(mode)
+    if words is None:
+        raise UncheckedByDockerd(f"invalid mode: {mode}")
+    kind = "bind" if source.startswith("/") else "volume"
+    problem = _problem_of_target(target)
+    if not problem and kind == "bind" and "copy" in words:
+        problem = "field VolumeOptions must not be specified"
+    if not problem and kind == "volume" and "propagation" in words:
+        problem = "field BindOptions must not be specified"
+    writable = words.get("access") != "ro"
+    if not problem and kind == "volume" and not source and not writable:
+        problem = "must not set ReadOnly mode when using anonymous volumes"
+    if problem:
+        raise UncheckedByDockerd(
+            f"invalid volume specification: '{bind}': invalid mount config for type \"{kind}\": {problem}"
+        )
+    target = clean(target)
+    if kind == "volume":
+        spec = {"Copy": "copy" not in words, "Anonymous": not source}
+        return point("volume", target, name=source, driver=volume_driver, mode=mode, writable=writable, spec=spec)
+    propagation = words.get("propagation", "")
+    spec = {"CreateMountpoint": True}
+    if not propagation:
+        spec["DefaultPropagation"] = True
+    return point(
+        "bind",
+        target,
+        source=clean(source),
+        mode=mode,
+        writable=writable,
+        propagation=propagation or _DEFAULT_PROPAGATION,
+        spec=spec,
+    )
+
+
+def _words(mode: str) -> dict[str, str] | None:
+    """The words of a mode by their groups; None for a mode that cannot be. None is empty: nothing was asked."""
+    words: dict[str, str] = {}
+    for word in mode.split(",") if mode else ():
+        group = _MODES.get(word)
+        if group is None or group in words:
+            return None
+        words[group] = word
+    return words if mode else {}
+
+
+# HostConfig.VolumesFrom
+
+
+def parse_volumes_from(text: str) -> tuple[str, bool]:
+    """Container and whether its mounts may be written, of `container[:mode]`. Raises Invalid."""
+    if not text:
+        raise Invalid("volumes-from specification cannot be an empty string")
+    name, colon, mode = text.partition(":")
+    words = _words(mode)
+    if words is None or (colon and not mode) or words.keys() & {"propagation", "copy"}:
+        raise Invalid(f"invalid mode: {mode}")
+    return name, words.get("access") != "ro"
+
+
+# Tmpfs
+
+
 def check_tmpfs(tmpfs: dict[str, str]) -> None:
     """Raise Invalid for a target of HostConfig.Tmpfs that is not absolute, or is the root."""
     for target in tmpfs:
-        if posixpath.normpath(target) == "/":
+        if clean(target) == "/":
             raise Invalid("invalid specification: destination can't be '/'")
         if not target.startswith("/"):
             raise Invalid(f"invalid mount path: '{target}' mount path must be absolute")
 
 
-def check_binds(binds: list[str], mounts: list[dict]) -> None:
-    """Raise for a bind that cannot be read (dockerd: 500), and Invalid for a target that is named twice."""
-    taken = set()
-    for bind in binds:
-        target = _target_of_bind(bind)
-        if target in taken:
-            raise Invalid(f"Duplicate mount point: {target}")
-        taken.add(target)
-    for mount in mounts:
-        target = posixpath.normpath(mount["Target"])
-        if target in taken:
-            raise Invalid(f"Duplicate mount point: {target}")
-        taken.add(target)
+def tmpfs_text(options: dict, writable: bool) -> str:
+    """TmpfsOptions as the text that HostConfig.Tmpfs would have."""
+    words = [] if writable else ["ro"]
+    if options.get("Mode"):
+        words.append(f"mode={options['Mode']:o}")
+    if size := options.get("SizeBytes"):
+        suffix, unit = next(((name, unit) for name, unit in _SIZES if size % unit == 0), ("", 1))
+        words.append(f"size={size // unit}{suffix}")
+    words += ["=".join(option) for option in options.get("Options") or ()]
+    return ",".join(words)
 
 
-def _target_of_bind(bind: str) -> str:
-    parts = bind.split(":")
-    if len(parts) > 3 or not parts[0]:
-        raise UncheckedByDockerd(f"invalid volume specification: '{bind}'")
-    target = parts[0] if len(parts) == 1 else parts[1]
-    kind = "bind" if len(parts) > 1 and parts[0].startswith("/") else "volume"
-    problem = None
-    if not target:
-        problem = "field Target must not be empty"
-    elif posixpath.normpath(target) == "/":
-        problem = "invalid specification: destination can't be '/'"
-    elif not target.startswith("/"):
-        problem = f"invalid mount path: '{target}' mount path must be absolute"
-    if problem:
-        raise UncheckedByDockerd(
-            f"invalid volume specification: '{bind}': invalid mount config for type \"{kind}\": {problem}"
-        )
-    mode = parts[2] if len(parts) == 3 else ""
-    if mode and not set(mode.split(",")) <= _MODES:
-        raise UncheckedByDockerd(f"invalid mode: {mode}")
-    return posixpath.normpath(target)
+def tmpfs_options(text: str) -> tuple[tuple[str, ...], str, str]:
+    """(flags, data, propagation) of a tmpfs with these options on top of docker's; the last word on a matter counts.
+
+    Raises SystemFailure in the words that dockerd has at start.
+    """
+    flags = dict.fromkeys(_TMPFS_DEFAULTS, True)
+    data: dict[str, str] = {}
+    propagation = ""
+    for word in text.split(",") if text else ():
+        name, equals, value = word.partition("=")
+        if word in _TMPFS_FLAGS:
+            flag, on = _TMPFS_FLAGS[word]
+            flags[flag] = on
+        elif word in _PROPAGATIONS:
+            propagation = word
+        elif equals and name in _TMPFS_DATA:
+            data.pop(name, None)
+            data[name] = value
+        elif word != "defaults":
+            quoted = " ".join(f'"{part}"' for part in ([name, value] if equals else [name]))
+            raise SystemFailure(f"invalid tmpfs option [{quoted}]")
+    return (
+        tuple(flag for flag, on in flags.items() if on),
+        ",".join(f"{name}={value}" for name, value in data.items()),
+        propagation,
+    )

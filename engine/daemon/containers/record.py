@@ -3,14 +3,49 @@
 Owned by the daemon; shared by its threads. Every field of `Container.state`, and `name`, is read and written under
 `Container.changed`, a condition that is notified at each change, so that a waiter needs no thread and no poll of its
 own. What a caller wants to show of a container it takes with `Container.snapshot()`.
+
+Which lock is held when, outermost first:
+
+`Container.operation` makes the verbs of one container take turns: start (by hand or by its policy, until it runs or has
+    failed), kill (and the signals of stop and remove), pause, unpause, rename, update, remove, attach. Whoever holds it
+    knows that no verb changes the state meanwhile; only an end may come (`end.ended`), which does not take it. So
+    nobody waits for an end holding it: stop and remove send their signal, let go, and wait for `exits` to grow.
+`Container.changed` is held for a look or a change, with the state's row written under it, so that rows are written in
+    the order of the changes. Nothing that may take long is done under it. An end says so under it (the event `die`, the
+    state, all who wait), and sets `settling` until what only a run has is gone; a start waits for that.
+The registry's, the database's, the schedule's and the event bus's own locks come last; none of them is held while one
+    of the two above is asked for.
+
+A run is named by `exits` as it was when it began: what was decided about one run (a signal, a retry) is dropped when
+`exits` is another by then.
 """
 
 import copy
+import os
 import socket
 import threading
 from dataclasses import dataclass, field
 
 from engine.wire.messages import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One run of a health check: when, how it ended (-1: it was not run to its end), and the first of what it said."""
+
+    start_ns: int
+    end_ns: int
+    exit_code: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a container's health check has found; a new one at each change. status: starting, healthy or unhealthy."""
+
+    status: str
+    failing_streak: int = 0
+    log: tuple[Probe, ...] = ()
 
 
 @dataclass(slots=True)
@@ -26,11 +61,40 @@ class State:
     started_ns: int = 0
     finished_ns: int = 0
     restart_count: int = 0
+    stopped_by_hand: bool = False
+    health: Health | None = None
 
     @property
     def running(self) -> bool:
-        """True while a process 1 exists: running, paused, or dying of a stop."""
+        """What docker calls running: a process 1 exists, or is to exist again after a pause for breath."""
         return self.status in ("running", "paused", "restarting")
+
+    @property
+    def alive(self) -> bool:
+        """True while a process 1 exists: running, paused, or dying of a stop."""
+        return self.status in ("running", "paused")
+
+
+class Bell:
+    """An eventfd for all who wait for one container's end along with their own sockets; under `Container.changed`."""
+
+    __slots__ = ("_users", "descriptor")
+
+    def __init__(self) -> None:
+        self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._users = 0
+
+    def join(self) -> "Bell":
+        """One more uses the descriptor, until he leaves."""
+        self._users += 1
+        return self
+
+    def leave(self) -> bool:
+        """One fewer; the last one closes it. True when it was closed."""
+        self._users -= 1
+        if not self._users:
+            os.close(self.descriptor)
+        return not self._users
 
 
 @dataclass(slots=True, eq=False)
@@ -42,11 +106,20 @@ class Container:
         definition is there, with docker's default where the client said nothing)
     path, args: Entrypoint and Cmd joined, as inspect shows them
     layers: the directories of the image's layers, relative to the layer root, lowest first
+    mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec` (see `mountpoints`)
     settling: its end is known, and what only a running container has is still being taken away; under `changed`
-    exits: how often a process 1 of this container has ended since the daemon started; removed: it is no more
+    exits: how often a run, or the wait for another one, has ended since the daemon started; removed: it is no more
+    last_exit: the exit code of the last run that ended; what waiters are told, however soon the next one begins
+    held: its end was asked for since its last start by hand, so no policy runs it again; not kept over a daemon
+    doomed: SIGKILL was sent to this run, so nothing may stop it from dying
+    delay: seconds that were waited before this run (see `policy`); retry: the handle of the next one while it is waited
+    being_restarted: how many `restart` calls are between their stop and their start; it is not removed by itself then
+    bell: rung at each end for those who wait with a socket, and replaced then; None while nobody does
     waiting: clients that attached before the start, each with how it wants to be served; under `operation`
     followers: eventfds that are made readable when the container has ended; under `changed`
-    operation: held by the verbs that must not overlap (start, remove, rename); nobody waits for an exit holding it
+    probing: who runs its health check, while it is run (see `health`); under `changed`
+    execs: the execs (see `execs`) that have been created or run and not ended, by id
+    operation: held by the verbs that must not overlap, see above
     """
 
     id: str
@@ -60,12 +133,22 @@ class Container:
     path: str
     args: list[str]
     layers: tuple[str, ...]
+    mounts: tuple[dict, ...] = ()
     state: State = field(default_factory=State)
     settling: bool = False
     exits: int = 0
+    last_exit: int = 0
     removed: bool = False
+    held: bool = False
+    doomed: bool = False
+    delay: float = 0.0
+    retry: object | None = field(default=None, repr=False)
+    being_restarted: int = 0
+    bell: Bell | None = field(default=None, repr=False)
     waiting: list[tuple[Client, socket.socket]] = field(default_factory=list, repr=False)
     followers: list[int] = field(default_factory=list, repr=False)
+    probing: object | None = field(default=None, repr=False)
+    execs: dict[str, object] = field(default_factory=dict, repr=False)
     operation: threading.Lock = field(default_factory=threading.Lock, repr=False)
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
@@ -79,3 +162,20 @@ class Container:
         """A copy of the state, taken at one moment."""
         with self.changed:
             return copy.copy(self.state)
+
+    def listen(self) -> Bell:
+        """The bell that is rung next; the caller holds `changed`, and is to `quit` it."""
+        if self.bell is None:
+            self.bell = Bell()
+        return self.bell.join()
+
+    def quit(self, bell: Bell) -> None:
+        """Be done with a bell; the caller holds `changed`."""
+        if bell.leave() and self.bell is bell:
+            self.bell = None
+
+    def ring(self) -> None:
+        """Wake those who listen; the caller holds `changed`."""
+        if self.bell is not None:
+            os.eventfd_write(self.bell.descriptor, 1)
+            self.bell = None

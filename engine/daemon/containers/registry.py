@@ -69,10 +69,10 @@ class Registry:
         return containers
 
     def using(self, image_id: str) -> list[Container]:
-        """The containers made from this image, those that are just being made too."""
+        """The containers that stand on this image or have it mounted, those that are just being made too."""
         with self._lock:
             containers = [*self._by_id.values(), *self._in_making.values()]
-        return [container for container in containers if container.image_id == image_id]
+        return [container for container in containers if container.image_id == image_id or _mounts(container, image_id)]
 
     def reserve(self, container: Container, name: str | None) -> None:
         """Give a container that is being made its name, a random one for None; Conflict when it is taken.
@@ -87,10 +87,7 @@ class Registry:
                 container.name = name
                 self._in_making[container.id] = container
                 return
-        raise Conflict(
-            f'Conflict. The container name "/{name}" is already in use by container "{holder}".'
-            " You have to remove (or rename) that container to be able to reuse that name."
-        )
+        raise _taken(name, holder)
 
     def release(self, container: Container) -> None:
         """Give up a container that was reserved and never added."""
@@ -105,6 +102,21 @@ class Registry:
             self._by_id[container.id] = container
             bisect.insort(self._ids, container.id)
 
+    def take_name(self, container: Container, name: str) -> None:
+        """Hold a name for a container beside the one it has; Conflict when it is taken, NotFound when it is no more."""
+        with self._lock:
+            if container.id not in self._by_id:
+                raise NotFound(f"No such container: {container.id}")
+            holder = self._names.setdefault(name, container.id)
+        if holder != container.id:
+            raise _taken(name, holder)
+
+    def free_name(self, container: Container, name: str) -> None:
+        """Give up one of a container's names."""
+        with self._lock:
+            if self._names.get(name) == container.id:
+                del self._names[name]
+
     def remove(self, container: Container) -> None:
         """Forget a container and free its name; nothing happens when it is not there any more."""
         with self._lock:
@@ -113,3 +125,14 @@ class Registry:
             del self._ids[bisect.bisect_left(self._ids, container.id)]
             if self._names.get(container.name) == container.id:
                 del self._names[container.name]
+
+
+def _taken(name: str, holder: str) -> Conflict:
+    return Conflict(
+        f'Conflict. The container name "/{name}" is already in use by container "{holder}".'
+        " You have to remove (or rename) that container to be able to reuse that name."
+    )
+
+
+def _mounts(container: Container, image_id: str) -> bool:
+    return any(point["Spec"].get("Image") == image_id for point in container.mounts)

@@ -8,53 +8,55 @@ import logging
 import shutil
 import signal
 
-from engine.daemon.containers import paths, states
+from engine.daemon.containers import kill, mountpoints, paths, states
+from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container, State
-from engine.daemon.containers.stop import await_end
 from engine.daemon.images.trees import remove_path
-from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import Turn
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, NotFound, SystemFailure
 
 log = logging.getLogger(__name__)
 
-_KILLED_SECONDS = 10
+_STOP_FIRST = ": stop the container before removing or force remove"
 _sweeper = Turn("sweeper")
 
 
-def remove(engine: object, container: Container, force: bool, volumes: bool) -> None:
-    """Remove the container, killing it first with `force`; `volumes` has nothing to remove until volumes are built.
+def remove(engine: object, container: Container, force: bool, volumes: bool, name: str = "") -> None:
+    """Remove the container, killing it first with `force`; `volumes`: with its volumes that have no name.
 
-    Raises Conflict when it runs and `force` is not given, or when its removal is already under way.
+    name: how the client calls it. Raises Conflict when it runs and `force` is not given, or when its removal is already
+    under way.
     """
+    name = name or container.id
     while True:
         state = container.snapshot()
         if state.running:
-            _kill(container, state, force)
+            _kill(engine, container, state, force, name)
         if state.status == "removing":
-            raise Conflict(f"removal of container {container.id} is already in progress")
+            raise Conflict(f"removal of container {name} is already in progress")
         with container.operation:
             if state.running and container.removed:
                 return  # its end was enough: it was to be removed with it
             # A start that was under way when we looked has had its turn before us.
             if not container.settled().running:
-                finish(engine, container)
+                finish(engine, container, volumes)
                 return
 
 
-def _kill(container: Container, state: State, force: bool) -> None:
+def _kill(engine: object, container: Container, state: State, force: bool, name: str) -> None:
     if not force:
-        raise Conflict(
-            f'cannot remove container "{container.id}": container is {state.status}: '
-            "stop the container before removing or force remove"
-        )
-    processes.send_signal(state.pid, state.pid_start, signal.SIGKILL)
-    if not await_end(container, state.pid_start, _KILLED_SECONDS):
-        raise Conflict(f'cannot remove container "{container.id}": could not kill container')
+        way = " and must be unpaused first" if state.status == "paused" else _STOP_FIRST
+        raise Conflict(f'cannot remove container "{name}": container is {state.status}{way}')
+    try:
+        run = kill.send(engine, container, signal.SIGKILL, ends=True)
+    except Conflict:  # it has ended by itself since we looked
+        return
+    if not kill.await_end(container, run, kill.KILLED_SECONDS):
+        raise Conflict(f'cannot remove container "{name}": could not kill container')
 
 
-def finish(engine: object, container: Container) -> None:
+def finish(engine: object, container: Container, volumes: bool = False) -> None:
     """Remove a container that does not run; also what an earlier daemon began. The caller sees to `operation`."""
     with container.changed:
         if container.removed:
@@ -64,9 +66,12 @@ def finish(engine: object, container: Container) -> None:
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     _delete_record(engine, container, where)
     engine.containers.remove(container)
+    mountpoints.release(engine, container, volumes)
     with container.changed:
         container.removed = True
         container.changed.notify_all()
+        container.ring()
+    announce(engine, container, "destroy")
     for _, connection in container.waiting:
         connection.close()
     _sweeper.add(_give_back, engine, where)

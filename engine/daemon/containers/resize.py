@@ -1,5 +1,6 @@
 """Tell a container's terminal its new size."""
 
+from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.errors import Conflict
 from engine.wire.messages import Resize
@@ -7,6 +8,10 @@ from engine.wire.messages import Resize
 
 def resize(engine: object, container: Container, rows: int, columns: int) -> None:
     """Set the size, in characters; nothing happens without a terminal. Raises Conflict when it does not run."""
-    if not container.snapshot().running:
+    state = container.snapshot()
+    if not state.running:
         raise Conflict(f"container {container.id} is not running")
+    if not state.alive:
+        raise Conflict(f"Container {container.id} is restarting, wait until the container is running")
     engine.links.send(container.id, Resize(rows, columns), [])
+    announce(engine, container, "resize", height=rows, width=columns)

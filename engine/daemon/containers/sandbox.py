@@ -7,50 +7,92 @@ words to `sandbox.spec`'s.
 import contextlib
 import os
 import shutil
+from collections.abc import Callable, Iterable
 
-from engine.daemon.containers import files, logconfig, paths
+from engine.daemon.containers import files, isolation, joins, logconfig, mounting, paths, resources
 from engine.daemon.containers.record import Container
-from engine.sandbox import capabilities, mounts, seccomp, sysctls
+from engine.sandbox import capabilities, limits, sysctls
 from engine.sandbox.spec import Limits, Mount, Rlimit, Root, Sandbox
 from engine.wire.messages import LogTarget
 
-_OWN_NAMESPACES = ("mount", "pid", "uts", "ipc", "cgroup")
 # Docker's for a network of one's own, as far as this kernel has them.
 _NETWORK_SYSCTLS = tuple(
     (name, value) for name, value in sysctls.DEFAULT if os.path.exists(f"/proc/sys/{name.replace('.', '/')}")
 )
+# A daemon with a score of its own would pass it on to containers that asked for none.
+_OWN_OOM_SCORE = 0 if limits.own_oom_score() else None
 _DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def sandbox_of(engine: object, container: Container, where: paths.Paths) -> Sandbox:
-    """The sandbox of one run."""
+    """The sandbox of one run. Raises what `joins` and `isolation` refuse."""
     config, host_config = container.config, container.host_config
-    own_network = host_config["NetworkMode"] != "host"
-    capability_names = capabilities.effective(host_config["CapAdd"], host_config["CapDrop"])
+    namespaces = joins.namespaces_of(engine, container)
+    privileged = host_config["Privileged"]
+    networked = joins.networked(engine, container) or container
+    if networked is not container:
+        where_of_network = paths.of(engine.settings.data_root, engine.settings.exec_root, networked.id)
+    else:
+        where_of_network = where
+    devices, _ = isolation.devices_of(host_config)
     return Sandbox(
         id=container.id,
         root=_root(engine, container, where),
-        namespaces=(*_OWN_NAMESPACES, "net") if own_network else _OWN_NAMESPACES,
+        namespaces=namespaces.own,
         argv=(container.path, *container.args),
-        env=_environment(config),
+        env=environment(config, networked.config["Hostname"], config["Tty"]),
         cwd=config["WorkingDir"] or "/",
         user=config["User"],
-        groups=tuple(host_config["GroupAdd"] or ()),
-        hostname=config["Hostname"],
-        domainname=config["Domainname"],
-        mounts=(*mounts.default_mounts(host_config["ShmSize"]), *_etc_mounts(where)),
-        devices=mounts.DEFAULT_DEVICES,
-        masked_paths=tuple(host_config["MaskedPaths"]),
-        readonly_paths=tuple(host_config["ReadonlyPaths"]),
-        capabilities=capability_names,
-        seccomp=seccomp.default_profile(capability_names),
-        rlimits=tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ()),
-        sysctls=_NETWORK_SYSCTLS if own_network else (),
+        hostname=networked.config["Hostname"],
+        domainname=networked.config["Domainname"],
+        mounts=mounting.arrange(
+            engine, container, isolation.mounts_of(host_config, namespaces), _etc_mounts(where_of_network)
+        ),
+        devices=() if mounting.brings_dev(container) else devices,
+        masked_paths=() if privileged else tuple(host_config["MaskedPaths"] or ()),
+        readonly_paths=() if privileged else tuple(host_config["ReadonlyPaths"] or ()),
+        sysctls=isolation.sysctls_of(host_config, _NETWORK_SYSCTLS if "net" in namespaces.own else (), namespaces),
         tty=config["Tty"],
         rows=host_config["ConsoleSize"][0],
         columns=host_config["ConsoleSize"][1],
-        cgroups=engine.cgroups.entries(container.id),
+        joined=namespaces.joined,
+        **_rights(engine, container),
     )
+
+
+def process_of(engine: object, container: Container) -> Sandbox:
+    """What any further process of the container becomes (see `engine.join`), but for its command and its user."""
+    return Sandbox(container.id, Root("", (), "", ""), (), (), (), **_rights(engine, container))
+
+
+def _rights(engine: object, container: Container) -> dict[str, object]:
+    """What all processes of a container have in common, as fields of `Sandbox`."""
+    host_config = container.host_config
+    names = capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
+    return {
+        "groups": tuple(host_config["GroupAdd"] or ()),
+        "capabilities": names,
+        "no_new_privileges": isolation.security(host_config["SecurityOpt"]).no_new_privileges,
+        "seccomp": isolation.filter_of(host_config, names),
+        "rlimits": tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ()),
+        "oom_score_adj": host_config["OomScoreAdj"] or _OWN_OOM_SCORE,
+        "cgroups": engine.cgroups.entries(container.id, isolation.cgroup_parent(container)),
+        "apparmor": isolation.apparmor_of(host_config),
+    }
+
+
+def make_cgroup(engine: object, container: Container) -> Callable[[], None]:
+    """What makes the container's cgroup, with all that could be refused looked at before. Raises SystemFailure."""
+    fitting, _ = engine.cgroups.fitting(limits_of(container))
+    parent, privileged = isolation.cgroup_parent(container), container.host_config["Privileged"]
+    _, devices = isolation.devices_of(container.host_config)
+
+    def make() -> None:
+        engine.cgroups.create(container.id, fitting, parent, all_devices=privileged, devices=devices)
+        if fitting.memory > 0:
+            engine.oom.watch(engine, container)
+
+    return make
 
 
 def _root(engine: object, container: Container, where: paths.Paths) -> Root:
@@ -61,15 +103,24 @@ def _root(engine: object, container: Container, where: paths.Paths) -> Root:
     return Root(base, (), where.upper, "", readonly)
 
 
-def _environment(config: dict) -> tuple[str, ...]:
-    """The container's variables, in docker's order: PATH, HOSTNAME, TERM of a terminal, then what was asked."""
-    asked = config["Env"] or ()
+def environment(config: dict, hostname: str, tty: bool, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The container's variables, in docker's order: PATH, HOSTNAME, TERM of a terminal, then what was asked.
+
+    more: what an exec asks for besides
+    """
+    asked = _replaced(config["Env"] or (), more) if more else config["Env"] or ()
     names = {each.partition("=")[0] for each in asked}
-    given = [_DEFAULT_PATH, f"HOSTNAME={config['Hostname']}", *(["TERM=xterm"] if config["Tty"] else [])]
+    given = [_DEFAULT_PATH, f"HOSTNAME={hostname}", *(["TERM=xterm"] if tty else [])]
     return (
         *(each for each in given if each.partition("=")[0] not in names),
         *(each for each in asked if "=" in each),  # a name alone takes the variable away
     )
+
+
+def _replaced(env: Iterable[str], more: Iterable[str]) -> list[str]:
+    """Variables with others put in their places; a name alone takes a variable away, here or later."""
+    by_name = {each.partition("=")[0]: each for each in env}
+    return list((by_name | {each.partition("=")[0]: each for each in more}).values())
 
 
 def _etc_mounts(where: paths.Paths) -> tuple[Mount, ...]:
@@ -77,20 +128,8 @@ def _etc_mounts(where: paths.Paths) -> tuple[Mount, ...]:
 
 
 def limits_of(container: Container) -> Limits:
-    """What the container's cgroup allows."""
-    asked = container.host_config
-    return Limits(
-        memory=asked["Memory"],
-        memory_swap=asked["MemorySwap"],
-        memory_reservation=asked["MemoryReservation"],
-        cpu_shares=asked["CpuShares"],
-        cpu_period=asked["CpuPeriod"],
-        cpu_quota=asked["CpuQuota"],
-        nano_cpus=asked["NanoCpus"],
-        cpuset_cpus=asked["CpusetCpus"],
-        cpuset_mems=asked["CpusetMems"],
-        pids=max(asked["PidsLimit"] or 0, 0),
-    )
+    """What the container's cgroup allows. Raises SystemFailure for a device of the host that is not there."""
+    return resources.limits_of(container.host_config, resources.device_number)
 
 
 def log_of(container: Container, where: paths.Paths) -> LogTarget:

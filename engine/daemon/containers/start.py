@@ -1,42 +1,41 @@
-"""Start a container, and record its end when it comes.
+"""Start a container: by hand, or because its policy wants another run (`restarts`).
 
-`start` runs in the API's threads and holds `container.operation` until the container runs or has failed; `ended` runs
-in the thread that watches the monitors.
+Runs in the API's threads, and in those that restart; both hold `container.operation` until the container runs or has
+failed. What follows its end is in `end`.
 """
 
 import contextlib
 import logging
 import os
-import time
 
-from engine.daemon.containers import attach, files, paths, remove, sandbox, states, unbuilt
+from engine.daemon.containers import attach, files, health, isolation, paths, remove, sandbox, states, unbuilt
+from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
-from engine.daemon.runtime import processes
+from engine.daemon.containers.saving import save
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.links import MonitorLost, StartFailure
-from engine.daemon.store import containers as table
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
 from engine.sandbox import stage
-from engine.wire import exitfile, packed
-from engine.wire.messages import Exited, Start, Started
+from engine.wire import packed
+from engine.wire.messages import Start, Started
 
 log = logging.getLogger(__name__)
 
 _COMMAND_EXITS = frozenset({126, 127})
 _COMMAND_TEXT = "failed to create task for container: unable to start container process: error during container init: "
 _SETUP_EXIT = 128  # what docker records when the command was never tried
-LOST_EXIT = 255
-_KILLED_SECONDS = 10
 
 
 def start(engine: object, container: Container) -> None:
     """Start the container and return once its command runs.
 
-    Raises NotModified when it runs already, Invalid when its command cannot be run (exit code 126 or 127 is recorded),
-    SystemFailure when its sandbox cannot be made.
+    Raises NotModified when it runs already (or is about to, by its policy), Conflict when it is paused, Invalid when its
+    command cannot be run (exit code 126 or 127 is recorded), SystemFailure when its sandbox cannot be made.
     """
     with container.operation:
         state = container.settled()
+        if state.status == "paused":
+            raise Conflict("cannot start a paused container, try unpause instead")
         if state.running:
             raise NotModified("")
         if container.removed or state.status == "removing":
@@ -44,14 +43,23 @@ def start(engine: object, container: Container) -> None:
         if state.status == "dead":
             raise Conflict("container is marked for removal and cannot be started")
         try:
-            started = _launch(engine, container)
+            launch(engine, container, by_hand=True)
         except EngineError as error:
             _record_failure(engine, container, error)
             raise
-        for warning in started.warnings:
-            log.warning("container %s: %s", container.id, warning)
-        record_start(engine, container, started)
-        engine.links.keep(container.id)
+
+
+def launch(engine: object, container: Container, *, by_hand: bool) -> None:
+    """Make the next run, and nothing of it stays when that fails; the caller holds `operation`."""
+    try:
+        started = _launch(engine, container)
+    except EngineError:
+        clear_run(engine, container, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id))
+        raise
+    for warning in started.warnings:
+        log.warning("container %s: %s", container.id, warning)
+    record_start(engine, container, started, by_hand=by_hand)
+    engine.links.keep(container.id)
 
 
 def _launch(engine: object, container: Container) -> Started:
@@ -59,12 +67,13 @@ def _launch(engine: object, container: Container) -> Started:
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     _make_directories(engine, container, where)
-    limits, _ = engine.cgroups.fitting(sandbox.limits_of(container))
     wanted = sandbox.sandbox_of(engine, container, where)
+    make_cgroup = sandbox.make_cgroup(engine, container)
     attach.let_go(container)
     request = Start(
         sandbox=packed.pack(wanted),
         own_pids="pid" in wanted.namespaces,
+        pids=next((each[1:] for each in wanted.joined if each[0] == "pid"), ()),
         tty=wanted.tty,
         exec_dir=where.exec_dir,
         log=sandbox.log_of(container, where),
@@ -75,10 +84,7 @@ def _launch(engine: object, container: Container) -> Started:
     connections = [connection for _, connection in container.waiting]
 
     def ask(ordinary: bool) -> Started:
-        def meanwhile() -> None:
-            engine.cgroups.create(container.id, limits)
-
-        return engine.links.start(container.id, request, connections, meanwhile, ordinary=ordinary)
+        return engine.links.start(container.id, request, connections, make_cgroup, ordinary=ordinary)
 
     try:
         try:
@@ -115,97 +121,51 @@ def _make_directories(engine: object, container: Container, where: paths.Paths) 
         raise SystemFailure(f"the directories of the container cannot be made: {error}") from error
 
 
-def record_start(engine: object, container: Container, started: Started) -> None:
-    """Note that the container runs."""
+def record_start(engine: object, container: Container, started: Started, *, by_hand: bool = False) -> None:
+    """Note that the container runs; by hand: what its policy has counted, and that it was stopped, is forgotten."""
     with container.changed:
         state = container.state
+        first = not state.started_ns or (by_hand and state.stopped_by_hand)
         state.pid, state.pid_start = started.pid, started.pid_start
-        state.started_ns, state.finished_ns = started.started_ns, 0
+        state.started_ns = started.started_ns
         state.exit_code, state.error, state.oom_killed = 0, "", False
+        if by_hand:
+            state.restart_count, state.stopped_by_hand = 0, False
+            container.held, container.delay = False, 0.0
+        container.doomed = False
         states.move(container, "running")
-        _save_state(engine, container)
+        health.begin(engine, container)
+        # With a policy it is to run after a loss of power too, which says nothing new at the runs that follow.
+        save(engine, container, durable=first and container.host_config["RestartPolicy"]["Name"] != "no")
+        announce(engine, container, "start")
 
 
 def _record_failure(engine: object, container: Container, error: EngineError) -> None:
     exit_code = _SETUP_EXIT
     if isinstance(error, Invalid) and isinstance(error.__cause__, StartFailure):
         exit_code = error.__cause__.failed.exit_code
-    clear_run(engine, container, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id))
     with container.changed:
         container.state.exit_code = exit_code
         container.state.error = str(error)
-        _save_state(engine, container)
+        save(engine, container)
         container.changed.notify_all()
     if container.host_config["AutoRemove"]:
         later(remove.remove, engine, container, False, True)
 
 
-def _save_state(engine: object, container: Container) -> bool:
-    """Keep the state; False on a full disk, where the exec directory alone tells the next daemon what has happened."""
-    try:
-        with engine.database.transaction(durable=False) as connection:
-            table.save_state(connection, container)
-    except SystemFailure as error:
-        log.error("container %s: its state is not kept: %s", container.id, error)
-        return False
-    return True
-
-
 def clear_run(engine: object, container: Container, where: paths.Paths) -> None:
     """Take away what only a running container has: its cgroups and its exec directory."""
-    _clear_cgroups(engine, container)
+    clear_cgroups(engine, container)
     with contextlib.suppress(FileNotFoundError):  # the start failed before it was made
         for name in os.listdir(where.exec_dir):
             os.unlink(os.path.join(where.exec_dir, name))
         os.rmdir(where.exec_dir)
 
 
-def _clear_cgroups(engine: object, container: Container) -> None:
+def clear_cgroups(engine: object, container: Container) -> None:
+    """Take away its cgroups, and whatever still is in them."""
+    engine.oom.forget(container)
     try:
-        engine.cgroups.remove(container.id)
+        engine.cgroups.remove(container.id, isolation.cgroup_parent(container))
     except (OSError, SystemFailure) as error:
         log.warning("container %s: its cgroups stay: %s", container.id, error)
-
-
-def ended(engine: object, container: Container, exited: Exited | None) -> None:
-    """Record that the container has ended; None: its monitor died and left no word, so neither does it run unseen."""
-    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
-    if exited is None:
-        exited = engine.links.left_behind(where.exec_dir) or _end_unseen(container, where)
-    oom_killed = engine.cgroups.oom_killed(container.id)
-    with container.changed:
-        container.settling = True
-        state = container.state
-        state.exit_code, state.finished_ns = exited.exit_code, exited.finished_ns
-        state.oom_killed = oom_killed
-        state.pid = state.pid_start = 0
-        container.exits += 1
-        states.move(container, "exited")
-        for follower in container.followers:
-            os.eventfd_write(follower, 1)
-    # The exit file says it too, should this daemon die before the record does. Those who wait for the end need not wait
-    # for what follows; a start or a removal does.
-    try:
-        if _save_state(engine, container):
-            clear_run(engine, container, where)
-        else:
-            _clear_cgroups(engine, container)
-    finally:
-        _settled(container)
-    if container.host_config["AutoRemove"]:
-        later(remove.remove, engine, container, False, True)
-
-
-def _settled(container: Container) -> None:
-    with container.changed:
-        container.settling = False
-        container.changed.notify_all()
-
-
-def _end_unseen(container: Container, where: paths.Paths) -> Exited:
-    """Kill what runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
-    state = container.snapshot()
-    crash = exitfile.read(where.exec_dir, exitfile.CRASH) or b"it has left no word"
-    log.error("container %s: its monitor is gone; the container is ended. %s", container.id, crash.decode())
-    processes.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS)
-    return Exited(LOST_EXIT, time.time_ns(), state.started_ns)

@@ -1,6 +1,6 @@
 """The states of a container and the moves between them: one table and one function.
 
-Pure. `paused`, `restarting` and `dead` have their rows before they have their verbs.
+Pure. What an illegal move is called in docker's words is the verb's to say; this is the last line of defence.
 """
 
 from engine.daemon.containers.record import Container
@@ -8,13 +8,16 @@ from engine.errors import Conflict
 
 MOVES: dict[str, frozenset[str]] = {
     "created": frozenset({"running", "removing"}),
-    "running": frozenset({"paused", "restarting", "exited", "removing"}),
-    "paused": frozenset({"running", "exited", "removing"}),
-    "restarting": frozenset({"running", "exited", "removing"}),
-    "exited": frozenset({"running", "removing"}),
+    "running": frozenset({"paused", "restarting", "exited"}),
+    "paused": frozenset({"running", "restarting", "exited"}),
+    # Its last run has ended, and its policy wants another one: until then, or until somebody stops it.
+    "restarting": frozenset({"running", "exited"}),
+    # To "restarting" only at a daemon's start.
+    "exited": frozenset({"running", "restarting", "removing"}),
     "removing": frozenset({"dead"}),
     "dead": frozenset({"removing"}),
 }
+_GOES_ON = frozenset({"running", "paused"})
 
 
 def move(container: Container, to: str) -> None:
@@ -27,3 +30,5 @@ def move(container: Container, to: str) -> None:
         raise Conflict(f"container {container.id} cannot go from {state.status} to {to}")
     state.status = to
     container.changed.notify_all()
+    if to not in _GOES_ON:
+        container.ring()

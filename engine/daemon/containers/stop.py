@@ -2,13 +2,13 @@
 
 import signal
 
+from engine.daemon.containers import kill
+from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.signals import parse_signal
-from engine.daemon.runtime import processes
-from engine.errors import NotModified, SystemFailure
+from engine.errors import Conflict, NotModified, SystemFailure
 
 DEFAULT_SECONDS = 10
-_KILLED_SECONDS = 10  # what the kernel may take to end a process that was killed
 
 
 def stop(engine: object, container: Container, stop_signal: str | None, timeout: int | None) -> None:
@@ -16,23 +16,17 @@ def stop(engine: object, container: Container, stop_signal: str | None, timeout:
 
     Raises NotModified when it does not run, Invalid for an unknown signal.
     """
-    state = container.snapshot()
-    if not state.running:
+    if not container.snapshot().running:
         raise NotModified("")
     config = container.config
     number = parse_signal(stop_signal or config.get("StopSignal") or "SIGTERM")
     seconds = next((each for each in (timeout, config.get("StopTimeout")) if each is not None), DEFAULT_SECONDS)
-    processes.send_signal(state.pid, state.pid_start, number)
-    if await_end(container, state.pid_start, None if seconds < 0 else seconds):
-        return
-    processes.send_signal(state.pid, state.pid_start, signal.SIGKILL)
-    if not await_end(container, state.pid_start, _KILLED_SECONDS):
-        raise SystemFailure(f"container {container.id} did not end after SIGKILL")
-
-
-def await_end(container: Container, pid_start: int, seconds: float | None) -> bool:
-    """Wait until that process 1 has ended and its end is recorded; False when the time is up."""
-    with container.changed:
-        return container.changed.wait_for(
-            lambda: container.removed or not container.state.running or container.state.pid_start != pid_start, seconds
-        )
+    try:
+        run = kill.send(engine, container, number, ends=True)
+    except Conflict as error:  # it has ended by itself since we looked
+        raise NotModified("") from error
+    if not kill.await_end(container, run, None if seconds < 0 else seconds):
+        kill.send(engine, container, signal.SIGKILL, ends=True, run=run)
+        if not kill.await_end(container, run, kill.KILLED_SECONDS):
+            raise SystemFailure(f"container {container.id} did not end after SIGKILL")
+    announce(engine, container, "stop")

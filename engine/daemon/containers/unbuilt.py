@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from engine.daemon.containers import logconfig
 from engine.daemon.containers.record import Container
-from engine.errors import Invalid, NotBuilt, NotFound, SystemFailure
+from engine.errors import NotBuilt, NotFound
 
 NETWORK_MODES = frozenset({"bridge", "host", "none"})
 
@@ -17,50 +17,14 @@ def _given(value: object) -> bool:
     return bool(value)
 
 
-def _joins_or_host(mode: str) -> bool:
-    return mode not in ("", "private", "shareable")
-
-
 # key → is this value one that asks for something not built?
 CONFIG: dict[str, Callable[[object], bool]] = {
-    "Healthcheck": lambda health: bool(health) and (health.get("Test") or ["NONE"])[0] != "NONE",
-    "Volumes": _given,
     "NetworkDisabled": _given,
 }
 HOST_CONFIG: dict[str, Callable[[object], bool]] = {
-    "Binds": _given,
-    "RestartPolicy": lambda policy: policy["Name"] != "no",
-    "VolumeDriver": _given,
-    "VolumesFrom": _given,
-    "CgroupnsMode": _joins_or_host,
     "Cgroup": _given,
-    "IpcMode": _joins_or_host,
     "Links": _given,
-    "OomScoreAdj": _given,
-    "PidMode": _given,
-    "Privileged": _given,
     "PublishAllPorts": _given,
-    "SecurityOpt": _given,
-    "StorageOpt": _given,
-    "Tmpfs": _given,
-    "UTSMode": _given,
-    "Sysctls": _given,
-    "CgroupParent": _given,
-    "BlkioWeight": _given,
-    "BlkioWeightDevice": _given,
-    "BlkioDeviceReadBps": _given,
-    "BlkioDeviceWriteBps": _given,
-    "BlkioDeviceReadIOps": _given,
-    "BlkioDeviceWriteIOps": _given,
-    "CpuRealtimePeriod": _given,
-    "CpuRealtimeRuntime": _given,
-    "Devices": _given,
-    "DeviceCgroupRules": _given,
-    "DeviceRequests": _given,
-    "MemorySwappiness": lambda swappiness: swappiness is not None,
-    "OomKillDisable": _given,
-    "CpuCount": _given,
-    "Mounts": _given,
     "Init": _given,
 }
 # Settings of an endpoint; what an engine fills in itself (addresses, ids) is ignored here as dockerd ignores it.
@@ -101,34 +65,8 @@ def _refuse_networking(networking: dict) -> None:
                 raise NotBuilt(f"NetworkingConfig.EndpointsConfig.{name}.{key} is not built yet in this engine")
 
 
-def warnings(asked: dict, merged: dict) -> list[str]:
-    """What an image wants for its containers and does not get: said, as refusing would leave the image unusable.
-
-    asked: the client's own Config, which has passed `refuse`; merged: with the image's
-    """
-    said = []
-    if not asked["Healthcheck"] and CONFIG["Healthcheck"](merged["Healthcheck"]):
-        said.append("The image's health check is not run: health checks are not built yet in this engine.")
-    if merged["Volumes"]:
-        paths = ", ".join(sorted(merged["Volumes"]))
-        said.append(f"The image's volumes ({paths}) are plain directories: volumes are not built yet in this engine.")
-    return said
-
-
 def check_network(engine: object, container: Container) -> None:
-    """At start: raise for a network that create let pass, as dockerd does, and that the container cannot have.
-
-    Raises NotFound for a network by name, SystemFailure for the network of a container that is not there, NotBuilt for
-    that of one that is.
-    """
+    """At start: raise NotFound for a network by name that create let pass, as dockerd does, and that is not there."""
     mode = container.host_config["NetworkMode"]
-    if mode in NETWORK_MODES:
-        return
-    joined = mode.removeprefix("container:")
-    if joined == mode:
+    if mode not in NETWORK_MODES and not mode.startswith("container:"):
         raise NotFound(f"failed to set up container networking: network {mode} not found")
-    try:
-        engine.containers.find(joined)
-    except (NotFound, Invalid) as error:
-        raise SystemFailure(f"joining network namespace of container: {error}") from error
-    raise NotBuilt("HostConfig.NetworkMode: joining a container's network is not built yet in this engine")

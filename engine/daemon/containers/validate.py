@@ -6,7 +6,7 @@ allows and this engine does not have yet is not for here but for `unbuilt`.
 
 import socket
 
-from engine.daemon.containers import mountspecs, resources
+from engine.daemon.containers import isolation, mountspecs, resources
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import Invalid
 from engine.sandbox import capabilities
@@ -14,11 +14,8 @@ from engine.sandbox import capabilities
 _MILLISECOND = 1_000_000
 _HEALTH_DURATIONS = ("Interval", "Timeout", "StartPeriod", "StartInterval")
 _RESTART_POLICIES = ("no", "always", "on-failure", "unless-stopped")
-_RUNTIMES = frozenset({"runc"})
-_SECURITY_OPTIONS = frozenset(
-    {"apparmor", "label", "no-new-privileges", "seccomp", "systempaths", "writable-cgroups", "credentialspec"}
-)
-_BARE_SECURITY_OPTIONS = frozenset({"no-new-privileges", "writable-cgroups"})
+# What docker's own runtime is called; whoever asks for it gets this engine, which is no other program's shim.
+_RUNTIMES = frozenset({"runc", "io.containerd.runc.v2", "engine"})
 _NO_LINKS = "can't be used with links. This would result in undefined behavior"
 
 # (key, the modes that are plain words, may it be container:NAME, what dockerd calls it)
@@ -51,11 +48,8 @@ def check(config: dict, host_config: dict) -> list[str]:
 
 def check_late(host_config: dict) -> None:
     """Raise for what dockerd finds only once the container has a name: security options and binds."""
-    for number, option in enumerate(host_config["SecurityOpt"] or (), 1):
-        name = option.partition("=")[0].partition(":")[0]
-        if name not in _SECURITY_OPTIONS or (name == option and name not in _BARE_SECURITY_OPTIONS):
-            raise mountspecs.UncheckedByDockerd(f'invalid --security-opt {number}: "{option}"')
-    mountspecs.check_binds(host_config["Binds"] or [], host_config["Mounts"] or [])
+    isolation.check(host_config)
+    mountspecs.check_binds(host_config["Binds"] or [], host_config["Mounts"] or [], host_config["Tmpfs"])
 
 
 def _check_config(config: dict) -> None:
@@ -135,6 +129,15 @@ def _is_port_range(text: str) -> bool:
     if not all(number.isascii() and number.isdigit() and int(number) < 1 << 16 for number in numbers):
         return False
     return int(numbers[0]) <= int(numbers[-1])
+
+
+def restart_policy(asked: dict) -> dict | None:
+    """The RestartPolicy of an update, complete; None for none. Raises Invalid."""
+    name, retries = asked.get("Name") or "", asked.get("MaximumRetryCount") or 0
+    if not name and not retries:
+        return None
+    _check_restart_policy(name or "no", retries)
+    return {"Name": name, "MaximumRetryCount": retries} if name else None
 
 
 def _check_restart_policy(name: str, retries: int) -> None:

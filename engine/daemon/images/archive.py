@@ -48,6 +48,7 @@ def load(store: "ImageStore", stream: BinaryIO, progress: Progress) -> list[Imag
             names = [f"Loaded image: {name}\n" for name in image.repo_tags] or [f"Loaded image ID: {image.id}\n"]
             for name in names:
                 progress({"stream": name})
+            store.announce("load", image.id, image.id, image)
             images.append(image)
         return images
 

@@ -133,7 +133,10 @@ def config_of(data: bytes, layer_count: int) -> dict:
     _check_types(document, _CONFIG_FIELDS, "")
     container = document.get("config") or {}
     _check_types(container, _CONTAINER_FIELDS, "config.")
-    for name, texts in (*((name, container.get(name) or ()) for name in _TEXT_LISTS), ("Labels", _labels(container))):
+    health = container.get("Healthcheck") or {}
+    _check_types(health, _HEALTH_FIELDS, "config.Healthcheck.")
+    lists = [(name, container.get(name) or ()) for name in _TEXT_LISTS]
+    for name, texts in (*lists, ("Labels", _labels(container)), ("Healthcheck.Test", health.get("Test") or ())):
         if not all(isinstance(text, str) for text in texts):
             raise Invalid(f"invalid image config: config.{name} is of the wrong type")
     return document
@@ -183,6 +186,14 @@ _CONTAINER_FIELDS = {
     "ExposedPorts": dict,
     "Volumes": dict,
     "Healthcheck": dict,
+}
+_HEALTH_FIELDS = {
+    "Test": list,
+    "Interval": int,
+    "Timeout": int,
+    "StartPeriod": int,
+    "StartInterval": int,
+    "Retries": int,
 }
 _TEXT_LISTS = ("Env", "Cmd", "Entrypoint", "Shell", "OnBuild")
 

@@ -1,26 +1,17 @@
 """Unpacking one layer's tar stream beneath its directory, with whiteouts put into the form that the storage reads.
 
-Runs in the daemon, on the thread that pulls or loads. The stream is a stranger's: every path is opened beneath the
-layer's own directory (see `engine.kernel.beneath`), the last part of a path is never followed, and nothing a header
-says takes memory or leads outside. The working directory and the umask of the process are left alone.
-Formats: OCI image-spec, layer.md; the kernel's Documentation/filesystems/overlayfs.rst.
+Runs in the daemon, on the thread that pulls or loads. What a layer's members have in common with others is `extract`'s;
+here is what whiteouts mean. Formats: OCI image-spec, layer.md; the kernel's Documentation/filesystems/overlayfs.rst.
 """
 
 import contextlib
-import errno
-import logging
 import os
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.daemon.images import tar
-from engine.daemon.images.space import check_space
-from engine.daemon.images.trees import remove_tree
-from engine.errors import Invalid, SystemFailure
-from engine.kernel.beneath import open_beneath
-
-log = logging.getLogger(__name__)
+from engine.daemon.images.extract import CREATE, DIRECTORY, Extraction, failure
+from engine.errors import Invalid
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
@@ -28,37 +19,6 @@ OPAQUE = ".wh..wh..opq"
 _AUFS = ".wh..wh."
 
 OPAQUE_ATTRIBUTE = "trusted.overlay.opaque"
-# An overlay obeys these on any lower layer; an image may say what is deleted by whiteouts alone.
-_OVERLAY_ATTRIBUTES = ("trusted.overlay.", "user.overlay.")
-
-_LARGEST_ID = 0xFFFFFFFE
-_OPEN_DIRECTORIES = 48
-_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-_READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Directories whose times wait for their contents; beyond this many the oldest are settled early.
-_MOST_WAITING = 50_000
-_MOST_IMPLIED = 50_000
-_SPACE_STEP = 16 * 1024 * 1024
-# As the allocation of a small file on the usual file systems.
-_ALLOCATION = 4096
-
-# What a layer's contents can bring about by themselves; any other errno is the host's trouble.
-_CONTENT_ERRNOS = {
-    errno.ENAMETOOLONG,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.EXDEV,
-    errno.EINVAL,
-    errno.ENOENT,
-    errno.EEXIST,
-    errno.EFBIG,
-    errno.EMLINK,
-    errno.EILSEQ,
-    errno.E2BIG,
-    errno.ERANGE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,171 +45,44 @@ def unpack(stream: object, root_fd: int, overlay: bool) -> Unpacked:
             try:
                 work.add(entry, reader)
             except OSError as error:
-                raise _failure(entry.name, error) from error
+                raise failure(entry.name, error) from error
         work.settle_directories()
         return Unpacked(work.size, tuple(work.implied))
 
 
-def _failure(name: str, error: OSError) -> Exception:
-    text = f"failed to unpack {name!r}: {os.strerror(error.errno or errno.EIO).lower()}"
-    return Invalid(text) if error.errno in _CONTENT_ERRNOS else SystemFailure(text)
-
-
-def _parts(name: str) -> list[str]:
-    """The components of a member's name; empty for the root itself. Raises Invalid for `..`."""
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise Invalid(f"invalid path {name!r} in the layer: it contains '..'")
-    return parts
-
-
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-class _Unpacking:
-    """The state of one run: open directories, what was counted, which directories wait for their times."""
+class _Unpacking(Extraction):
+    """An extraction that knows whiteouts."""
 
     def __init__(self, root_fd: int, overlay: bool):
-        self._root = root_fd
+        super().__init__(root_fd)
         self._overlay = overlay
-        self._open: dict[str, int] = {}
-        self._times: dict[str, int] = {}
-        self._unchecked = 0
-        self.size = 0
-        # A set that keeps its order: parents first.
-        self.implied: dict[str, None] = {}
-        self._makers: dict[bytes, Callable[[tar.Entry, int, str, tar.TarReader], None]] = {
-            tar.FILE: self._file,
-            tar.LINK: self._hard_link,
-            tar.SYMLINK: self._symbolic_link,
-            tar.CHARACTER: self._node,
-            tar.BLOCK_DEVICE: self._node,
-            tar.FIFO: self._node,
-        }
-
-    def close(self) -> None:
-        """Close every directory."""
-        self._forget_open()
 
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
         """Make one member."""
-        parts = _parts(entry.name)
-        if not (0 <= entry.uid <= _LARGEST_ID and 0 <= entry.gid <= _LARGEST_ID):
-            raise Invalid(f"invalid owner {entry.uid}:{entry.gid} of {entry.name!r} in the layer")
-        self._count(_ALLOCATION)  # empty files, a thousand to a compressed kilobyte, take inodes
+        parts = self.parts_of(entry.name)
+        self.check(entry)
         if not parts:
             if entry.kind == tar.DIRECTORY:
-                self._attend_directory(entry, "", self._root, ".")
+                self.attend_directory(entry, "", self.root, ".")
             return
-        path, above, name = "/".join(parts), "/".join(parts[:-1]), parts[-1]
-        if name.startswith(WHITEOUT):
-            # umoci writes whiteouts for what was in a directory that is a file now: the file hides it all already.
-            with contextlib.suppress(NotADirectoryError):
-                self._whiteout(self._parent(above), name)
+        if entry.kind == tar.LINK and "".join(self.parts_of(entry.link)[-1:]).startswith(WHITEOUT):
+            raise Invalid(f"invalid hard link {entry.name!r} in the layer")
+        if not parts[-1].startswith(WHITEOUT):
+            self.make(entry, parts, reader)
             return
-        parent = self._parent(above)
-        if entry.kind == tar.DIRECTORY:
-            self._make_directory(parent, name)
-            self._attend_directory(entry, path, parent, name)
-        else:
-            self._replacing(self._makers[entry.kind], entry, parent, name, reader)
+        # umoci writes whiteouts for what was in a directory that is a file now: the file hides it all already.
+        with contextlib.suppress(NotADirectoryError):
+            self._whiteout(self.parent("/".join(parts[:-1])), parts[-1])
 
-    def settle_directories(self) -> None:
-        """Give the directories their times, now that nothing is put into them any more."""
-        for path, mtime in self._times.items():
-            try:
-                fd = open_beneath(
-                    self._root, path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, no_symlinks=True
-                )
-            except (FileNotFoundError, NotADirectoryError):
-                continue  # a later member took its place
-            except OSError as error:
-                if error.errno == errno.ELOOP:  # the same, by a symbolic link
-                    continue
-                raise
-            try:
-                os.utime(fd, ns=(mtime, mtime))
-            finally:
-                os.close(fd)
-        self._times.clear()
+    def on_replaced(self, found: os.stat_result, parent: int, name: str) -> None:
+        """A whiteout and then a directory of that name: what the layers below have in theirs is gone."""
+        if self._overlay and _is_whiteout(found):
+            self._make_opaque(parent, name)
 
-    # Directories
-
-    def _parent(self, path: str) -> int:
-        """An O_PATH descriptor of the directory, kept open for the next member; missing ones are made."""
-        if not path:
-            return self._root
-        fd = self._open.get(path)
-        if fd is None:
-            try:
-                fd = open_beneath(self._root, path, _DIRECTORY)
-            except FileNotFoundError:
-                self._make_parents(path)
-                fd = open_beneath(self._root, path, _DIRECTORY)
-            self._keep_open(path, fd)
-        return fd
-
-    def _keep_open(self, path: str, fd: int, beside: int = -1) -> None:
-        """Keep one more descriptor; the one that came first goes, but never `beside`."""
-        if len(self._open) >= _OPEN_DIRECTORIES:
-            oldest = next(known for known, other in self._open.items() if other != beside)
-            os.close(self._open.pop(oldest))
-        self._open[path] = fd
-
-    def _make_parents(self, path: str) -> None:
-        above = ""
-        for name in path.split("/"):
-            fd = open_beneath(self._root, above or ".", _DIRECTORY)
-            above = f"{above}/{name}" if above else name
-            try:
-                os.mkdir(name, 0o755, dir_fd=fd)
-                # Whatever the umask of the daemon is.
-                os.chmod(name, 0o755, dir_fd=fd)
-                self.implied[above] = None
-                self.size += _ALLOCATION
-                if len(self.implied) > _MOST_IMPLIED:
-                    raise Invalid(f"more than {_MOST_IMPLIED} directories without a header in the layer")
-            except FileExistsError:
-                pass  # a directory, or a link whose target the next open finds beneath the root or not at all
-            finally:
-                os.close(fd)
-
-    def _make_directory(self, parent: int, name: str) -> None:
-        try:
-            os.mkdir(name, 0o700, dir_fd=parent)
-        except FileExistsError:
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            if stat.S_ISDIR(found.st_mode):
-                return
-            self._remove(parent, name)
-            os.mkdir(name, 0o700, dir_fd=parent)
-            # A whiteout and then a directory of that name: what the layers below have in theirs is gone.
-            if self._overlay and _is_whiteout(found):
-                self._make_opaque(parent, name)
-        self.size += _ALLOCATION
-
-    def _attend_directory(self, entry: tar.Entry, path: str, parent: int, name: str) -> None:
-        fd = os.open(name, _READABLE | os.O_NOFOLLOW, dir_fd=parent)
-        try:
-            os.fchown(fd, entry.uid, entry.gid)
-            self._set_attributes(entry, fd)
-            os.fchmod(fd, entry.mode)
-        finally:
-            os.close(fd)
-        self.implied.pop(path, None)
-        self._times[path] = _bounded(entry.mtime_ns)
-        if len(self._times) > _MOST_WAITING:
-            self.settle_directories()
-
-    def _forget_open(self) -> None:
-        for fd in self._open.values():
-            os.close(fd)
-        self._open.clear()
-
-    # Whiteouts
+    def on_null_device(self, _: tar.Entry, parent: int, name: str) -> bool:
+        """The kernel would take it for a whiteout; so say it in the one way that both storages know."""
+        self._whiteout(parent, WHITEOUT + name)
+        return True
 
     def _whiteout(self, parent: int, name: str) -> None:
         if name == OPAQUE:
@@ -275,147 +108,14 @@ class _Unpacking:
 
     def _empty_file(self, parent: int, name: str) -> None:
         with contextlib.suppress(FileExistsError):  # the same whiteout twice
-            os.close(os.open(name, _CREATE, 0o600, dir_fd=parent))
+            os.close(os.open(name, CREATE, 0o600, dir_fd=parent))
 
     def _make_opaque(self, parent: int, name: str) -> None:
-        fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+        fd = os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
         try:
             _set_opaque(fd)
         finally:
             os.close(fd)
-
-    # Everything else
-
-    def _replacing(self, make: Callable, entry: tar.Entry, parent: int, name: str, reader: tar.TarReader) -> None:
-        """Make it; what stands there already goes, since of two members with one name the later one counts."""
-        try:
-            make(entry, parent, name, reader)
-        except FileExistsError:
-            if entry.kind == tar.LINK and self._is_same(entry, parent, name):
-                return
-            self._remove(parent, name)
-            make(entry, parent, name, reader)
-
-    def _remove(self, parent: int, name: str) -> None:
-        try:
-            os.unlink(name, dir_fd=parent)
-        except IsADirectoryError:
-            remove_tree(parent, name)
-        # A path that led through it leads elsewhere now.
-        self._forget_open_except(parent)
-
-    def _forget_open_except(self, keep: int) -> None:
-        for path, fd in list(self._open.items()):
-            if fd != keep:
-                os.close(self._open.pop(path))
-
-    def _file(self, entry: tar.Entry, parent: int, name: str, reader: tar.TarReader) -> None:
-        fd = os.open(name, _CREATE, 0o600, dir_fd=parent)
-        try:
-            if entry.fragments is None:
-                for data in reader.chunks():
-                    _write(fd, data)
-                    self._count(len(data))
-            else:
-                self._sparse(entry, fd, reader)
-            os.fchown(fd, entry.uid, entry.gid)
-            # After chown, which takes setuid and file capabilities away.
-            self._set_attributes(entry, fd)
-            os.fchmod(fd, entry.mode)
-            mtime = _bounded(entry.mtime_ns)
-            os.utime(fd, ns=(mtime, mtime))
-        finally:
-            os.close(fd)
-        self.size += -(-entry.stored // _ALLOCATION) * _ALLOCATION
-
-    def _sparse(self, entry: tar.Entry, fd: int, reader: tar.TarReader) -> None:
-        pieces = reader.chunks()
-        data = b""
-        for offset, length in entry.fragments or ():
-            os.lseek(fd, offset, os.SEEK_SET)
-            while length:
-                data = data or next(pieces)
-                _write(fd, data[:length])
-                self._count(min(length, len(data)))
-                length, data = length - min(length, len(data)), data[length:]
-        os.ftruncate(fd, entry.size)
-
-    def _count(self, count: int) -> None:
-        self._unchecked += count
-        if self._unchecked >= _SPACE_STEP:
-            self._unchecked = 0
-            check_space(self._root)
-
-    def _hard_link(self, entry: tar.Entry, parent: int, name: str, _: tar.TarReader) -> None:
-        source, source_name = self._link_source(entry, parent)
-        os.link(source_name, name, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
-
-    def _link_source(self, entry: tar.Entry, parent: int) -> tuple[int, str]:
-        parts = _parts(entry.link)
-        if not parts:
-            raise Invalid(f"invalid hard link {entry.name!r} in the layer")
-        above = "/".join(parts[:-1])
-        # Opened without making anything: a link to what is not there is an error.
-        fd = self._open.get(above) if above else self._root
-        if fd is None:
-            fd = open_beneath(self._root, above, _DIRECTORY)
-            self._keep_open(above, fd, beside=parent)
-        if parts[-1].startswith(WHITEOUT):
-            raise Invalid(f"invalid hard link {entry.name!r} in the layer")
-        return fd, parts[-1]
-
-    def _is_same(self, entry: tar.Entry, parent: int, name: str) -> bool:
-        """True where a hard link is already there, as when a member stands in the archive twice."""
-        source, source_name = self._link_source(entry, parent)
-        there = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        return os.path.samestat(there, os.stat(source_name, dir_fd=source, follow_symlinks=False))
-
-    def _symbolic_link(self, entry: tar.Entry, parent: int, name: str, _: tar.TarReader) -> None:
-        os.symlink(entry.link, name, dir_fd=parent)
-        self._attend(entry, parent, name)
-
-    def _node(self, entry: tar.Entry, parent: int, name: str, _: tar.TarReader) -> None:
-        kind = {tar.CHARACTER: stat.S_IFCHR, tar.BLOCK_DEVICE: stat.S_IFBLK, tar.FIFO: stat.S_IFIFO}[entry.kind]
-        if not (0 <= entry.major < 1 << 12 and 0 <= entry.minor < 1 << 20):
-            raise Invalid(f"invalid device {entry.major}:{entry.minor} of {entry.name!r} in the layer")
-        if kind == stat.S_IFCHR and (entry.major, entry.minor) == (0, 0):
-            # The kernel would take it for a whiteout; so say it in the one way that both storages know.
-            self._whiteout(parent, WHITEOUT + name)
-            return
-        os.mknod(name, kind | 0o600, os.makedev(entry.major, entry.minor), dir_fd=parent)
-        self._attend(entry, parent, name)
-        os.chmod(name, entry.mode, dir_fd=parent)
-
-    def _attend(self, entry: tar.Entry, parent: int, name: str) -> None:
-        """Owner, attributes and times of what cannot be opened for itself."""
-        os.chown(name, entry.uid, entry.gid, dir_fd=parent, follow_symlinks=False)
-        if entry.attributes:
-            self._set_attributes(entry, f"/proc/self/fd/{parent}/{name}")
-        mtime = _bounded(entry.mtime_ns)
-        os.utime(name, ns=(mtime, mtime), dir_fd=parent, follow_symlinks=False)
-
-    def _set_attributes(self, entry: tar.Entry, target: int | str) -> None:
-        for name, value in entry.attributes.items():
-            if name.startswith(_OVERLAY_ATTRIBUTES):
-                log.debug("the layer's attribute %s of %r is left out: only overlayfs may set it", name, entry.name)
-                continue
-            try:
-                # A descriptor's setxattr takes no follow_symlinks.
-                if isinstance(target, int):
-                    os.setxattr(target, name, value)
-                else:
-                    os.setxattr(target, name, value, follow_symlinks=False)
-            except OSError as error:
-                # ENOTSUP: the file system has none of that kind; EPERM: the kernel allows user.* on files and
-                # directories only, and some security.* to their own module only. dockerd passes over both.
-                if error.errno not in (errno.ENOTSUP, errno.EPERM):
-                    raise
-                log.debug("the attribute %s of %r is left out: %s", name, entry.name, error.strerror)
-
-
-def _bounded(mtime_ns: int) -> int:
-    """The time, or the epoch for one that the system calls cannot carry (as dockerd's boundTime)."""
-    return mtime_ns if 0 <= mtime_ns < 1 << 63 else 0
 
 
 def _is_whiteout(found: os.stat_result) -> bool:

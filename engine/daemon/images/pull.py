@@ -108,7 +108,9 @@ def pull(
     registry, digest = _resolve(store, reference, auth)
     with contextlib.closing(registry.transport):
         report.line(f"Pulling from {reference.path}", reference.tag or reference.digest)
-        return _Pull(store, registry, reference, wanted, report).run(digest)
+        image = _Pull(store, registry, reference, wanted, report).run(digest)
+    store.announce("pull", reference.familiar, reference.familiar_name, image)
+    return image
 
 
 def _reference(text: str, tag: str) -> Reference:

@@ -47,7 +47,7 @@ def _remove(
     same = _same_names(reference, image.names)
     if len(same) < len(image.names):
         store.untag(same)
-        return [_untagged(name) for name in same]
+        return _untagged(store, image, same)
     containers = used_by(image.id)
     if containers and not force:
         raise Conflict(
@@ -57,7 +57,8 @@ def _remove(
     if containers:
         # The name goes; the image stays, untagged, for as long as its containers are there.
         store.untag(image.names)
-        return [_untagged(reference.canonical)]
+        _untagged(store, image, image.names)
+        return [{"Untagged": reference.familiar}]
     return _delete(store, image, noprune, used_by)
 
 
@@ -110,21 +111,32 @@ def _conflict(image: Image, force: str, why: str) -> Conflict:
     return Conflict(f"conflict: unable to delete {short_id(image.id)} ({force}) - {why}")
 
 
-def _untagged(name: str) -> dict:
-    return {"Untagged": Reference.parse(name).familiar}
+def _untagged(store: "ImageStore", image: Image, names: Sequence[str]) -> list[dict]:
+    """Tell that the image has lost these names; the records of that."""
+    shown = [Reference.parse(name).familiar for name in names]
+    for name in shown:
+        store.announce("untag", image.id, name)
+    return [{"Untagged": name} for name in shown]
+
+
+def _deleted(store: "ImageStore", image: Image) -> dict:
+    store.announce("delete", image.id, image.id)
+    return {"Deleted": image.id}
 
 
 def _delete(store: "ImageStore", image: Image, noprune: bool, used_by: Callable[[str], Sequence]) -> list[dict]:
     """Delete the image, and then its parents for as long as they have neither a name nor another use."""
-    records = [_untagged(name) for name in image.names]
     store.forget(image.id, hold_layers=bool(used_by(image.id)))
-    records.append({"Deleted": image.id})
+    records = _untagged(store, image, image.names)
+    if not image.names:
+        store.announce("untag", image.id, image.id)  # docker's images are never without a name, if only a made one
+    records.append(_deleted(store, image))
     parents = {other.id: other for other in store.all()}
     parent = parents.get(image.parent)
     while not noprune and parent and not parent.names and not used_by(parent.id):
         if any(other.parent == parent.id for other in store.all()):
             break
         store.forget(parent.id, hold_layers=False)
-        records.append({"Deleted": parent.id})
+        records.append(_deleted(store, parent))
         parent = parents.get(parent.parent)
     return records

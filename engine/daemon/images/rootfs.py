@@ -73,12 +73,16 @@ def import_rootfs(
     config = instructions.apply({}, changes)
     target = platform.parse(platform_text) if platform_text else platform.host()
     with store.session() as session, store.content.incoming() as blob:
-        layer, form = _unpack(session, stream, blob)
+        layer, form = unpack(session, stream, blob)
         layer_part = documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)
         with store.content.pinned([blob.digest]):
             blob.keep()
             document = _config(config, layer.diff_id, message or "Imported from -", target)
-            return add_made(store, session, document, [layer_part], [layer], names)
+            image = add_made(store, session, document, [layer_part], [layer], names)
+    for name in names:
+        store.announce("tag", image.id, name.familiar, image)
+    store.announce("import", image.id, image.id, image)
+    return image
 
 
 def add_made(
@@ -88,6 +92,7 @@ def add_made(
     layer_parts: list[dict],
     image_layers: Sequence,
     names: Sequence[Reference],
+    parent: str = "",
 ) -> Image:
     """Make the OCI manifest of an image that came without one, and add the image. The layers' blobs are there, pinned.
 
@@ -101,7 +106,7 @@ def add_made(
         store.content.put(data)
         store.content.put(manifest)
         blobs = [(part["digest"], part["size"]) for part in (target, config_part, *layer_parts)]
-        return store.add(session, target, target["digest"], data, image_layers, blobs, names)
+        return store.add(session, target, target["digest"], data, image_layers, blobs, names, parent)
 
 
 def _name(repo: str, tag: str) -> Reference:
@@ -109,7 +114,7 @@ def _name(repo: str, tag: str) -> Reference:
     return (reference.with_tag(tag) if tag else reference).with_default_tag()
 
 
-def _unpack(session: object, stream: BinaryIO, blob: Incoming) -> tuple[object, str]:
+def unpack(session: object, stream: BinaryIO, blob: Incoming) -> tuple[object, str]:
     """The layer unpacked from the stream, its blob filled on the way, and the compression that the blob is in."""
     peeked = Peeked(stream)
     kept = peeked.form in _KEPT_FORMS

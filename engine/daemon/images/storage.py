@@ -114,27 +114,30 @@ def copy_layers(base: str, layers: Sequence[str], target: str) -> None:
             os.close(sink)
 
 
-class _Copy:
-    """One layer's copying: where each file with several links went, so that they stay one file."""
+def copy_tree(source: int, sink: int) -> None:
+    """Copy what is in one open directory to another, as `copy_layers` does, but names say nothing. Raises OSError."""
+    _Copy(whiteouts=False).directory(source, sink)
 
-    def __init__(self) -> None:
+
+class _Copy:
+    """One tree's copying: where each file with several links went, so that they stay one file.
+
+    whiteouts: names that begin with `.wh.` say what is deleted
+    """
+
+    def __init__(self, whiteouts: bool = True) -> None:
         self._links: dict[tuple[int, int], tuple[str, int]] = {}
+        self._whiteouts = whiteouts
 
     def directory(self, source: int, sink: int, depth: int = 0) -> None:
         """Copy what is in `source` over what is in `sink`, whiteouts first, then the directory's own attributes."""
         if depth > _DEEPEST:
             raise OSError(errno.ENAMETOOLONG, "the image's directories go too deep")
         names = os.listdir(source)
-        if OPAQUE in names:
-            for name in os.listdir(sink):
-                _remove(sink, name)
+        if self._whiteouts:
+            names = _obeyed(names, sink)
         for name in names:
-            if name.startswith(WHITEOUT) and name != OPAQUE:
-                with contextlib.suppress(FileNotFoundError):  # it hides what no layer below brought
-                    _remove(sink, name.removeprefix(WHITEOUT))
-        for name in names:
-            if not name.startswith(WHITEOUT):
-                self._one(source, sink, name, depth)
+            self._one(source, sink, name, depth)
         _attend(os.fstat(source), source, sink)
 
     def _one(self, source: int, sink: int, name: str, depth: int) -> None:
@@ -181,6 +184,18 @@ class _Copy:
             return False
         os.link(known[0], name, dst_dir_fd=sink, follow_symlinks=False)
         return True
+
+
+def _obeyed(names: list[str], sink: int) -> list[str]:
+    """Delete what the whiteouts among the names say; returns the other names."""
+    if OPAQUE in names:
+        for name in os.listdir(sink):
+            _remove(sink, name)
+    for name in names:
+        if name.startswith(WHITEOUT) and name != OPAQUE:
+            with contextlib.suppress(FileNotFoundError):  # it hides what no layer below brought
+                _remove(sink, name.removeprefix(WHITEOUT))
+    return [name for name in names if not name.startswith(WHITEOUT)]
 
 
 def _remove(directory: int, name: str) -> None:

@@ -27,10 +27,15 @@ log = logging.getLogger(__name__)
 Progress = Callable[[dict], None]
 # Who uses an image: its id → containers (`containers.record.Container`, or anything with id, layers and a snapshot()).
 UsedBy = Callable[[str], Sequence]
+Publish = Callable[[str, str, str, dict[str, str]], None]
 
 _SHORT_ID = re.compile(r"(?:sha256:)?([a-f0-9]{4,64})")
 # Looked up at every create and inspect; a change forgets them all.
 _MOST_REMEMBERED = 64
+
+
+def _tell_nobody(kind: str, action: str, actor: str, attributes: dict[str, str]) -> None:
+    """For a store by itself."""
 
 
 class ImageStore:
@@ -38,11 +43,20 @@ class ImageStore:
 
     settings: `registry_mirrors` and `insecure_registries` of `engine.settings.Settings` are read
     storage_kind: what `storage.choose` said; `layer_root` is the `base` of a container's `sandbox.spec.Root`
+    publish: tells an event (kind, action, actor, attributes) to whoever listens
     """
 
-    def __init__(self, database: Database, data_root: str, settings: object, storage_kind: str = storage.OVERLAY):
+    def __init__(
+        self,
+        database: Database,
+        data_root: str,
+        settings: object,
+        storage_kind: str = storage.OVERLAY,
+        publish: Publish = _tell_nobody,
+    ):
         self.database = database
         self.settings = settings
+        self._publish = publish
         self.content = Content(data_root)
         self.layer_root = os.path.join(data_root, "layers")
         self.layers = LayerStore(database, self.layer_root, storage_kind == storage.OVERLAY)
@@ -76,6 +90,14 @@ class ImageStore:
                 self._found.clear()
             self._found[key] = image
             return image
+
+    def origin(self, identity: str) -> Image:
+        """The image that a container was made of, also when it was removed since. Raises NotFound."""
+        with self.database.reading() as connection:
+            row = table.image_of_containers(connection, identity)
+            if row is None:
+                raise NotFound(f"No such image: {identity}")
+            return self._read(connection, row)
 
     def resolve(self, ref: str) -> str:
         """The id of the image called `ref`, as for `find`."""
@@ -197,6 +219,14 @@ class ImageStore:
                 for name in names:
                     table.drop_name(connection, name)
             self._found.clear()
+
+    def announce(self, action: str, actor: str, name: str, image: Image | None = None) -> None:
+        """Tell what has happened to an image: `pull`, `load`, `import`, `create`, `tag`, `untag` or `delete`.
+
+        actor: the image's id (for a pull: its name); image: whose labels are told too, where docker tells them
+        """
+        labels = (image.config.get("config") or {}).get("Labels") or {} if image else {}
+        self._publish("image", action, actor, {**labels, "name": name})
 
     def forget(self, identity: str, hold_layers: bool) -> None:
         """Take an image away, and with it the blobs that no other image holds; its layers go with `layers.collect`.

@@ -1,7 +1,7 @@
 """The daemon's links to the monitors: starting one, watching them all, and hearing of their ends.
 
 One thread (`watch`) waits on every link with epoll and runs what an end calls for; the threads of the API start
-containers and send messages. A container has a link from the moment it runs until its end is known.
+containers and execs, and send messages. Each has a link, by its id, from the moment it runs until its end is known.
 """
 
 import logging
@@ -15,24 +15,34 @@ from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.wire import codec, endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.messages import Exited, Failed, NamespacesReady, Proceed, Start, Started
+from engine.wire.messages import Detached, Exec, Exited, Failed, NamespacesReady, Proceed, Start, Started
 
 log = logging.getLogger(__name__)
 
 _GREETING_SECONDS = 3.0
+
+Heard = Callable[[str, Exited | Detached | None], None]
+"""What is called with the id and what its monitor has told; None: that has died."""
 
 
 class Links:
     """All links of a daemon.
 
     ended: called in the watching thread with (container id, Exited or None): None when the monitor itself has died
+    detached: called there with the id of a container whose client has sent its detach keys
     """
 
-    def __init__(self, spawner: Spawner, ended: Callable[[str, Exited | None], None]) -> None:
+    def __init__(
+        self,
+        spawner: Spawner,
+        ended: Callable[[str, Exited | None], None],
+        detached: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._spawner = spawner
         self._ended = ended
+        self._detached = detached
         self._links: dict[str, Channel] = {}
-        self._names: dict[int, str] = {}
+        self._names: dict[int, tuple[str, Heard]] = {}
         self._lock = threading.Lock()
         self._poll = select.epoll()
 
@@ -69,6 +79,26 @@ class Links:
             raise
         with self._lock:
             self._links[container_id] = ours
+        return started
+
+    def enter(self, exec_id: str, request: Exec, descriptors: list[int], *, ordinary: bool = True) -> Started:
+        """Have one more process made in a container. descriptors: process 1's pidfd, then the clients' sockets.
+
+        The link is not watched yet (see `keep`). Raises StartFailure, MonitorLost, Unavailable.
+        """
+        ours, theirs = Channel.pair()
+        try:
+            with theirs:
+                self._spawner.send(request, [theirs.fileno(), *descriptors], ordinary=ordinary)
+            started = self._expect(ours, Started)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            ours.close()
+            raise MonitorLost("the exec's monitor has died while it started") from error
+        except BaseException:
+            ours.close()
+            raise
+        with self._lock:
+            self._links[exec_id] = ours
         return started
 
     @staticmethod
@@ -116,12 +146,34 @@ class Links:
         content = exitfile.read(exec_dir)
         return None if content is None else codec.decode(content)
 
-    def keep(self, container_id: str) -> None:
-        """Watch the link of a container whose start is recorded: from now on its end is heard."""
+    def keep(self, name: str, heard: Heard | None = None) -> None:
+        """Watch the link of what is recorded as running: from now on its end is heard.
+
+        heard: called with `Exited`, `Detached` or None (the monitor has died), for an exec; else what stands for
+            containers. It may be called in a thread that looks (see `look`), and before this returns.
+        """
         with self._lock:
-            link = self._links[container_id]
-            self._names[link.fileno()] = container_id
+            link = self._links[name]
+            self._names[link.fileno()] = (name, heard or self._container_heard)
             self._poll.register(link.fileno(), select.EPOLLIN)
+
+    def _container_heard(self, container_id: str, message: Exited | Detached | None) -> None:
+        if isinstance(message, Detached):
+            self._detached(container_id)
+        else:
+            self._ended(container_id, message)
+
+    def look(self, name: str) -> bool:
+        """Hear now what a monitor has told already; False when the link is no more: its end is being dealt with."""
+        while True:
+            with self._lock:
+                link = self._links.get(name)
+                if link is None:
+                    return False
+                descriptor = link.fileno()
+                if descriptor not in self._names or not _readable(descriptor):
+                    return True
+            self._hear(descriptor)
 
     def send(self, container_id: str, message: object, descriptors: list[int]) -> None:
         """Tell a monitor something; raises Conflict when the container is not running."""
@@ -138,29 +190,40 @@ class Links:
         """Hear of ends until the process ends; run in a thread of its own."""
         while True:
             for descriptor, _ in self._poll.poll():
-                container_id = self._names[descriptor]
                 try:
-                    self._hear(container_id, self._links[container_id])
+                    self._hear(descriptor)
                 except Exception:  # one container's trouble must not end the watch over all
-                    log.exception("the end of container %s was not recorded", container_id)
+                    log.exception("the end of a container or an exec was not recorded")
 
-    def _hear(self, container_id: str, link: Channel) -> None:
-        try:
-            received = link.receive()
-        except Invalid:
-            received = None
-        message = None if received is None else received[0]
+    def _hear(self, descriptor: int) -> None:
+        """Take one message of a link that had one a moment ago: another thread may have taken it since."""
+        with self._lock:
+            name, heard = self._names.get(descriptor, ("", None))
+            link = self._links.get(name)
+            if link is None or not _readable(descriptor):
+                return
+            try:
+                received = link.receive()
+            except Invalid:
+                received = None
+            message = None if received is None else received[0]
+            if message is None or isinstance(message, Exited):
+                self._poll.unregister(descriptor)
+                del self._names[descriptor]
+                del self._links[name]
+                link.close()
         if isinstance(message, Started):
             return  # the greeting of a monitor that was silent when it was adopted
-        if message is not None and not isinstance(message, Exited):
-            log.warning("container %s: a monitor said %s out of turn", container_id, type(message).__name__)
-            return
-        with self._lock:
-            self._poll.unregister(link.fileno())
-            del self._names[link.fileno()]
-            del self._links[container_id]
-            link.close()
-        self._ended(container_id, message)
+        if isinstance(message, Exited | Detached | None):
+            heard(name, message)
+        else:
+            log.warning("%s: a monitor said %s out of turn", name, type(message).__name__)
+
+
+def _readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class MonitorLost(SystemFailure):

@@ -14,8 +14,8 @@ from engine.kernel import syscalls
 
 
 @contextmanager
-def _opened(pid: int, pid_start: int) -> Iterator[int | None]:
-    """A pidfd of exactly that process, or None when it is no more."""
+def opened(pid: int, pid_start: int) -> Iterator[int | None]:
+    """A pidfd of exactly that process, the caller's for as long, or None when it is no more."""
     if pid <= 0:
         yield None
         return
@@ -30,6 +30,13 @@ def _opened(pid: int, pid_start: int) -> Iterator[int | None]:
         os.close(pidfd)
 
 
+def alive(pidfd: int) -> bool:
+    """Whether the process behind a pidfd has not ended yet."""
+    ended = select.poll()
+    ended.register(pidfd, select.POLLIN)
+    return not ended.poll(0)
+
+
 def _start_of(pid: int) -> int | None:
     try:
         return syscalls.process_start(pid)
@@ -39,7 +46,7 @@ def _start_of(pid: int) -> int | None:
 
 def send_signal(pid: int, pid_start: int, number: int) -> bool:
     """Send signal `number`; False when that process is no more."""
-    with _opened(pid, pid_start) as pidfd:
+    with opened(pid, pid_start) as pidfd:
         if pidfd is None:
             return False
         try:
@@ -51,7 +58,7 @@ def send_signal(pid: int, pid_start: int, number: int) -> bool:
 
 def kill_and_wait(pid: int, pid_start: int, seconds: float) -> bool:
     """Kill the process and wait until it has ended; False when it had not after `seconds`."""
-    with _opened(pid, pid_start) as pidfd:
+    with opened(pid, pid_start) as pidfd:
         if pidfd is None:
             return True
         try:

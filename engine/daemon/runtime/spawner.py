@@ -12,7 +12,7 @@ import threading
 
 from engine.errors import Unavailable
 from engine.wire.channel import Channel
-from engine.wire.messages import Start
+from engine.wire.messages import Exec, Start
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ class Spawner:
         self._stage = stage
         self._restarting = threading.Lock()
 
-    def send(self, start: Start, descriptors: list[int], *, ordinary: bool) -> None:
-        """Ask for a container; see `Channel.send`. Raises Unavailable when there is no spawner to be had."""
+    def send(self, start: Start | Exec, descriptors: list[int], *, ordinary: bool) -> None:
+        """Ask for a container or an exec; see `Channel.send`. Raises Unavailable when there is no spawner to be had."""
         used = self._channel
         try:
             used.send(start, descriptors, ordinary=ordinary)

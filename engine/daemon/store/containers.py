@@ -6,8 +6,9 @@ belong into a durable transaction, as a client was told of them; a state does no
 
 import json
 import sqlite3
+from dataclasses import asdict
 
-from engine.daemon.containers.record import Container, State
+from engine.daemon.containers.record import Container, Health, Probe, State
 
 SCHEMA = (
     """
@@ -32,12 +33,20 @@ SCHEMA = (
         oom_killed INTEGER NOT NULL,
         started_ns INTEGER NOT NULL,
         finished_ns INTEGER NOT NULL,
-        restart_count INTEGER NOT NULL
+        restart_count INTEGER NOT NULL,
+        stopped_by_hand INTEGER NOT NULL DEFAULT 0
     ) WITHOUT ROWID
     """,
+    # Few containers have a health check, and those that have none pay nothing for it.
+    "CREATE TABLE IF NOT EXISTS container_health (id TEXT PRIMARY KEY, health TEXT NOT NULL) WITHOUT ROWID",
     # A container shows its image's descriptor even when the image is gone; many containers share one.
     "CREATE TABLE IF NOT EXISTS container_images (image_id TEXT PRIMARY KEY, descriptor TEXT NOT NULL) WITHOUT ROWID",
 )
+
+# What makes a file of that version one of the next.
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: ("ALTER TABLE container_states ADD COLUMN stopped_by_hand INTEGER NOT NULL DEFAULT 0",),
+}
 
 _STATE = (
     "status",
@@ -49,22 +58,23 @@ _STATE = (
     "started_ns",
     "finished_ns",
     "restart_count",
+    "stopped_by_hand",
 )
 _IDENTITY = ("id", "name", "created_ns", "image", "image_id")
-_SETTINGS = ("config", "host_config", "networking", "path", "args", "layers")
+_SETTINGS = ("config", "host_config", "networking", "path", "args", "layers", "mounts")
 _COLUMNS = (*_IDENTITY, "settings", *_STATE)
 
 _INSERT = f"INSERT INTO containers ({', '.join(_IDENTITY)}, settings) VALUES ({', '.join('?' * len(_IDENTITY))}, ?)"
 _SAVE_STATE = f"REPLACE INTO container_states (id, {', '.join(_STATE)}) VALUES (?, {', '.join('?' * len(_STATE))})"
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM containers JOIN container_states USING (id) ORDER BY created_ns"
+_SAVE_HEALTH = "REPLACE INTO container_health (id, health) VALUES (?, ?)"
 _INSERT_DESCRIPTOR = "INSERT OR IGNORE INTO container_images (image_id, descriptor) VALUES (?, ?)"
 
 
 def insert(connection: sqlite3.Connection, container: Container, descriptor: dict | None) -> None:
     """Write a new container, and the descriptor of its image's manifest when it has an image."""
     identity = [getattr(container, column) for column in _IDENTITY]
-    settings = json.dumps({key: getattr(container, key) for key in _SETTINGS}, separators=(",", ":"))
-    connection.execute(_INSERT, (*identity, settings))
+    connection.execute(_INSERT, (*identity, _settings(container)))
     save_state(connection, container)
     if descriptor is not None:
         connection.execute(_INSERT_DESCRIPTOR, (container.image_id, json.dumps(descriptor, separators=(",", ":"))))
@@ -73,19 +83,34 @@ def insert(connection: sqlite3.Connection, container: Container, descriptor: dic
 def save_state(connection: sqlite3.Connection, container: Container) -> None:
     """Write the state of a container as it is now; the caller holds `container.changed` or has it to itself."""
     connection.execute(_SAVE_STATE, (container.id, *(getattr(container.state, column) for column in _STATE)))
+    health = container.state.health
+    if health is not None:
+        connection.execute(_SAVE_HEALTH, (container.id, json.dumps(asdict(health), separators=(",", ":"))))
+
+
+def save_settings(connection: sqlite3.Connection, container: Container) -> None:
+    """Write again what was asked for, after a change of it; the caller holds `container.changed`."""
+    connection.execute("UPDATE containers SET settings = ? WHERE id = ?", (_settings(container), container.id))
+
+
+def rename(connection: sqlite3.Connection, container: Container, name: str) -> None:
+    """Give a container another name."""
+    connection.execute("UPDATE containers SET name = ? WHERE id = ?", (name, container.id))
 
 
 def delete(connection: sqlite3.Connection, container: Container) -> None:
     """Remove a container, and its image's descriptor with the last container of that image."""
     connection.execute("DELETE FROM containers WHERE id = ?", (container.id,))
     connection.execute("DELETE FROM container_states WHERE id = ?", (container.id,))
+    connection.execute("DELETE FROM container_health WHERE id = ?", (container.id,))
     if not connection.execute("SELECT 1 FROM containers WHERE image_id = ? LIMIT 1", (container.image_id,)).fetchone():
         connection.execute("DELETE FROM container_images WHERE image_id = ?", (container.image_id,))
 
 
 def load_all(connection: sqlite3.Connection) -> list[Container]:
     """Every container, oldest first, in the state that was saved last."""
-    return [_container(row) for row in connection.execute(_SELECT)]
+    health = dict(tuple(row) for row in connection.execute("SELECT id, health FROM container_health"))
+    return [_container(row, health.get(row["id"])) for row in connection.execute(_SELECT)]
 
 
 def load_descriptors(connection: sqlite3.Connection) -> dict[str, dict]:
@@ -94,10 +119,21 @@ def load_descriptors(connection: sqlite3.Connection) -> dict[str, dict]:
     return {image_id: json.loads(descriptor) for image_id, descriptor in rows}
 
 
-def _container(row: tuple) -> Container:
+def _settings(container: Container) -> str:
+    return json.dumps({key: getattr(container, key) for key in _SETTINGS}, separators=(",", ":"))
+
+
+def _container(row: tuple, health: str | None) -> Container:
     values = dict(zip(_COLUMNS, row, strict=True))
     settings = json.loads(values["settings"])
     settings["layers"] = tuple(settings["layers"])
+    settings["mounts"] = tuple(settings.get("mounts", ()))  # of an engine that had no mounts yet
     state = State(**{column: values[column] for column in _STATE})
-    state.oom_killed = bool(state.oom_killed)
+    state.oom_killed, state.stopped_by_hand = bool(state.oom_killed), bool(state.stopped_by_hand)
+    state.health = _health(health) if health else None
     return Container(**{column: values[column] for column in _IDENTITY}, **settings, state=state)
+
+
+def _health(text: str) -> Health:
+    values = json.loads(text)
+    return Health(values["status"], values["failing_streak"], tuple(Probe(**run) for run in values["log"]))

@@ -9,12 +9,12 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from engine.errors import SystemFailure, Unavailable
 
 # Raised when a table changes in a way that CREATE TABLE IF NOT EXISTS does not bring about by itself.
-VERSION = 1
+VERSION = 2
 
 # 512 KiB of pages: the tables are small and an idle daemon's memory is a feature.
 _PRAGMAS = (
@@ -28,11 +28,14 @@ _PRAGMAS = (
 class Database:
     """The connection to the database file at `path`, with every table of `schema` there.
 
-    schema: CREATE statements that do nothing when their object exists.
+    schema: CREATE statements that do nothing when their object exists; migrations: version → the statements that make a
+    file of that version one of the next, before `schema` is looked at.
     Raises Unavailable when the file was written by a newer engine, or is no database.
     """
 
-    def __init__(self, path: str, schema: Iterable[str] = ()):
+    def __init__(
+        self, path: str, schema: Iterable[str] = (), migrations: Mapping[int, Iterable[str]] | None = None
+    ) -> None:
         self._lock = threading.RLock()
         self._durable: bool | None = None
         _keep_private(path)
@@ -40,7 +43,7 @@ class Database:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
         self._connection.row_factory = sqlite3.Row
         try:
-            self._prepare(path, schema)
+            self._prepare(path, schema, migrations or {})
         except sqlite3.DatabaseError as error:
             self._connection.close()
             raise Unavailable(f"the database {path} cannot be used: {error}") from error
@@ -48,13 +51,17 @@ class Database:
             self._connection.close()
             raise
 
-    def _prepare(self, path: str, schema: Iterable[str]) -> None:
+    def _prepare(self, path: str, schema: Iterable[str], migrations: Mapping[int, Iterable[str]]) -> None:
         for pragma in _PRAGMAS:
             self._connection.execute(pragma)
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if version > VERSION:
             raise Unavailable(f"the database {path} was written by a newer engine (version {version}, ours {VERSION})")
         with self.transaction(durable=True) as connection:
+            # A new file is of version 0, and has nothing to be changed.
+            for step in range(version or VERSION, VERSION):
+                for statement in migrations.get(step, ()):
+                    connection.execute(statement)
             for statement in schema:
                 connection.execute(statement)
             if version != VERSION:  # a write, and on a full disk a daemon has to start without any

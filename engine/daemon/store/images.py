@@ -122,6 +122,11 @@ def image(connection: sqlite3.Connection, identity: str) -> sqlite3.Row | None:
     return connection.execute("SELECT * FROM images WHERE id = ? AND NOT removed", (identity,)).fetchone()
 
 
+def image_of_containers(connection: sqlite3.Connection, identity: str) -> sqlite3.Row | None:
+    """The row of one image, also when it is removed and held only for containers."""
+    return connection.execute("SELECT * FROM images WHERE id = ?", (identity,)).fetchone()
+
+
 def images(connection: sqlite3.Connection) -> list[sqlite3.Row]:
     """The rows of every image that is not removed, newest first."""
     return connection.execute("SELECT * FROM images WHERE NOT removed ORDER BY created DESC, id").fetchall()

@@ -29,6 +29,7 @@ def engine(**changed):
         "muxer": "python",
         "images": SimpleNamespace(count=lambda: 7),
         "containers": SimpleNamespace(all=lambda: [SimpleNamespace(snapshot=lambda s=state: s) for state in states]),
+        "events": SimpleNamespace(listeners=3),
         "cgroups": SimpleNamespace(version="2", features=frozenset({"memory", "pids", "cpu_cfs", "cpu_shares"})),
     }
     return SimpleNamespace(**{**parts, **changed})

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 from engine.daemon.containers.registry import Registry
+from engine.daemon.runtime.events import Events
+from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.store import containers as table
 from engine.daemon.store.database import Database
 from engine.errors import NotFound
+from engine.sandbox.spec import Limits
 
 BUSYBOX = "sha256:3d6c584907b4cca0892ef53f31186796bb6fe1dd07088ec6976f80a12d08a9eb"
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -52,6 +55,24 @@ class FakeImages:
         return self.by_name[reference]
 
 
+class FakeCgroups:
+    """Cgroups of version 1 that can do everything, and do nothing."""
+
+    version = "1"
+    features = frozenset({"cpu_cfs", "cpu_rt"})
+
+    def fitting(self, limits: Limits) -> tuple[Limits, list[str]]:
+        """All that was asked for."""
+        return limits, []
+
+    def remove(self, *of: str) -> None:
+        """There is nothing to remove."""
+
+    def oom_killed(self, *of: str) -> bool:
+        """Never."""
+        return False
+
+
 def make_engine(root: object, images: FakeImages | None = None) -> SimpleNamespace:
     """An engine with a real database and registry below the directory `root`."""
     os.makedirs(f"{root}/containers", exist_ok=True)
@@ -61,5 +82,8 @@ def make_engine(root: object, images: FakeImages | None = None) -> SimpleNamespa
         database=database,
         images=images or FakeImages(),
         containers=Registry(),
+        events=Events(),
+        schedule=Schedule(),
         storage="overlayfs",
+        cgroups=FakeCgroups(),
     )

@@ -22,8 +22,7 @@ REFUSED = {
     "create: bad device": "HostConfig.Devices",
     "create: bad sysctl": "HostConfig.Sysctls",
     "create: tmpfs bad": "HostConfig.Tmpfs",
-    "create: healthcheck bad test": "Healthcheck",
-    "long runner": "Healthcheck",
+    "long runner": "HostConfig.PortBindings",
 }
 
 
@@ -165,24 +164,6 @@ def test_the_image_fills_in_what_the_client_left_open(tmp_path):
     assert (container.path, container.args) == ("/mine", [])
     container, _ = create(engine, None, {"Image": "web", "Entrypoint": [], "Cmd": ["only"]}, "linux/amd64")
     assert (container.path, container.args) == ("only", [])
-
-
-def test_what_an_image_wants_and_is_not_built_is_a_warning(tmp_path):
-    image = FakeImage(
-        config={
-            "architecture": "amd64",
-            "os": "linux",
-            "config": {"Cmd": ["x"], "Volumes": {"/data": {}}, "Healthcheck": {"Test": ["CMD", "true"]}},
-        }
-    )
-    engine = make_engine(tmp_path, FakeImages(db=image))
-    _, warnings = create(engine, None, {"Image": "db"}, "linux/amd64")
-    assert [warning.partition(" is ")[0].partition(" are ")[0] for warning in warnings] == [
-        "The image's health check",
-        "The image's volumes (/data)",
-    ]
-    _, warnings = create(engine, None, {"Image": "db", "Healthcheck": {"Test": ["NONE"]}}, "linux/amd64")
-    assert len(warnings) == 1
 
 
 def test_an_image_for_another_platform_is_a_warning(tmp_path):

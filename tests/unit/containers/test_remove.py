@@ -38,7 +38,6 @@ class FullDatabase:
 def engine(tmp_path):
     made = make_engine(tmp_path)
     made.images.release = lambda using: None
-    made.cgroups = SimpleNamespace(remove=lambda identifier: None, oom_killed=lambda identifier: False)
     return made
 
 

@@ -10,7 +10,9 @@ from engine.errors import Conflict
 
 
 def container(status="created"):
-    made = Container("a" * 64, "n", 0, "busybox", "sha256:0", {}, {}, {}, "true", [], ())
+    host_config = {"RestartPolicy": {"Name": "no", "MaximumRetryCount": 0}, "AutoRemove": False, "CgroupParent": ""}
+    config = {"Labels": {}, "StopSignal": None, "Healthcheck": None}
+    made = Container("a" * 64, "n", 0, "busybox", "sha256:0", config, host_config, {}, "true", [], ())
     made.state.status = status
     return made
 

@@ -52,8 +52,6 @@ class Container:
             else:
                 told.append(event)
                 quiet = 0
-                if event == ("full",):
-                    self.log.rotate()
         self.told += told
         return told
 

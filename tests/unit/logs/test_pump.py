@@ -1,13 +1,12 @@
 """Tests of the pump: every byte once, in order, and nobody waits for another."""
 
-import errno
 import os
 import signal
 
 import pytest
 
 from engine.logs.query import Query
-from engine.logs.writer import Writer
+from engine.logs.writer import Writer, list_segments
 from tests.unit.logs.played import STDERR, STDIN, STDOUT, Container, available, frame, nothing_more, receive
 
 
@@ -151,18 +150,15 @@ def test_a_segment_that_a_replaying_client_still_needs_is_not_rotated_away(conta
     assert nothing_more(client)
 
 
-def test_a_full_segment_is_told_and_stops_the_reading(container):
+def test_a_full_segment_is_followed_by_another(container):
     one = container(max_size=15, max_files=2)
-    os.write(one.outputs[1], b"0123456789")
-    while (event := one.pump.run()) == ("readable", one.wake):
-        pass
-    assert event == ("full",)
-    os.write(one.outputs[1], b"next")
-    assert ("full",) in [one.pump.run() for _ in range(4)]
-    assert one.log.position == 18
-    one.log.rotate()
-    one.settle()
+    assert one.say(1, b"0123456789") == []
+    assert (one.log.number, one.log.position) == (2, 0)
+    assert one.say(1, b"next") == []
     assert (one.log.number, one.log.position) == (2, 12)
+    one.say(1, b"and more")
+    one.say(1, b"!")
+    assert list_segments(one.log.directory_fd) == [2, 3]
 
 
 def test_a_log_that_cannot_be_written_does_not_stop_the_container(container):
@@ -214,16 +210,15 @@ def test_the_descriptors_are_all_given_back(twin, tmp_path):
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_a_rotation_that_the_disk_refuses_lets_the_segment_grow(container, monkeypatch):
+def test_a_rotation_that_the_host_refuses_lets_the_segment_grow(container):
     one = container(max_size=10, max_files=2)
-
-    def refuse(number):
-        raise OSError(errno.ENOSPC, "no space")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(one.log, "_begin", refuse)
-        assert one.say(1, b"0123456789") == [("full",)]
-        one.say(1, b"x")
-        assert (one.log.number, one.log.position, one.log.limit) == (1, 27, 28)
+    good, nowhere = os.dup(one.log.directory_fd), os.open("/proc/self", os.O_RDONLY)  # where no file can be made
+    os.dup2(nowhere, one.log.directory_fd)
+    assert [event[0] for event in one.say(1, b"0123456789")] == ["unlogged"]
+    assert one.say(1, b"x") == []
+    assert (one.log.number, one.log.position, one.log.limit) == (1, 27, 28)
+    os.dup2(good, one.log.directory_fd)
     one.say(1, b"y")
     assert (one.log.number, one.log.position, one.log.limit) == (2, 0, 10)
+    for fd in (good, nowhere):
+        os.close(fd)

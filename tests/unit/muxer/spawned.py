@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from engine.kernel import syscalls
 from engine.logs.halves import Handed
+from engine.logs.jsonfile import IDLE
 from engine.logs.stay import Stay
 from engine.logs.writer import Writer
 
@@ -189,9 +190,9 @@ def _decide(stay: Stay) -> None:
     link = socket.socket(fileno=stayed.link)
     event = stayed.event
     while True:
-        if event == ("full",):
-            stayed.log.rotate()
-            link.send(json.dumps({"rotated": stayed.log.number}).encode())
+        if event == ("rotated",):
+            stayed.log.busy = IDLE
+            link.send(json.dumps({"rotated": stayed.log.position}).encode())
         elif event == ("readable", stayed.link):
             if link.recv(100) != b"go on":
                 return

@@ -58,8 +58,6 @@ def play(name: str, directory: Path, script, max_size: int, once: bool) -> dict:
                 quiet = quiet + 1 if event == ("readable", wake) else 0
                 if event[0] != "readable":
                     told.append(event)
-                if event == ("full",):
-                    log.rotate()
 
         def take(number: int, size: int) -> None:
             while size > 0 and peers[number].fileno() >= 0 and select.select([peers[number]], [], [], 0)[0]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import SystemFailure
+from engine.kernel import bpf
 from engine.sandbox import cgroups
 from engine.sandbox.spec import Limits
 
@@ -54,7 +55,15 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def v2(tmp_path: Path, kernel: None) -> Path:
+def programs(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """The device programs that were attached, by directory; the kernel's part is in tests/sandbox."""
+    attached: dict[str, bytes] = {}
+    monkeypatch.setattr(bpf, "attach_device_program", attached.__setitem__)
+    return attached
+
+
+@pytest.fixture
+def v2(tmp_path: Path, kernel: None, programs: dict[str, bytes]) -> Path:
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
     for name in V2_FILES:
         (tmp_path / name).touch()

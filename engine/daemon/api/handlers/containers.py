@@ -4,6 +4,8 @@ Each function runs in its request's thread. Nothing is decided here but what bel
 content types, and what is sent when.
 """
 
+import json
+
 from engine.daemon.api import schemas
 from engine.daemon.api.answers import Empty, Json, Response, encode_json
 from engine.daemon.api.request import RAW_STREAM, Request
@@ -29,6 +31,7 @@ _SINCE_MULTIPLEXED = (1, 42)
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
 _LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
+_LONGEST_SIZE = 5  # digits
 _LONGEST_TAIL = 18  # digits; any number of these is one of 64 bits
 # What stands before a line of a log with `details`: the attributes a log driver was told to keep, which are none yet.
 _DETAILS = b" "
@@ -85,11 +88,7 @@ def wait(engine: object, request: Request) -> None:
     container = _container(engine, request)
     waiter = waiting.subscribe(container, request.query.text("condition") or "not-running")
     with request.stream(200, "application/json") as stream:
-        result = waiter.result(request.gone)
-        if result is None:
-            request.abort()
-            return
-        exit_code, error = result
+        exit_code, error = waiter.result(request.wait)
         answer = {"StatusCode": exit_code}
         if error:
             answer["Error"] = {"Message": error}
@@ -137,6 +136,7 @@ def attach(engine: object, request: Request) -> None:
         stdout=query.flag("stdout"),
         stderr=query.flag("stderr"),
         detach_keys=query.text("detachKeys"),
+        reference=request.parameters["id"],
     )
     content_type = _stream_type(container, request)
     attaching.attach(engine, container, asked, lambda: request.hijack(True, content_type))
@@ -163,12 +163,23 @@ def kill(engine: object, request: Request) -> Response:
 
 def resize(engine: object, request: Request) -> Response:
     """POST /containers/{id}/resize"""
-    size = [request.query.number(name, 0) for name in ("h", "w")]
-    for number in size:
-        if not 0 <= number <= _LARGEST_SIZE:
-            raise Invalid(f'strconv.ParseUint: parsing "{number}": value out of range')
-    resizing.resize(engine, _container(engine, request), *size)
+    resizing.resize(engine, _container(engine, request), *terminal_size(request))
     return Empty(200)
+
+
+def terminal_size(request: Request) -> tuple[int, int]:
+    """The rows and columns asked for, both of them; raises Invalid in dockerd's words."""
+    return _terminal_side(request, "height", "h"), _terminal_side(request, "width", "w")
+
+
+def _terminal_side(request: Request, side: str, name: str) -> int:
+    text = request.query.text(name)
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):
+        raise Invalid(f"invalid resize {side} {json.dumps(text)}: invalid syntax")
+    if digits != text or len(digits.lstrip("0")) > _LONGEST_SIZE or int(digits) > _LARGEST_SIZE:
+        raise Invalid(f"invalid resize {side} {json.dumps(text)}: value out of range")
+    return int(digits)
 
 
 def remove(engine: object, request: Request) -> Response:
@@ -176,6 +187,7 @@ def remove(engine: object, request: Request) -> Response:
     query = request.query
     container = _container(engine, request)
     if query.flag("link"):
-        raise NotBuilt("removing a link is not built yet in this engine")
-    removing.remove(engine, container, force=query.flag("force"), volumes=query.flag("v"))
+        # Without links a container has no other name, and this one is not for removal alone.
+        raise EngineError("Conflict, cannot remove the default link name of the container")
+    removing.remove(engine, container, query.flag("force"), query.flag("v"), name=request.parameters["id"])
     return Empty()

@@ -1,0 +1,260 @@
+/* Appends to a log of JSON lines, byte for byte as docker's driver json-file does: the twin of engine/logs/jsonfile.py,
+ * in whose words the form is told. */
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define OUT_SIZE (192u * 1024u) /* bytes of lines that are written at once */
+#define LONGEST_ESCAPE 6u
+#define AROUND 128u /* what a line has beside its text and its attributes, at most */
+
+struct json *json_new(const struct mux_log *log) {
+    struct stat attributes;
+    struct json *json = calloc(1, sizeof *json);
+    if (!json || fstat(log->index_fd, &attributes) < 0) {
+        free(json);
+        return NULL;
+    }
+    if (attributes.st_size > 0) {
+        void *mapped = mmap(NULL, (size_t)attributes.st_size, PROT_READ, MAP_SHARED, log->index_fd, 0);
+        if (mapped == MAP_FAILED) {
+            free(json);
+            return NULL;
+        }
+        json->attributes = mapped;
+        json->attributes_size = (size_t)attributes.st_size;
+    }
+    return json;
+}
+
+void json_free(struct json *json) {
+    if (!json) return;
+    if (json->attributes) munmap((void *)json->attributes, json->attributes_size);
+    for (unsigned stream = 1; stream <= 2; stream++) room_release(&json->lines[stream].held);
+    room_release(&json->out);
+    free(json);
+}
+
+void json_cool(struct json *json) {
+    if (!json) return;
+    for (unsigned stream = 1; stream <= 2; stream++)
+        if (json->lines[stream].size == 0) room_release(&json->lines[stream].held);
+    if (json->out_size == 0) room_release(&json->out);
+}
+
+/* Writes the lines that wait. They go to the file's end, wherever a hand with truncate(1) has put it. */
+static int flush(struct mux_log *log, struct json *json) {
+    size_t size = json->out_size, done = 0;
+    json->out_size = 0;
+    while (done < size) {
+        ssize_t put = write(log->log_fd, json->out.bytes + done, size - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) {
+            int failed = -errno;
+            struct stat now;
+            /* The next line must not go on where a torn one ends. */
+            if (done > 0 && fstat(log->log_fd, &now) == 0 && now.st_size >= (off_t)done &&
+                ftruncate(log->log_fd, now.st_size - (off_t)done) < 0)
+                log->position += done;
+            return failed;
+        }
+        done += (size_t)put;
+    }
+    log->position += size;
+    return 0;
+}
+
+/* The size of the character of UTF-8 (RFC 3629) that begins here, 0 when none does. */
+static unsigned character(const uint8_t *from, const uint8_t *end) {
+    unsigned first = from[0], size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    uint8_t low = 0x80, high = 0xbf; /* of the second byte */
+    if (first < 0xc2 || first > 0xf4 || (size_t)(end - from) < size) return 0;
+    if (first == 0xe0) low = 0xa0; /* overlong */
+    if (first == 0xed) high = 0x9f; /* surrogates */
+    if (first == 0xf0) low = 0x90;
+    if (first == 0xf4) high = 0x8f; /* past U+10FFFF */
+    if (from[1] < low || from[1] > high) return 0;
+    for (unsigned i = 2; i < size; i++)
+        if ((from[i] & 0xc0) != 0x80) return 0;
+    return size;
+}
+
+static uint8_t *put(uint8_t *to, const void *bytes, size_t size) {
+    memcpy(to, bytes, size);
+    return to + size;
+}
+
+#define PUT(to, text) put(to, text, sizeof(text) - 1)
+
+/* Bytes that stand for themselves: ASCII without the control characters and "&<>\ */
+static const uint8_t PLAIN[256] = {
+    [' '] = 1, ['!'] = 1, ['#'... '%'] = 1, ['\''... ';'] = 1, ['='] = 1, ['?'... '['] = 1, [']'... 0x7f] = 1,
+};
+
+/* The text as Go's encoding/json writes it; to has room for LONGEST_ESCAPE times its size. */
+static uint8_t *escape(uint8_t *to, const uint8_t *from, size_t size) {
+    static const char HEX[] = "0123456789abcdef";
+    const uint8_t *end = from + size;
+    while (from < end) {
+        uint8_t byte = *from;
+        if (PLAIN[byte]) {
+            *to++ = byte;
+            from++;
+        } else if (byte < 0x80) {
+            from++;
+            *to++ = '\\';
+            if (byte == '"' || byte == '\\') {
+                *to++ = byte;
+            } else if (byte == '\r') {
+                *to++ = 'r';
+            } else {
+                to = PUT(to, "u00");
+                *to++ = (uint8_t)HEX[byte >> 4];
+                *to++ = (uint8_t)HEX[byte & 15];
+            }
+        } else {
+            unsigned length = character(from, end);
+            if (length == 0) {
+                to = PUT(to, "\\ufffd");
+                from++;
+            } else if (length == 3 && from[0] == 0xe2 && from[1] == 0x80 && (from[2] & 0xfe) == 0xa8) {
+                to = from[2] == 0xa8 ? PUT(to, "\\u2028") : PUT(to, "\\u2029");
+                from += length;
+            } else {
+                to = put(to, from, length);
+                from += length;
+            }
+        }
+    }
+    return to;
+}
+
+/* One line of the log: a line of the container's, or a piece of one that has not ended. */
+static int add(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *text, size_t size, bool ended,
+               uint64_t time_ns) {
+    uint8_t time[STAMP_SIZE];
+    size_t room = size * LONGEST_ESCAPE + json->attributes_size + AROUND, digits = STAMP_SIZE - 3;
+    int failed = 0;
+    bool full = log->limit > 0 && log->position + json->out_size >= log->limit;
+    if (json->out_size > 0 && (full || json->out_size + room > json->out.size)) failed = flush(log, json);
+    if (full && !log->busy && failed == 0) failed = log_rotate(log);
+    /* A line for which there was no new file goes to the old one. */
+    if (!room_reserve(&json->out, json->out_size + room > OUT_SIZE ? json->out_size + room : OUT_SIZE)) return -ENOMEM;
+    stamp(time, time_ns);
+    while (time[digits] == '0') digits--; /* of the fraction, and its point if there is none */
+    uint8_t *to = json->out.bytes + json->out_size;
+    to = PUT(to, "{\"log\":\"");
+    to = escape(to, text, size);
+    if (ended) to = PUT(to, "\\n");
+    to = stream == 1 ? PUT(to, "\",\"stream\":\"stdout\",") : PUT(to, "\",\"stream\":\"stderr\",");
+    if (json->attributes_size > 0) to = put(to, json->attributes, json->attributes_size);
+    to = PUT(to, "\"time\":\"");
+    to = put(to, time, time[digits] == '.' ? digits : digits + 1);
+    to = PUT(to, "Z\"}\n");
+    json->out_size = (size_t)(to - json->out.bytes);
+    return failed;
+}
+
+int json_append(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *bytes, size_t size) {
+    struct unfinished *line = &json->lines[stream];
+    const uint8_t *end = bytes + size;
+    int failed = 0, failure;
+    while (bytes < end) {
+        size_t room = LINE_LIMIT - line->size, left = (size_t)(end - bytes), most = left < room ? left : room;
+        const uint8_t *newline = memchr(bytes, '\n', most);
+        size_t taken = newline ? (size_t)(newline - bytes) : most;
+        bool whole = newline || taken == room;
+        const uint8_t *text = bytes;
+        size_t length = line->size + taken;
+        if (taken > 0 && (line->size > 0 || !whole)) {
+            if (!room_reserve(&line->held, LINE_LIMIT)) return -ENOMEM;
+            memcpy(line->held.bytes + line->size, bytes, taken);
+        }
+        if (line->size > 0) text = line->held.bytes;
+        bytes += taken + (newline != NULL);
+        line->size = length;
+        if (!whole) break;
+        if (!line->partial) line->first_ns = log->last_ns;
+        failure = add(log, json, stream, text, length, newline != NULL, line->first_ns);
+        if (failed == 0) failed = failure;
+        line->size = 0;
+        line->partial = newline == NULL;
+    }
+    failure = flush(log, json);
+    return failed == 0 ? failure : failed;
+}
+
+int json_end(struct mux_log *log, struct json *json, unsigned stream) {
+    struct unfinished *line = &json->lines[stream];
+    int failed = 0, failure;
+    if (line->size > 0) {
+        uint64_t now = now_ns();
+        if (now > log->last_ns) log->last_ns = now;
+        if (!line->partial) line->first_ns = log->last_ns;
+        failed = add(log, json, stream, line->held.bytes, line->size, false, line->first_ns);
+        failure = flush(log, json);
+        if (failed == 0) failed = failure;
+    }
+    line->size = 0;
+    line->partial = false;
+    return failed;
+}
+
+/* The name of the n-th file before the present one. */
+static const char *old_name(char *to, size_t size, const struct mux_log *log, uint32_t number, const char *suffix) {
+    snprintf(to, size, "%.*s.%lu%s", (int)sizeof log->name, log->name, (unsigned long)number, suffix);
+    return to;
+}
+
+static int push_back(const struct mux_log *log) {
+    static const char *const SUFFIXES[] = {"", ".gz"};
+    char from[128], to[128];
+    int directory = log->directory_fd;
+    for (unsigned i = 0; i < 2; i++) {
+        const char *last = old_name(to, sizeof to, log, log->max_files - 1, SUFFIXES[i]);
+        if (unlinkat(directory, last, 0) < 0 && errno != ENOENT) return -errno;
+    }
+    for (uint32_t number = log->max_files - 1; number > 1; number--) {
+        for (unsigned i = 0; i < 2; i++) {
+            old_name(from, sizeof from, log, number - 1, SUFFIXES[i]);
+            old_name(to, sizeof to, log, number, SUFFIXES[i]);
+            if (renameat(directory, from, directory, to) < 0 && errno != ENOENT) return -errno;
+        }
+    }
+    old_name(to, sizeof to, log, 1, "");
+    return renameat(directory, log->name, directory, to) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int json_rotate(struct mux_log *log) {
+    char fresh[128];
+    int failed = 0;
+    if (log->max_files < 2) {
+        if (ftruncate(log->log_fd, 0) < 0) failed = -errno;
+    } else {
+        /* Made first, so that a host without room for it leaves all as it is. */
+        snprintf(fresh, sizeof fresh, "%.*s.new", (int)sizeof log->name, log->name);
+        int fd = openat(log->directory_fd, fresh, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+        failed = fd < 0 ? -errno : push_back(log);
+        if (failed == 0 && renameat(log->directory_fd, fresh, log->directory_fd, log->name) < 0) failed = -errno;
+        if (failed < 0 && fd >= 0) close(fd);
+        if (failed == 0) {
+            close(log->log_fd);
+            log->log_fd = fd;
+            log->busy = log->compress ? MUX_UNTOLD : MUX_IDLE;
+        }
+    }
+    if (failed == 0) {
+        log->position = 0;
+        log->limit = log->max_size;
+    } else if (log_full(log)) {
+        log->limit = log->position + log->max_size;
+    }
+    return failed;
+}

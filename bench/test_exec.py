@@ -1,0 +1,32 @@
+"""How long does it take to run a command in a container that runs: create, start attached, inspect?"""
+
+import time
+
+import pytest
+
+from bench import client, image
+
+WARMUP = 5
+HELLO = b"\x01\0\0\0\0\0\0\x03hi\n"
+COMMAND = {"Cmd": ["echo", "hi"], "AttachStdout": True, "AttachStderr": True}
+
+
+@pytest.mark.case("exec")
+def test_exec_through_the_api(daemon, benchmark, record, rounds):
+    with daemon.connect() as connection:
+        container = client.create(connection, image.NAME, ["sleep", "600"])
+        client.start(connection, container)
+
+        def once() -> None:
+            made = connection.call("POST", f"/containers/{container}/exec", COMMAND, 201).json()["Id"]
+            with daemon.connect() as attached:
+                answer = attached.call("POST", f"/exec/{made}/start", {"Detach": False, "Tty": False})
+            ended = connection.call("GET", f"/exec/{made}/json").json()
+            assert (answer.body, ended["ExitCode"]) == (HELLO, 0)
+
+        began = time.perf_counter()
+        for _ in range(WARMUP):
+            once()
+        benchmark.pedantic(once, rounds=rounds((time.perf_counter() - began) / WARMUP))
+        client.remove(connection, container, force=True)
+    record("exec", daemon.peer.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])

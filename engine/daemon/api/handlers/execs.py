@@ -1,0 +1,67 @@
+"""The exec endpoints: from a request to what `containers.exec` does, and from its result to an answer.
+
+Each function runs in its request's thread. Nothing is decided here but what belongs to HTTP.
+"""
+
+from engine.daemon.api import schemas
+from engine.daemon.api.answers import Empty, Json, Response
+from engine.daemon.api.request import RAW_STREAM, Request
+from engine.daemon.containers import exec as executing
+from engine.daemon.containers.execs import Exec
+from engine.errors import Invalid
+
+_MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
+_SINCE_MULTIPLEXED = (1, 42)
+_SINCE_CONSOLE_SIZE = (1, 42)
+_LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
+
+
+def _exec(engine: object, request: Request) -> Exec:
+    return engine.execs.find(request.parameters["id"])
+
+
+def create(engine: object, request: Request) -> Response:
+    """POST /containers/{id}/exec"""
+    asked = request.json(schemas.EXEC_CREATE)
+    if not asked.get("Cmd"):
+        raise Invalid("No exec command specified")
+    if _size(request, asked) is None:
+        asked.pop("ConsoleSize", None)
+    container = engine.containers.find(request.parameters["id"])
+    return Json({"Id": executing.create(engine, container, asked).id}, 201)
+
+
+def start(engine: object, request: Request) -> Response | None:
+    """POST /exec/{id}/start"""
+    asked = request.json(schemas.EXEC_START)
+    one = _exec(engine, request)
+    detach, tty = bool(asked.get("Detach")), bool(asked.get("Tty"))
+    framed = not tty and request.version >= _SINCE_MULTIPLEXED
+    content_type = _MULTIPLEXED_STREAM if framed else RAW_STREAM
+    how = executing.Asked(detach, tty, _size(request, asked) if tty else None)
+    executing.start(engine, one, how, lambda: request.hijack(True, content_type))
+    return Empty(200) if detach else None
+
+
+def _size(request: Request, asked: dict) -> tuple[int, int] | None:
+    """ConsoleSize, which older clients cannot ask for."""
+    size = asked.get("ConsoleSize")
+    if not size or request.version < _SINCE_CONSOLE_SIZE:
+        return None
+    rows, columns = (min(number, _LARGEST_SIZE) for number in size)
+    return rows, columns
+
+
+def resize(engine: object, request: Request) -> Response:
+    """POST /exec/{id}/resize"""
+    rows, columns = (request.query.number(name, 0) for name in ("h", "w"))
+    for number in (rows, columns):
+        if not 0 <= number <= _LARGEST_SIZE:
+            raise Invalid(f'strconv.ParseUint: parsing "{number}": value out of range')
+    executing.resize(engine, _exec(engine, request), rows, columns)
+    return Empty(200)
+
+
+def inspect(engine: object, request: Request) -> Response:
+    """GET /exec/{id}/json"""
+    return Json(executing.inspect(engine, _exec(engine, request)))

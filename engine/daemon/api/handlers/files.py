@@ -1,0 +1,100 @@
+"""The endpoints of a container's files: archive, export, changes and commit.
+
+Each function runs in its request's thread. The verbs are imported when they are first asked for: an idle daemon does
+without the code that packs and unpacks.
+"""
+
+import base64
+import contextlib
+from collections.abc import Callable
+
+from engine.daemon.api import schemas
+from engine.daemon.api.answers import Empty, Json, Response, encode_json
+from engine.daemon.api.request import Request
+from engine.daemon.containers.config import container_config
+from engine.errors import Invalid
+
+_TAR = "application/x-tar"
+_BINARY = "application/octet-stream"
+_STAT = "X-Docker-Container-Path-Stat"
+
+
+def _path(request: Request) -> str:
+    path = request.query.text("path")
+    if not path:
+        raise Invalid("bad parameter: path cannot be empty")
+    return path
+
+
+def _stat_field(status: dict) -> tuple[tuple[str, str], ...]:
+    return ((_STAT, base64.b64encode(encode_json(status)).decode()),)
+
+
+def archive_status(engine: object, request: Request) -> Response:
+    """HEAD /containers/{id}/archive"""
+    from engine.daemon.containers import archive
+
+    path, reference = _path(request), request.parameters["id"]
+    status = archive.status(engine, engine.containers.find(reference), reference, path)
+    return Empty(200, _stat_field(status))
+
+
+def archive_get(engine: object, request: Request) -> None:
+    """GET /containers/{id}/archive"""
+    from engine.daemon.containers import archive
+
+    path, reference = _path(request), request.parameters["id"]
+    with contextlib.ExitStack() as stack:
+
+        def begin(status: dict) -> Callable[[bytes], None]:
+            return stack.enter_context(request.stream(200, _TAR, _stat_field(status))).write
+
+        archive.send(engine, engine.containers.find(reference), reference, path, begin)
+
+
+def archive_put(engine: object, request: Request) -> Response:
+    """PUT /containers/{id}/archive"""
+    from engine.daemon.containers import archive
+
+    query, reference = request.query, request.parameters["id"]
+    asked = archive.Asked(_path(request), query.flag("noOverwriteDirNonDir"), query.flag("copyUIDGID"))
+    archive.receive(engine, engine.containers.find(reference), reference, asked, request.body)
+    return Empty(200)
+
+
+def export(engine: object, request: Request) -> None:
+    """GET /containers/{id}/export"""
+    from engine.daemon.containers import export as exporting
+
+    with contextlib.ExitStack() as stack:
+
+        def begin() -> Callable[[bytes], None]:
+            return stack.enter_context(request.stream(200, _BINARY)).write
+
+        exporting.export(engine, engine.containers.find(request.parameters["id"]), begin)
+
+
+def changes(engine: object, request: Request) -> Response:
+    """GET /containers/{id}/changes: without any, `null`, as Go writes a list that was never begun."""
+    from engine.daemon.containers import changes as comparing
+
+    return Json(comparing.changes(engine, engine.containers.find(request.parameters["id"])) or None)
+
+
+def commit(engine: object, request: Request) -> Response:
+    """POST /commit"""
+    from engine.daemon.containers import commit as committing
+
+    query = request.query
+    body = request.json(schemas.CONTAINER_CONFIG)
+    container = engine.containers.find(query.text("container"))
+    asked = committing.Asked(
+        repo=query.text("repo"),
+        tag=query.text("tag"),
+        comment=query.text("comment"),
+        author=query.text("author"),
+        pause=query.flag("pause", default=True),
+        changes=tuple(query.every("changes")),
+        config=container_config(body) if body else None,
+    )
+    return Json({"Id": committing.commit(engine, container, asked)}, 201)

@@ -1,0 +1,106 @@
+"""The execs of a daemon: what was asked for, what became of each, and where they are found by id.
+
+Shared by the daemon's threads. An exec is known from its creation until a while after its end, as in dockerd, which
+forgets it then; and none outlives the daemon, whose next one does not know what runs there still.
+"""
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from engine.daemon.containers.record import Container
+from engine.errors import NotFound
+
+KEPT_SECONDS = 300.0
+"""How long an exec that has ended can be asked for."""
+MOST_ENDED = 10_000
+"""Execs that have ended and are kept; the oldest go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What an exec is to run, complete. env: the container's and then its own; rows, columns: 0 for the kernel's."""
+
+    argv: tuple[str, ...]
+    env: tuple[str, ...] = ()
+    user: str = ""
+    cwd: str = "/"
+    tty: bool = False
+    privileged: bool = False
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    detach_keys: bytes = b""
+    rows: int = 0
+    columns: int = 0
+
+    @property
+    def text(self) -> str:
+        """As events show it: with the space that dockerd leaves after a command without arguments."""
+        return f"{self.argv[0]} {' '.join(self.argv[1:])}"
+
+
+@dataclass(slots=True, eq=False)
+class Exec:
+    """One exec. What comes after `command` is read and written under `changed`, which is notified at each change.
+
+    status: created, starting, running, ended; exit_code: None until it is known; pid, pid_start: 0 before it has run
+    """
+
+    id: str
+    container: Container
+    command: Command
+    status: str = "created"
+    exit_code: int | None = None
+    pid: int = 0
+    pid_start: int = 0
+    ended: float = 0.0
+    changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
+
+    def move(self, status: str, exit_code: int | None = None) -> None:
+        """Be in another status from now on; the caller holds `changed`."""
+        self.status, self.exit_code = status, exit_code
+        self.changed.notify_all()
+
+
+class Execs:
+    """All execs by id; `Container.execs` has those of one container that have not ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_id: dict[str, Exec] = {}
+        self._ended: deque[Exec] = deque()
+
+    def find(self, exec_id: str) -> Exec:
+        """The exec with this id; raises NotFound, also when its container is no more."""
+        found = self._by_id.get(exec_id)
+        if found is None or found.container.removed:
+            raise NotFound(f"No such exec instance: {exec_id}")
+        return found
+
+    def add(self, made: Exec) -> None:
+        """Let an exec be found; those whose time is over are forgotten."""
+        with self._lock:
+            self._forget(time.monotonic() - KEPT_SECONDS)
+            self._by_id[made.id] = made
+            made.container.execs[made.id] = made
+
+    def end(self, done: Exec) -> None:
+        """Keep an exec that has ended for a while."""
+        with self._lock:
+            done.ended = time.monotonic()
+            done.container.execs.pop(done.id, None)
+            self._ended.append(done)
+            self._forget(done.ended - KEPT_SECONDS)
+
+    def drop(self, container: Container) -> None:
+        """Forget the execs of a container that is no more."""
+        with self._lock:
+            container.execs.clear()
+            for exec_id in [exec_id for exec_id, each in self._by_id.items() if each.container is container]:
+                del self._by_id[exec_id]
+
+    def _forget(self, before: float) -> None:
+        while self._ended and (self._ended[0].ended < before or len(self._ended) > MOST_ENDED):
+            self._by_id.pop(self._ended.popleft().id, None)

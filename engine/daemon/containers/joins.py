@@ -1,0 +1,125 @@
+"""The namespaces of a container that are not simply its own: those of the host, and those of another container.
+
+Runs in the API's threads at each start, for the modes of HostConfig that `validate` let pass. Another container is
+named by its process 1 and when that started, so that init cannot join a stranger who has got its number meanwhile. It
+never holds another container's lock: what has ended since it was looked at is found out by init.
+"""
+
+from dataclasses import dataclass
+
+from engine.daemon.containers.record import Container, State
+from engine.errors import Conflict, Invalid, NotFound, SystemFailure
+from engine.sandbox.spec import Mount
+
+OWN = ("mount", "pid", "uts", "ipc", "cgroup", "net")
+_CONTAINER = "container:"
+_SHAREABLE = frozenset({"shareable", "host"})
+# The mode → the namespace, and the words that mean the host's.
+_MODES = (("PidMode", "pid"), ("UTSMode", "uts"), ("IpcMode", "ipc"), ("CgroupnsMode", "cgroup"), ("NetworkMode", "net"))
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """own: those to be made; joined: (namespace, process 1, when it started) of those of other containers."""
+
+    own: tuple[str, ...]
+    joined: tuple[tuple[str, int, int], ...] = ()
+
+
+_ORDINARY = Namespaces(OWN)
+
+
+def container_of(mode: str) -> str:
+    """The id (or name) in a mode `container:ID`; empty for any other mode."""
+    return mode.removeprefix(_CONTAINER) if mode.startswith(_CONTAINER) else ""
+
+
+def namespaces_of(engine: object, container: Container) -> Namespaces:
+    """What a start of the container makes and joins.
+
+    Raises docker's refusals for a container that is not there, does not run, or does not share: SystemFailure, Conflict,
+    Invalid.
+    """
+    modes = [(container.host_config[key], name) for key, name in _MODES]
+    if not any(mode == "host" or mode.startswith(_CONTAINER) for mode, _ in modes):
+        return _ORDINARY
+    shared = {name for mode, name in modes if mode == "host"}
+    joined = []
+    for mode, name in modes:
+        if mode.startswith(_CONTAINER):
+            state = _FINDERS[name](engine, container, container_of(mode))
+            joined.append((name, state.pid, state.pid_start))
+            shared.add(name)
+    return Namespaces(tuple(name for name in OWN if name not in shared), tuple(joined))
+
+
+def networked(engine: object, container: Container) -> Container | None:
+    """The container whose network this one joins; None for a network of its own. Raises as `namespaces_of`."""
+    wanted = container_of(container.host_config["NetworkMode"])
+    if not wanted:
+        return None
+    try:
+        other = engine.containers.find(wanted)
+    except (NotFound, Invalid) as error:
+        raise SystemFailure(f"joining network namespace of container: {error}") from error
+    if other is container:
+        raise SystemFailure("cannot join own network namespace")
+    return other
+
+
+def _network(engine: object, container: Container, wanted: str) -> State:
+    other = networked(engine, container)
+    state = other.snapshot()
+    if not state.pid:
+        what = f"container {other.name} is {state.status}"
+        raise Conflict(f"cannot join network namespace of a non running container: {what}")
+    if state.status == "restarting":
+        raise Conflict(f"cannot join network namespace of container: {_restarting(wanted)}")
+    return state
+
+
+def _ipc(engine: object, container: Container, wanted: str) -> State:
+    other, state = _running(engine, container, wanted, "IPC")
+    mode = other.host_config["IpcMode"]
+    if mode not in _SHAREABLE and not container_of(mode):
+        hint = "non-shareable IPC (hint: use IpcMode:shareable for the donor container)"
+        raise Invalid(f"failed to join IPC namespace: container {wanted}: {hint}")
+    return state
+
+
+def _pid(engine: object, container: Container, wanted: str) -> State:
+    return _running(engine, container, wanted, "PID")[1]
+
+
+def _running(engine: object, container: Container, wanted: str, what: str) -> tuple[Container, State]:
+    try:
+        other = engine.containers.find(wanted)
+    except (NotFound, Invalid) as error:
+        raise Invalid(f"failed to join {what} namespace: {error}") from error
+    state = other.snapshot()
+    if other is container or not state.pid:
+        raise Conflict(f"failed to join {what} namespace: container {wanted} is not running")
+    if state.status == "restarting":
+        raise Conflict(f"failed to join {what} namespace: {_restarting(wanted)}")
+    return other, state
+
+
+def _restarting(wanted: str) -> str:
+    return f"Container {wanted} is restarting, wait until the container is running"
+
+
+_FINDERS = {"net": _network, "ipc": _ipc, "pid": _pid}
+
+
+def shm_of(host_config: dict, namespaces: Namespaces) -> Mount | None:
+    """What is mounted on /dev/shm where it is not the container's own; None where nothing is mounted there at all.
+
+    Only for an IpcMode that is neither `private` nor `shareable`.
+    """
+    mode = host_config["IpcMode"]
+    if mode == "none":
+        return None
+    if mode == "host":
+        return Mount("bind", "/dev/shm", "/dev/shm", ("rbind",), propagation="rprivate")
+    ((_, pid, start),) = [each for each in namespaces.joined if each[0] == "ipc"]
+    return Mount("tmpfs", "shm", "/dev/shm", holder=(pid, start, "/dev/shm"))

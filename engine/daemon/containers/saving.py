@@ -1,0 +1,26 @@
+"""Keep a container's state in the database, as durable as what depends on it.
+
+Called by the verbs, in any thread of the daemon, with `container.changed` held.
+"""
+
+import logging
+
+from engine.daemon.containers.record import Container
+from engine.daemon.store import containers as table
+from engine.errors import SystemFailure
+
+log = logging.getLogger(__name__)
+
+
+def save(engine: object, container: Container, *, durable: bool = False) -> bool:
+    """Keep the state; False on a full disk, where the exec directory alone tells the next daemon what has happened.
+
+    durable: also over a loss of power, for what decides whether the container runs after it
+    """
+    try:
+        with engine.database.transaction(durable=durable) as connection:
+            table.save_state(connection, container)
+    except SystemFailure as error:
+        log.error("container %s: its state is not kept: %s", container.id, error)
+        return False
+    return True

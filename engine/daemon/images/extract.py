@@ -1,0 +1,362 @@
+"""Making the members of a tar stream beneath a directory descriptor: what a layer and a copy into a container share.
+
+Runs in the daemon, on the thread that unpacks. The stream is a stranger's, and so may the tree be: the processes of a
+running container can move and replace anything in it meanwhile (CVE-2018-15664). So every parent is opened beneath the
+root (see `engine.kernel.beneath`), every last part is made or changed by its parent's descriptor and never followed,
+and a mode is set by a descriptor alone. The working directory and the umask of the process are left alone.
+"""
+
+import errno
+import logging
+import os
+import stat
+from collections.abc import Callable
+
+from engine.daemon.images import tar
+from engine.daemon.images.space import check_space
+from engine.daemon.images.trees import remove_tree
+from engine.errors import Invalid, SystemFailure
+from engine.kernel.beneath import open_beneath
+
+log = logging.getLogger(__name__)
+
+# An overlay obeys these on any lower layer; an image may say what is deleted by whiteouts alone.
+_OVERLAY_ATTRIBUTES = ("trusted.overlay.", "user.overlay.")
+
+_LARGEST_ID = 0xFFFFFFFE
+_OPEN_DIRECTORIES = 48
+DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Directories whose times wait for their contents; beyond this many the oldest are settled early.
+_MOST_WAITING = 50_000
+_MOST_IMPLIED = 50_000
+_SPACE_STEP = 16 * 1024 * 1024
+# As the allocation of a small file on the usual file systems.
+_ALLOCATION = 4096
+
+# What the members by themselves can bring about; any other errno is the host's trouble.
+_CONTENT_ERRNOS = {
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.EXDEV,
+    errno.EINVAL,
+    errno.ENOENT,
+    errno.EEXIST,
+    errno.EFBIG,
+    errno.EMLINK,
+    errno.EILSEQ,
+    errno.E2BIG,
+    errno.ERANGE,
+}
+
+
+def failure(name: str, error: OSError) -> Exception:
+    """The failure to be told when a member could not be made."""
+    text = f"failed to unpack {name!r}: {os.strerror(error.errno or errno.EIO).lower()}"
+    return Invalid(text) if error.errno in _CONTENT_ERRNOS else SystemFailure(text)
+
+
+def components(name: str) -> list[str]:
+    """The components of a member's name; empty for the root itself. Raises Invalid for `..`."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise Invalid(f"invalid path {name!r} in the layer: it contains '..'")
+    return parts
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+class Extraction:
+    """One run: open directories, what was counted, which directories wait for their times.
+
+    Whoever derives from it says what a name means, and what is special: `add`, and the methods called `on_...`.
+    size: bytes it takes on the disk; implied: directories that no header spoke of, parents first
+    """
+
+    def __init__(self, root_fd: int):
+        self.root = root_fd
+        self._open: dict[str, int] = {}
+        self._times: dict[str, int] = {}
+        self._unchecked = 0
+        self.size = 0
+        # A set that keeps its order: parents first.
+        self.implied: dict[str, None] = {}
+        self._makers: dict[bytes, Callable[[tar.Entry, int, str, tar.TarReader], None]] = {
+            tar.FILE: self._file,
+            tar.LINK: self._hard_link,
+            tar.SYMLINK: self._symbolic_link,
+            tar.CHARACTER: self._node,
+            tar.BLOCK_DEVICE: self._node,
+            tar.FIFO: self._node,
+        }
+
+    def close(self) -> None:
+        """Close every directory."""
+        self._forget_open_except(-1)
+
+    # What differs
+
+    def parts_of(self, name: str) -> list[str]:
+        """The components of a member's, or a hard link's, name."""
+        return components(name)
+
+    def open_directory(self, path: str) -> int:
+        """An O_PATH descriptor of a directory of the tree, given its path. Raises OSError."""
+        return open_beneath(self.root, path, DIRECTORY)
+
+    def on_replaced(self, found: os.stat_result, parent: int, name: str) -> None:
+        """A directory has been made where `found` was."""
+
+    def on_null_device(self, entry: tar.Entry, parent: int, name: str) -> bool:
+        """A character device 0:0 is to be made, which overlayfs takes for a whiteout; True when it has been dealt with."""
+        return False
+
+    # Members
+
+    def make(self, entry: tar.Entry, parts: list[str], reader: tar.TarReader) -> None:
+        """Make one member; what stands in its place goes, since of two members with one name the later one counts."""
+        path, above, name = "/".join(parts), "/".join(parts[:-1]), parts[-1]
+        parent = self.parent(above)
+        if entry.kind == tar.DIRECTORY:
+            self._make_directory(parent, name)
+            self.attend_directory(entry, path, parent, name)
+        else:
+            self._replacing(self._makers[entry.kind], entry, parent, name, reader)
+
+    def check(self, entry: tar.Entry) -> None:
+        """Refuse owners that there are none of, and count the member's inode."""
+        if not (0 <= entry.uid <= _LARGEST_ID and 0 <= entry.gid <= _LARGEST_ID):
+            raise Invalid(f"invalid owner {entry.uid}:{entry.gid} of {entry.name!r} in the layer")
+        self._count(_ALLOCATION)  # empty files, a thousand to a compressed kilobyte, take inodes
+
+    def settle_directories(self) -> None:
+        """Give the directories their times, now that nothing is put into them any more."""
+        for path, mtime in self._times.items():
+            try:
+                fd = open_beneath(self.root, path or ".", _READABLE, no_symlinks=True)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # a later member took its place
+            except OSError as error:
+                if error.errno == errno.ELOOP:  # the same, by a symbolic link
+                    continue
+                raise
+            try:
+                os.utime(fd, ns=(mtime, mtime))
+            finally:
+                os.close(fd)
+        self._times.clear()
+
+    # Directories
+
+    def parent(self, path: str) -> int:
+        """An O_PATH descriptor of the directory, kept open for the next member; missing ones are made."""
+        if not path:
+            return self.root
+        fd = self._open.get(path)
+        if fd is None:
+            try:
+                fd = self.open_directory(path)
+            except FileNotFoundError:
+                self._make_parents(path)
+                fd = self.open_directory(path)
+            self._keep_open(path, fd)
+        return fd
+
+    def _keep_open(self, path: str, fd: int, beside: int = -1) -> None:
+        """Keep one more descriptor; the one that came first goes, but never `beside`."""
+        if len(self._open) >= _OPEN_DIRECTORIES:
+            oldest = next(known for known, other in self._open.items() if other != beside)
+            os.close(self._open.pop(oldest))
+        self._open[path] = fd
+
+    def _make_parents(self, path: str) -> None:
+        above = ""
+        for name in path.split("/"):
+            fd = self.open_directory(above or ".")
+            above = f"{above}/{name}" if above else name
+            try:
+                os.mkdir(name, 0o755, dir_fd=fd)
+                # Whatever the umask of the daemon is.
+                set_mode(fd, name, 0o755)
+                self.implied[above] = None
+                self.size += _ALLOCATION
+                if len(self.implied) > _MOST_IMPLIED:
+                    raise Invalid(f"more than {_MOST_IMPLIED} directories without a header in the layer")
+            except FileExistsError:
+                pass  # a directory, or a link whose target the next open finds beneath the root or not at all
+            finally:
+                os.close(fd)
+
+    def _make_directory(self, parent: int, name: str) -> None:
+        try:
+            os.mkdir(name, 0o700, dir_fd=parent)
+        except FileExistsError:
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                return
+            self.remove(parent, name)
+            os.mkdir(name, 0o700, dir_fd=parent)
+            self.on_replaced(found, parent, name)
+        self.size += _ALLOCATION
+
+    def attend_directory(self, entry: tar.Entry, path: str, parent: int, name: str) -> None:
+        """Owner, attributes and mode of a directory that is there; its times come at the end."""
+        fd = os.open(name, _READABLE | os.O_NOFOLLOW, dir_fd=parent)
+        try:
+            os.fchown(fd, entry.uid, entry.gid)
+            self._set_attributes(entry, fd)
+            os.fchmod(fd, entry.mode)
+        finally:
+            os.close(fd)
+        self.implied.pop(path, None)
+        self._times[path] = _bounded(entry.mtime_ns)
+        if len(self._times) > _MOST_WAITING:
+            self.settle_directories()
+
+    # Everything else
+
+    def _replacing(self, make: Callable, entry: tar.Entry, parent: int, name: str, reader: tar.TarReader) -> None:
+        try:
+            make(entry, parent, name, reader)
+        except FileExistsError:
+            if entry.kind == tar.LINK and self._is_same(entry, parent, name):
+                return
+            self.remove(parent, name)
+            make(entry, parent, name, reader)
+
+    def remove(self, parent: int, name: str) -> None:
+        """Remove what is called `name`, with all that is in it."""
+        try:
+            os.unlink(name, dir_fd=parent)
+        except IsADirectoryError:
+            remove_tree(parent, name)
+        # A path that led through it leads elsewhere now.
+        self._forget_open_except(parent)
+
+    def _forget_open_except(self, keep: int) -> None:
+        for path, fd in list(self._open.items()):
+            if fd != keep:
+                os.close(self._open.pop(path))
+
+    def _file(self, entry: tar.Entry, parent: int, name: str, reader: tar.TarReader) -> None:
+        fd = os.open(name, CREATE, 0o600, dir_fd=parent)
+        try:
+            if entry.fragments is None:
+                for data in reader.chunks():
+                    _write(fd, data)
+                    self._count(len(data))
+            else:
+                self._sparse(entry, fd, reader)
+            os.fchown(fd, entry.uid, entry.gid)
+            # After chown, which takes setuid and file capabilities away.
+            self._set_attributes(entry, fd)
+            os.fchmod(fd, entry.mode)
+            mtime = _bounded(entry.mtime_ns)
+            os.utime(fd, ns=(mtime, mtime))
+        finally:
+            os.close(fd)
+        self.size += -(-entry.stored // _ALLOCATION) * _ALLOCATION
+
+    def _sparse(self, entry: tar.Entry, fd: int, reader: tar.TarReader) -> None:
+        pieces = reader.chunks()
+        data = b""
+        for offset, length in entry.fragments or ():
+            os.lseek(fd, offset, os.SEEK_SET)
+            while length:
+                data = data or next(pieces)
+                _write(fd, data[:length])
+                self._count(min(length, len(data)))
+                length, data = length - min(length, len(data)), data[length:]
+        os.ftruncate(fd, entry.size)
+
+    def _count(self, count: int) -> None:
+        self._unchecked += count
+        if self._unchecked >= _SPACE_STEP:
+            self._unchecked = 0
+            check_space(self.root)
+
+    def _hard_link(self, entry: tar.Entry, parent: int, name: str, _: tar.TarReader) -> None:
+        source, source_name = self._link_source(entry, parent)
+        os.link(source_name, name, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+
+    def _link_source(self, entry: tar.Entry, parent: int) -> tuple[int, str]:
+        parts = self.parts_of(entry.link)
+        if not parts:
+            raise Invalid(f"invalid hard link {entry.name!r} in the layer")
+        above = "/".join(parts[:-1])
+        # Opened without making anything: a link to what is not there is an error.
+        fd = self._open.get(above) if above else self.root
+        if fd is None:
+            fd = self.open_directory(above)
+            self._keep_open(above, fd, beside=parent)
+        return fd, parts[-1]
+
+    def _is_same(self, entry: tar.Entry, parent: int, name: str) -> bool:
+        """True where a hard link is already there, as when a member stands in the archive twice."""
+        source, source_name = self._link_source(entry, parent)
+        there = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        return os.path.samestat(there, os.stat(source_name, dir_fd=source, follow_symlinks=False))
+
+    def _symbolic_link(self, entry: tar.Entry, parent: int, name: str, _: tar.TarReader) -> None:
+        os.symlink(entry.link, name, dir_fd=parent)
+        self._attend(entry, parent, name)
+
+    def _node(self, entry: tar.Entry, parent: int, name: str, _: tar.TarReader) -> None:
+        kind = {tar.CHARACTER: stat.S_IFCHR, tar.BLOCK_DEVICE: stat.S_IFBLK, tar.FIFO: stat.S_IFIFO}[entry.kind]
+        if not (0 <= entry.major < 1 << 12 and 0 <= entry.minor < 1 << 20):
+            raise Invalid(f"invalid device {entry.major}:{entry.minor} of {entry.name!r} in the layer")
+        null = kind == stat.S_IFCHR and (entry.major, entry.minor) == (0, 0)
+        if null and self.on_null_device(entry, parent, name):
+            return
+        os.mknod(name, kind | 0o600, os.makedev(entry.major, entry.minor), dir_fd=parent)
+        self._attend(entry, parent, name)
+        set_mode(parent, name, entry.mode)
+
+    def _attend(self, entry: tar.Entry, parent: int, name: str) -> None:
+        """Owner, attributes and times of what cannot be opened for itself."""
+        os.chown(name, entry.uid, entry.gid, dir_fd=parent, follow_symlinks=False)
+        if entry.attributes:
+            self._set_attributes(entry, f"/proc/self/fd/{parent}/{name}")
+        mtime = _bounded(entry.mtime_ns)
+        os.utime(name, ns=(mtime, mtime), dir_fd=parent, follow_symlinks=False)
+
+    def _set_attributes(self, entry: tar.Entry, target: int | str) -> None:
+        for name, value in entry.attributes.items():
+            if name.startswith(_OVERLAY_ATTRIBUTES):
+                log.debug("the attribute %s of %r is left out: only overlayfs may set it", name, entry.name)
+                continue
+            try:
+                # A descriptor's setxattr takes no follow_symlinks.
+                if isinstance(target, int):
+                    os.setxattr(target, name, value)
+                else:
+                    os.setxattr(target, name, value, follow_symlinks=False)
+            except OSError as error:
+                # ENOTSUP: the file system has none of that kind; EPERM: the kernel allows user.* on files and
+                # directories only, and some security.* to their own module only. dockerd passes over both.
+                if error.errno not in (errno.ENOTSUP, errno.EPERM):
+                    raise
+                log.debug("the attribute %s of %r is left out: %s", name, entry.name, error.strerror)
+
+
+def set_mode(parent: int, name: str, mode: int) -> None:
+    """chmod of `name` itself: chmod(2) would follow a symbolic link that has been put in its place."""
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        # A symbolic link has no mode of its own.
+        if not stat.S_ISLNK(os.fstat(fd).st_mode):
+            os.chmod(f"/proc/self/fd/{fd}", mode)
+    finally:
+        os.close(fd)
+
+
+def _bounded(mtime_ns: int) -> int:
+    """The time, or the epoch for one that the system calls cannot carry (as dockerd's boundTime)."""
+    return mtime_ns if 0 <= mtime_ns < 1 << 63 else 0

@@ -1,0 +1,88 @@
+"""Work that is to be done later, at a moment: the next probe of a health check, a restart after its back-off.
+
+One thread of the daemon does all of it; it starts with the first piece and sleeps until the next one is due, however
+long that is. The work is short: whatever may wait for anything is handed on to `background`.
+"""
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+
+class Handle:
+    """One piece of work that is to come; made by `Schedule.at`."""
+
+    __slots__ = ("_arguments", "_order", "_schedule", "_work", "due")
+
+    def __init__(self, schedule: "Schedule", due: float, order: int, work: Callable[..., object], arguments: tuple):
+        self._schedule = schedule
+        self._order = order
+        self._work = work
+        self._arguments = arguments
+        self.due = due
+
+    def __lt__(self, other: "Handle") -> bool:
+        return (self.due, self._order) < (other.due, other._order)
+
+    def cancel(self) -> bool:
+        """Drop the work; False when it has been done, is being done, or was dropped before. Never waits for it."""
+        return self._schedule.drop(self)
+
+    def run(self) -> None:
+        """Do the work now; only the schedule calls it."""
+        self._work(*self._arguments)
+
+
+class Schedule:
+    """The work to come of one daemon, earliest first."""
+
+    def __init__(self) -> None:
+        self._heap: list[Handle] = []
+        self._changed = threading.Condition()
+        self._orders = itertools.count()
+        self._thread: threading.Thread | None = None
+
+    def at(self, delay_seconds: float, work: Callable[..., object], *arguments: object) -> Handle:
+        """Do `work` once, that many seconds from now; pieces that are due at the same moment keep their order."""
+        with self._changed:
+            due = time.monotonic() + max(delay_seconds, 0)
+            handle = Handle(self, due, next(self._orders), work, arguments)
+            heapq.heappush(self._heap, handle)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="schedule", daemon=True)
+                self._thread.start()
+            elif self._heap[0] is handle:
+                self._changed.notify()  # it is due before what the thread sleeps for
+        return handle
+
+    def drop(self, handle: Handle) -> bool:
+        """See `Handle.cancel`."""
+        with self._changed:
+            try:
+                self._heap.remove(handle)
+            except ValueError:
+                return False
+            heapq.heapify(self._heap)
+            return True
+
+    def _run(self) -> None:
+        while True:
+            handle = self._next()
+            try:
+                handle.run()
+            except Exception:  # one piece of work must not end all that is to come
+                log.exception("scheduled work failed")
+
+    def _next(self) -> Handle:
+        with self._changed:
+            while True:
+                left = self._heap[0].due - time.monotonic() if self._heap else None
+                if left is not None and left <= 0:
+                    return heapq.heappop(self._heap)
+                # The longest that a wait may be told; nothing is due before that anyway.
+                self._changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))

@@ -1,0 +1,38 @@
+"""The table of volumes: all of its SQL.
+
+Runs in the daemon, on any thread, inside a transaction or reading of `Database`. Who uses a volume stands with the
+containers; what is in it, in its directory.
+"""
+
+import json
+import sqlite3
+
+SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS volumes (
+        name TEXT PRIMARY KEY,
+        driver TEXT NOT NULL,
+        labels TEXT NOT NULL,
+        options TEXT NOT NULL,
+        created_ns INTEGER NOT NULL) WITHOUT ROWID""",
+)
+
+
+def insert(
+    connection: sqlite3.Connection, name: str, driver: str, labels: dict | None, options: dict | None, created_ns: int
+) -> None:
+    """Add a volume."""
+    connection.execute(
+        "INSERT INTO volumes (name, driver, labels, options, created_ns) VALUES (?, ?, ?, ?, ?)",
+        (name, driver, json.dumps(labels), json.dumps(options), created_ns),
+    )
+
+
+def delete(connection: sqlite3.Connection, name: str) -> None:
+    """Remove a volume."""
+    connection.execute("DELETE FROM volumes WHERE name = ?", (name,))
+
+
+def load_all(connection: sqlite3.Connection) -> list[tuple[str, str, dict | None, dict | None, int]]:
+    """(name, driver, labels, options, created_ns) of every volume, by name."""
+    rows = connection.execute("SELECT name, driver, labels, options, created_ns FROM volumes ORDER BY name")
+    return [(name, driver, json.loads(labels), json.loads(options), made) for name, driver, labels, options, made in rows]

@@ -1,0 +1,98 @@
+"""What the API shows of volumes, and which of them its filters choose.
+
+Runs in the daemon's request threads; it changes nothing.
+"""
+
+from collections.abc import Callable
+
+from engine.daemon.clock import SECOND, rfc3339
+from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
+from engine.daemon.volumes.store import Volume, Volumes
+from engine.errors import Invalid
+
+Match = Callable[[Volume], bool]
+
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+
+
+def show(volume: Volume) -> dict:
+    """A Volume of the API."""
+    return {
+        "CreatedAt": rfc3339(volume.created_ns // SECOND * SECOND),
+        "Driver": volume.driver,
+        "Labels": volume.labels,
+        "Mountpoint": volume.path,
+        "Name": volume.name,
+        "Options": volume.options,
+        "Scope": "local",
+    }
+
+
+def chosen(volumes: Volumes, filters: dict[str, tuple[str, ...]]) -> list[Volume]:
+    """The volumes that pass every filter of GET /volumes. Raises Invalid."""
+    return _passing(volumes, filters, _FILTERS)
+
+
+def unused(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default: bool) -> list[Volume]:
+    """What POST /volumes/prune is to remove: what no container has, without a name unless `all` is asked for.
+
+    all_by_default: clients before 1.42 know nothing else. Raises Invalid.
+    """
+    everything = flag("all", filters.get("all", ()), all_by_default)
+    passing = _passing(volumes, filters, _PRUNE_FILTERS)
+    return [
+        volume for volume in passing if (everything or volume.anonymous) and not volumes.users(volume.name)
+    ]
+
+
+def _passing(volumes: Volumes, filters: dict[str, tuple[str, ...]], known: dict) -> list[Volume]:
+    for name in filters:
+        if name not in known:
+            raise Invalid(f"invalid filter '{name}'")
+    matches = [known[name](volumes, values) for name, values in filters.items() if values]
+    return [volume for volume in volumes.all() if all(match(volume) for match in matches)]
+
+
+def flag(name: str, values: tuple[str, ...], default: bool) -> bool:
+    """The value of a filter that is a boolean. Raises Invalid in dockerd's words."""
+    if not values:
+        return default
+    if len(values) > 1 or values[0].lower() not in _BOOLEANS:
+        raise Invalid(f"invalid filter '{name}=[{' '.join(values)}]'")
+    return _BOOLEANS[values[0].lower()]
+
+
+def _dangling(volumes: Volumes, values: tuple[str, ...]) -> Match:
+    wanted = flag("dangling", values, default=False)
+    return lambda volume: bool(volumes.users(volume.name)) is not wanted
+
+
+def _driver(_volumes: Volumes, values: tuple[str, ...]) -> Match:
+    return lambda volume: volume.driver in values
+
+
+def _name(_volumes: Volumes, values: tuple[str, ...]) -> Match:
+    patterns = [compile_pattern(value) for value in values]
+    return lambda volume: any(pattern.search(volume.name[:MOST_SEARCHED]) for pattern in patterns)
+
+
+def _has(volume: Volume, label: str) -> bool:
+    name, equals, value = label.partition("=")
+    labels = volume.labels or {}
+    return name in labels and (not equals or labels[name] == value)
+
+
+def _label(_volumes: Volumes, values: tuple[str, ...]) -> Match:
+    return lambda volume: all(_has(volume, value) for value in values)
+
+
+def _no_label(_volumes: Volumes, values: tuple[str, ...]) -> Match:
+    return lambda volume: not any(_has(volume, value) for value in values)
+
+
+def _any(_volumes: Volumes, _values: tuple[str, ...]) -> Match:
+    return lambda _volume: True
+
+
+_FILTERS = {"dangling": _dangling, "driver": _driver, "label": _label, "name": _name}
+_PRUNE_FILTERS = {"all": _any, "label": _label, "label!": _no_label}

@@ -1,0 +1,211 @@
+"""The daemon's volumes: making, finding and removing them, and who uses each.
+
+Runs in the daemon, on any thread, under one lock. A volume is a row in the database and a directory below
+`<data root>/volumes`; a directory without a row is nobody's and never touched, as what is in it is its owner's. It
+mounts nothing on the host: what a volume's options mount is mounted in the containers that use it.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.daemon.images.trees import remove_path
+from engine.daemon.store import volumes as table
+from engine.daemon.store.database import Database
+from engine.daemon.volumes import options as driver_options
+from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
+
+log = logging.getLogger(__name__)
+
+DRIVER = "local"
+ANONYMOUS = "com.docker.volume.anonymous"
+"""The label of a volume that nobody gave a name."""
+
+_RULE = "[a-zA-Z0-9][a-zA-Z0-9_.-]"
+_VALID = re.compile(f"{_RULE}+")
+_REMOVED = ".removed"
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """One volume. labels, options: as they were given, None where they were not; path: its directory on the host."""
+
+    name: str
+    driver: str
+    labels: dict[str, str] | None
+    options: dict[str, str] | None
+    created_ns: int
+    path: str
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether nobody gave it a name."""
+        return ANONYMOUS in (self.labels or {})
+
+
+class Volumes:
+    """The volumes of a data root. events: the bus, which hears of each that is made or destroyed."""
+
+    def __init__(self, database: Database, data_root: str, events: object) -> None:
+        self._database = database
+        self._events = events
+        self._lock = threading.RLock()
+        self._root = os.path.join(data_root, "volumes")
+        with database.reading() as connection:
+            rows = table.load_all(connection)
+        self._volumes = {row[0]: Volume(*row, self._path(row[0])) for row in rows}
+        self._users: dict[str, set[str]] = {}
+        self._sweep()
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._root, name, "_data")
+
+    def _sweep(self) -> None:
+        """Delete what was being removed when an earlier daemon died."""
+        with contextlib.suppress(FileNotFoundError):  # nothing was ever removed here
+            for name in os.listdir(os.path.join(self._root, _REMOVED)):
+                self._delete(os.path.join(self._root, _REMOVED, name))
+
+    def all(self) -> list[Volume]:
+        """Every volume, by name."""
+        with self._lock:
+            return sorted(self._volumes.values(), key=lambda volume: volume.name)
+
+    def get(self, name: str) -> Volume:
+        """The volume of this name. Raises NotFound."""
+        with self._lock:
+            volume = self._volumes.get(name)
+        if volume is None:
+            raise NotFound(f"get {name}: no such volume")
+        return volume
+
+    def users(self, name: str) -> list[str]:
+        """The ids of the containers that have the volume."""
+        with self._lock:
+            return sorted(self._users.get(name, ()))
+
+    def create(
+        self,
+        name: str = "",
+        driver: str = "",
+        options: dict[str, str] | None = None,
+        labels: dict[str, str] | None = None,
+        user: str = "",
+    ) -> Volume:
+        """The volume of this name, made if it is not there; without a name, a new one. `user`: a container that has it.
+
+        One that is made for a user becomes durable with its container. Raises Invalid, NotFound for the driver,
+        Conflict for a name that another driver has, SystemFailure when the disk fails.
+        """
+        if not name:
+            name, labels = os.urandom(32).hex(), {**(labels or {}), ANONYMOUS: ""}
+        with self._lock:
+            volume = self._volumes.get(name)
+            if volume is None:
+                volume = self._make(name, driver or DRIVER, options, labels, durable=not user)
+            elif driver not in ("", volume.driver):
+                raise Conflict(f"create {name}: conflict: volume name must be unique")
+            if user:
+                self._users.setdefault(name, set()).add(user)
+            return volume
+
+    def _make(self, name: str, driver: str, options: dict | None, labels: dict | None, durable: bool) -> Volume:
+        try:
+            if driver != DRIVER:
+                raise NotFound(f'error looking up volume plugin {driver}: plugin "{driver}" not found')
+            _check_name(name)
+            driver_options.check(options)
+        except EngineError as error:
+            raise type(error)(f"create {name}: {error}") from error
+        volume = Volume(name, driver, labels, options, time.time_ns(), self._path(name))
+        try:
+            with self._database.transaction(durable=durable) as connection:
+                table.insert(connection, name, driver, labels, options, volume.created_ns)
+                self.mend(volume)
+        except OSError as error:
+            raise SystemFailure(f"create {name}: error while creating volume path: {error}") from error
+        self._volumes[name] = volume
+        self._events.publish("volume", "create", name, {"driver": driver})
+        return volume
+
+    def mend(self, volume: Volume) -> None:
+        """Make the volume's directories where they are missing: a power cut may have taken them. Raises OSError."""
+        if not os.path.isdir(volume.path):
+            os.makedirs(self._root, 0o711, exist_ok=True)
+            os.makedirs(os.path.dirname(volume.path), 0o701, exist_ok=True)
+            os.makedirs(volume.path, 0o755, exist_ok=True)
+
+    def hold(self, name: str, user: str) -> None:
+        """Note at start-up that this container has the volume; one that is gone is made again, empty."""
+        with self._lock:
+            self._users.setdefault(name, set()).add(user)
+
+    def release(self, name: str, user: str) -> None:
+        """The container no longer has the volume, which stays."""
+        with self._lock:
+            users = self._users.get(name, set())
+            users.discard(user)
+            if not users:
+                self._users.pop(name, None)
+
+    def remove(self, name: str, force: bool = False) -> None:
+        """Remove a volume and what is in it. Raises NotFound (not with `force`), Conflict while a container has it."""
+        with self._lock:
+            if force and name not in self._volumes:
+                return
+            volume = self.get(name)
+            if users := self.users(name):
+                raise Conflict(f"remove {name}: volume is in use - [{', '.join(users)}]")
+            gone = self._set_aside(volume)
+            with self._database.transaction(durable=True) as connection:
+                table.delete(connection, name)
+            del self._volumes[name]
+            self._events.publish("volume", "destroy", name, {"driver": volume.driver})
+        # Thousands of files, maybe: not while others wait for the lock.
+        if gone:
+            self._delete(gone)
+
+    def _set_aside(self, volume: Volume) -> str:
+        """Take the directory away from its name, so that a new volume of that name is empty; where it is now."""
+        aside = os.path.join(self._root, _REMOVED)
+        gone = os.path.join(aside, os.urandom(16).hex())
+        try:
+            os.makedirs(aside, 0o700, exist_ok=True)
+            os.rename(os.path.dirname(volume.path), gone)
+        except FileNotFoundError:
+            return ""  # nothing was left of it
+        except OSError as error:
+            raise SystemFailure(f"remove {volume.name}: {error}") from error
+        return gone
+
+    def _delete(self, path: str) -> None:
+        try:
+            remove_path(path)
+        except OSError as error:
+            log.warning("files of a removed volume stay until the next start: %s", error)
+
+    def prune(self, chosen: Iterable[Volume]) -> list[Volume]:
+        """Remove those of the volumes that no container has; returns which."""
+        removed = []
+        for volume in chosen:
+            try:
+                self.remove(volume.name)
+            except (NotFound, Conflict):  # a client or a container was quicker
+                continue
+            removed.append(volume)
+        return removed
+
+
+def _check_name(name: str) -> None:
+    if len(name) == 1:
+        raise Invalid("volume name is too short, names should be at least two alphanumeric characters")
+    if not _VALID.fullmatch(name):
+        raise Invalid(
+            f'"{name}" includes invalid characters for a local volume name, only "{_RULE}" are allowed.'
+            " If you intended to pass a host directory, use absolute path"
+        )

@@ -1,0 +1,108 @@
+"""What a container's log says of the container: its tag, and the labels and variables that the options name.
+
+Pure; used by the daemon's request threads, at each start. Values are those of create: a rename later changes a tag with
+the next start, as in dockerd.
+"""
+
+import re
+from dataclasses import dataclass
+
+from engine.errors import Invalid
+from engine.logs import jsonfile
+
+OPTIONS = frozenset({"labels", "labels-regex", "env", "env-regex", "tag"})
+_SHORT = 12
+_ACTION = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
+_FIELD = re.compile(r"\s*\.([A-Za-z_]\w*)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What dockerd calls logger.Info. image: as the client named it; image_id: with `sha256:`; name: without a slash."""
+
+    id: str
+    name: str
+    image: str
+    image_id: str
+    env: tuple[str, ...]
+    labels: dict[str, str]
+
+
+# Every field of a tag's template. dockerd's {{.DaemonName}} is `docker`, whatever its name.
+_FIELDS = {
+    "ID": lambda one: one.id[:_SHORT],
+    "FullID": lambda one: one.id,
+    "Name": lambda one: one.name,
+    "ImageID": lambda one: one.image_id[:_SHORT],
+    "ImageFullID": lambda one: one.image_id,
+    "ImageName": lambda one: one.image,
+    "DaemonName": lambda one: "docker",
+    "ContainerID": lambda one: one.id,
+    "ContainerName": lambda one: f"/{one.name}",
+    "ContainerImageID": lambda one: one.image_id,
+    "ContainerImageName": lambda one: one.image,
+}
+
+
+def tag(template: str, described: Described) -> str:
+    """A tag's template filled in. Of Go's language the fields are known, no functions. Raises Invalid in Go's words."""
+    if "{{" in _ACTION.sub("", template):
+        raise Invalid("template: log-tag:1: unclosed action")
+
+    def fill(action: re.Match) -> str:
+        field = _FIELD.fullmatch(action[1])
+        if field is None:
+            raise Invalid(f"template: log-tag:1: this engine knows no more than fields in a tag, not {action[0]}")
+        if field[1] not in _FIELDS:
+            place = f"1:{action.start() + 2}"
+            raise Invalid(
+                f'template: log-tag:{place}: executing "log-tag" at <.{field[1]}>: '
+                f"can't evaluate field {field[1]} in type *logger.Info"
+            )
+        return _FIELDS[field[1]](described)
+
+    return _ACTION.sub(fill, template)
+
+
+def extra(config: dict[str, str], described: Described) -> dict[str, str]:
+    """The labels and variables that the options name, sorted. Raises Invalid for a bad pattern."""
+    found = {}
+    variables = dict(each.split("=", 1) for each in described.env if "=" in each)
+    for option, values in (("labels", described.labels), ("env", variables)):
+        names = config.get(option, "").split(",") if config.get(option) else []
+        found |= {name: values[name] for name in names if name in values}
+        if pattern := config.get(f"{option}-regex"):
+            matches = _compiled(pattern)
+            found |= {name: value for name, value in values.items() if matches.search(name)}
+    return dict(sorted(found.items()))
+
+
+def _compiled(pattern: str) -> re.Pattern:
+    try:
+        return re.compile(pattern, re.ASCII)
+    except re.error as error:
+        if "unterminated subpattern" in error.msg:
+            raise Invalid(f"error parsing regexp: missing closing ): `{pattern}`") from error
+        raise Invalid(f"error parsing regexp: {error.msg}: `{pattern}`") from error
+
+
+def of(config: dict[str, str], described: Described) -> dict[str, str]:
+    """All attributes of each line in a log of JSON lines; a tag only where one was asked for."""
+    found = extra(config, described)
+    if config.get("tag"):
+        found["tag"] = tag(config["tag"], described)
+    return dict(sorted(found.items()))
+
+
+def as_json(attributes: dict[str, str]) -> bytes:
+    """What stands between the stream and the time of a JSON line: `"attrs":{...},` as Go writes it, or nothing."""
+    if not attributes:
+        return b""
+
+    def text(value: str) -> bytes:
+        # A tab is the one thing that encoding/json writes otherwise than dockerd's writer of lines.
+        parts = (jsonfile.escape(part.encode("utf-8", "surrogateescape")) for part in value.split("\t"))
+        return b'"' + b"\\t".join(parts) + b'"'
+
+    pairs = (text(name) + b":" + text(value) for name, value in sorted(attributes.items()))
+    return b'"attrs":{' + b",".join(pairs) + b"},"

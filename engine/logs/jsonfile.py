@@ -1,0 +1,268 @@
+"""A log as docker's driver `json-file` keeps it, byte for byte: its options, its lines, and the writer of them.
+
+Run by the monitor, in its only thread (with the C pump this object only owns the descriptors); the oracle of
+`_muxer/json.c`. A log is a file of lines `{"log":"...","stream":"stdout","time":"..."}`, and its older parts `.1`,
+`.2`, ... beside it, perhaps compressed (`.1.gz`). It opens nothing but these.
+"""
+
+import os
+import time
+
+from engine.errors import Invalid
+from engine.logs import format, options
+
+OPTIONS = frozenset({"max-size", "max-file", "compress", "labels", "labels-regex", "env", "env-regex", "tag"})
+DEFAULT_SIZE, DEFAULT_FILES = 0, 1
+IDLE, UNTOLD, TOLD = 0, 1, 2
+
+_OUT = 64 * 1024  # bytes of lines that are written at once
+_SEARCHED = 256 * 1024  # bytes at the end of a file in which a torn line is looked for
+_NAMES = {format.STDOUT: b"stdout", format.STDERR: b"stderr"}
+# As Go's encoding/json escapes them, which is to say for HTML too.
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0x2029)}
+_ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r"}
+_INVALID = {code: "\\ufffd" for code in range(0xDC80, 0xDD00)}  # what surrogateescape makes of one invalid byte
+_TABLE = _ESCAPES | _INVALID
+
+
+def limits(config: dict[str, str]) -> tuple[int, int, bool]:
+    """(bytes a file, files kept, compressed); 0 bytes: it grows without bound. Raises Invalid in dockerd's words."""
+    size, files, compress = DEFAULT_SIZE, DEFAULT_FILES, False
+    if "max-size" in config:
+        size = options.size(config["max-size"])
+        if size <= 0:
+            raise Invalid("max-size must be a positive number")
+    if "max-file" in config:
+        files = options.count(config["max-file"])
+        if files < 1:
+            raise Invalid("max-file cannot be less than 1")
+    if "compress" in config:
+        compress = options.truth(config["compress"])
+        if compress and (files == 1 or size == 0):
+            raise Invalid("compress cannot be true when max-file is less than 2 or max-size is not set")
+    return size, files, compress
+
+
+def file_name(container_id: str) -> str:
+    """The name of a container's log."""
+    return f"{container_id}-json.log"
+
+
+def escape(text: bytes) -> bytes:
+    """The inside of a JSON string as Go writes it; each byte that is no UTF-8 becomes U+FFFD."""
+    return text.decode("utf-8", "surrogateescape").translate(_TABLE).encode()
+
+
+def rfc3339_nano(time_ns: int) -> bytes:
+    """Go's RFC3339Nano: no zeros at the end of the fraction, and no fraction of zero."""
+    return format.stamp(time_ns)[:-2].rstrip(b"0").rstrip(b".") + b"Z"
+
+
+def line(stream: int, text: bytes, time_ns: int, attributes: bytes) -> bytes:
+    """One line of the log. attributes: `"attrs":{...},` or empty."""
+    stamp = rfc3339_nano(time_ns)
+    return b'{"log":"%b","stream":"%b",%b"time":"%b"}\n' % (escape(text), _NAMES[stream], attributes, stamp)
+
+
+class _Line:
+    """The line in progress on one stream. partial: pieces of it are in the log already, with the time `first_ns`."""
+
+    def __init__(self) -> None:
+        self.held = b""
+        self.partial = False
+        self.first_ns = 0
+
+
+class JsonWriter:
+    """The open end of a log of JSON lines; its fields are those of `engine.logs.writer.Writer`, and
+
+    name: the file's, in the directory; index_fd: a memory file with what every line has as its attributes
+    compress: whether each rotation makes it busy, UNTOLD and then TOLD: there is no other until it is IDLE again
+    """
+
+    readable = False  # what is in it are no frames that the pump could send again
+    json = True
+
+    def __init__(
+        self,
+        directory: str,
+        name: str,
+        max_size: int = 0,
+        max_files: int = 1,
+        attributes: bytes = b"",
+        compress: bool = False,
+    ):
+        """Opens the file, or begins it; a line that a power cut has torn is cut off. Raises OSError."""
+        self.max_size = self.limit = max(max_size, 0)
+        self.max_files = max(max_files, 1)
+        self.name = name.encode()
+        self.compress, self.busy = compress, IDLE
+        self.number = self.records = self.open_lines = self.last_ns = self.position = 0
+        self.log_fd = self.index_fd = -1
+        self.directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.log_fd = self._open(name, os.O_RDWR)
+            self.index_fd = os.memfd_create("attributes", os.MFD_CLOEXEC)
+            os.write(self.index_fd, attributes)
+            self.position = self._cut()
+        except BaseException:
+            self.close()
+            raise
+        self._begin(attributes)
+
+    def _begin(self, attributes: bytes) -> None:
+        self._attributes = attributes
+        self._lines = {stream: _Line() for stream in format.STREAMS}
+        self._out: list[bytes] = []
+        self._out_size = 0
+
+    @classmethod
+    def taken_over(cls, fields: dict) -> "JsonWriter":
+        """As Writer.taken_over."""
+        writer = cls.__new__(cls)
+        for name, value in fields.items():
+            setattr(writer, name, value)
+        writer._begin(os.pread(writer.index_fd, os.fstat(writer.index_fd).st_size, 0))
+        return writer
+
+    def __enter__(self) -> "JsonWriter":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    @property
+    def full(self) -> bool:
+        """True when the file has passed its size."""
+        return 0 < self.limit <= self.position
+
+    def append(self, stream: int, payload: bytes | memoryview) -> None:
+        """Writes the lines that the chunk completes, and keeps the rest of it. Raises OSError for what is lost."""
+        self.last_ns = max(time.time_ns(), self.last_ns)
+        data, place, failed = bytes(payload), 0, None
+        progress = self._lines[stream]
+        while place < len(data):
+            end = min(len(data), place + format.LINE_LIMIT - len(progress.held))
+            newline = data.find(b"\n", place, end)
+            end = newline if newline >= 0 else end
+            progress.held += data[place:end]
+            place = end + (newline >= 0)
+            if newline < 0 and len(progress.held) < format.LINE_LIMIT:
+                break
+            failed = self._add(stream, progress, b"\n" if newline >= 0 else b"") or failed
+            progress.partial = newline < 0
+        self._flush()
+        if failed:
+            raise failed
+
+    def end(self, stream: int) -> None:
+        """The stream has ended: what is left of its unfinished line is written. Raises OSError."""
+        progress = self._lines[stream]
+        if progress.held:
+            self.last_ns = max(time.time_ns(), self.last_ns)
+            failed = self._add(stream, progress, b"")
+            self._flush()
+            if failed:
+                raise failed
+        progress.partial = False
+
+    def unfinished(self, stream: int) -> bytes:
+        """What is held back of the stream's unfinished line."""
+        return self._lines[stream].held
+
+    def _add(self, stream: int, progress: _Line, ending: bytes) -> OSError | None:
+        """Makes a line of what is held; a rotation that has failed is returned, as the line stays all the same."""
+        failed = None
+        if not progress.partial:
+            progress.first_ns = self.last_ns
+        text, progress.held = progress.held + ending, b""
+        full = 0 < self.limit <= self.position + self._out_size
+        try:
+            if full or self._out_size > _OUT:
+                self._flush()
+            if full and not self.busy:
+                self.rotate()
+        except OSError as error:
+            failed = error
+        self._out.append(line(stream, text, progress.first_ns, self._attributes))
+        self._out_size += len(self._out[-1])
+        return failed
+
+    def _flush(self) -> None:
+        """Writes the lines that wait, to the file's end, wherever a hand with truncate(1) has put it."""
+        data, done = b"".join(self._out), 0
+        self._out, self._out_size = [], 0
+        try:
+            while done < len(data):
+                done += os.write(self.log_fd, data[done:])
+        except OSError:
+            if done:  # the next line must not go on where a torn one ends
+                os.ftruncate(self.log_fd, max(os.fstat(self.log_fd).st_size - done, 0))
+            raise
+        self.position += len(data)
+
+    def rotate(self) -> None:
+        """Goes on in a new file, and removes the oldest past `max_files`.
+
+        Where the host refuses a new one it goes on in the old, for another `max_size`, and raises OSError.
+        """
+        try:
+            if self.max_files < 2:
+                os.ftruncate(self.log_fd, 0)
+            else:
+                self._push_back()
+        except OSError:
+            if self.full:
+                self.limit = self.position + self.max_size
+            raise
+        self.position, self.limit = 0, self.max_size
+
+    def _push_back(self) -> None:
+        name = self.name.decode()
+        fresh = self._open(f"{name}.new", os.O_WRONLY | os.O_TRUNC)  # first: a host without room leaves all as it is
+        try:
+            for suffix in ("", ".gz"):
+                _unless_missing(os.unlink, f"{name}.{self.max_files - 1}{suffix}", dir_fd=self.directory_fd)
+            for number in range(self.max_files - 1, 1, -1):
+                for suffix in ("", ".gz"):
+                    self._rename(f"{name}.{number - 1}{suffix}", f"{name}.{number}{suffix}")
+            self._rename(name, f"{name}.1")
+            self._rename(f"{name}.new", name)
+        except OSError:
+            os.close(fresh)
+            raise
+        os.close(self.log_fd)
+        self.log_fd, self.busy = fresh, UNTOLD if self.compress else IDLE
+
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640, dir_fd=self.directory_fd)
+
+    def _rename(self, old: str, new: str) -> None:
+        _unless_missing(os.rename, old, new, src_dir_fd=self.directory_fd, dst_dir_fd=self.directory_fd)
+
+    def _cut(self) -> int:
+        """Takes a torn line off the file's end; the size of the file."""
+        size = os.fstat(self.log_fd).st_size
+        start = max(size - _SEARCHED, 0)
+        tail = os.pread(self.log_fd, size - start, start)
+        if not tail or tail.endswith(b"\n"):
+            return size
+        whole = tail.rfind(b"\n") + 1
+        if whole == 0 and start > 0:
+            return size + os.write(self.log_fd, b"\n")  # no line of ours: it is ended where it stands
+        os.ftruncate(self.log_fd, start + whole)
+        return start + whole
+
+    def close(self) -> None:
+        """Gives the descriptors back. A second call does nothing."""
+        for fd in (self.log_fd, self.index_fd, self.directory_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.log_fd = self.index_fd = self.directory_fd = -1
+
+
+def _unless_missing(call: object, *arguments: str, **directories: int) -> None:
+    try:
+        call(*arguments, **directories)
+    except FileNotFoundError:
+        pass  # so many files there are not yet, or one is compressed and the other form of it is not there

@@ -1,0 +1,345 @@
+"""Sends a log of JSON lines to a client: dockerd's own files as well as this engine's.
+
+Run by a thread of the daemon, which it blocks until the client has everything or is gone; holds no lock and writes no
+file. What is new in a log is found by the files' inodes: a rotation renames them, and a compression replaces one.
+"""
+
+import os
+import select
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import quote_plus
+
+from engine.logs import format
+from engine.logs.inotify import Inotify
+from engine.logs.jsonlines import Message, parse
+from engine.logs.query import Query
+from engine.logs.sink import GONE, Sink
+
+_BLOCK = 1 << 18
+_MOST_FILES = 10_000  # no log has more; a bound for a directory that is somebody's joke
+_TRIES = 5
+
+
+@dataclass(slots=True)
+class _File:
+    """One file of a log, open: read from `offset` on. number: 0 the present one; rest: the beginning of a line."""
+
+    fd: int
+    inode: int
+    number: int
+    compressed: bool
+    offset: int = 0
+    rest: bytes = b""
+
+
+def send(
+    directory: str, name: str, sink_fd: int, query: Query, *, details: bool, chunked: bool, ended_fd: int | None
+) -> tuple[int, int] | None:
+    """Write the wanted lines to `sink_fd`; the (inode, offset) up to which they were read, None when the client left.
+
+    details: each line's own attributes stand before it, and `query.prefix` is not looked at; the rest as in
+    `engine.logs.reader.send`. Raises OSError for anything but a client that has left.
+    """
+    sink = Sink(sink_fd, chunked)
+    dress = _Dress(query, details)
+    try:
+        with _Log(directory, name) as log:
+            if ended_fd is None:
+                log.begin(query.tail)
+                for message in log.new():
+                    if not dress.put(sink, message):
+                        break
+            elif not _follow(log, dress, sink, sink_fd, query, ended_fd):
+                return None
+            sink.finish()
+            return log.position
+    except OSError as error:
+        if error.errno in GONE:
+            return None
+        raise
+
+
+def later(directory_fd: int, name: str, after: tuple[int, int]) -> Iterator[tuple[int, bytes]]:
+    """(stream, text) of every line behind (inode, offset), of a log that is not being written just now."""
+    with _Log(f"/proc/self/fd/{directory_fd}", name) as log:
+        log.begin_after(*after)
+        for message in log.new():
+            yield message.stream, message.text
+
+
+def _follow(log: "_Log", dress: "_Dress", sink: Sink, sink_fd: int, query: Query, ended_fd: int) -> bool:
+    """Send lines as they come until the log is complete or `until` is past; False when the client left first."""
+    begun = False
+    with Inotify(log.directory) as changes:
+        while True:
+            changes.begin()
+            # Asked before reading: what was written before the end was told is then certain to be read.
+            last = bool(_ready({ended_fd: select.POLLIN}, 0)) or 0 < query.until_ns <= time.time_ns()
+            if not begun:
+                begun = log.begin(query.tail)
+            for message in log.new():
+                if not dress.put(sink, message):
+                    return True
+            if last:
+                return True
+            sink.flush()
+            wait = changes.patience_ms
+            if query.until_ns > 0:
+                rest = max(query.until_ns - time.time_ns(), 0) // 1_000_000 + 1
+                wait = rest if wait is None else min(wait, rest)
+            ready = _ready({sink_fd: 0, ended_fd: select.POLLIN, changes.fd: select.POLLIN}, wait)
+            if sink_fd in ready:
+                return False
+            if changes.fd in ready:
+                changes.drain()
+
+
+def _ready(wanted: dict[int, int], wait_ms: int | None) -> set[int]:
+    poll = select.poll()
+    for fd, events in wanted.items():
+        if fd >= 0:
+            poll.register(fd, events)
+    return {fd for fd, _ in poll.poll(wait_ms)}
+
+
+def details_of(attributes: dict[str, str] | None) -> bytes:
+    """The attributes as docker shows them with `details`, and the space behind them."""
+    pairs = (f"{quote_plus(name, safe='~')}={quote_plus(value, safe='~')}" for name, value in sorted((attributes or {}).items()))
+    return ",".join(pairs).encode() + b" "
+
+
+class _Dress:
+    """What of a message goes out, and with what before it."""
+
+    def __init__(self, query: Query, details: bool) -> None:
+        self._streams = query.streams
+        self._first, self._last = query.first_ns, query.last_ns
+        self._timestamps, self._tty, self._details = query.timestamps, query.tty, details
+
+    def put(self, sink: Sink, message: Message) -> bool:
+        """Put the message if it is wanted; False when no later one can be."""
+        if message.time_ns > self._last:
+            return False
+        if message.stream in self._streams and message.time_ns >= self._first:
+            text = message.text
+            if self._details:
+                text = details_of(message.attributes) + text
+            if self._timestamps:
+                text = format.stamp(message.time_ns) + text
+            sink.put(text if self._tty else format.FRAME.pack(message.stream, len(text)) + text)
+        return True
+
+
+class _Log:
+    """The files of a log, oldest first, as far as they are not read."""
+
+    def __init__(self, directory: str, name: str) -> None:
+        self.directory = directory
+        self._name = name
+        self._files: list[_File] = []
+        self._begun = False
+        self._last_ns = 0
+
+    def __enter__(self) -> "_Log":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._close(self._files)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(inode, offset) of what was read; (0, 0) before there is a log."""
+        return (self._files[-1].inode, self._files[-1].offset - len(self._files[-1].rest)) if self._files else (0, 0)
+
+    def begin(self, tail: int | None) -> bool:
+        """Open the log, at its last `tail` lines or its beginning; False when there is none yet."""
+        self._files = self._open_all()
+        self._begun = bool(self._files)
+        if tail is not None and self._files:
+            self._seek(tail)
+        return self._begun
+
+    def begin_after(self, inode: int, offset: int) -> None:
+        """Open the log behind what was read of it."""
+        self._files = self._open_all()
+        for place, file in enumerate(self._files):
+            if file.inode == inode and not file.compressed:
+                self._close(self._files[:place])
+                del self._files[:place]
+                file.offset = offset
+        self._begun = True
+
+    def new(self) -> Iterator[Message]:
+        """Every message that is there and was not read yet."""
+        while self._files:
+            file = self._files[0]
+            yield from self._read(file)
+            if len(self._files) == 1 and not self._go_on(file):
+                return
+            if self._files[0] is file and len(self._files) > 1:
+                yield from self._read(file)  # what was written between the last look and its rotation
+                self._close([self._files.pop(0)])
+
+    def _go_on(self, file: _File) -> bool:
+        """Open what has come after the last file; False when it is still the one that is written."""
+        try:
+            found = os.stat(os.path.join(self.directory, self._name))
+        except FileNotFoundError:
+            return False  # between two renames of a rotation, or removed
+        if found.st_ino == file.inode:
+            return False
+        every = self._open_all()
+        place = next((place for place, each in enumerate(every) if each.inode == file.inode), None)
+        if place is None:
+            # Compressed or removed meanwhile: what is newer is what begins later than this one ends.
+            place = next((place for place, each in enumerate(every) if self._begins(each) >= self._last_ns), len(every)) - 1
+        newer = every[place + 1 :]
+        self._close(every[: place + 1])
+        self._files += newer
+        return bool(newer)
+
+    def _begins(self, file: _File) -> int:
+        """The time of a file's first message; that of the present one is never too early."""
+        if file.number == 0:
+            return format.NEVER
+        for block in _blocks(file, 0):
+            message = parse(block.partition(b"\n")[0])
+            return message.time_ns if message else 0
+        return 0
+
+    def _read(self, file: _File) -> Iterator[Message]:
+        if not file.compressed and os.fstat(file.fd).st_size < file.offset:
+            file.offset, file.rest = 0, b""  # cut: by a rotation of a single file, or by hand
+        for block in _blocks(file, file.offset):
+            file.offset += len(block)
+            *lines, file.rest = (file.rest + block).split(b"\n")
+            for line in lines:
+                message = parse(line)
+                if message is not None:
+                    self._last_ns = message.time_ns
+                    yield message
+
+    def _open_all(self) -> list[_File]:
+        """Every file, oldest first, opened while none was renamed (or so at the last of several tries)."""
+        for _ in range(_TRIES):
+            before = self._identity()
+            found = self._open_each()
+            if self._identity() == before:
+                return found
+            self._close(found)
+        return self._open_each()
+
+    def _identity(self) -> tuple[int, int]:
+        def inode(name: str) -> int:
+            try:
+                return os.stat(os.path.join(self.directory, name)).st_ino
+            except FileNotFoundError:
+                return 0
+
+        return inode(self._name), inode(f"{self._name}.1")
+
+    def _open_each(self) -> list[_File]:
+        # The newest first: a rotation in between then shows a file twice, and hides none.
+        found: dict[int, _File] = {}
+        for number in range(_MOST_FILES):
+            suffixes = ("",) if number == 0 else (f".{number}", f".{number}.gz")
+            for suffix in suffixes:
+                try:
+                    fd = os.open(os.path.join(self.directory, self._name + suffix), os.O_RDONLY | os.O_CLOEXEC)
+                except FileNotFoundError:
+                    continue
+                inode = os.fstat(fd).st_ino
+                if inode in found:
+                    os.close(fd)
+                else:
+                    found[inode] = _File(fd, inode, number, suffix.endswith(".gz"))
+                break
+            else:
+                if number > 0:
+                    break
+        return list(reversed(found.values()))
+
+    def _seek(self, tail: int) -> None:
+        """Go to the last `tail` lines, of whichever stream, as dockerd counts them."""
+        for place in range(len(self._files) - 1, -1, -1):
+            file = self._files[place]
+            count = sum(block.count(b"\n") for block in _blocks(file, 0)) if file.compressed else None
+            if count is None:
+                start, tail = _start_of_tail(file, tail)
+            else:
+                start, tail = (_skip(file, count - tail), 0) if count > tail else (0, tail - count)
+            file.offset = start
+            if tail == 0:
+                self._close(self._files[:place])
+                del self._files[:place]
+                return
+
+    @staticmethod
+    def _close(files: Iterable[_File]) -> None:
+        for file in files:
+            os.close(file.fd)
+
+
+def _blocks(file: _File, offset: int) -> Iterator[bytes]:
+    """The file's bytes (of a compressed one, what is in it) from `offset` on."""
+    if not file.compressed:
+        while block := os.pread(file.fd, _BLOCK, offset):
+            offset += len(block)
+            yield block
+        return
+    import zlib  # only a log whose options ask for it is compressed
+
+    inflate, place = zlib.decompressobj(wbits=31), 0
+    while packed := os.pread(file.fd, _BLOCK, place):
+        place += len(packed)
+        try:
+            block = inflate.decompress(packed)
+        except zlib.error:
+            return  # damaged: what came before it counts
+        skipped = min(offset, len(block))
+        offset -= skipped
+        if len(block) > skipped:
+            yield block[skipped:]
+
+
+def _start_of_tail(file: _File, tail: int) -> tuple[int, int]:
+    """Where the last `tail` whole lines of a plain file begin, and how many it has too few."""
+    end, first = os.fstat(file.fd).st_size, True
+    while end > 0:
+        start = max(end - _BLOCK, 0)
+        block = os.pread(file.fd, end - start, start)
+        if first:
+            whole = block.rfind(b"\n")
+            if whole < 0:
+                end = start
+                continue
+            if tail == 0:
+                return start + whole + 1, 0
+            block, first = block[: whole + 1], False
+            tail += 1  # the end of the last line begins none
+        count = block.count(b"\n")
+        if count >= tail:
+            place = len(block)
+            for _ in range(tail):
+                place = block.rindex(b"\n", 0, place)
+            return start + place + 1, 0
+        tail -= count
+        end = start
+    return 0, tail if first else tail - 1
+
+
+def _skip(file: _File, lines: int) -> int:
+    """The offset behind the first `lines` lines."""
+    offset = 0
+    for block in _blocks(file, 0):
+        count = block.count(b"\n")
+        if count >= lines:
+            place = -1
+            for _ in range(lines):
+                place = block.index(b"\n", place + 1)
+            return offset + place + 1
+        lines -= count
+        offset += len(block)
+    return offset

@@ -1,0 +1,79 @@
+"""A monitor's log: opened at the start, what an attaching client has missed of it, and its older files' compression.
+
+Runs in the monitor's one thread, the compression in a child of its own, so that the container need not wait for it.
+"""
+
+import contextlib
+import os
+import signal
+
+from engine.logs import format
+from engine.logs.jsonfile import IDLE, JsonWriter
+from engine.logs.writer import Writer
+from engine.wire.messages import Attach, LogTarget
+
+
+def open_log(target: LogTarget) -> Writer | JsonWriter | None:
+    """The open end of the container's log, or None when there is none. Raises OSError."""
+    if not target.directory:
+        return None
+    if not target.file:
+        return Writer(target.directory, target.max_size, target.max_files)
+    limits = (target.max_size, target.max_files)
+    return JsonWriter(target.directory, target.file, *limits, target.attributes, target.compress)
+
+
+def missed(log: Writer | JsonWriter | None, pump: object, asked: Attach) -> bytes:
+    """What came into a log of JSON lines since the daemon has sent the client all that it saw of it.
+
+    Nothing is being written meanwhile: the pump stands still.
+    """
+    if asked.after is None or log is None or not log.json:
+        return b""
+    from engine.logs import jsonreader  # only who attaches to such a log needs it
+
+    client = asked.client
+    streams = frozenset(stream for stream in format.STREAMS if client.streams & 1 << stream)
+    pieces = list(jsonreader.later(log.directory_fd, log.name.decode(), asked.after))
+    pieces += [(stream, text) for stream in format.STREAMS if (text := pump.unfinished(stream))]
+    return b"".join(
+        format.FRAME.pack(stream, len(text)) + text if client.framed else text
+        for stream, text in pieces
+        if stream in streams
+    )
+
+
+class Compression:
+    """The child that compresses the older files of a log; `fd` is readable when it has ended."""
+
+    def __init__(self, log: JsonWriter) -> None:
+        self._log = log
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._work()
+        self.fd = os.pidfd_open(self._pid)
+
+    def _work(self) -> None:
+        from engine.logs import compress  # only a log that asks for it needs zlib
+
+        status = 1
+        try:
+            # What this has open of the clients would keep their connections alive.
+            directory_fd = self._log.directory_fd
+            os.closerange(0, directory_fd)
+            os.closerange(directory_fd + 1, 1 << 20)
+            compress.compress_all(directory_fd, self._log.name.decode(), self._log.max_files - 1)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def end(self, unwanted: bool = False) -> None:
+        """Take the child's end, and let the log be rotated again; `unwanted`: it need not finish."""
+        if unwanted:
+            os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        os.close(self.fd)
+        self._log.busy = IDLE
+        if unwanted:
+            with contextlib.suppress(FileNotFoundError):  # it had not begun, or was just done
+                os.unlink(f"{self._log.name.decode()}.gz.new", dir_fd=self._log.directory_fd)

@@ -1,0 +1,218 @@
+"""What every process of a container becomes before its command runs, be it process 1 (`init`) or one more (`join`).
+
+Runs in a forked child only, single-threaded, which ends in execve or os._exit. Here are the steps that both kinds have
+in common, the state that steps hand to each other, and how a step that fails is told to the monitor (`wire.report`). It
+never decides in which order, and trusts nothing in the image's files.
+
+Everything is imported and bound here at import time: after the fork each object built is a page copied.
+"""
+
+import errno
+import os
+import signal
+import socket
+import stat
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+from engine.errors import EngineError
+from engine.kernel import syscalls
+from engine.sandbox import apparmor, capabilities, command, limits, mounts, users
+from engine.sandbox.spec import Sandbox
+from engine.wire import report as protocol
+
+FAILED = 125
+_SIGNALS = tuple(signal.valid_signals())
+# The C library's own, ignored in whatever posix_spawn(3) has started and in all that comes of it.
+_INTERNAL_SIGNALS = (32, 33)
+_LAST_CAPABILITY = capabilities.last_known()
+_NULL = os.makedev(1, 3)
+
+
+class Process:
+    """One run: what the steps hand to each other. Descriptors end with the process.
+
+    stdio: the descriptors to become 0, 1 and 2; None with a terminal; report: the socket of `wire.report`
+    """
+
+    def __init__(self, sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int) -> None:
+        self.sandbox = sandbox
+        self.stdio = stdio
+        self.report = report
+        self.step = ""
+        self.root_fd = -1
+        self.cwd_fd = -1
+        self.terminal = (-1, -1)
+        self.identity = users.Identity(0, 0, (0,), "/")
+
+    def warn(self, texts: list[str]) -> None:
+        for text in texts:
+            os.write(self.report, protocol.encode_warning(text))
+
+    def before_failure(self) -> None:
+        """What is due before a failure may be told."""
+
+    def run(self, steps: Iterable[tuple[str, Callable[["Process"], None]]]) -> None:
+        """Do the steps; the first that fails is told, and ends the process."""
+        try:
+            for self.step, step in steps:
+                step(self)
+        except command.Refusal as refusal:
+            self._fail(refusal.errno, str(refusal), refusal.status)
+        except EngineError as error:
+            self._fail(getattr(error.__cause__, "errno", 0) or 0, str(error), FAILED)
+        except OSError as error:
+            name = f" {error.filename}" if error.filename else ""
+            self._fail(error.errno or 0, f"{self.step}:{name} {mounts.words(error)}", FAILED)
+        except Exception as error:  # a mistake of ours: there is nobody above to show it, so the client reads it
+            self._fail(0, f"{self.step}: {type(error).__name__}: {error}", FAILED)
+
+    def _fail(self, number: int, text: str, status: int) -> NoReturn:
+        self.before_failure()
+        os.write(self.report, protocol.encode_failure(protocol.Failure(self.step, number, text, status)))
+        os._exit(status)
+
+    # Steps that both kinds have.
+
+    def user(self) -> None:
+        self.identity = users.identify(self.root_fd, self.sandbox.user, self.sandbox.groups)
+
+    def streams(self) -> None:
+        """0, 1 and 2: the terminal, or what the monitor gave; owned by the user, who may want to open them by name."""
+        master, slave = self.terminal
+        if self.sandbox.tty:
+            with socket.socket(fileno=os.dup(self.report)) as channel:
+                socket.send_fds(channel, [protocol.TERMINAL], [master])
+            _place((slave, slave, slave))
+        else:
+            _place(self.stdio or (0, 1, 2))
+        for fd in (0, 1, 2):
+            _adopt(fd, self.identity.uid)
+
+    def limits(self) -> None:
+        self.warn(limits.apply_rlimits(self.sandbox.rlimits))
+
+    def privileges(self) -> None:
+        """In runc's order. Without no_new_privs only CAP_SYS_ADMIN may install a filter: then it goes in first."""
+        if self.sandbox.apparmor:
+            apparmor.change_on_exec(self.sandbox.apparmor)
+        _, permitted, _ = syscalls.capget()
+        granted = capabilities.mask(self.sandbox.capabilities)
+        missing = granted & ~permitted
+        if missing:
+            self.warn([f"this host does not have the capabilities {', '.join(capabilities.names(missing))}"])
+        keep = granted & permitted
+        capabilities.limit_bounding(keep, _LAST_CAPABILITY)
+        if self.sandbox.seccomp and not self.sandbox.no_new_privileges:
+            syscalls.seccomp_load(self.sandbox.seccomp)
+        if self.identity.uid:
+            syscalls.prctl(syscalls.PR_SET_KEEPCAPS, 1)
+        os.setgroups(self.identity.groups)
+        os.setresgid(self.identity.gid, self.identity.gid, self.identity.gid)
+        os.setresuid(self.identity.uid, self.identity.uid, self.identity.uid)
+        capabilities.set_own(keep)
+        if self.sandbox.no_new_privileges:
+            syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+
+    def execute(self) -> NoReturn:
+        environment = dict(entry.partition("=")[::2] for entry in self.sandbox.env if "=" in entry)
+        environment.setdefault("HOME", self.identity.home)
+        name = self.sandbox.argv[0]
+        path = command.find(name, environment.get("PATH", ""), self.root_fd)
+        arguments = [_encoded(text) for text in self.sandbox.argv]
+        variables = {_encoded(key): _encoded(value) for key, value in environment.items()}
+        os.umask(self.sandbox.umask)
+        for number in _SIGNALS:
+            if signal.getsignal(number) == signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+        for number in _INTERNAL_SIGNALS:
+            syscalls.default_action(number)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if self.sandbox.seccomp and self.sandbox.no_new_privileges:
+            syscalls.seccomp_load(self.sandbox.seccomp)
+        try:
+            os.execve(_encoded(path), arguments, variables)
+        except OSError as error:
+            raise command.refusal_of_execve(path, error) from error
+
+
+def seclude() -> None:
+    """Be nobody's: no inherited descriptor survives execve, no process may look into this one, own session."""
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+    close_on_exec()
+    os.setsid()
+    os.umask(0)
+    try:
+        syscalls.join_session_keyring()
+    except OSError as error:
+        # No keyrings in this kernel, a quota that is used up, a profile around the engine: then it keeps ours,
+        # which the default seccomp profile keeps from it.
+        if error.errno not in (errno.ENOSYS, errno.EDQUOT, errno.EPERM):
+            raise
+
+
+def close_on_exec() -> None:
+    """Mark every descriptor above 2."""
+    try:
+        syscalls.close_range(3, 0xFFFFFFFF, syscalls.CLOSE_RANGE_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EINVAL):  # before Linux 5.9, and before 5.11
+            raise
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2:
+                _if_open(os.set_inheritable, int(name), False)
+
+
+def close_all_but(kept: Iterable[int]) -> None:
+    """Close every descriptor above 2 that is not one of these."""
+    first = 3
+    try:
+        for fd in sorted({each for each in kept if each > 2}):
+            if fd > first:
+                syscalls.close_range(first, fd - 1, 0)
+            first = fd + 1
+        syscalls.close_range(first, 0xFFFFFFFF, 0)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:  # before Linux 5.9
+            raise
+        for fd in map(int, os.listdir("/proc/self/fd")):
+            if fd > 2 and fd not in kept:
+                _if_open(os.close, fd)
+
+
+def _if_open(do: Callable[..., None], fd: int, *arguments: object) -> None:
+    try:
+        do(fd, *arguments)
+    except OSError as error:
+        if error.errno != errno.EBADF:  # the descriptor that listed the directory
+            raise
+
+
+def _place(wanted: tuple[int, int, int]) -> None:
+    """Make these descriptors 0, 1 and 2, whatever order and numbers they come in."""
+    copies = [os.dup(fd) if fd < 3 else fd for fd in wanted]
+    for target, fd in enumerate(copies):
+        os.dup2(fd, target)
+
+
+def _adopt(fd: int, uid: int) -> None:
+    """Give the stream to the user; /dev/null becomes the container's own, as the host's is not there to be held."""
+    found = os.fstat(fd)
+    if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL:
+        try:
+            own = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:  # a sandbox without devices
+            return
+        os.dup2(own, fd)
+        os.close(own)
+    elif found.st_uid != uid:
+        try:
+            os.fchown(fd, uid, -1)
+        except OSError as error:
+            # Sockets, and files on file systems without owners or read-only ones: runc passes over these too.
+            if error.errno not in (errno.EINVAL, errno.EPERM, errno.EROFS):
+                raise
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

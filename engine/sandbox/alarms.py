@@ -1,0 +1,129 @@
+"""Out-of-memory alarms of cgroups: armed for one cgroup each, heard by one thread that sleeps until the kernel rings.
+
+Runs in the daemon: any thread arms and disarms, one waits. Version 1 rings an eventfd that was registered with
+cgroup.event_control, when the cgroup reaches its limit and nothing can be reclaimed, and also when the cgroup is
+removed. Version 2 changes memory.events, of which inotify tells; all cgroups share one inotify descriptor, as there are
+few (128 per user). What a ring means is the listener's to find out.
+"""
+
+import contextlib
+import os
+import select
+import threading
+
+from engine.kernel import inotify
+from engine.sandbox.cgroups import counter, write
+
+_V1_FILE, _V2_FILE = "memory.oom_control", "memory.events"
+_KILLS = "oom_kill"
+
+
+class Alarms:
+    """The alarms of one daemon, by any key that the caller chooses."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._poll: select.epoll | None = None
+        self._inotify = -1
+        self._keys: dict[int, str] = {}  # version 1: eventfd -> key
+        self._eventfds: dict[str, int] = {}
+        self._files: dict[int, tuple[str, str]] = {}  # version 2: number of the watch -> key, file
+        self._numbers: dict[str, int] = {}
+        self._kills: dict[str, int] = {}
+
+    def arm(self, key: str, directories: tuple[str, ...]) -> None:
+        """Watch the cgroup with these directories, in place of what was watched by this key before. Raises OSError.
+
+        FileNotFoundError: no memory controller is there.
+        """
+        self.disarm(key)
+        for directory in directories:
+            for name, begin in ((_V1_FILE, self._arm_v1), (_V2_FILE, self._arm_v2)):
+                if os.path.exists(f"{directory}/{name}"):
+                    with self._lock:
+                        begin(key, f"{directory}/{name}")
+                    return
+        raise FileNotFoundError(f"no {_V1_FILE} or {_V2_FILE}")
+
+    def _arm_v1(self, key: str, path: str) -> None:
+        eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            with contextlib.closing(_Opened(path)) as control:
+                write(os.path.join(os.path.dirname(path), "cgroup.event_control"), f"{eventfd} {control.fd}")
+            self._polled().register(eventfd, select.EPOLLIN)
+        except BaseException:
+            os.close(eventfd)
+            raise
+        self._keys[eventfd], self._eventfds[key] = key, eventfd
+
+    def _arm_v2(self, key: str, path: str) -> None:
+        if self._inotify < 0:
+            self._inotify = inotify.create()
+            self._polled().register(self._inotify, select.EPOLLIN)
+        number = inotify.watch(self._inotify, path)
+        self._files[number], self._numbers[key] = (key, path), number
+        self._kills[key] = counter(path, _KILLS)
+
+    def _polled(self) -> select.epoll:
+        if self._poll is None:
+            self._poll = select.epoll()
+        return self._poll
+
+    def disarm(self, key: str) -> None:
+        """Watch it no more; one that was not watched is fine."""
+        with self._lock:
+            eventfd = self._eventfds.pop(key, None)
+            if eventfd is not None:
+                del self._keys[eventfd]
+                os.close(eventfd)
+            number = self._numbers.pop(key, None)
+            if number is not None:
+                del self._files[number], self._kills[key]
+                with contextlib.suppress(OSError):  # EINVAL: the cgroup went first, and the watch with it
+                    inotify.unwatch(self._inotify, number)
+
+    def wait(self, seconds: float | None = None) -> list[str]:
+        """Sleep until an alarm rings; the keys of those that did. An alarm must have been armed before the first call.
+
+        None of them may be watched any more by the time this returns.
+        """
+        rung = []
+        for descriptor, _ in self._poll.poll(seconds):
+            with self._lock:  # a descriptor that is among the keys is still ours, whatever was closed meanwhile
+                if descriptor == self._inotify:
+                    rung += self._changed()
+                elif descriptor in self._keys and _rang(descriptor):
+                    rung.append(self._keys[descriptor])
+        return rung
+
+    def _changed(self) -> list[str]:
+        """The keys of those in which the kernel has killed since the last look."""
+        rung = []
+        for number in dict.fromkeys(number for number, mask in inotify.read(self._inotify) if mask & inotify.MODIFIED):
+            if number not in self._files:
+                continue
+            key, path = self._files[number]
+            kills = counter(path, _KILLS)
+            if kills > self._kills[key]:
+                self._kills[key] = kills
+                rung.append(key)
+        return rung
+
+
+class _Opened:
+    """A file that is open while the kernel looks at its number."""
+
+    def __init__(self, path: str) -> None:
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self.fd)
+
+
+def _rang(eventfd: int) -> bool:
+    try:
+        os.eventfd_read(eventfd)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,48 @@
+"""Which devices a container may use, as rules in the words of the cgroup's devices controller (`c 1:3 rwm`).
+
+Pure: a rule is a kind (`a` all, `b` block, `c` character), major and minor number (`*` any), and what may be done with
+it (`r` read, `w` write, `m` make a node). What is in no rule is forbidden. Version 1 takes the texts as they are;
+`device_program` makes version 2's program of them.
+"""
+
+import re
+from dataclasses import dataclass
+
+from engine.errors import Invalid
+
+DEFAULT: tuple[str, ...] = (
+    "c *:* m",
+    "b *:* m",
+    "c 1:3 rwm",
+    "c 1:5 rwm",
+    "c 1:7 rwm",
+    "c 1:8 rwm",
+    "c 1:9 rwm",
+    "c 5:0 rwm",
+    "c 5:1 rwm",
+    "c 5:2 rwm",
+    "c 136:* rwm",
+)
+"""What may be done with devices in a container that is not privileged: make any node, use docker's and terminals."""
+
+_FORM = re.compile(r"([acb]) ([0-9]{1,10}|\*):([0-9]{1,10}|\*) ([rwm]{1,3})", re.ASCII)
+_LARGEST = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, taken apart; None is any number. A kind of `a` is everything, whatever the numbers say."""
+
+    kind: str
+    major: int | None
+    minor: int | None
+    access: str
+
+
+def parse(text: str) -> Rule:
+    """The rule of a text. Raises Invalid, in docker's words."""
+    form = _FORM.fullmatch(text)
+    numbers = [] if form is None else [None if each == "*" else int(each) for each in form.group(2, 3)]
+    if form is None or any(number is not None and number > _LARGEST for number in numbers):
+        raise Invalid(f"invalid device cgroup rule format: '{text}'")
+    return Rule(form[1], numbers[0], numbers[1], "".join(mark for mark in "rwm" if mark in form[4]))

@@ -1,0 +1,139 @@
+"""What is to be mounted for somebody who asked for it, opened once: a detached mount for each (open_tree(2)).
+
+Runs in init, before anything of the container is in place. A path is looked up where it belongs: a bind's source on the
+host as it is at this moment (a spare was forked from an older one, so it goes back there), a path below a volume
+beneath that volume's root, a file system that another container has already in that container. It never follows a
+symbolic link out of a volume, and what it returns can no longer be exchanged by anybody.
+"""
+
+import os
+from collections.abc import Iterable
+
+from engine.errors import SystemFailure
+from engine.kernel import syscalls
+from engine.kernel.beneath import open_beneath
+from engine.sandbox import mounts
+from engine.sandbox.spec import Mount
+
+_PLACE = os.O_PATH | os.O_CLOEXEC
+_OWN = "/proc/self/ns/mnt"
+
+
+def of_host(wanted: Iterable[Mount], host: int = -1) -> dict[Mount, int]:
+    """The sources of binds, by their mount; to be called while the namespace still shares its mounts.
+
+    host: the host's mount namespace, if this process is not in a fresh copy of it. A kernel without open_tree(2) opens
+    plain binds later, by their path. Raises SystemFailure in runc's words.
+    """
+    binds = [mount for mount in wanted if mount.kind == "bind" and (mount.asked or mounts.keeps_peers(mount))]
+    if not binds:
+        return {}
+    if host < 0:
+        return _opened(binds)
+    own = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+    syscalls.setns(host, syscalls.CLONE_NEWNS)
+    try:
+        return _opened(binds)
+    finally:
+        syscalls.setns(own, syscalls.CLONE_NEWNS)
+        os.close(own)
+
+
+def _opened(binds: list[Mount]) -> dict[Mount, int]:
+    found = {}
+    for mount in binds:
+        try:
+            source = mounts.open_source(mount)
+            try:
+                found[mount] = mounts.detached(source, mount)
+            finally:
+                os.close(source)
+        except OSError as error:
+            if mounts.is_unknown(error) and not mounts.keeps_peers(mount):
+                continue
+            raise SystemFailure(mounts.source_words(mount, error)) from error
+    return found
+
+
+def made_here(wanted: Iterable[Mount]) -> dict[Mount, int]:
+    """File systems that are mounted for this container alone, or shared with another one, by their mount.
+
+    Each is mounted on the host directory `Mount.place` for a moment, which only this namespace sees: the caller has
+    left all peers. Raises SystemFailure.
+    """
+    found = {}
+    for mount in wanted:
+        if not (mount.place or mount.holder):
+            continue
+        try:
+            tree = _shared(mount) if mount.holder else -1
+            if tree < 0 and not mount.place:
+                raise SystemFailure(f"the container whose {mount.target} is to be shared has ended")
+            found[mount] = tree if tree >= 0 else _made(mount)
+        except OSError as error:
+            raise SystemFailure(mounts.mount_words(mount, error)) from error
+    return found
+
+
+def _made(mount: Mount) -> int:
+    place = os.open(mount.place, _PLACE | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        mounts.mount_on(place, mount)
+        # What is mounted lies on top of its place: look it up anew.
+        top = os.open(mount.place, _PLACE | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            return _shown(top, mount)
+        finally:
+            os.fchdir(top)
+            syscalls.umount2(".", syscalls.MNT_DETACH)
+            os.close(top)
+    finally:
+        os.close(place)
+
+
+def _shown(top: int, mount: Mount) -> int:
+    """A detached copy of the part of the file system that is asked for."""
+    inner = open_beneath(top, mount.subpath or ".", _PLACE)
+    try:
+        return mounts.detached(inner, mount)
+    finally:
+        os.close(inner)
+
+
+def _shared(mount: Mount) -> int:
+    """The file system as the holder has it mounted; -1 when that process is gone."""
+    pid, start, where = mount.holder
+    own = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            theirs = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, ProcessLookupError):
+            return -1
+        try:
+            # The descriptor came first: a process that is still the one meant was it then, too.
+            if _start_of(pid) != start:
+                return -1
+            syscalls.setns(theirs, syscalls.CLONE_NEWNS)
+        finally:
+            os.close(theirs)
+        try:
+            root = os.open("/", _PLACE | os.O_DIRECTORY)
+            try:
+                top = open_beneath(root, where, _PLACE)
+            finally:
+                os.close(root)
+            try:
+                return _shown(top, mount)
+            finally:
+                os.close(top)
+        finally:
+            syscalls.setns(own, syscalls.CLONE_NEWNS)
+    finally:
+        os.close(own)
+
+
+def _start_of(pid: int) -> int:
+    try:
+        return syscalls.process_start(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return -1

@@ -1,0 +1,95 @@
+"""Work for later: done once, at its time, in order, and not at all when it was dropped."""
+
+import queue
+import threading
+import time
+
+import pytest
+
+from engine.daemon.runtime.schedule import Schedule
+
+SECONDS = 5
+
+
+@pytest.fixture
+def done():
+    """What was done, in order."""
+    return queue.SimpleQueue()
+
+
+def test_work_is_done_at_its_time_with_its_arguments(done):
+    """Neither at once nor late."""
+    began = time.monotonic()
+    Schedule().at(0.05, done.put, "a")
+    assert done.get(timeout=SECONDS) == "a"
+    assert 0.05 <= time.monotonic() - began < 1
+
+
+def test_the_earliest_is_first_whatever_was_added_first(done):
+    """A later addition that is due earlier wakes the thread."""
+    schedule = Schedule()
+    schedule.at(0.2, done.put, "last")
+    time.sleep(0.02)
+    schedule.at(0.05, done.put, "first")
+    assert [done.get(timeout=SECONDS) for _ in range(2)] == ["first", "last"]
+
+
+def test_what_is_due_at_once_keeps_its_order(done):
+    """A delay of nothing, or less than nothing, is the end of the queue of what is due."""
+    schedule = Schedule()
+    gate = threading.Event()
+    schedule.at(0, gate.wait, SECONDS)
+    for number in range(20):
+        schedule.at(0, done.put, number)
+    gate.set()
+    assert [done.get(timeout=SECONDS) for _ in range(20)] == list(range(20))
+
+
+def test_dropped_work_is_not_done(done):
+    """And only the first cancel says that it dropped something."""
+    schedule = Schedule()
+    dropped = [schedule.at(0.03, done.put, "dropped") for _ in range(5)]
+    kept = schedule.at(0.04, done.put, "kept")
+    assert [handle.cancel() for handle in dropped] == [True] * 5
+    assert not dropped[0].cancel()
+    assert done.get(timeout=SECONDS) == "kept"
+    assert not kept.cancel()
+    assert done.empty()
+
+
+def test_work_that_fails_ends_nothing_else(done, caplog):
+    """It is logged, and the next piece is done."""
+    schedule = Schedule()
+    schedule.at(0, lambda: 1 // 0)
+    schedule.at(0.01, done.put, "after")
+    assert done.get(timeout=SECONDS) == "after"
+    assert "scheduled work failed" in caplog.text
+
+
+def test_work_may_schedule_its_own_next_time(done):
+    """As a probe does, from the schedule's own thread."""
+    schedule = Schedule()
+
+    def again(left: int) -> None:
+        done.put(left)
+        if left:
+            schedule.at(0.001, again, left - 1)
+
+    schedule.at(0, again, 3)
+    assert [done.get(timeout=SECONDS) for _ in range(4)] == [3, 2, 1, 0]
+
+
+def test_a_schedule_without_work_has_no_thread():
+    """An idle daemon pays nothing."""
+    before = threading.active_count()
+    Schedule()
+    assert threading.active_count() == before
+
+
+def test_a_delay_of_centuries_is_no_error(done):
+    """The longest wait that the interpreter takes is shorter than what a client may ask for."""
+    schedule = Schedule()
+    handle = schedule.at(1e12, done.put, "never")
+    schedule.at(0, done.put, "now")
+    assert done.get(timeout=SECONDS) == "now"
+    assert handle.cancel()
