@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 
 CFFI = "cffi>=1.15"
 
@@ -50,4 +51,17 @@ def native_arguments() -> dict:
     }
 
 
-setup(**native_arguments())
+class BuildWithInit(build_ext):
+    """Builds docker-init (see _muxer/dockerinit.c) beside the muxer, of which it is no part but that both are C."""
+
+    def run(self) -> None:
+        """As build_ext; then the program."""
+        super().run()
+        if self.extensions:
+            sys.path.insert(0, str(Path(__file__).resolve().parent))
+            from _muxer.build import build_init
+
+            build_init(Path(self.get_ext_fullpath("_muxer.docker-init")).parent)
+
+
+setup(cmdclass={"build_ext": BuildWithInit}, **native_arguments())

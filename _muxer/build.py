@@ -5,8 +5,11 @@
 """
 
 import os
+import shlex
 import shutil
+import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -26,12 +29,21 @@ SOURCES = (
     "seek.c",
     "read.c",
     "finish.c",
+    "newborn.c",
     "stay.c",
 )
 # 64-bit file offsets and times also where `long` has 32 bits.
 MACROS = [("_GNU_SOURCE", None), ("_FILE_OFFSET_BITS", "64"), ("_TIME_BITS", "64")]
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
+
+INIT = "docker-init"
+INIT_MACHINES = ("x86_64", "aarch64", "riscv64", "armv7l")
+INIT_FLAGS = (
+    *("-std=c99", "-Os", "-Wall", "-Wextra", "-ffreestanding", "-fno-builtin", "-fno-stack-protector"),
+    *("-fno-asynchronous-unwind-tables", "-fno-pie", "-no-pie", "-nostdlib", "-static", "-s"),
+    "-Wl,-z,noexecstack,--build-id=none",
+)
 
 
 def make_builder(directory: str, sanitize: bool = False) -> FFI:
@@ -63,8 +75,24 @@ def build(target: Path, sanitize: bool = False) -> Path:
     return final
 
 
+def build_init(target: Path) -> Path | None:
+    """Compiles the containers' own process 1 into the directory `target`; its path, None for a machine it is not for.
+
+    A program and no extension: static, without a C library. Raises what the compiler raises.
+    """
+    if os.uname().machine not in INIT_MACHINES:
+        return None
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")[0]
+    made = target / f"{INIT}.new"
+    command = [shutil.which(compiler) or "cc", *INIT_FLAGS, "-o", str(made), str(HERE / "dockerinit.c")]
+    subprocess.run(command, check=True)
+    os.replace(made, target / INIT)  # a container that runs keeps the old one
+    return target / INIT
+
+
 if __name__ == "__main__":
     print(build(HERE))
+    print(build_init(HERE))
     sys.exit(0)
 
 ffibuilder = make_builder("_muxer")

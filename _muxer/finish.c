@@ -34,6 +34,7 @@ static void write_exit_file(int directory, const char *text, size_t size) {
 void finish(struct mux_stay *stay) {
     /* The message Exited of engine.wire.messages, as engine.wire.codec writes it; the file has it without the J. */
     char told[160];
+    reap_launcher(stay);
     int code = exit_code(stay->handed.pid);
     int size = snprintf(told, sizeof told,
                         "J{\"@\":\"Exited\",\"exit_code\":%d,\"finished_ns\":%" PRIu64 ",\"started_ns\":%" PRIu64 "}",

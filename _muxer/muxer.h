@@ -102,8 +102,9 @@ struct mux_query {
 int mux_send(const char *directory, int sink_fd, const struct mux_query *query, int ended_fd);
 
 /* What the half of a monitor that launches a container tells the half that stays. Its descriptors, in this order:
- * pidfd, link, [listener, the exec directory], [the mount namespace], [log, index, log directory], [stdin], [stdout],
- * [stderr]. Without a home (listener and directory), as an exec is, no other daemon finds it again. The mount namespace
+ * link, [pidfd], [listener, the exec directory], [the mount namespace], [log, index, log directory], [stdin], [stdout],
+ * [stderr]. Without a process (pidfd, pid, times), as an exec is handed over, what becomes of it is reported next.
+ * Without a home (listener and directory), as an exec is, no other daemon finds it again. The mount namespace
  * is held until the end has been told, as its own end syncs a disk. */
 struct mux_handed_client {
     uint8_t streams, framed, replay, detach_size;
@@ -111,7 +112,7 @@ struct mux_handed_client {
 };
 
 struct mux_handover {
-    int32_t tty, close_on_eof, has_home, has_mounts, has_log, has_input, has_stdout, has_stderr;
+    int32_t tty, close_on_eof, has_process, has_home, has_mounts, has_log, has_input, has_stdout, has_stderr;
     int32_t pid; /* process 1 */
     uint64_t pid_start, started_ns;
     struct mux_log log; /* but for its descriptors */
@@ -124,12 +125,17 @@ enum mux_part { MUX_ENDED = 0, MUX_LAUNCHES = 1, MUX_STAYS = 2, MUX_PREPARES = 3
 /* The first byte of a request that may be given to a spare: one for a container, one for an exec. */
 enum mux_request { MUX_ORDINARY = 79, MUX_EXEC = 69 };
 
+/* The first byte of a report on the launching half's socket, see engine.wire.report. */
+enum mux_report { MUX_BORN = 66, MUX_EXECUTED = 88, MUX_TERMINAL = 84, MUX_FAILED = 70, MUX_WARNED = 87 };
+
 struct mux_stay {
     uint8_t request[65537]; /* a datagram of the daemon's, and the descriptors that came with it */
     uint32_t request_size;
     int fds[253];
     int fd_count;
     int launcher; /* the launching half's socket to the other */
+    int launching; /* in the half that stays: the launching half, while it is not reaped; else 0 */
+    int launching_end; /* its pidfd, -1 for none */
     int wants;    /* the socket on which a spare takes its request, else -1 */
     int pidfd, listener, link, exec_dir, mounts, terminal;
     struct mux_event event;
@@ -145,6 +151,11 @@ struct mux_stay {
  * or of a rotated log; a container that ends before ends this process in here. MUX_ENDED: this is the spawner, and the
  * daemon has gone. */
 int mux_spawn(int requests, struct mux_stay *stay, int spares);
+
+/* Makes a child that leads a session (terminal: of the terminal that is its descriptor 0) and executes the command; its
+ * parent is the caller's. argv and envp end in NULL. The pid once it has executed, or the negative errno of what failed,
+ * and then there is a child all the same, that has ended. */
+int mux_newborn(const char *path, char *const *argv, char *const *envp, int terminal);
 
 /* In a spare: wait for the request. 1: it is there; 0: there will be none. */
 int mux_take(struct mux_stay *stay);

@@ -9,6 +9,8 @@
  * there is one of another kind beside it, which is let go when they have ceased. */
 #include "stay.h"
 
+#include "format.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -136,6 +138,69 @@ static int take_over(struct mux_stay *stay, int from, int *count, int *clients) 
     return got == 1 && client_count == (int)stay->handed.client_count ? 1 : -EPROTO;
 }
 
+/* Serves an exec's terminal, which came by itself. */
+static int add_terminal(struct mux_stay *stay) {
+    int failed, fd = fcntl(stay->terminal, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return -errno;
+    if ((failed = mux_pump_add_output(stay->pump, 1, fd)) < 0) {
+        close(fd);
+        return failed;
+    }
+    return mux_pump_set_input(stay->pump, fd, 0);
+}
+
+/* When a process started, as in field 22 of proc_pid_stat(5), in which the second may hold anything; 0: it is gone. */
+static uint64_t start_of(pid_t pid) {
+    char text[1024];
+    snprintf(text, sizeof text, "/proc/%d/stat", (int)pid);
+    int fd = open(text, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    ssize_t got = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[got > 0 ? got : 0] = 0;
+    char *place = strrchr(text, ')');
+    for (int field = 2; place && field < 22; field++) place = strchr(place + 1, ' ');
+    return place ? strtoull(place, NULL, 10) : 0;
+}
+
+/* Tells the daemon that what was asked for runs, by the message Started of engine.wire.messages as engine.wire.codec
+ * writes it. The end of a daemon that has gone already is heard next. */
+static void tell_started(const struct mux_stay *stay, int link) {
+    char told[160];
+    const struct mux_handover *handed = &stay->handed;
+    int size = snprintf(told, sizeof told,
+                        "J{\"@\":\"Started\",\"pid\":%" PRId32 ",\"pid_start\":%" PRIu64 ",\"started_ns\":%" PRIu64 "}",
+                        handed->pid, handed->pid_start, handed->started_ns);
+    send(link, told, (size_t)size, MSG_NOSIGNAL);
+}
+
+/* Hears what becomes of an exec's process (see engine/wire/report.py): 1 when it runs and the daemon knows; 0: it never
+ * came to run, and the daemon was told why, or hears the end of the link; else a negative errno. */
+static int await_birth(struct mux_stay *stay, int from) {
+    uint8_t said[8193];
+    int link = stay->fds[0], passed, fds[MUX_MOST_FDS];
+    bool failed = false, executed = false;
+    stay->terminal = -1;
+    while (!executed) {
+        ssize_t got = receive(from, said, sizeof said - 1, fds, &passed);
+        if (got < 0) return (int)got;
+        if (got == 0) break;
+        said[got] = 0;
+        if (said[0] == MUX_BORN || said[0] == MUX_EXECUTED) stay->handed.pid = atoi((char *)said + 1);
+        if (said[0] == MUX_TERMINAL && passed == 1) stay->terminal = fds[0];
+        if (said[0] == MUX_FAILED || said[0] == MUX_WARNED) send(link, said + 1, (size_t)got - 1, MSG_NOSIGNAL);
+        executed = said[0] == MUX_EXECUTED;
+        failed |= said[0] == MUX_FAILED;
+    }
+    if (failed || stay->handed.pid <= 0) return 0;
+    stay->pidfd = (int)syscall(SYS_pidfd_open, stay->handed.pid, 0);
+    if (stay->pidfd < 0) return -errno;
+    stay->handed.pid_start = start_of(stay->handed.pid);
+    stay->handed.started_ns = now_ns();
+    tell_started(stay, link);
+    return 1;
+}
+
 /* Serves a client; one that cannot be served is sent away, and the container goes on. */
 static void add_client(struct mux_stay *stay, const struct mux_handed_client *client, int fd) {
     if (mux_pump_add_client(stay->pump, fd, client->streams, client->framed, client->detach, client->detach_size,
@@ -148,11 +213,11 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
     const struct mux_handover *handed = &stay->handed;
     const int *next = stay->fds;
     int failed;
-    if (count != 2 + 2 * !!handed->has_home + !!handed->has_mounts + 3 * !!handed->has_log + !!handed->has_input +
-                     !!handed->has_stdout + !!handed->has_stderr)
+    if (count != 1 + !!handed->has_process + 2 * !!handed->has_home + !!handed->has_mounts + 3 * !!handed->has_log +
+                     !!handed->has_input + !!handed->has_stdout + !!handed->has_stderr)
         return -EPROTO;
-    stay->pidfd = *next++;
     stay->link = *next++;
+    if (handed->has_process) stay->pidfd = *next++;
     stay->listener = handed->has_home ? *next++ : -1;
     stay->exec_dir = handed->has_home ? *next++ : -1;
     stay->mounts = handed->has_mounts ? *next++ : -1;
@@ -166,10 +231,12 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
     if (!stay->pump) return -ENOMEM;
     if (handed->has_input && (failed = mux_pump_set_input(stay->pump, *next++, handed->close_on_eof)) < 0)
         return failed;
+    if (handed->has_process) stay->terminal = -1;
     /* The terminal for its own sake, as the pump closes its own when the last program has left it. */
-    stay->terminal = handed->tty && handed->has_stdout ? fcntl(*next, F_DUPFD_CLOEXEC, 0) : -1;
+    if (handed->tty && handed->has_stdout) stay->terminal = fcntl(*next, F_DUPFD_CLOEXEC, 0);
     if (handed->has_stdout && (failed = mux_pump_add_output(stay->pump, 1, *next++)) < 0) return failed;
     if (handed->has_stderr && (failed = mux_pump_add_output(stay->pump, 2, *next++)) < 0) return failed;
+    if (!handed->has_process && stay->terminal >= 0 && (failed = add_terminal(stay)) < 0) return failed;
     for (uint32_t i = 0; i < handed->client_count; i++) add_client(stay, handed->clients + i, clients[i]);
     if (handed->has_home && (failed = mux_pump_watch(stay->pump, stay->listener)) < 0) return failed;
     if ((failed = mux_pump_watch(stay->pump, stay->link)) < 0) return failed;
@@ -183,11 +250,20 @@ static void drop_link(struct mux_stay *stay) {
     stay->link = -1;
 }
 
-/* A daemon has connected: it is the daemon from now on, and learns how things stand, by the message Started of
- * engine.wire.messages as engine.wire.codec writes it. */
+/* Waits for the launching half, whose children are this process's from then on, and not those of its children. */
+void reap_launcher(struct mux_stay *stay) {
+    while (stay->launching > 0 && waitpid(stay->launching, NULL, 0) < 0 && errno == EINTR) {
+    }
+    stay->launching = 0;
+    if (stay->launching_end < 0) return;
+    mux_pump_unwatch(stay->pump, stay->launching_end);
+    close(stay->launching_end);
+    stay->launching_end = -1;
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+/* A daemon has connected: it is the daemon from now on, and learns how things stand. */
 static void meet(struct mux_stay *stay) {
-    char told[160];
-    const struct mux_handover *handed = &stay->handed;
     int link = accept4(stay->listener, NULL, NULL, SOCK_CLOEXEC);
     if (link < 0) return; /* it has gone again */
     drop_link(stay);
@@ -196,10 +272,7 @@ static void meet(struct mux_stay *stay) {
         return;
     }
     stay->link = link;
-    int size = snprintf(told, sizeof told,
-                        "J{\"@\":\"Started\",\"pid\":%" PRId32 ",\"pid_start\":%" PRIu64 ",\"started_ns\":%" PRIu64 "}",
-                        handed->pid, handed->pid_start, handed->started_ns);
-    send(link, told, (size_t)size, MSG_NOSIGNAL); /* the end of one that has gone already is heard next */
+    tell_started(stay, link);
 }
 
 /* The message Detached, as above. */
@@ -214,6 +287,10 @@ static bool settled(struct mux_stay *stay) {
         meet(stay);
         return true;
     }
+    if (stay->event.number == stay->launching_end) {
+        reap_launcher(stay);
+        return true;
+    }
     char first;
     ssize_t got = recv(stay->link, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
     if (got > 0) return false;
@@ -224,12 +301,20 @@ static bool settled(struct mux_stay *stay) {
 /* In the monitor, which has nothing of the request open: wait for the launching half, then live. */
 static int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
     int count, clients[MUX_MOST_FDS], taken = take_over(stay, from, &count, clients);
+    if (taken > 0 && !stay->handed.has_process) taken = count > 0 ? await_birth(stay, from) : -EPROTO;
     close(from);
-    while (waitpid(launcher, NULL, 0) < 0 && errno == EINTR) {
-    }
+    stay->launching = launcher;
+    stay->launching_end = -1;
+    /* An exec's process may have said all and ended before the launching half, which has no more to do, is gone. */
+    if (taken > 0 && !stay->handed.has_process)
+        stay->launching_end = (int)syscall(SYS_pidfd_open, launcher, 0);
+    if (stay->launching_end < 0) reap_launcher(stay);
     /* No container came to run, and who wanted it was told why; or else it hears the end of the link. */
     if (taken <= 0 || begin(stay, count, clients) < 0) abandon(taken != 0);
-    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    if (stay->launching_end < 0)
+        prctl(PR_SET_CHILD_SUBREAPER, 0);
+    else if (mux_pump_watch(stay->pump, stay->launching_end) < 0)
+        reap_launcher(stay);
     do { /* Clients come and go without a word to the interpreter, whose pages stay the spawner's. */
         if (mux_pump_run(stay->pump, &stay->event) < 0) {
             /* Out of memory: without its streams the container is ended, and its end is told as ever. */
@@ -239,6 +324,7 @@ static int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
         if (stay->event.kind == MUX_READABLE && stay->event.number == stay->pidfd) finish(stay);
         if (stay->event.kind == MUX_DETACHED) tell_detached(stay);
     } while (!(stay->event.kind == MUX_READABLE && !settled(stay)) && stay->event.kind != MUX_ROTATED);
+    reap_launcher(stay);
     return MUX_STAYS;
 }
 

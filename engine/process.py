@@ -69,8 +69,11 @@ class Process:
 
     def _fail(self, number: int, text: str, status: int) -> NoReturn:
         self.before_failure()
-        os.write(self.report, protocol.encode_failure(protocol.Failure(self.step, number, text, status)))
+        self.tell_failure(protocol.Failure(self.step, number, text, status))
         os._exit(status)
+
+    def tell_failure(self, failure: protocol.Failure) -> None:
+        os.write(self.report, protocol.encode_failure(failure))
 
     # Steps that both kinds have.
 
@@ -90,7 +93,7 @@ class Process:
             _adopt(fd, self.identity.uid)
 
     def limits(self) -> None:
-        self.warn(limits.apply_rlimits(self.sandbox.rlimits))
+        self.warn(limits.apply_rlimits(each for each in self.sandbox.rlimits if not limits.hinders(each)))
 
     def privileges(self) -> None:
         """In runc's order. Without no_new_privs only CAP_SYS_ADMIN may install a filter: then it goes in first."""
@@ -115,25 +118,40 @@ class Process:
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 
     def execute(self) -> NoReturn:
+        path, arguments, variables = self.command()
+        self.let_go()
+        try:
+            os.execve(path, arguments, variables)
+        except OSError as error:
+            raise command.refusal_of_execve(os.fsdecode(path), error) from error
+
+    # Parts of the last step.
+
+    def command(self, *, certain: bool = False) -> tuple[bytes, list[bytes], dict[bytes, bytes]]:
+        """What execve(2) is to be told. Raises Refusal; certain: see `command.find`."""
         environment = dict(entry.partition("=")[::2] for entry in self.sandbox.env if "=" in entry)
         environment.setdefault("HOME", self.identity.home)
-        name = self.sandbox.argv[0]
-        path = command.find(name, environment.get("PATH", ""), self.root_fd)
+        path = command.find(self.sandbox.argv[0], environment.get("PATH", ""), self.root_fd, certain=certain)
         arguments = [_encoded(text) for text in self.sandbox.argv]
-        variables = {_encoded(key): _encoded(value) for key, value in environment.items()}
+        return _encoded(path), arguments, {_encoded(key): _encoded(value) for key, value in environment.items()}
+
+    def let_go(self) -> None:
+        """Leave nothing of the engine's to the command, and nothing to itself but execve."""
         os.umask(self.sandbox.umask)
-        for number in _SIGNALS:
-            if signal.getsignal(number) == signal.SIG_IGN:
-                signal.signal(number, signal.SIG_DFL)
-        for number in _INTERNAL_SIGNALS:
-            syscalls.default_action(number)
+        limits.apply_rlimits(filter(limits.hinders, self.sandbox.rlimits))
+        default_signals()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if self.sandbox.seccomp and self.sandbox.no_new_privileges:
             syscalls.seccomp_load(self.sandbox.seccomp)
-        try:
-            os.execve(_encoded(path), arguments, variables)
-        except OSError as error:
-            raise command.refusal_of_execve(path, error) from error
+
+
+def default_signals() -> None:
+    """No signal is ignored any more."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    for number in _INTERNAL_SIGNALS:
+        syscalls.default_action(number)
 
 
 def seclude() -> None:

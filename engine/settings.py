@@ -19,6 +19,9 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 MUXERS = ("auto", "c", "python")
 TLS_FILES = ("tlscacert", "tlscert", "tlskey")
 TLS_PORT = 2376
+ULIMITS = frozenset(
+    "as core cpu data fsize locks memlock msgqueue nice nofile nproc rss rtprio rttime sigpending stack".split()
+)
 CONFIG_FILE = "/etc/engine/daemon.json"
 
 
@@ -31,6 +34,10 @@ class Settings:
     group: name or number of the Unix socket's group, empty for root's own
     registry_mirrors: URLs that end in `/`; insecure_registries: `host[:port]` or a CIDR
     muxer: `auto`, `c` or `python`
+    init: containers that do not say otherwise get a process 1 that reaps; init_path: another program than the built-in
+        one for it, empty for that one
+    default_ulimits: `name=soft:hard` each, for containers that do not name that limit
+    log_driver: of containers that ask for none; log_opts: `name=value` each, its options
     """
 
     hosts: tuple[str, ...]
@@ -43,6 +50,11 @@ class Settings:
     registry_mirrors: tuple[str, ...]
     insecure_registries: tuple[str, ...]
     muxer: str
+    init: bool
+    init_path: str
+    default_ulimits: tuple[str, ...]
+    log_driver: str
+    log_opts: tuple[str, ...]
     tlsverify: bool
     tlscacert: str
     tlscert: str
@@ -117,6 +129,42 @@ def _insecure_registry(text: str) -> str:
     if not text or "://" in text or text[0] == "-" or text[-1] == "-":
         raise Invalid(f"insecure registry {text} is not valid: give host, host:port or a CIDR")
     return text
+
+
+def _log_opt(text: str) -> str:
+    if "=" not in text:
+        raise Invalid("give NAME=VALUE")
+    return text
+
+
+def _log_opts_of_file(value: object) -> tuple[str, ...]:
+    """daemon.json has an object: {"max-size": "10m"}."""
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise Invalid(f"expected an object of strings, got {json.dumps(value)}")
+    return tuple(f"{name}={each}" for name, each in value.items())
+
+
+def _ulimit(text: str) -> str:
+    name, separator, limits = text.partition("=")
+    soft, colon, hard = limits.partition(":")
+    numbers = [soft, hard if colon else soft]
+    if not separator or not all(number.removeprefix("-").isdecimal() and number.isascii() for number in numbers):
+        raise Invalid(f"invalid ulimit argument: {text}")
+    if name not in ULIMITS:
+        raise Invalid(f"invalid ulimit type: {name}")
+    least, most = (int(number) for number in numbers)
+    if most != -1 and (least == -1 or least > most):
+        raise Invalid(f"ulimit soft limit must be less than or equal to hard limit: {least} > {most}")
+    return f"{name}={least}:{most}"
+
+
+def _ulimits_of_file(value: object) -> tuple[str, ...]:
+    """daemon.json has an object by name: {"nofile": {"Name": "nofile", "Soft": 1024, "Hard": 2048}}."""
+    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+        raise Invalid(f"expected an object of objects, got {json.dumps(value)}")
+    return tuple(
+        _ulimit(f"{each.get('Name') or name}={each.get('Soft', 0)}:{each.get('Hard', 0)}") for name, each in value.items()
+    )
 
 
 def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
@@ -201,6 +249,39 @@ OPTIONS = (
         default="auto",
         value="kind",
         key="muxer",
+    ),
+    Option(
+        "log-driver",
+        "Log driver of containers that ask for none: local, json-file, syslog, journald, none",
+        default="local",
+        value="driver",
+        key="log-driver",
+    ),
+    Option(
+        "log-opt",
+        "Option NAME=VALUE of that log driver; repeatable",
+        kind="list",
+        check=_log_opt,
+        default=(),
+        value="option",
+        key="log-opts",
+    ),
+    Option(
+        "init",
+        "Run an init in each container that reaps processes and forwards signals",
+        kind="flag",
+        default=False,
+        key="init",
+    ),
+    Option("init-path", "Another program than the built-in one for that init", check=_path, value="path", key="init-path"),
+    Option(
+        "default-ulimit",
+        "Resource limit NAME=SOFT[:HARD] of containers that do not name it; repeatable",
+        kind="list",
+        check=_ulimit,
+        default=(),
+        value="limit",
+        key="default-ulimits",
     ),
     Option(
         "tlsverify",
@@ -299,6 +380,11 @@ def read_config(text: str, given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _file_value(option: Option, value: object) -> str | bool | tuple[str, ...]:
+    if option.key in _FILE_READERS:
+        try:
+            return _FILE_READERS[option.key](value)
+        except Invalid as error:
+            raise Invalid(f"{option.key}: {error}") from error
     expected, matches = _FILE_TYPES[option.kind]
     if not matches(value):
         raise Invalid(f"{option.key}: expected {expected}, got {json.dumps(value)}")
@@ -310,6 +396,8 @@ def _file_value(option: Option, value: object) -> str | bool | tuple[str, ...]:
         raise Invalid(f"{option.key}: {error}") from error
 
 
+# Those that have a form of their own in the file.
+_FILE_READERS = {"log-opts": _log_opts_of_file, "default-ulimits": _ulimits_of_file}
 _FILE_TYPES = {
     "flag": ("true or false", lambda value: isinstance(value, bool)),
     "text": ("a string", lambda value: isinstance(value, str)),

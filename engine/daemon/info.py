@@ -11,7 +11,7 @@ import threading
 import time
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.containers.logconfig import BUILT_DRIVERS, DEFAULT_DRIVER
+from engine.daemon.containers.logconfig import BUILT_DRIVERS, NONE
 from engine.daemon.images import platform
 from engine.settings import VERSION
 
@@ -90,7 +90,7 @@ def info(engine: object) -> dict:
             "Volume": [],
             "Network": list(NETWORK_DRIVERS),
             "Authorization": None,
-            "Log": sorted(BUILT_DRIVERS),
+            "Log": sorted(BUILT_DRIVERS.keys() - {NONE}),
         },
         **abilities,
         "Debug": settings.debug,
@@ -98,7 +98,7 @@ def info(engine: object) -> dict:
         "OomKillDisable": False,
         "NGoroutines": threading.active_count(),
         "SystemTime": rfc3339(time.time_ns()),
-        "LoggingDriver": DEFAULT_DRIVER,
+        "LoggingDriver": settings.log_driver,
         "CgroupDriver": "cgroupfs",
         "CgroupVersion": engine.cgroups.version,
         "NEventsListener": engine.events.listeners,

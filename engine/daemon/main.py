@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from engine.daemon import adopt
 from engine.daemon.api.server import Servers
-from engine.daemon.containers import end, files, mountpoints, restarts
+from engine.daemon.containers import end, files, logconfig, mountpoints, restarts
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.execs import Execs
 from engine.daemon.containers.oom import OomWatch
@@ -195,6 +195,7 @@ def _engine_id(data_root: str) -> str:
 
 
 def _build(settings: Settings, spawner: Spawner) -> Engine:
+    logconfig.check(logconfig.completed({}, settings.log_driver, settings.log_opts))
     database = Database(
         os.path.join(settings.data_root, "engine.db"),
         (*container_table.SCHEMA, *image_table.SCHEMA, *volume_table.SCHEMA),

@@ -18,7 +18,7 @@ _FIELD = re.compile(r"\s*\.([A-Za-z_]\w*)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What dockerd calls logger.Info. image: as the client named it; image_id: with `sha256:`; name: without a slash."""
+    """What dockerd calls logger.Info. image: as the client named it; image_id: with `sha256:`; name: without slash."""
 
     id: str
     name: str

@@ -11,7 +11,8 @@ class Handed:
     """What the launching half hands over. Descriptors; -1 for none: they stay the caller's.
 
     mounts: process 1's mount namespace, held until its end is told; exec_dir: the container's exec directory, which
-        is there together with the listener, or neither of them
+        is there together with the listener, or neither of them; pid: 0 for an exec, of whose process (pidfd, times,
+        terminal) it hears by `wire.report`
     clients: (descriptor, streams, framed, detach keys, replay) each; log: None when nothing is kept
     """
 

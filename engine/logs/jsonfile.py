@@ -21,7 +21,7 @@ _NAMES = {format.STDOUT: b"stdout", format.STDERR: b"stderr"}
 # As Go's encoding/json escapes them, which is to say for HTML too.
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0x2029)}
 _ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r"}
-_INVALID = {code: "\\ufffd" for code in range(0xDC80, 0xDD00)}  # what surrogateescape makes of one invalid byte
+_INVALID = dict.fromkeys(range(56448, 56576), "\\ufffd")  # what surrogateescape makes of one invalid byte
 _TABLE = _ESCAPES | _INVALID
 
 

@@ -35,19 +35,31 @@ class _File:
 
 
 def send(
-    directory: str, name: str, sink_fd: int, query: Query, *, details: bool, chunked: bool, ended_fd: int | None
+    directory: str,
+    name: str,
+    sink_fd: int,
+    query: Query,
+    *,
+    details: bool = False,
+    chunked: bool = False,
+    ended_fd: int | None = None,
+    after: tuple[int, int] | None = None,
 ) -> tuple[int, int] | None:
     """Write the wanted lines to `sink_fd`; the (inode, offset) up to which they were read, None when the client left.
 
-    details: each line's own attributes stand before it, and `query.prefix` is not looked at; the rest as in
-    `engine.logs.reader.send`. Raises OSError for anything but a client that has left.
+    details: each line's own attributes stand before it, and `query.prefix` is not looked at. after: not the whole log,
+    but what is behind this (inode, offset). The rest is as in `engine.logs.reader.send`. Raises OSError for anything
+    but a client that has left.
     """
     sink = Sink(sink_fd, chunked)
     dress = _Dress(query, details)
     try:
         with _Log(directory, name) as log:
             if ended_fd is None:
-                log.begin(query.tail)
+                if after is None:
+                    log.begin(query.tail)
+                else:
+                    log.begin_after(*after)
                 for message in log.new():
                     if not dress.put(sink, message):
                         break
@@ -106,7 +118,10 @@ def _ready(wanted: dict[int, int], wait_ms: int | None) -> set[int]:
 
 def details_of(attributes: dict[str, str] | None) -> bytes:
     """The attributes as docker shows them with `details`, and the space behind them."""
-    pairs = (f"{quote_plus(name, safe='~')}={quote_plus(value, safe='~')}" for name, value in sorted((attributes or {}).items()))
+    pairs = (
+        f"{quote_plus(name, safe='~')}={quote_plus(value, safe='~')}"
+        for name, value in sorted((attributes or {}).items())
+    )
     return ",".join(pairs).encode() + b" "
 
 
@@ -194,7 +209,9 @@ class _Log:
         place = next((place for place, each in enumerate(every) if each.inode == file.inode), None)
         if place is None:
             # Compressed or removed meanwhile: what is newer is what begins later than this one ends.
-            place = next((place for place, each in enumerate(every) if self._begins(each) >= self._last_ns), len(every)) - 1
+            place = (
+                next((place for place, each in enumerate(every) if self._begins(each) >= self._last_ns), len(every)) - 1
+            )
         newer = every[place + 1 :]
         self._close(every[: place + 1])
         self._files += newer

@@ -16,7 +16,9 @@ DEFAULT_SIZE, DEFAULT_FILES = 20_000_000, 5
 def check(config: dict[str, str]) -> None:
     """Raise NotBuilt for what this engine does not have; what is wrong in itself is said at the start, as dockerd's."""
     if config.get("compress", "false") in options.TRUE:
-        raise NotBuilt('HostConfig.LogConfig: the option "compress" of the log driver "local" is not built in this engine')
+        raise NotBuilt(
+            'HostConfig.LogConfig: the option "compress" of the log driver "local" is not built in this engine'
+        )
 
 
 def limits(config: dict[str, str]) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import re
 from engine.errors import Invalid
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgtp]?)i?b?", re.IGNORECASE)
+DEFAULT_RING = 1_000_000
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
@@ -34,3 +35,10 @@ def truth(text: str) -> bool:
     if text in TRUE or text in FALSE:
         return text in TRUE
     raise Invalid(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+
+
+def ring(config: dict[str, str]) -> int:
+    """How many bytes of lines may wait for a driver that is `non-blocking`; 0 for one that is not. Raises Invalid."""
+    if config.get("mode") != "non-blocking":
+        return 0
+    return max(size(config["max-buffer-size"], 1024), 1) if "max-buffer-size" in config else DEFAULT_RING

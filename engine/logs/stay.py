@@ -23,6 +23,11 @@ _PARTS = {
 }
 
 
+# Looked up before the forks: each child would do it anew.
+_HANDOVER = ffi.typeof("struct mux_handover *")
+_TEXT, _TEXTS = ffi.typeof("char[]"), ffi.typeof("char *[]")
+
+
 class Stay:
     """The spawner's loop and the two halves of a monitor; each has a method that is for it."""
 
@@ -44,6 +49,27 @@ class Stay:
         return _checked(lib.mux_take(self._stay)) == 1
 
     @property
+    def reports(self) -> int:
+        """In the half that launches an exec: the socket of `wire.report`, once it has been handed over."""
+        return self._stay.launcher
+
+    @property
+    def wants(self) -> int:
+        """In a spare: the socket on which its request came."""
+        return self._stay.wants
+
+    @staticmethod
+    def newborn(path: bytes, arguments: list[bytes], variables: dict[bytes, bytes], terminal: bool) -> int:
+        """In a joiner: make the child that executes this command, see `engine.join`; its pid once it has.
+
+        Raises OSError as execve(2).
+        """
+        argv = [ffi.new(_TEXT, each) for each in arguments]
+        envp = [ffi.new(_TEXT, b"%s=%s" % each) for each in variables.items()]
+        rows = [ffi.new(_TEXTS, [*each, ffi.NULL]) for each in (argv, envp)]
+        return _checked(lib.mux_newborn(path, *rows, terminal))
+
+    @property
     def request(self) -> tuple[bytes, list[int]]:
         """The datagram and its descriptors."""
         stay = self._stay
@@ -55,6 +81,7 @@ class Stay:
         told = {
             "tty": handed.tty,
             "close_on_eof": handed.stdin_once,
+            "has_process": handed.pid > 0,
             "has_home": handed.exec_dir >= 0,
             "has_mounts": handed.mounts >= 0,
             "has_log": log is not None,
@@ -70,7 +97,9 @@ class Stay:
                 for _, streams, framed, detach, replay in handed.clients
             ],
         }
-        descriptors = [handed.pidfd, handed.link]
+        descriptors = [handed.link]
+        if handed.pid > 0:
+            descriptors.append(handed.pidfd)
         if handed.exec_dir >= 0:
             descriptors += [handed.listener, handed.exec_dir]
         if handed.mounts >= 0:
@@ -82,7 +111,7 @@ class Stay:
             descriptors.append(handed.input)
         descriptors += [handed.outputs[stream] for stream in sorted(handed.outputs)]
         clients = [descriptor for descriptor, *_ in handed.clients]
-        message = ffi.new("struct mux_handover *", told)
+        message = ffi.new(_HANDOVER, told)
         _checked(lib.mux_hand_over(self._stay, message, descriptors, len(descriptors), clients))
 
     def awake(self) -> Stayed:

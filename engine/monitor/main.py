@@ -12,9 +12,9 @@ import signal
 import traceback
 from collections.abc import Callable
 
-from engine.logs.twin import Twin
 from engine.kernel import syscalls
-from engine.monitor import enter, launch, life
+from engine.logs.twin import Twin
+from engine.monitor import enter, forwarder, launch, life
 from engine.wire import channel, endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.messages import Exec, Failed, Start
@@ -43,13 +43,16 @@ def be(part: str, stay: object, stage: str) -> int:
         exec_dir = f"/proc/self/fd/{stayed.exec_dir}" if stayed.exec_dir >= 0 else ""
         return _guarded(exec_dir, lambda: life.go_on(stayed))
     spare = None
-    if part != "launches":
-        spare = launch.prepare(stage) if part == "prepares" else enter.prepare()
-        if not stay.take():
-            return 0
+    if part == "prepares":
+        spare = launch.prepare(stage)
+    elif part == "prepares exec":
+        enter.prepare()
+    if part != "launches" and not stay.take():
+        return 0
     asked, descriptors = channel.unpack(*stay.request)
     if isinstance(asked, Exec):
-        return _told(descriptors[0], lambda: _enter(asked, descriptors, stay, spare))
+        prepared = part == "prepares exec"
+        return _told(descriptors[0], lambda: enter.become_joiner(asked, descriptors, stay, prepared))
     link, *clients = descriptors
     return _guarded(asked.exec_dir, lambda: _launch(asked, link, clients, stay, spare))
 
@@ -90,8 +93,10 @@ def _told(link: int, work: Callable[[], None]) -> int:
 def _do_both(start: Start, link: int, clients: list[int], twin: Twin) -> None:
     with endpoint.listen(start.exec_dir) as listener:
         channel_to_daemon = Channel.adopt(link)
-        launched = launch.launch(start, channel_to_daemon)
+        logged = forwarder.begin(start, clients, channel_to_daemon)
+        launched = launch.launch(start, channel_to_daemon) if logged else None
         if launched is not None:
+            start, clients = logged
             life.begin(start, launched, channel_to_daemon, listener, clients, twin)
 
 
@@ -103,19 +108,14 @@ def _enter_and_stay(asked: Exec, descriptors: list[int], twin: Twin) -> None:
         life.begin(asked, entered, channel_to_daemon, None, clients, twin)
 
 
-def _enter(asked: Exec, descriptors: list[int], stay: object, spare: launch.Spare | None) -> None:
-    link, pidfd, *clients = descriptors
-    channel_to_daemon = Channel.adopt(link)  # held until the handover: it would close the link
-    entered = enter.enter(asked, channel_to_daemon, pidfd, spare)
-    if entered is not None:
-        stay.hand_over(life.handed(asked, entered, link, None, clients))  # else the half that stays kills it
-
-
 def _launch(start: Start, link: int, clients: list[int], stay: object, spare: launch.Spare | None) -> None:
     with endpoint.listen(start.exec_dir) as listener:
-        launched = launch.launch(start, Channel.adopt(link), spare)
+        channel_to_daemon = Channel.adopt(link)
+        logged = forwarder.begin(start, clients, channel_to_daemon)
+        launched = launch.launch(start, channel_to_daemon, spare) if logged else None
         if launched is None:
             return
+        start, clients = logged
         try:
             stay.hand_over(life.handed(start, launched, link, listener, clients))
         except BaseException:

@@ -29,28 +29,31 @@ class Refusal(Exception):
         self.status = status
 
 
-def find(name: str, path: str, root_fd: int) -> str:
+def find(name: str, path: str, root_fd: int, *, certain: bool = False) -> str:
     """The path to execute for argv[0] `name`: itself if it has a slash, else the first match along `path` (PATH).
 
     root_fd: the root directory, for looking without magic links. Raises Refusal.
+    certain: refuse also where a doubt is left to execve, for one who does not see the same /proc/self as it will
     """
     if "/" in name:
         try:
-            _check(name, root_fd)
+            _check(name, root_fd, certain)
         except OSError as error:
             raise _refusal(name, error) from error
         return name
     for directory in path.split(":") if path else ():
         candidate = f"{directory or '.'}/{name}"
         try:
-            _check(candidate, root_fd)
-        except OSError:  # LookPath's rule: whatever is wrong with it, try the next
+            _check(candidate, root_fd, certain)
+        except OSError as error:  # LookPath's rule: whatever is wrong with it, try the next
+            if certain and error.errno not in _MISSING:
+                raise _refusal(name, error) from error
             continue
         return candidate
     raise Refusal(errno.ENOENT, f'exec: "{name}": executable file not found in $PATH', NOT_FOUND)
 
 
-def _check(path: str, root_fd: int, depth: int = 0) -> None:
+def _check(path: str, root_fd: int, certain: bool, depth: int = 0) -> None:
     """OSError unless the file, and the interpreter that its first line names, may be executed."""
     absolute = path if path.startswith("/") else f"{os.getcwd()}/{path}"
     place = open_beneath(root_fd, absolute, os.O_PATH)
@@ -67,7 +70,7 @@ def _check(path: str, root_fd: int, depth: int = 0) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     interpreter = _interpreter(absolute, root_fd) if stat.S_ISREG(found.st_mode) else ""
     if interpreter and depth < _MOST_INTERPRETERS:
-        _check_interpreter(interpreter, root_fd, depth + 1)
+        _check_interpreter(interpreter, root_fd, certain, depth + 1)
 
 
 def _interpreter(absolute: str, root_fd: int) -> str:
@@ -85,16 +88,16 @@ def _interpreter(absolute: str, root_fd: int) -> str:
     return os.fsdecode(found[1]) if found else ""
 
 
-def _check_interpreter(interpreter: str, root_fd: int, depth: int) -> None:
+def _check_interpreter(interpreter: str, root_fd: int, certain: bool, depth: int) -> None:
     """Only magic links matter here: what else is wrong with an interpreter execve says itself.
 
     EXDEV is what openat2(2) says of one, ELOOP `_check`; and what is only there for who follows it is behind one (Linux
     before 5.6).
     """
     try:
-        _check(interpreter, root_fd, depth)
+        _check(interpreter, root_fd, certain, depth)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EXDEV) or (error.errno in _MISSING and os.path.exists(interpreter)):
+        if certain or error.errno in (errno.ELOOP, errno.EXDEV) or (error.errno in _MISSING and os.path.exists(interpreter)):
             raise
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from engine.errors import SystemFailure
 from engine.kernel.beneath import make_directories, make_file, open_beneath
 from engine.sandbox.mounts import attach
+from engine.sandbox.procguard import check_outside_proc
 from engine.sandbox.spec import Device
 
 _CORE = "/proc/kcore"
@@ -81,9 +82,17 @@ def open_terminal(root_fd: int, rows: int, columns: int, *, console: bool = True
     Raises OSError, SystemFailure when something else stands where ptmx should.
     """
     flags = os.O_RDWR | os.O_NOCTTY
-    master = open_beneath(root_fd, "/dev/pts/ptmx", flags)
-    if os.fstat(master).st_rdev != _PTMX:
+    # Looked at before it is opened: a client's own /dev may have any device there, and to open one can do things.
+    found = open_beneath(root_fd, "/dev/pts/ptmx", os.O_PATH)
+    if os.fstat(found).st_rdev != _PTMX:
         raise SystemFailure("/dev/pts/ptmx in the container is no terminal's master")
+    if console:
+        master = os.open(f"/proc/self/fd/{found}", flags | os.O_CLOEXEC)
+    else:  # one that joins a container has no /proc of its own to go by
+        master = open_beneath(root_fd, "/dev/pts/ptmx", flags)
+        if not os.path.samestat(os.fstat(master), os.fstat(found)):
+            raise SystemFailure("/dev/pts/ptmx in the container has become something else")
+    os.close(found)
     fcntl.ioctl(master, _TIOCSPTLCK, b"\0\0\0\0")
     # By descriptor (Linux 4.13), not by a name that the image could have put there.
     slave = fcntl.ioctl(master, _TIOCGPTPEER, flags | os.O_CLOEXEC)
@@ -91,6 +100,7 @@ def open_terminal(root_fd: int, rows: int, columns: int, *, console: bool = True
         termios.tcsetwinsize(slave, (rows, columns))
     if console:
         place = make_file(root_fd, "/dev/console")
+        check_outside_proc(root_fd, place, "pty", "/dev/console")  # it may be a link in a client's own /dev (CVE-2025-52565)
         attach(slave, place)
         os.close(place)
     return master, slave

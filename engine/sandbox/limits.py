@@ -11,10 +11,16 @@ from engine.errors import Invalid
 from engine.sandbox.spec import Rlimit
 
 _PREFIX = "RLIMIT_"
+_FEW_FILES = 64
 NAMES: dict[str, int] = {
     name.removeprefix(_PREFIX).lower(): getattr(resource, name) for name in dir(resource) if name.startswith(_PREFIX)
 }
 """The limits by docker's names."""
+
+
+def hinders(limit: Rlimit) -> bool:
+    """Whether init itself could not work any more under this limit: so few files may be open."""
+    return limit.name == "nofile" and 0 <= limit.hard < _FEW_FILES
 
 
 def apply_rlimits(rlimits: Iterable[Rlimit]) -> list[str]:

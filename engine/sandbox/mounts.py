@@ -193,9 +193,14 @@ def add(root_fd: int, mount: Mount, source_fd: int = -1) -> None:
         else:
             _mount_kind(root_fd, mount)
     except OSError as error:
-        if mount.asked and error.errno == errno.ENOTDIR:
-            raise Refusal(error.errno, f"{mount_words(mount, error)}: {_VICE_VERSA}", _NOT_THE_TYPE) from error
-        raise SystemFailure(mount_words(mount, error)) from error
+        raise failure(mount, error, mount_words(mount, error)) from error
+
+
+def failure(mount: Mount, error: OSError, text: str) -> Exception:
+    """What to raise: Refusal for a directory where a file is, or the other way round, in what a client asked for."""
+    if mount.asked and error.errno == errno.ENOTDIR:
+        return Refusal(error.errno, f"{text}: {_VICE_VERSA}", _NOT_THE_TYPE)
+    return SystemFailure(text)
 
 
 def mount_words(mount: Mount, error: OSError) -> str:
@@ -223,7 +228,7 @@ def _mount_kind(root_fd: int, mount: Mount) -> None:
     place = _place_for(root_fd, mount)
     try:
         if mount.asked:
-            check_outside_proc(root_fd, place, mount.target)
+            check_outside_proc(root_fd, place, mount.source, mount.target)
         mount_on(place, mount)
     finally:
         os.close(place)
@@ -349,7 +354,7 @@ def _place_of_source(root_fd: int, mount: Mount, source: int) -> int:
         try:
             if not directory and is_directory(place):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            check_outside_proc(root_fd, place, mount.target, source)
+            check_outside_proc(root_fd, place, mount.source, mount.target, source)
         except BaseException:
             os.close(place)
             raise

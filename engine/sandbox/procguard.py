@@ -21,18 +21,25 @@ _PROC = "/proc"
 _ROOT_INODE = 1  # of every procfs
 
 
-def check_outside_proc(root_fd: int, place: int, target: str, source: int = -1) -> None:
+def check_outside_proc(root_fd: int, place: int, name: str, target: str, source: int = -1) -> None:
     """Raise SystemFailure when the place is in the container's /proc; the host's /proc may be bound on all of it.
 
-    source: the descriptor of a bind's source, -1 for another file system
+    name, target: what is mounted, and where it was asked to be; source: the descriptor of a bind's source, -1 for
+    another file system
     """
     root = os.readlink(f"/proc/self/fd/{root_fd}")
     inside = os.readlink(f"/proc/self/fd/{place}").removeprefix("" if root == "/" else root)
     if inside == _PROC:
-        if source < 0 or not _is_proc(source):
-            raise SystemFailure(f'error mounting to rootfs at "{target}": "{inside}" cannot be mounted because it is not of type proc')
+        if source >= 0 and _is_proc(source):
+            return
+        reason = "it is not of type proc"
     elif inside.startswith(_PROC + "/") and inside[len(_PROC) + 1 :] not in ALLOWED:
-        raise SystemFailure(f'error mounting to rootfs at "{target}": "{inside}" cannot be mounted because it is inside /proc')
+        reason = "it is inside /proc"
+    else:
+        return
+    raise SystemFailure(
+        f'error mounting "{name}" to rootfs at "{target}": "{inside}" cannot be mounted because {reason}'
+    )
 
 
 def _is_proc(source: int) -> bool:

@@ -7,7 +7,7 @@ symbolic link out of a volume, and what it returns can no longer be exchanged by
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
@@ -51,7 +51,7 @@ def _opened(binds: list[Mount]) -> dict[Mount, int]:
         except OSError as error:
             if mounts.is_unknown(error) and not mounts.keeps_peers(mount):
                 continue
-            raise SystemFailure(mounts.source_words(mount, error)) from error
+            raise mounts.failure(mount, error, mounts.source_words(mount, error)) from error
     return found
 
 
@@ -61,18 +61,50 @@ def made_here(wanted: Iterable[Mount]) -> dict[Mount, int]:
     Each is mounted on the host directory `Mount.place` for a moment, which only this namespace sees: the caller has
     left all peers. Raises SystemFailure.
     """
-    found = {}
-    for mount in wanted:
-        if not (mount.place or mount.holder):
-            continue
-        try:
-            tree = _shared(mount) if mount.holder else -1
-            if tree < 0 and not mount.place:
-                raise SystemFailure(f"the container whose {mount.target} is to be shared has ended")
-            found[mount] = tree if tree >= 0 else _made(mount)
-        except OSError as error:
-            raise SystemFailure(mounts.mount_words(mount, error)) from error
+    found: dict[Mount, int] = {}
+    try:
+        for mount in wanted:
+            if mount.place or mount.holder:
+                found[mount] = _had(mount)
+    except BaseException:
+        for tree in found.values():
+            os.close(tree)
+        raise
     return found
+
+
+def _had(mount: Mount) -> int:
+    try:
+        tree = _shared(mount) if mount.holder else -1
+        if tree < 0 and not mount.place:
+            raise SystemFailure(f"the container whose {mount.target} is to be shared has ended")
+        return tree if tree >= 0 else _made(mount)
+    except OSError as error:
+        raise SystemFailure(_words(mount, error)) from error
+
+
+def _words(mount: Mount, error: OSError) -> str:
+    """What could not be mounted: docker's words for a volume with options are those of its daemon."""
+    if mount.kind == "image" or not mount.place:
+        return mounts.mount_words(mount, error)
+    bits = 0
+    for name in mount.flags:
+        bits |= mounts.FLAGS[name]
+    flags = f", flags: {bits:#x}" if bits else ""
+    data = f", data: {mount.data}" if mount.data else ""
+    text = f"mount {mount.source}:{mount.place}{flags}{data}: {mounts.words(error)}"
+    return f"error while mounting volume '{mount.place}': failed to mount local volume: {text}"
+
+
+def add_all(root_fd: int, wanted: Sequence[Mount]) -> None:
+    """Make mounts beneath a root for somebody other than init, who lives on. Raises as `mounts.add`."""
+    made = made_here(wanted)
+    try:
+        for mount in wanted:
+            mounts.add(root_fd, mount, made.pop(mount, -1))
+    finally:
+        for tree in made.values():
+            os.close(tree)
 
 
 def _made(mount: Mount) -> int:

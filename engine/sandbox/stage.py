@@ -34,7 +34,10 @@ class Stage:
 
 def suits(sandbox: Sandbox) -> bool:
     """Whether an init that was prepared can become this sandbox at all: its namespaces cannot be taken back."""
-    return NAMESPACES.issubset(sandbox.namespaces) and "user" not in sandbox.namespaces
+    if not NAMESPACES.issubset(sandbox.namespaces) or "user" in sandbox.namespaces:
+        return False
+    # A network namespace has one sysfs: once mounted read-only it stays so, as a privileged container would not have it.
+    return not any(mount.kind == "sysfs" and "ro" not in mount.flags for mount in sandbox.mounts)
 
 
 def furnishes(sandbox: Sandbox) -> bool:

@@ -100,6 +100,11 @@ class Channel:
         return None if packed is None else unpack(*packed)
 
 
+def datagram(message: object) -> bytes:
+    """A small message as one datagram, for one who sends it without a channel."""
+    return _INLINE + codec.encode(message)
+
+
 def unpack(data: bytes, descriptors: list[int]) -> tuple[object, list[int]]:
     """Decode what `receive_packed` returned; the memfd of a large message is consumed."""
     if data[:1] != _IN_MEMFD:

@@ -8,11 +8,24 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Forward:
+    """Who else is sent each line: the driver's module in `engine.logs` and what its `Sender` is made from.
+
+    most: bytes of lines that wait for it at most, more are dropped; 0: the container waits
+    """
+
+    driver: str
+    values: tuple[tuple[str, str], ...]
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LogTarget:
     """Where a container's output is kept: `directory` (empty: nowhere), bytes a segment, number of segments.
 
     file: of a log of JSON lines, its name in the directory; empty: it is of the engine's own form
     attributes: the same in each of those lines; compress: those that a rotation has closed
+    forward: to whom the lines are sent as well
     """
 
     directory: str
@@ -21,6 +34,7 @@ class LogTarget:
     file: str = ""
     attributes: bytes = b""
     compress: bool = False
+    forward: Forward | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +112,13 @@ class Started:
     pid_start: int
     started_ns: int
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """monitor → daemon: what was asked of an exec and could not be had on this host; before `Started`."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,20 @@ One SOCK_SEQPACKET socketpair, close-on-exec on both ends, lives from the fork t
     init    -> monitor   N                   its namespaces exist; the daemon may plug in cgroup and network
     monitor -> init      P                   proceed; end of file instead: give up
     init    -> monitor   T + SCM_RIGHTS      the master of the container's terminal (only with `Sandbox.tty`)
-    joiner  -> monitor   B + pid             only of an exec: it has made the process that joins, and ends
     init    -> monitor   W + text            something asked for could not be had here, and the container runs without
     init    -> monitor   F + JSON            it failed; init exits with `Failure.status` next
     init    -> monitor   end of file         execve worked (or init was killed, which wait(2) tells)
 
+An exec's joiner, and the process that it makes (see `join`), report to the monitor's other half, which is not Python:
+
+    joiner  -> monitor   T + SCM_RIGHTS      as above
+    joiner  -> monitor   W + message         `messages.Warned` as the codec writes it, to be passed on to the daemon
+    both    -> monitor   F + message         `messages.Failed`, likewise
+    joiner  -> monitor   B + pid             the process is there, and runs its command at the end of file, if it does
+    joiner  -> monitor   X + pid             the process is there and runs its command
+
 W comes any number of times, also before N and before P. F comes instead of N, or after P was received, never between
-them: what fails in between is told after P. An exec has neither N nor P. Bytes in, values out: this module opens no descriptor and, because both
+them: what fails in between is told after P. Bytes in, values out: this module opens no descriptor and, because both
 towers and the child of a fork use it, imports nothing of the engine.
 """
 
@@ -22,6 +29,9 @@ READY = b"N"
 PROCEED = b"P"
 TERMINAL = b"T"
 BORN = b"B"
+EXECUTED = b"X"
+FAILED = b"F"
+WARNED = b"W"
 LARGEST = 8192
 """No datagram is longer, in bytes."""
 
@@ -29,13 +39,6 @@ LARGEST = 8192
 @dataclass(frozen=True, slots=True)
 class Ready:
     """The namespaces exist."""
-
-
-@dataclass(frozen=True, slots=True)
-class Born:
-    """The process that will be the exec's command, by its pid on the host."""
-
-    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,12 @@ class Failure:
     status: int
 
 
-Report = Ready | Born | Terminal | Warned | Failure
+Report = Ready | Terminal | Warned | Failure
 
 
-def encode_birth(pid: int) -> bytes:
-    """The B datagram."""
-    return BORN + b"%d" % pid
+def encode_birth(pid: int, executed: bool) -> bytes:
+    """The B datagram, or the X datagram."""
+    return (EXECUTED if executed else BORN) + b"%d" % pid
 
 
 def encode_warning(text: str) -> bytes:
@@ -89,8 +92,6 @@ def decode(datagram: bytes) -> Report:
         return Ready()
     if kind == TERMINAL:
         return Terminal()
-    if kind == BORN:
-        return Born(int(rest))
     if kind == b"W":
         return Warned(rest.decode("utf-8", "replace"))
     if kind == b"F":

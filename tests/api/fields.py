@@ -222,7 +222,7 @@ FIELDS: dict[str, NamedTuple] = {
     ),
     "HostConfig.AutoRemove": Proven("api/test_lifecycle.py", "test_auto_remove"),
     "HostConfig.VolumeDriver": Refused(host(VolumeDriver="nosuch", Binds=["v:/v"]), 404, "nosuch"),
-    "HostConfig.VolumesFrom": Refused(host(VolumesFrom=["nosuch"]), 404, "No such container: nosuch"),
+    "HostConfig.VolumesFrom": Refused(host(VolumesFrom=["nosuch"]), 400, "No such container: nosuch"),
     "HostConfig.Mounts[].Target": Inside(
         mount(Type="tmpfs", Target="/fields"), "grep ' /fields ' /proc/self/mountinfo", "tmpfs"
     ),
@@ -311,7 +311,7 @@ FIELDS: dict[str, NamedTuple] = {
     ),
     "HostConfig.Runtime": Refused(host(Runtime="nosuch"), 400, "unknown or invalid runtime name: nosuch"),
     "HostConfig.Isolation": Refused(host(Isolation="hyperv"), 400, "isolation"),
-    "HostConfig.MaskedPaths": Inside(host(MaskedPaths=[]), "[ -s /proc/interrupts ] && echo plain", "plain"),
+    "HostConfig.MaskedPaths": Inside(host(MaskedPaths=["/proc/version"]), "wc -c < /proc/version", "0\n"),
     "HostConfig.ReadonlyPaths": Inside(
         host(ReadonlyPaths=["/bin"], MaskedPaths=[]), "touch /bin/x 2>&1 || true", "Read-only"
     ),

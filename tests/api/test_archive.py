@@ -1,4 +1,4 @@
-"""HEAD, GET and PUT /containers/{id}/archive: what is copied, how it is named, and what is refused in docker's words."""
+"""HEAD, GET and PUT /containers/{id}/archive: what is copied, how it is named, what is refused in docker's words."""
 
 import base64
 import bz2
@@ -9,6 +9,7 @@ import lzma
 import tarfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -22,7 +23,8 @@ pytestmark = pytest.mark.root
 STAT = "x-docker-container-path-stat"
 DIRECTORY, SYMLINK, SETUID, STICKY = 1 << 31, 1 << 27, 1 << 23, 1 << 20
 SCRIPT = """
-mkdir -p /t/d/e && cd /t && echo -n file > f && echo -n deep > d/e/g && ln -s f link && ln -s d dlink && ln -s gone dangling
+mkdir -p /t/d/e && cd /t && echo -n file > f && echo -n deep > d/e/g && ln -s f link && ln -s d dlink
+ln -s gone dangling
 ln -s /t/../t/dlink/e far && ln f hard && mkfifo fifo && mknod null c 1 3 && chown 3:4 f && chmod 4755 f
 chmod 1777 d && touch -d @1000000000 f && touch d/empty && sleep 1000
 """
@@ -230,7 +232,7 @@ def test_a_container_that_has_never_run_can_be_read(daemon: Daemon, container: C
     with get(daemon, identifier, "/etc/passwd") as archive:
         assert archive.extractfile("passwd").read() == rootfs.PASSWD.encode()
     assert status(daemon.request("HEAD", url(identifier, "/etc/hostname")))["size"] > 0
-    assert daemon.request("GET", f"/containers/{identifier}/changes", checked=False).json() is None
+    assert daemon.request("GET", f"/containers/{identifier}/changes").json() is None
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress], ids=["gzip", "bzip2", "xz"])
@@ -263,8 +265,11 @@ def test_a_file_is_no_place_to_unpack(daemon: Daemon, there: str) -> None:
         (b"not a tar at all", "unexpected EOF"),
         (tar_of((member("../out"), b"x")), '"../out" is outside of "/t/d"'),
         (tar_of((member("a/../../out"), b"x")), '"../out" is outside of "/t/d"'),
-        (tar_of((member("x", tarfile.LNKTYPE, linkname="../f"), b"")), '"../f" is outside of "/t/d"'),
-        (tar_of((member("x", tarfile.LNKTYPE, linkname="nope"), b"")), "failed to unpack 'x': no such file or directory"),
+        (tar_of((member("x", tarfile.LNKTYPE, linkname="../f"), b"")), 'invalid hardlink "/t/f" -> "../f"'),
+        (
+            tar_of((member("x", tarfile.LNKTYPE, linkname="nope"), b"")),
+            "failed to unpack 'x': no such file or directory",
+        ),
         (tar_of((member("empty/x"), b"")), "failed to unpack 'empty/x': not a directory"),
     ],
 )
@@ -349,7 +354,7 @@ def test_nothing_is_mounted_on_the_host_and_a_slow_reader_keeps_no_container_fro
     with daemon.connection() as slow:
         status_, _ = slow.open_stream("GET", url(identifier, "/"))
         assert status_ == 200
-        mounts = open(f"/proc/{daemon.pid}/mounts").read()
+        mounts = Path(f"/proc/{daemon.pid}/mounts").read_text()
         assert identifier not in mounts and "/data/tmp" not in mounts
         daemon.begin(identifier)
         assert b"/bin/busybox" in b"".join(slow.chunks())

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -186,6 +187,83 @@ def test_a_client_that_stops_reading_slows_the_container(daemon: Daemon, contain
     assert daemon.wait(one) == 0
 
 
+def test_a_client_that_stops_reading_holds_up_nobody_else(daemon: Daemon, container: Callable[..., str]) -> None:
+    """What the container has said is with the others and in the log, and other containers go on."""
+    one, other = container("sh", "-c", "seq 1 1000000"), container("echo", "hi")
+    with attached(daemon, one, "stream=1&stdout=1") as deaf, attached(daemon, one, "stream=1&stdout=1") as reading:
+        daemon.begin(one)
+        kept = reading.read(100_000)
+        assert len(kept) == 100_000  # although the other has read nothing
+        assert frames.stdout(daemon.logs(one)).startswith(b"1\n2\n3\n")
+        daemon.begin(other)
+        assert daemon.wait(other, timeout=5) == 0
+        wanted = b"".join(b"%d\n" % number for number in range(1, 1_000_001))
+        results: list[bytes] = []
+        rest = threading.Thread(target=lambda: results.append(kept + reading.read_to_end()))
+        rest.start()
+        assert frames.stdout(deaf.read_to_end()) == wanted
+        rest.join(20)
+        assert frames.stdout(results[0]) == wanted
+
+
+def test_a_client_that_vanishes_is_gone_within_a_second(daemon: Daemon, container: Callable[..., str]) -> None:
+    """One that had stopped reading, and held the container up: it goes on at once."""
+    one = container("sh", "-c", "seq 1 300000; echo end")
+    connection = attached(daemon, one, "stream=1&stdout=1")
+    daemon.begin(one)
+    with daemon.connection(timeout=0.5) as waiting, pytest.raises(TimeoutError):
+        waiting.request("POST", f"/containers/{one}/wait")
+    connection.close()
+    began = time.monotonic()
+    assert daemon.wait(one, timeout=5) == 0
+    assert time.monotonic() - began < 1.0
+
+
+def test_the_log_so_far_comes_before_the_next_start(daemon: Daemon, container: Callable[..., str]) -> None:
+    """logs=1&stream=1 on a container that has ended: what it said comes at once, what it says next comes then."""
+    one = container("sh", "-c", "echo out; echo err >&2")
+    daemon.begin(one)
+    daemon.wait(one)
+    with attached(daemon, one, f"{ALL}&logs=1") as connection:
+        said = connection.read(2 * 12)
+        assert sorted(frames.split(said)) == [(1, b"out\n"), (2, b"err\n")]
+        daemon.begin(one)
+        assert sorted(frames.split(connection.read_to_end())) == [(1, b"out\n"), (2, b"err\n")]
+
+
+def test_a_start_does_not_wait_for_a_reader_of_the_log(daemon: Daemon, container: Callable[..., str]) -> None:
+    """A slow one gets the log, then the new run, whole and in order, though that ran meanwhile."""
+    one = container("sh", "-c", "seq 1 300000; echo end; cat", **INTERACTIVE)
+    with attached(daemon, one) as first:
+        daemon.begin(one)
+        first.half_close()
+        run = frames.stdout(first.read_to_end())
+    daemon.wait(one)
+    with attached(daemon, one, f"{ALL}&logs=1") as connection:
+        began = time.monotonic()
+        daemon.begin(one)
+        assert time.monotonic() - began < 5
+        connection.send(b"typed\n")
+        connection.half_close()
+        assert frames.stdout(connection.read_to_end()) == run + run + b"typed\n"
+
+
+def test_attaching_is_told_to_listeners(daemon: Daemon, container: Callable[..., str]) -> None:
+    """attach, detach, resize with its size, top; docker's names."""
+    one = container("cat", Tty=True, OpenStdin=True)
+    daemon.begin(one)
+    with attached(daemon, one) as connection:
+        connection.send(b"\x10\x11")
+        connection.read_to_end()
+    assert daemon.request("POST", f"/containers/{one}/resize?h=31&w=79").status == 200
+    assert daemon.request("GET", f"/containers/{one}/top").status == 200
+    query = f"until={int(time.time()) + 1}&filters=" + '%7B"container":%5B"' + one + '"%5D%7D'
+    answer = daemon.request("GET", f"/events?since=1&{query}", timeout=10)
+    told = {event["Action"]: event["Actor"]["Attributes"] for event in answer.lines}
+    assert {"attach", "detach", "resize", "top"} <= told.keys()
+    assert (told["resize"]["height"], told["resize"]["width"]) == ("31", "79")
+
+
 def test_a_terminal_has_no_frames_and_echoes(daemon: Daemon, container: Callable[..., str]) -> None:
     """What is typed comes back, control characters work."""
     one = container("sh", "-c", "read x; echo got $x; read y", Tty=True, OpenStdin=True)
@@ -274,9 +352,21 @@ def test_a_terminal_takes_a_new_size(daemon: Daemon, container: Callable[..., st
         assert b"31 79" in connection.read_to_end()
 
 
-@pytest.mark.parametrize("size", ["h=x&w=1", "h=-1&w=1", "h=1&w=65536"])
-def test_a_size_that_no_terminal_has_is_refused(daemon: Daemon, container: Callable[..., str], size: str) -> None:
-    """Before the monitor hears of it."""
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        ("h=x&w=1", 'invalid resize height "x": invalid syntax'),
+        ("h=-1&w=1", 'invalid resize height "-1": value out of range'),
+        ("h=1&w=65536", 'invalid resize width "65536": value out of range'),
+        ("h=1", 'invalid resize width "": invalid syntax'),
+        ("w=1", 'invalid resize height "": invalid syntax'),
+    ],
+)
+def test_a_size_that_no_terminal_has_is_refused(
+    daemon: Daemon, container: Callable[..., str], size: str, words: str
+) -> None:
+    """Before the monitor hears of it, in docker's words."""
     one = container("sleep", "60", Tty=True)
     daemon.begin(one)
-    assert daemon.request("POST", f"/containers/{one}/resize?{size}").status == 400
+    answer = daemon.request("POST", f"/containers/{one}/resize?{size}")
+    assert (answer.status, answer.message) == (400, words)

@@ -78,7 +78,7 @@ TABLE = {
 
 
 def listed(daemon: Daemon, container: str) -> list[tuple[str, int]]:
-    answer = daemon.request("GET", f"/containers/{container}/changes", checked=False)
+    answer = daemon.request("GET", f"/containers/{container}/changes")
     assert answer.status == 200, answer
     return [(change["Path"], change["Kind"]) for change in answer.json() or ()]
 
@@ -96,7 +96,7 @@ def test_changes_are_listed_as_dockerd_lists_them(daemon: Daemon, container: Cal
 
 def test_nothing_changed_is_null(daemon: Daemon, container: Callable[..., str]) -> None:
     """As a recorded dockerd answers (transcript 150)."""
-    assert daemon.request("GET", f"/containers/{container('true')}/changes", checked=False).body == b"null\n"
+    assert daemon.request("GET", f"/containers/{container('true')}/changes").body == b"null\n"
 
 
 def test_a_running_container_is_compared_too(daemon: Daemon, container: Callable[..., str]) -> None:

@@ -14,11 +14,6 @@ GOOD_NAMES = ("ab", "a.b", "a_b-c", "0z", "A" * 200)
 BAD_NAMES = ("-bad", "a b", "a/b", "a", "ä", ".a", "a\n")
 # (HostConfig or Config fields, status, text): see the transcript, calls 28 to 91.
 UNBUILT = [
-    ({"Privileged": True}, "Privileged"),
-    ({"Binds": ["/tmp:/x"]}, "Binds"),
-    ({"Mounts": [{"Type": "tmpfs", "Target": "/x"}]}, "Mounts"),
-    ({"Devices": [{"PathOnHost": "/dev/null", "PathInContainer": "/dev/x", "CgroupPermissions": "rwm"}]}, "Devices"),
-    ({"RestartPolicy": {"Name": "always"}}, "RestartPolicy"),
     ({"PortBindings": {"80/tcp": [{"HostPort": "18080"}]}}, "PortBindings"),
 ]
 

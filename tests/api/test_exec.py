@@ -337,6 +337,7 @@ def test_the_containers_end_ends_its_execs(daemon: Daemon, container: Callable[.
     daemon.begin(one)
     made = execs.create(daemon, one, "sleep", "600")
     with execs.attached(daemon, made, timeout=10) as connection:
+        assert execs.inspect(daemon, made)["Running"] is True
         assert daemon.request("POST", f"/containers/{one}/kill").status == 204
         assert connection.read_to_end() == b""
     assert daemon.wait(one) == 137
@@ -381,6 +382,7 @@ def test_a_restart_of_the_daemon_leaves_the_command_running(own_daemon: Daemon) 
     own_daemon.begin(one)
     made = execs.create(own_daemon, one, "sh", "-c", "read x; echo got $x; read y", **INTERACTIVE)
     with execs.attached(own_daemon, made) as connection:
+        assert execs.inspect(own_daemon, made)["Running"] is True
         own_daemon.kill9()
         own_daemon.start()
         connection.send(b"this\n")

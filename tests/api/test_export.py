@@ -93,7 +93,8 @@ def test_an_export_imported_is_the_same_tree(daemon: Daemon, there: str, contain
     put = daemon.request("PUT", f"/containers/{there}/archive?path=/t", buffer.getvalue(), headers)
     assert put.status == 200, put
     whole = daemon.request("GET", f"/containers/{there}/export").body
-    first = tree(tarfile.open(fileobj=io.BytesIO(whole)))
+    with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
+        first = tree(archive)
     assert "SCHILY.xattr.security.capability" in first["t/capable"][7]
     daemon.import_image(whole, "exported:again")
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.sandbox import seccomp
 from tests.harness.daemon import Daemon
 
 pytestmark = pytest.mark.usefixtures("busybox")
@@ -200,6 +201,19 @@ def test_a_profile_of_the_clients_own(daemon: Daemon, more: list[str]) -> None:
     options = [f"seccomp={json.dumps(profile)}", *more]
     output = daemon.run("sh", "-c", "mkdir /tmp/x; chmod 700 /tmp && echo ok", HostConfig=host(SecurityOpt=options))
     assert output.stdout == b"ok\n" and b"No space left on device" in output.stderr
+
+
+@pytest.mark.parametrize("answer", [1, 38])
+def test_a_profile_older_than_the_calls_that_the_engine_makes(daemon: Daemon, answer: int) -> None:
+    """Many a client keeps a copy of docker's default profile of years ago."""
+    profile = json.loads((Path(seccomp.__file__).parent / "seccomp_default.json").read_bytes())
+    young = {"openat2", "close_range", "faccessat2", "clone3", "pidfd_open", "mount_setattr", "fchmodat2", "statx"}
+    for rule in profile["syscalls"]:
+        rule["names"] = [name for name in rule["names"] if name not in young]
+    profile["defaultErrnoRet"] = answer
+    options = [f"seccomp={json.dumps(profile)}"]
+    assert daemon.shell("echo ran", HostConfig=host(SecurityOpt=options)) == "ran"
+    assert daemon.shell("echo ran", User="1000", HostConfig=host(SecurityOpt=options)) == "ran"
 
 
 def test_a_privileged_container_may_have_a_profile_too(daemon: Daemon) -> None:

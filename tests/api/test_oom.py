@@ -66,6 +66,17 @@ def test_the_next_run_begins_without_it(daemon: Daemon, container: Callable[...,
     assert daemon.inspect(one)["State"]["OOMKilled"] and daemon.inspect(one)["State"]["Running"]
 
 
+def test_a_limit_that_comes_later_is_watched_too(daemon: Daemon, container: Callable[..., str]) -> None:
+    """A container that was started without one."""
+    one = container("sh", "-c", f"while [ ! -e /go ]; do sleep 0.05; done; sh -c '{GREEDY}'; sleep 60")
+    daemon.begin(one)
+    limit = {"Memory": 8 << 20, "MemorySwap": 8 << 20}
+    assert daemon.request("POST", f"/containers/{one}/update", limit).status == 200
+    Path(f"/proc/{daemon.inspect(one)['State']['Pid']}/root/go").touch()
+    until(lambda: "oom" in actions(daemon, one))
+    assert daemon.inspect(one)["State"]["OOMKilled"] and daemon.inspect(one)["State"]["Running"]
+
+
 def test_an_end_that_has_nothing_to_do_with_memory(daemon: Daemon, container: Callable[..., str]) -> None:
     """SIGKILL alone is no sign of it, and neither is the removal of the cgroup."""
     one = container("sleep", "60", **LIMITED)

@@ -15,6 +15,7 @@ from tests.harness.http import Answer
 pytestmark = pytest.mark.usefixtures("busybox")
 
 FULL = ["UID", "PID", "PPID", "C", "STIME", "TTY", "TIME", "CMD"]
+WIDE = {**os.environ, "COLUMNS": "9999"}
 # Every field that ps and the engine have, but for those that change from one look to the next.
 STEADY = (
     *("args", "bsdstart", "class", "cls", "cmd", "comm", "command", "egid", "egroup", "euid", "euser", "f", "flag"),
@@ -67,7 +68,9 @@ def test_aux(daemon: Daemon, quiet: str) -> None:
     """In the other syntax, with and without a dash."""
     for arguments in ("aux", "-aux", "auxww"):
         shell, _ = shown(daemon, quiet, arguments)
-        assert list(shell) == [*("USER", "PID", "%CPU", "%MEM", "VSZ", "RSS", "TTY", "STAT", "START", "TIME", "COMMAND")]
+        assert list(shell) == [
+            *("USER", "PID", "%CPU", "%MEM", "VSZ", "RSS", "TTY", "STAT", "START", "TIME", "COMMAND")
+        ]
         assert shell["STAT"].startswith("S") and int(shell["RSS"]) > 0
 
 
@@ -128,8 +131,22 @@ def test_processes_of_cgroups_below_are_shown(daemon: Daemon, quiet: str) -> Non
 def test_the_values_are_those_of_ps(daemon: Daemon, quiet: str) -> None:
     """Field by field, and the formats as a whole."""
     pids = [row["PID"] for row in shown(daemon, quiet)]
-    for arguments in (*(f"-o pid,{name}" for name in STEADY), "-ef", "-F", "-j", "-fj", "l", "j", "-l", "-lf", "x", "v"):
-        said = subprocess.run(["ps", *arguments.split(), "-q", ",".join(pids)], capture_output=True, text=True)
+    for arguments in (
+        *(f"-o pid,{name}" for name in STEADY),
+        "-ef",
+        "-F",
+        "-j",
+        "-fj",
+        "l",
+        "j",
+        "-l",
+        "-lf",
+        "x",
+        "v",
+    ):
+        said = subprocess.run(
+            ["ps", *arguments.split(), "-q", ",".join(pids)], capture_output=True, text=True, env=WIDE
+        )
         if said.returncode:
             continue  # a ps without this field
         titles, *rows = [line.split() for line in said.stdout.splitlines()]

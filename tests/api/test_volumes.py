@@ -70,11 +70,27 @@ RULE = 'only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a 
 @pytest.mark.parametrize(
     ("body", "status", "text"),
     [
-        ({"Name": "bad name"}, 400, f'create bad name: "bad name" includes invalid characters for a local volume name, {RULE}'),
+        (
+            {"Name": "bad name"},
+            400,
+            f'create bad name: "bad name" includes invalid characters for a local volume name, {RULE}',
+        ),
         ({"Name": "../up"}, 400, f'create ../up: "../up" includes invalid characters for a local volume name, {RULE}'),
-        ({"Name": ".removed"}, 400, f'create .removed: ".removed" includes invalid characters for a local volume name, {RULE}'),
-        ({"Name": "x"}, 400, "create x: volume name is too short, names should be at least two alphanumeric characters"),
-        ({"Name": "xx", "Driver": "nope"}, 404, 'create xx: error looking up volume plugin nope: plugin "nope" not found'),
+        (
+            {"Name": ".removed"},
+            400,
+            f'create .removed: ".removed" includes invalid characters for a local volume name, {RULE}',
+        ),
+        (
+            {"Name": "x"},
+            400,
+            "create x: volume name is too short, names should be at least two alphanumeric characters",
+        ),
+        (
+            {"Name": "xx", "Driver": "nope"},
+            404,
+            'create xx: error looking up volume plugin nope: plugin "nope" not found',
+        ),
         ({"Name": "xx", "DriverOpts": {"x": "y"}}, 400, 'create xx: invalid option: "x"'),
         ({"Name": "xx", "DriverOpts": {"device": "/d"}}, 400, 'create xx: missing required option: "type"'),
         ({"Name": "xx", "DriverOpts": {"type": "tmpfs"}}, 400, 'create xx: missing required option: "device"'),
@@ -169,8 +185,9 @@ def test_what_happens_to_a_volume_is_told(own_daemon):
     own_daemon.shell("true", HostConfig={"NetworkMode": "none", "Binds": ["told:/v:ro"]})
     own_daemon.request("DELETE", "/volumes/told")
     lines = []
+    wanted = quote('{"type":["volume"]}')
     with own_daemon.connection(timeout=5) as connection:
-        connection.open_stream("GET", f"/events?since=1&filters={quote('{"type":["volume"]}')}")
+        connection.open_stream("GET", f"/events?since=1&filters={wanted}")
         for chunk in connection.chunks():
             lines += [json.loads(line) for line in chunk.splitlines()]
             if len(lines) >= 4:

@@ -69,8 +69,8 @@ class Namespaces:
             else:
                 return connection
 
-    def socket(self) -> socket.socket:
-        """A TCP socket that belongs to the network inside; setns(2) moves this thread only, there and back."""
+    def socket(self, kind: int = socket.SOCK_STREAM) -> socket.socket:
+        """A TCP (or UDP) socket that belongs to the network inside; setns(2) moves this thread only, there and back."""
         libc = ctypes.CDLL(None, use_errno=True)
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         inside = os.open(f"/proc/{self.keeper.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -78,7 +78,7 @@ class Namespaces:
             if libc.setns(inside, CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), "setns")
             try:
-                return socket.socket(socket.AF_INET)
+                return socket.socket(socket.AF_INET, kind)
             finally:
                 if libc.setns(home, CLONE_NEWNET):
                     os._exit(70)  # a test process in the wrong network must not go on

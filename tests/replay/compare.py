@@ -3,8 +3,10 @@
 Pure. Values are not compared, they differ from host to host; texts that say what is wrong are, with ids put as ID.
 """
 
+import io
 import json
 import re
+import tarfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,6 +20,8 @@ STAMPS = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 OPEN_MAPS = {"Labels", "Networks", "Ports", "Runtimes", "IndexConfigs", "PortBindings", "Volumes"}
 TEXTS = ("message", "State.Error", "error", "errorDetail.message")
 NUMBERS = (int, float)
+# What the recording has in the place of one.
+ARCHIVE = "(a tar archive)"
 
 
 class Departure(NamedTuple):
@@ -41,7 +45,10 @@ def departures(call: Call, ours: Answer) -> list[Departure]:
     kinds = [headers.get("content-type", "").split(";")[0] for headers in (call.answered, ours.headers)]
     if kinds[0] != kinds[1]:
         found.append(Departure("content-type", "", f"{kinds[0]!r}, ours {kinds[1]!r}"))
-    if isinstance(call.wanted, str):
+    if call.wanted == ARCHIVE:
+        if not tarfile.is_tarfile(io.BytesIO(ours.body)):
+            found.append(Departure("type", "", f"a tar archive, ours {ours.body[:200]!r}"))
+    elif isinstance(call.wanted, str):
         found += plain(call.wanted, ours.body)
     elif isinstance(wanted := call.wanted, dict | list):
         try:

@@ -22,7 +22,9 @@ IDENTIFIER = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{12}\b")
 # The first calls ask for paths, methods and versions that are none.
 SYSTEM_CALLS = 13
 # Bodies that the transcript shows only the start of.
-RAW_BODIES = {236: rootfs.archive([("f", 0o644, b"hi")])}
+RAW_BODIES = dict.fromkeys((194, 195, 196, 236), rootfs.archive([("f", 0o644, b"hi")]))
+# Asks for the events of the recording's time; ours are those of the replay's.
+EVENTS = 308
 # Calls that the recording's client gave up on: only the head of the answer is read.
 ENDLESS = {135}
 
@@ -73,6 +75,7 @@ class Replay:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self.ours: dict[str, str] = {}
+        self.began = time.time()
 
     def translated(self, text: str) -> str:
         """Text of the recording with our ids in it."""
@@ -81,6 +84,8 @@ class Replay:
     def send(self, call: Call) -> Answer:
         """Our answer to one call."""
         path = self.translated(call.path)
+        if call.number == EVENTS:
+            path = f"/v1.54/events?since={self.began:.6f}&until={time.time():.6f}"
         self.settle(call, path)
         body = call.body
         if call.number in REDUCED:
@@ -97,7 +102,7 @@ class Replay:
 
     def learn(self, call: Call, answer: Answer) -> None:
         """Note that two ids, the recording's and ours, name the same container."""
-        if isinstance(call.wanted, dict) and call.status == answer.status == 201:
+        if isinstance(call.wanted, dict) and "Id" in call.wanted and call.status == answer.status == 201:
             theirs, mine = call.wanted["Id"], answer.json()["Id"]
             self.ours.update({theirs: mine, theirs[:12]: mine[:12]})
 

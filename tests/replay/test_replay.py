@@ -1,5 +1,6 @@
 """Each call of the transcript that belongs to the engine's endpoints, compared with what a current dockerd answered."""
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -9,8 +10,9 @@ from tests.api.archives import docker_archive
 from tests.harness import rootfs, schema
 from tests.harness.http import Answer
 from tests.replay.compare import Departure, departures
-from tests.replay.differences import DIFFERENCES, OWN_DEFAULTS, UNBUILT, Meant, Unbuilt
+from tests.replay.differences import DIFFERENCES, EVENTS, OWN_DEFAULTS, UNBUILT, Meant, Unbuilt
 from tests.replay.script import ENDLESS, Call, Replay, calls
+from tests.replay.script import EVENTS as EVENTS_CALL
 
 NOT_YET = {number for row in UNBUILT for number in (row.call, *row.followers)}
 CREATED = 112  # inspect of a container that was made with the least
@@ -68,6 +70,34 @@ def test_the_defaults_of_a_container_are_dockerds(answers: dict[int, Answer]) ->
             assert ours[part][field] == value or f"{part}.{field}" in OWN_DEFAULTS, f"{part}.{field}"
 
 
+def told(stream: str) -> dict[str, set[tuple[str, ...]]]:
+    """What happened to each container: action and attributes' names, without the probes of its health."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    probes = {"health_status: healthy"}
+    for event in map(json.loads, stream.splitlines()):
+        action, attributes = event["Action"], event["Actor"]["Attributes"]
+        if action.endswith(": /bin/sh -c true"):
+            probes.add(attributes["execID"])
+        if event["Type"] == "container" and not probes & {action, attributes.get("execID")}:
+            found.setdefault(event["Actor"]["ID"], set()).add((action, *attributes))
+    return found
+
+
+def test_the_events_of_containers_are_dockerds(answers: dict[int, Answer]) -> None:
+    """Every verb told with the same attributes in the same order, but for those that the table names."""
+    (call,) = (call for call in CALLS if call.number == EVENTS_CALL)
+    theirs, ours = told(call.wanted), told(answers[EVENTS_CALL].body.decode())
+    made = {
+        call.wanted["Id"]: answers[call.number].json()["Id"]
+        for call in COMPARED
+        if "/containers/create" in call.path and call.status == answers[call.number].status == 201
+    }
+    assert len(made) > 10
+    for recorded, own in made.items():
+        departing = theirs[recorded] ^ ours[own]
+        assert {action for action, *_ in departing} <= EVENTS.keys(), (recorded, departing)
+
+
 @pytest.mark.parametrize("row", UNBUILT, ids=lambda row: str(row.call))
 def test_what_is_not_built_says_so(answers: dict[int, Answer], row: Unbuilt) -> None:
     """501 in words, and what it would have made is not there."""
@@ -85,4 +115,5 @@ def test_every_row_of_the_table_is_needed(answers: dict[int, Answer]) -> None:
 
 def test_every_reason_is_words() -> None:
     """A table of reasons, not of excuses without one."""
-    assert all(len(row.reason.split()) > 3 for row in (*DIFFERENCES, *UNBUILT))
+    reasons = [*EVENTS.values(), *(row.reason for row in (*DIFFERENCES, *UNBUILT))]
+    assert all(len(reason.split()) > 3 for reason in reasons)

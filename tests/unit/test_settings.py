@@ -69,6 +69,11 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "registry-mirrors": ["https://m"],
         "insecure-registries": ["r:5000"],
         "muxer": "python",
+        "init": True,
+        "init-path": "/i",
+        "default-ulimits": {"nofile": {"Name": "nofile", "Soft": 5, "Hard": 9}, "core": {"Soft": 0, "Hard": -1}},
+        "log-driver": "json-file",
+        "log-opts": {"max-size": "1m", "tag": "a=b"},
         "tlsverify": True,
         "tlscacert": "/ca",
         "tlscert": "/c",
@@ -80,6 +85,8 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "hosts": ("unix:///a", "fd://"),
         "registry-mirrors": ("https://m/",),
         "insecure-registries": ("r:5000",),
+        "default-ulimits": ("nofile=5:9", "core=0:-1"),
+        "log-opts": ("max-size=1m", "tag=a=b"),
     }
     assert chosen == settings.Settings(**{key.replace("-", "_"): value for key, value in expected.items()})
 
@@ -166,6 +173,19 @@ def test_a_mirror_that_is_no_plain_url_is_refused(tmp_path, text):
         made(tmp_path, ["--registry-mirror", text])
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("nofile=5", "nofile=5:5"), ("nproc=5:9", "nproc=5:9"), ("core=-1", "core=-1:-1")]
+)
+def test_a_default_limit_is_completed(tmp_path, text, wanted):
+    assert made(tmp_path, ["--default-ulimit", text]).default_ulimits == (wanted,)
+
+
+@pytest.mark.parametrize("text", ["nofile", "nofile=", "nofile=a", "nofile=9:5", "nofile=-1:5", "nofoo=1", "nofile=1:2:3"])
+def test_a_default_limit_that_is_none_is_refused(tmp_path, text):
+    with pytest.raises(Invalid, match="ulimit"):
+        made(tmp_path, ["--default-ulimit", text])
+
+
 def test_mirrors_and_registries_are_brought_to_one_form(tmp_path):
     chosen = made(tmp_path, ["--registry-mirror", "http://m:5000", "--insecure-registry", "http://r:5000"])
     assert chosen.registry_mirrors == ("http://m:5000/",)
@@ -191,7 +211,8 @@ def test_the_defaults_of_the_table_pass_their_own_checks():
 
 
 def test_every_option_can_be_given_on_the_command_line():
-    values = {"host": "fd://", "log-level": "warn", "muxer": "c", "registry-mirror": "http://m/"}
+    values = {"host": "fd://", "log-level": "warn", "muxer": "c", "registry-mirror": "http://m/", "log-opt": "a=b"}
+    values["default-ulimit"] = "nofile=5"
     for option in settings.OPTIONS:
         words = [f"--{option.name}"] if option.kind == "flag" else [f"--{option.name}", values.get(option.name, "/x")]
         assert list(parse(settings.OPTIONS, words)[0]) == [option.name]

@@ -88,7 +88,7 @@ class Acceptor:
             log.info("API listen on %s", door.server_address)
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Accept no more, let the answers under way end for at most `seconds`, then hang up."""
+        """Accept no more, let the answers under way end for at most `seconds`, then hang up; on some at once."""
         self._closing.set()
         while self._doors:
             self._doors.pop().stop()
@@ -97,7 +97,9 @@ class Acceptor:
             with self._lock:
                 remaining = list(self._connections.items())
             for connection, (peer, _) in remaining:
-                if how == socket.SHUT_RDWR or connection.idle:
+                if connection.parked:
+                    _shut(peer, socket.SHUT_RDWR)  # to wait for its end would be in vain
+                elif how == socket.SHUT_RDWR or connection.idle:
                     _shut(peer, how)
             for _, (_, thread) in remaining:
                 thread.join(max(0.0, when - time.monotonic()))

@@ -31,7 +31,10 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 class Connection:
-    """A client's connection. `closing` says that the server is to end: the answer under way is the last one."""
+    """A client's connection. `closing` says that the server is to end: the answer under way is the last one.
+
+    idle: between two requests; parked: its answer waits for something that may never come (see `wait`)
+    """
 
     def __init__(self, peer: socket.socket, application: Application, closing: Callable[[], bool]):
         self._socket = peer
@@ -47,6 +50,7 @@ class Connection:
             self._hang_up |= select.POLLRDHUP
         self.started = False
         self.idle = True
+        self.parked = False
 
     def serve(self) -> bool:
         """Answer requests until the connection ends; True when the socket is still this connection's, to be closed."""
@@ -198,6 +202,17 @@ class Connection:
         except OSError as error:
             raise ClientGone(str(error)) from error
 
+    def send_pieces(self, pieces: tuple) -> None:
+        """As `send`, without putting the pieces together first."""
+        try:
+            sent = self._socket.sendmsg(pieces)
+            for piece in pieces:
+                if sent < len(piece):
+                    self._socket.sendall(memoryview(piece)[sent:])
+                sent = max(sent - len(piece), 0)
+        except OSError as error:
+            raise ClientGone(str(error)) from error
+
     def _receive(self, size: int, flags: int = 0) -> bytes:
         try:
             return self._socket.recv(size, flags)
@@ -222,7 +237,9 @@ class Connection:
         poll = select.poll()
         poll.register(self._socket, self._hang_up)
         poll.register(descriptor, select.POLLIN)
+        self.parked = True
         told = dict(poll.poll(None if seconds is None else min(seconds * 1000 + 1, _LONGEST_POLL_MS)))
+        self.parked = False
         if told.get(self._socket.fileno(), 0) & self._hang_up:
             raise ClientGone("the client has hung up")
         return descriptor in told

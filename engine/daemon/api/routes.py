@@ -4,7 +4,19 @@ Data only, read once when the dispatcher is made. A test compares the rows with 
 """
 
 from engine.daemon.api.dispatch import Handler, Route
-from engine.daemon.api.handlers import containers, events, execs, files, images, life, observe, system, update, volumes, websocket
+from engine.daemon.api.handlers import (
+    containers,
+    events,
+    execs,
+    files,
+    images,
+    life,
+    observe,
+    system,
+    update,
+    volumes,
+    websocket,
+)
 from engine.errors import NotBuilt
 
 _ROUTES = (

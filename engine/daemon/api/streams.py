@@ -156,6 +156,13 @@ class Stream:
         else:
             self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
 
+    def write_large(self, data) -> None:
+        """As `write`, for many bytes (any buffer): they are sent from where they are."""
+        if not self._open or not self.raw_chunks:
+            self.write(data)
+        elif data:
+            self._connection.send_pieces((b"%x\r\n" % len(data), data, b"\r\n"))
+
     def write_each(self, pieces: list[bytes]) -> None:
         """Send several pieces at once, each as a chunk of its own: for clients that take a chunk for a message."""
         if not pieces or not self._open:

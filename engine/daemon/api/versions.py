@@ -14,6 +14,7 @@ OLDEST = (1, 24)
 NEWEST_TEXT = "1.54"
 OLDEST_TEXT = "1.24"
 PLATFORM_SINCE = (1, 32)  # the first version of POST /images/create that can name a platform
+PYTHON_SDK = "docker-sdk-python/"  # its User-Agent begins so
 INSPECT_PLATFORM_SINCE = (1, 49)  # the same for GET /images/{name}/json, which takes it as JSON
 
 # Every answer carries these, so that a client learns from any of them whom it talks to and in which version.
@@ -59,6 +60,18 @@ def image_filters(version: tuple[int, int], filters: dict[str, tuple[str, ...]],
     if old and version < (1, 41):
         return {**filters, "reference": (*filters.get("reference", ()), old)}
     return filters
+
+
+def container(user_agent: str, shown: dict, log_asked: bool) -> dict:
+    """A container of an inspect: the docker SDK for Python is told `json-file` of a log that nobody asked to be `local`.
+
+    Its `containers.run` reads the output only when the driver has one of the two names that it knows, and else returns
+    nothing. log_asked: whether who created the container has named a driver
+    """
+    log_config = shown["HostConfig"]["LogConfig"]
+    if log_asked or log_config["Type"] != "local" or not user_agent.startswith(PYTHON_SDK):
+        return shown
+    return {**shown, "HostConfig": {**shown["HostConfig"], "LogConfig": {**log_config, "Type": "json-file"}}}
 
 
 def image(version: tuple[int, int], shown: dict) -> dict:

@@ -7,6 +7,7 @@ alone. How a path is read (what a trailing `/` or `/.` means, how members are na
 
 import contextlib
 import errno
+import functools
 import os
 import posixpath
 import stat
@@ -15,12 +16,12 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from engine.daemon.clock import rfc3339
+from engine.daemon.containers import unpack as unpacking
 from engine.daemon.containers import view
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.view import View
-from engine.daemon.images import extract, tar, tarwriter
-from engine.daemon.images.compression import Unpacked
+from engine.daemon.images import tarwriter
 from engine.daemon.images.space import NoSpace
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.kernel.beneath import open_beneath
@@ -46,14 +47,17 @@ _MODE_KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A PUT. path: the directory; keep_kinds: noOverwriteDirNonDir; own: copyUIDGID, give all to the container's User."""
+    """A PUT.
+
+    path: the directory; keep_kinds: noOverwriteDirNonDir; own: copyUIDGID, give all of it to the container's User
+    """
 
     path: str
     keep_kinds: bool = False
     own: bool = False
 
 
-Begin = Callable[[dict], Callable[[bytes], None]]
+Begin = Callable[[dict], Callable[[tarwriter.Chunk], None]]
 
 
 def status(engine: object, container: Container, reference: str, path: str) -> dict:
@@ -93,18 +97,20 @@ def send(engine: object, container: Container, reference: str, path: str, begin:
         view.visit(engine, container, work)
 
 
-def _announced(engine: object, container: Container, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
+def _announced(
+    engine: object, container: Container, write: Callable[[tarwriter.Chunk], None]
+) -> Callable[[tarwriter.Chunk], None]:
     announce(engine, container, "archive-path")
     return write
 
 
 def _pack(
-    seen: View, fd: int, path: str, found: os.stat_result, begin: Callable[[], Callable[[bytes], None]]
+    seen: View, fd: int, path: str, found: os.stat_result, begin: Callable[[], Callable[[tarwriter.Chunk], None]]
 ) -> None:
     packer = tarwriter.Packer(seen.closed)
     if stat.S_ISDIR(found.st_mode):
         top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
-        # The root's members stand in the archive as `/bin`, those of a directory as `etc/passwd`, of `/etc/.` as `./passwd`.
+        # Members of the root stand there as `/bin`, of a directory as `etc/passwd`, of `/etc/.` as `./passwd`.
         base = _base(path)
         shown = f"{base}/" if base != "/" else "/"
         chunks = packer.tree(top, shown, shown)
@@ -136,7 +142,8 @@ def receive(engine: object, container: Container, reference: str, asked: Asked, 
             if source is body and not container.snapshot().alive:
                 source = _kept(engine, body)
             try:
-                view.visit(engine, container, lambda seen: _receive(seen, container, asked, source, body), writes=True)
+                work = functools.partial(_receive, container, asked, source, source is not body)
+                view.visit(engine, container, work, writes=True)
             except _Stopped:
                 continue
             finally:
@@ -169,8 +176,8 @@ def _kept(engine: object, body: BinaryIO) -> BinaryIO:
         raise
 
 
-def _receive(seen: View, container: Container, asked: Asked, source: BinaryIO, body: BinaryIO) -> None:
-    if source is body and not seen.live:
+def _receive(container: Container, asked: Asked, source: BinaryIO, kept: bool, seen: View) -> None:
+    if not (kept or seen.live):
         raise _Stopped
     place = resolve(seen.root, _cleaned(asked.path), whole=True)
     fd = open_beneath(seen.root, place, _PLACE)
@@ -180,90 +187,9 @@ def _receive(seen: View, container: Container, asked: Asked, source: BinaryIO, b
         _check_writable(container, place)
         user = container.config["User"]
         owner = users.identify(seen.root, user, ()) if asked.own and user else None
-        unpack(seen, fd, place, source, asked.keep_kinds, (owner.uid, owner.gid) if owner else None)
+        unpacking.unpack(seen, fd, place, source, asked.keep_kinds, (owner.uid, owner.gid) if owner else None)
     finally:
         os.close(fd)
-
-
-def unpack(
-    seen: View, fd: int, place: str, source: BinaryIO, keep_kinds: bool, owner: tuple[int, int] | None
-) -> None:
-    """Unpack into the directory `fd` of the view, whose path is `place`. Raises SystemFailure in words."""
-    import io  # part of every Python; named here as only this needs it
-
-    into = _Into(seen.root, fd, place, keep_kinds, owner)
-    try:
-        reader = tar.TarReader(io.BufferedReader(Unpacked(source), _BUFFER))
-        for entry in reader:
-            seen.check()
-            try:
-                into.add(entry, reader)
-            except OSError as error:
-                raise SystemFailure(str(extract.failure(entry.name, error))) from error
-        into.settle_directories()
-    except Invalid as error:
-        # The request was right, its archive was not: dockerd says so with a 500.
-        raise SystemFailure(str(error)) from error
-    finally:
-        into.close()
-
-
-class _Into(extract.Extraction):
-    """An extraction into a tree that is in use."""
-
-    def __init__(self, root: int, fd: int, place: str, keep_kinds: bool, owner: tuple[int, int] | None):
-        super().__init__(fd)
-        self._container_root = root
-        self._place = place
-        self._keep_kinds = keep_kinds
-        self._owner = owner
-
-    def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
-        """Make one member."""
-        parts = self.parts_of(entry.name)
-        if self._owner is not None:
-            entry.uid, entry.gid = self._owner
-        self.check(entry)
-        if not parts:
-            if entry.kind == tar.DIRECTORY and entry.name.startswith("/"):
-                self.attend_directory(entry, "", self.root, ".")
-            return
-        if self._keep_kinds:
-            self._check_kind(entry, parts)
-        self.make(entry, parts, reader)
-
-    def parts_of(self, name: str) -> list[str]:
-        """As docker, which cleans a name first: `a/../b` is `b`, and only what leads out is refused."""
-        clean = posixpath.normpath(name)
-        if clean == ".." or clean.startswith("../"):
-            raise Invalid(f'"{clean}" is outside of "{self._place}"')
-        return [part for part in clean.split("/") if part not in ("", ".")]
-
-    def open_directory(self, path: str) -> int:
-        """A symbolic link on the way leads where it leads for the container: anywhere in its root, never further."""
-        try:
-            return open_beneath(self.root, path, extract.DIRECTORY, no_symlinks=True)
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-        return open_beneath(self._container_root, f"{self._place}/{path}", extract.DIRECTORY)
-
-    def _check_kind(self, entry: tar.Entry, parts: list[str]) -> None:
-        path = posixpath.join(self._place, *parts)
-        try:
-            parent = self.open_directory("/".join(parts[:-1]) or ".")
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        try:
-            there = stat.S_ISDIR(os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode)
-        except FileNotFoundError:
-            return
-        finally:
-            os.close(parent)
-        if there and entry.kind != tar.DIRECTORY:
-            raise SystemFailure(f'cannot overwrite directory "{path}" with non-directory "{self._place}"')
-        if not there and entry.kind == tar.DIRECTORY:
-            raise SystemFailure(f'cannot overwrite non-directory "{path}" with directory "{self._place}"')
 
 
 def _check_writable(container: Container, place: str) -> None:

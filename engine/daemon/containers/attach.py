@@ -90,16 +90,21 @@ def attach(engine: object, container: Container, asked: Asked, hijack: Callable[
         if alive:
             if asked.logs:
                 _await_reading(connection)
-            with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees its connection's end
-                engine.links.send(container.id, Attach(client), [connection.fileno()])
-            return
-        if not asked.logs:
+            if not (asked.logs and (asked.stdout or asked.stderr) and logs.is_json(container)):
+                with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees the end too
+                    engine.links.send(container.id, Attach(client), [connection.fileno()])
+                return
+        elif not asked.logs:
             container.waiting.append((client, connection))
             return
-        place = (replace(client, replay=False), *socket.socketpair())
-        until_ns = time.time_ns()
-        container.waiting.append(place[:2])
-    _catch_up(engine, container, asked, place, connection, until_ns)
+        else:
+            place = (replace(client, replay=False), *socket.socketpair())
+            until_ns = time.time_ns()
+            container.waiting.append(place[:2])
+    if alive:
+        _catch_up_lines(engine, container, asked, client, connection)
+    else:
+        _catch_up(engine, container, asked, place, connection, until_ns)
 
 
 def _refuse_states(container: Container, reference: str) -> None:
@@ -135,6 +140,20 @@ def _catch_up(
         relay.relay(connection, ours)
 
 
+def _catch_up_lines(
+    engine: object, container: Container, asked: Asked, client: Client, connection: socket.socket
+) -> None:
+    """Give a client a log of JSON lines so far, and then to the monitor, which adds what has come into it meanwhile."""
+    with connection:
+        after = _replay(engine, container, asked, connection)
+        if after is None:
+            return
+        try:
+            engine.links.send(container.id, Attach(replace(client, replay=False), after), [connection.fileno()])
+        except Conflict:
+            _replay(engine, container, asked, connection, after=after)  # it has just ended
+
+
 def _await_reading(connection: socket.socket) -> None:
     """Let the client read the head before the log follows it, but not for long.
 
@@ -160,9 +179,15 @@ def let_go(container: Container) -> None:
 
 
 def _replay(
-    engine: object, container: Container, asked: Asked, connection: socket.socket, until_ns: int = 0
-) -> None:
-    if asked.logs and (asked.stdout or asked.stderr):
-        raw = container.config["Tty"] or not asked.framed
-        query = Query(stdout=asked.stdout, stderr=asked.stderr, tty=raw, until_ns=until_ns)
-        logs.send(engine, container, connection.fileno(), query, follow=False, chunked=False)
+    engine: object,
+    container: Container,
+    asked: Asked,
+    connection: socket.socket,
+    until_ns: int = 0,
+    after: tuple[int, int] | None = None,
+) -> tuple[int, int] | None:
+    if not asked.logs or not (asked.stdout or asked.stderr):
+        return None
+    raw = container.config["Tty"] or not asked.framed
+    query = Query(stdout=asked.stdout, stderr=asked.stderr, tty=raw, until_ns=until_ns)
+    return logs.send(engine, container, connection.fileno(), query, follow=False, chunked=False, after=after)

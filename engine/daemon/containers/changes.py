@@ -1,9 +1,10 @@
 """What a container has changed of its image's files: GET /containers/{id}/changes, and what commit makes a layer of.
 
-Runs in the request's thread, and in the thread of `images.merged`. An overlay's upper directory says what was touched, and is
-compared with what is below it: a file that was opened for writing and left as it was is no change. Where images are
-copied, the whole root is compared. The rules are dockerd's: size, owner, mode, device, capability and, but for
-directories, time; a directory with a change below it is changed too. Nothing is followed: the container may be running.
+Runs in the request's thread. An overlay's upper directory says what was touched, and is compared with what is below
+it: a file that was opened for writing and left as it was is no change. Where images are copied, the whole root is
+compared. The rules are dockerd's: size, owner, mode, device, capability and, but for directories, time (and contents,
+where times may have lost their fractions); a directory with a change below it is changed too. Nothing is followed: the
+container may be running.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.daemon.images import merged
 from engine.daemon.images.layers import OPAQUE, OPAQUE_ATTRIBUTE, WHITEOUT
+from engine.daemon.images.tarwriter import open_file
 from engine.errors import NotFound, SystemFailure
 
 T = TypeVar("T")
@@ -27,14 +29,28 @@ MODIFIED, ADDED, DELETED = range(3)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CAPABILITY = "security.capability"
 _SECOND = 1_000_000_000
+_CHUNK = 1 << 20
 # Two descriptors a level, and a generator.
 _DEEPEST = 300
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
 # The places for the engine's own mounts, made at the first start where the image has none; dockerd has them in a layer
 # of their own below the container's.
 _ENGINES_OWN = frozenset(
-    "/.dockerenv /dev /dev/console /dev/mqueue /dev/pts /dev/shm /etc /etc/hostname /etc/hosts /etc/mtab "
-    "/etc/resolv.conf /proc /sys".split()
+    {
+        "/.dockerenv",
+        "/dev",
+        "/dev/console",
+        "/dev/mqueue",
+        "/dev/pts",
+        "/dev/shm",
+        "/etc",
+        "/etc/hostname",
+        "/etc/hosts",
+        "/etc/mtab",
+        "/etc/resolv.conf",
+        "/proc",
+        "/sys",
+    }
 )
 
 
@@ -48,9 +64,7 @@ class Change:
 
 def changes(engine: object, container: Container) -> list[dict]:
     """A FilesystemChange for each path, directories before what is in them."""
-    return compare(
-        engine, container, lambda _, found: [{"Path": change.path, "Kind": change.kind} for change in found]
-    )
+    return compare(engine, container, lambda _, found: [{"Path": change.path, "Kind": change.kind} for change in found])
 
 
 def compare(engine: object, container: Container, use: Callable[[int, Iterator[Change]], T]) -> T:
@@ -65,13 +79,7 @@ def compare(engine: object, container: Container, use: Callable[[int, Iterator[C
         return use(-1, iter(()))  # it has never run
     try:
         if engine.storage == "overlayfs":
-            if not container.layers:
-                return _use(use, top, None, overlay=True)
-            return merged.within(
-                engine.images.layer_root,
-                container.layers,
-                lambda root: _use(use, top, _Plain(_reopened(root)), overlay=True),
-            )
+            return _use(use, top, _image(engine, container), overlay=True)
         base = engine.images.layer_root
         layers = [os.open(os.path.join(base, layer), _DIRECTORY) for layer in reversed(container.layers)]
         return _use(use, top, _Layers(layers), overlay=False)
@@ -86,9 +94,12 @@ def _use(use: Callable[[int, Iterator[Change]], T], top: int, lower: "_Lower | N
         return use(top, found)
 
 
-def _reopened(root: int) -> int:
-    """A descriptor that can be listed, of one that cannot (O_PATH)."""
-    return os.open(".", _DIRECTORY, dir_fd=root)
+def _image(engine: object, container: Container) -> "_Plain | None":
+    """The root of the container's image. Its mount's namespace is gone by then; it lives with the descriptor."""
+    if not container.layers:
+        return None
+    layer_root = engine.images.layer_root
+    return _Plain(merged.within(layer_root, container.layers, lambda root: os.open(".", _DIRECTORY, dir_fd=root)))
 
 
 class _Lower(Protocol):
@@ -217,7 +228,7 @@ def _one(
             kind = ADDED
     elif _differ(before, found) or (
         stat.S_ISREG(found.st_mode)
-        and _capability(lower.place(name)) != _capability(f"/proc/self/fd/{upper}/{name}")
+        and _file_differs(lower.place(name), upper, name, _looks_doubtful(before, found, overlay))
     ):
         kind = MODIFIED
     if not stat.S_ISDIR(found.st_mode):
@@ -284,6 +295,41 @@ def _same_moment(one: int, other: int) -> bool:
     if one % _SECOND and other % _SECOND:
         return one == other
     return one // _SECOND == other // _SECOND
+
+
+def _looks_doubtful(before: os.stat_result, now: os.stat_result, touched: bool) -> bool:
+    """Whether two files of one size and second may differ all the same, by a fraction that an archive has lost.
+
+    touched: the file is in an upper directory, so somebody had a reason to copy it there
+    """
+    if before.st_mtime_ns != now.st_mtime_ns:
+        return True
+    return touched and not now.st_mtime_ns % _SECOND
+
+
+def _file_differs(old: str, upper: int, name: str, contents: bool) -> bool:
+    if _capability(old) != _capability(f"/proc/self/fd/{upper}/{name}"):
+        return True
+    return contents and not _same_contents(old, upper, name)
+
+
+def _same_contents(old: str, upper: int, name: str) -> bool:
+    with contextlib.ExitStack() as stack:
+        before = os.open(old, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        stack.callback(os.close, before)
+        try:
+            now, _ = open_file(upper, name)
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            raise
+        stack.callback(os.close, now)
+        while True:
+            chunk = os.read(before, _CHUNK)
+            if chunk != os.read(now, _CHUNK):
+                return False
+            if not chunk:
+                return True
 
 
 def _capability(place: str) -> bytes | None:

@@ -1,6 +1,6 @@
 """Making an image of a container: POST /commit.
 
-Runs in the request's thread, and in the thread of `images.merged`. The image has its parent's layers and one more, packed from
+Runs in the request's thread. The image has its parent's layers and one more, packed from
 what the container has changed; nothing is written to the container. While it is packed the container is paused, unless
 the client wants it otherwise.
 """
@@ -25,7 +25,7 @@ from engine.daemon.images import platform, rootfs
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers import WHITEOUT
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.tarwriter import Packer
+from engine.daemon.images.tarwriter import Chunk, Packer
 from engine.errors import Conflict, Invalid, NotFound
 from engine.kernel.beneath import open_beneath
 
@@ -51,7 +51,10 @@ _WHITEOUT_MODE = 0o100600
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A commit. config: the client's Config, complete, or None for the container's; changes: Dockerfile instructions."""
+    """A commit.
+
+    config: the client's Config, complete, or None for the container's own; changes: Dockerfile instructions
+    """
 
     repo: str = ""
     tag: str = ""
@@ -71,9 +74,10 @@ def commit(engine: object, container: Container, asked: Asked) -> str:
     with _paused(engine, container) if asked.pause else contextlib.nullcontext():
         image = _image(engine, container, asked, made, [name] if name else [])
     shown = name.familiar if name else ""
+    engine.images.announce("create", image.id, image.id, image)
     if name:
         engine.images.announce("tag", image.id, shown, image)
-    announce(engine, container, "commit", comment=asked.comment, imageID=image.id, imageRef=name.canonical if name else "")
+    announce(engine, container, "commit", comment=asked.comment, imageID=image.id, imageRef=shown)
     return image.id
 
 
@@ -147,7 +151,7 @@ def _layer(session: object, blob: object, top: int, found: Iterator[Change]) -> 
     return rootfs.unpack(session, _Stream(_packed(top, first, found)), blob)
 
 
-def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[bytes]:
+def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]:
     """The layer's tar: what is there as it is, what is gone as a whiteout."""
     packer = Packer()
     above, parent = "", os.dup(top)
@@ -178,7 +182,7 @@ def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[bytes]
 class _Stream(io.RawIOBase):
     """A file of the chunks that an iterator gives."""
 
-    def __init__(self, chunks: Iterator[bytes]):
+    def __init__(self, chunks: Iterator[Chunk]):
         self._chunks = chunks
         self._left = memoryview(b"")
 
@@ -223,4 +227,3 @@ def _document(parent: dict, container: Container, asked: Asked, made: dict, diff
         "rootfs": {"type": "layers", "diff_ids": [*diff_ids, diff_id] if diff_id else diff_ids},
         "history": [*(history if isinstance(history, list) else []), step],
     }
-

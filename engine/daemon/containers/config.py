@@ -6,7 +6,6 @@ it can be shown to any number of clients without copying. Whether it makes sense
 
 import posixpath
 
-from engine.daemon.containers import logconfig
 from engine.errors import Invalid
 from engine.sandbox import mounts
 
@@ -40,7 +39,7 @@ CONFIG = {
 HOST_CONFIG = {
     "Binds": None,
     "ContainerIDFile": "",
-    "LogConfig": {"Type": logconfig.DEFAULT_DRIVER, "Config": {}},
+    "LogConfig": {"Type": "", "Config": {}},  # completed from the daemon's settings
     "NetworkMode": "bridge",
     "PortBindings": {},
     "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
@@ -125,6 +124,18 @@ ENDPOINT = {
     "GlobalIPv6PrefixLen": 0,
     "DNSNames": None,
 }
+# What is the network's to say; a client that sends it back as it read it somewhere means nothing by it.
+_ENDPOINT_FILLED = (
+    "NetworkID",
+    "EndpointID",
+    "Gateway",
+    "IPAddress",
+    "IPPrefixLen",
+    "IPv6Gateway",
+    "GlobalIPv6Address",
+    "GlobalIPv6PrefixLen",
+    "DNSNames",
+)
 # Only what inspect leaves out when there is nothing in it (Go's omitempty).
 CONFIG_OPTIONAL = frozenset(
     {"ExposedPorts", "Healthcheck", "ArgsEscaped", "NetworkDisabled", "OnBuild", "StopSignal", "StopTimeout", "Shell"}
@@ -164,7 +175,7 @@ def host_config(asked: dict) -> dict:
     if whole["NetworkMode"] == "default":
         whole["NetworkMode"] = HOST_CONFIG["NetworkMode"]
     whole["LogConfig"] = {
-        "Type": whole["LogConfig"].get("Type") or HOST_CONFIG["LogConfig"]["Type"],
+        "Type": whole["LogConfig"].get("Type") or "",
         "Config": whole["LogConfig"].get("Config") or {},
     }
     whole["RestartPolicy"] = {
@@ -190,7 +201,8 @@ def networking(asked: dict, network_mode: str) -> dict:
     """EndpointsConfig, complete: name of the network → EndpointSettings; the network of NetworkMode is always there."""
     endpoints = {}
     for name, settings in (asked.get("EndpointsConfig") or {}).items():
-        endpoints["bridge" if name == "default" else name] = complete(ENDPOINT, settings or {})
+        own = {key: value for key, value in (settings or {}).items() if key not in _ENDPOINT_FILLED}
+        endpoints["bridge" if name == "default" else name] = complete(ENDPOINT, own)
     if network_mode.startswith("container:"):
         return {}
     endpoints.setdefault(network_mode, dict(ENDPOINT))

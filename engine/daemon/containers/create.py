@@ -52,6 +52,10 @@ def create(engine: object, name: str | None, body: dict, platform: str | None) -
         settings.merge_image(config, image.config.get("config") or {})
     settings.normalise(config)
     path, arguments = settings.command(config)
+    log_asked = bool(host_config["LogConfig"]["Type"])
+    host_config["LogConfig"] = logconfig.completed(
+        host_config["LogConfig"], engine.settings.log_driver, engine.settings.log_opts
+    )
     logconfig.check(host_config["LogConfig"])
     name = naming.check(name) if name else None
     container_id = _new_id()
@@ -69,6 +73,7 @@ def create(engine: object, name: str | None, body: dict, platform: str | None) -
         path=path,
         args=arguments,
         layers=tuple(image.layers) if image else (),
+        log_asked=log_asked,
     )
     engine.containers.reserve(container, name)
     try:

@@ -9,7 +9,17 @@ import os
 import time
 
 from engine.daemon.clock import SECOND
-from engine.daemon.containers import health, isolation, paths, policy, remove, restarts, start, states
+from engine.daemon.containers import (
+    health,
+    isolation,
+    mountpoints,
+    paths,
+    policy,
+    remove,
+    restarts,
+    start,
+    states,
+)
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
@@ -86,6 +96,7 @@ def _note(engine: object, container: Container, exited: Exited, oom_killed: bool
         state.restart_count += 1
         container.delay = policy.delay(container.delay, ran_seconds)
     announce(engine, container, "die", exitCode=exited.exit_code, execDuration=int(ran_seconds))
+    mountpoints.tell_unmounted(engine, container)
     states.move(container, "restarting" if again else "exited")
 
 

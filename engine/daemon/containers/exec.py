@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _FAILURE = "OCI runtime exec failed: exec failed: unable to start container process: "
 _NOT_RUNNABLE = 126
-_ENDED = frozenset({("namespaces", errno.ESRCH), ("fork", errno.ENOMEM)})
+_ENDED = frozenset({("namespaces", errno.ESRCH), ("fork", errno.ENOMEM), ("exec", errno.ENOMEM)})
 _COMMAND_EXITS = frozenset({126, 127})
 _LOST_EXIT = 255
 _STARTING_SECONDS = 10.0  # dockerd's patience of a resize with a start
@@ -134,6 +134,8 @@ def _tell(connection: socket.socket, text: bytes, framed: bool) -> None:
 def _start(
     engine: object, one: Exec, size: tuple[int, int] | None, clients: list[tuple[Client, socket.socket]]
 ) -> None:
+    if one.status == "running":
+        _settle(engine, one)
     with one.changed:
         if one.status == "ended":
             raise Conflict(f"exec command {one.id} has already run")
@@ -146,17 +148,13 @@ def _start(
     except BaseException as error:
         _fail(engine, one, error)
         raise
-    for warning in started.warnings:
-        log.warning("exec %s in container %s: %s", one.id, one.container.id, warning)
     with one.changed:
         one.pid, one.pid_start = started.pid, started.pid_start
         one.move("running")
     engine.links.keep(one.id, lambda _, message: _heard(engine, one, message))
 
 
-def _launch(
-    engine: object, one: Exec, size: tuple[int, int], clients: list[tuple[Client, socket.socket]]
-) -> Started:
+def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tuple[Client, socket.socket]]) -> Started:
     container, command = one.container, one.command
     state = container.snapshot()
     with processes.opened(state.pid, state.pid_start) as pidfd:
@@ -306,6 +304,7 @@ def run_captured(
         stderr=True,
     )
     one = _register(engine, container, command)
+    one.own = True
     latest = time.monotonic() + seconds
     ours, theirs = socket.socketpair()
     with ours:

@@ -16,6 +16,8 @@ KEPT_SECONDS = 300.0
 """How long an exec that has ended can be asked for."""
 MOST_ENDED = 10_000
 """Execs that have ended and are kept; the oldest go first."""
+MOST_OWN = 100
+"""The same for those that the engine runs for itself, which are many where health is checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Exec:
     """One exec. What comes after `command` is read and written under `changed`, which is notified at each change.
 
     status: created, starting, running, ended; exit_code: None until it is known; pid, pid_start: 0 before it has run
+    own: nobody but the engine has asked for it
     """
 
     id: str
@@ -55,6 +58,7 @@ class Exec:
     exit_code: int | None = None
     pid: int = 0
     pid_start: int = 0
+    own: bool = False
     ended: float = 0.0
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
@@ -71,6 +75,7 @@ class Execs:
         self._lock = threading.Lock()
         self._by_id: dict[str, Exec] = {}
         self._ended: deque[Exec] = deque()
+        self._own: deque[Exec] = deque()
 
     def find(self, exec_id: str) -> Exec:
         """The exec with this id; raises NotFound, also when its container is no more."""
@@ -91,7 +96,7 @@ class Execs:
         with self._lock:
             done.ended = time.monotonic()
             done.container.execs.pop(done.id, None)
-            self._ended.append(done)
+            (self._own if done.own else self._ended).append(done)
             self._forget(done.ended - KEPT_SECONDS)
 
     def drop(self, container: Container) -> None:
@@ -102,5 +107,6 @@ class Execs:
                 del self._by_id[exec_id]
 
     def _forget(self, before: float) -> None:
-        while self._ended and (self._ended[0].ended < before or len(self._ended) > MOST_ENDED):
-            self._by_id.pop(self._ended.popleft().id, None)
+        for ended, most in ((self._ended, MOST_ENDED), (self._own, MOST_OWN)):
+            while ended and (ended[0].ended < before or len(ended) > most):
+                self._by_id.pop(ended.popleft().id, None)

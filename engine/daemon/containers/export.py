@@ -11,12 +11,12 @@ from engine.daemon.containers import view
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.view import View
-from engine.daemon.images.tarwriter import Packer
+from engine.daemon.images.tarwriter import Chunk, Packer
 from engine.errors import SystemFailure
 from engine.sandbox.mounts import words
 
 
-def export(engine: object, container: Container, begin: Callable[[], Callable[[bytes], None]]) -> None:
+def export(engine: object, container: Container, begin: Callable[[], Callable[[Chunk], None]]) -> None:
     """Send the archive. begin: called once the root is there; what it returns takes the bytes. Raises SystemFailure."""
 
     def work(seen: View) -> None:
@@ -24,7 +24,6 @@ def export(engine: object, container: Container, begin: Callable[[], Callable[[b
             top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=seen.root)
             try:
                 write = begin()
-                announce(engine, container, "export")
                 packer = Packer()
                 for chunk in packer.contents(top, ""):
                     write(chunk)
@@ -36,3 +35,4 @@ def export(engine: object, container: Container, begin: Callable[[], Callable[[b
             raise SystemFailure(f"failed to read from the container: {words(error)}") from error
 
     view.visit(engine, container, work, mounted=False)
+    announce(engine, container, "export")

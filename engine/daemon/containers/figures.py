@@ -154,9 +154,7 @@ class Gauge:
     def __init__(self, engine: object, container: Container, state: State, *, keep: bool) -> None:
         """state: of the run, running."""
         self.pid_start = state.pid_start
-        self._counters = Reader(
-            engine.cgroups, container.id, isolation.cgroup_parent(container), keep=keep
-        )
+        self._counters = Reader(engine.cgroups, container.id, isolation.cgroup_parent(container), keep=keep)
         host_network = container.host_config["NetworkMode"] == "host"
         self._network = None if host_network else Files({"dev": f"/proc/{state.pid}/net/dev"}, keep=keep)
 

@@ -5,7 +5,7 @@ they are, never copied: nobody changes them once a container owns them.
 """
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.containers import isolation, joins, mountpoints, paths, ports, sizes
+from engine.daemon.containers import isolation, joins, logconfig, mountpoints, paths, ports, sizes
 from engine.daemon.containers.config import CONFIG_OPTIONAL, HOST_CONFIG_OPTIONAL
 from engine.daemon.containers.record import Container, Health, State
 
@@ -31,7 +31,7 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
         "ResolvConfPath": network.etc("resolv.conf"),
         "HostnamePath": network.etc("hostname"),
         "HostsPath": network.etc("hosts"),
-        "LogPath": "",  # no file of a form that others could read
+        "LogPath": logconfig.log_path(container, where),
         "Name": f"/{container.name}",
         "RestartCount": state.restart_count,
         "Driver": engine.storage,

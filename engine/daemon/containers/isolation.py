@@ -121,8 +121,12 @@ def adapt(engine: object, asked: dict, host_config: dict) -> None:
 def cgroup_parent(container: Container) -> str:
     """The cgroup that the container's is in: always an absolute path, and never above the hierarchy's root."""
     asked = container.host_config["CgroupParent"]
-    # Two leading slashes are one (POSIX leaves it open, normpath keeps them); `..` ends at the root.
-    return "/" + posixpath.normpath(f"/{asked}").lstrip("/") if asked else cgroups.PARENT
+    return _absolute(asked) if asked else cgroups.PARENT
+
+
+def _absolute(path: str) -> str:
+    """The path from the root, cleaned; `..` ends there. Of leading slashes one is left: normpath would keep two."""
+    return "/" + posixpath.normpath(f"/{path}").lstrip("/")
 
 
 def _capabilities(host_config: dict) -> tuple[str, ...]:
@@ -224,12 +228,12 @@ def _mapped(on_host: str, inside: str) -> list[Device]:
     except OSError as error:
         problem = (error.strerror or "").lower()
     else:
-        device = _device(posixpath.normpath(f"/{inside}"), found)
+        device = _device(_absolute(inside), found)
         if device is not None:
             return [device]
         if stat.S_ISDIR(found.st_mode):
             top = os.path.realpath(on_host)
-            prefix = posixpath.normpath(f"/{inside}")
+            prefix = _absolute(inside)
             devices = [_moved(device, prefix + device.path.removeprefix(top)) for device in _walk(top, skipping=False)]
             if devices:
                 return devices

@@ -12,7 +12,7 @@ from engine.daemon.containers.record import Container
 from engine.errors import Invalid, NotBuilt, SystemFailure
 from engine.logs import attributes, jsonfile, local, options
 from engine.logs.attributes import Described
-from engine.wire.messages import LogTarget
+from engine.wire.messages import Forward, LogTarget
 
 NONE, LOCAL, JSON_FILE = "none", "local", "json-file"
 # Every driver that is built → its module in `engine.logs`.
@@ -26,11 +26,11 @@ _OF_ALL = frozenset({"mode", "max-buffer-size"}) | local.CACHE_OPTIONS
 _FAILED = "failed to create task for container: failed to initialize logging driver: "
 
 
-def completed(asked: dict, default_driver: str, default_options: tuple[tuple[str, str], ...]) -> dict:
+def completed(asked: dict, default_driver: str, default_options: tuple[str, ...]) -> dict:
     """A LogConfig with what the daemon's settings add to it: the driver where none is named, and its options."""
     driver, config = asked.get("Type") or default_driver, dict(asked.get("Config") or {})
     if driver == default_driver:
-        config = {**dict(default_options), **config}
+        config = {**dict(each.split("=", 1) for each in default_options), **config}
     return {"Type": driver, "Config": config}
 
 
@@ -91,7 +91,8 @@ def target(container: Container, where: paths.Paths) -> LogTarget:
             size, files, compress = jsonfile.limits(config)
             said = attributes.as_json(attributes.of(config, _described(container)))
             return LogTarget(where.home, size, files, jsonfile.file_name(container.id), said, compress)
-        forward = _module(driver).forward(config, _described(container))
+        values = _module(driver).forward(config, _described(container))
+        forward = Forward(BUILT_DRIVERS[driver], tuple(values.items()), options.ring(config))
         cache = local.cache(config)
         return LogTarget(where.log if cache else "", *(cache or ()), forward=forward)
     except Invalid as error:

@@ -20,43 +20,46 @@ def check(container: Container, query: Query) -> None:
 
 
 def send(
-    engine: object, container: Container, sink: int, query: Query, follow: bool, chunked: bool, details: bool = False
+    engine: object,
+    container: Container,
+    sink: int,
+    query: Query,
+    follow: bool,
+    chunked: bool,
+    details: bool = False,
+    after: tuple[int, int] | None = None,
 ) -> tuple[int, int] | None:
     """Write the log to descriptor `sink`; with `follow`, until the container has ended or the sink is gone.
 
-    details: the attributes stand before each line. The place up to which a log of JSON lines was read, for who goes on
-    from there: (inode, offset), or None when the client left
+    details: the attributes stand before each line. after: of a log of JSON lines, the place behind which to begin.
+    Returns the place up to which such a log was read, (inode, offset), or None when the client left; None of others
     """
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
+
+    def serve(ended: int | None) -> tuple[int, int] | None:
+        if not is_json(container):
+            twin.select(settings.muxer).send(where.log, sink, query, chunked=chunked, ended_fd=ended)
+            return None
+        from engine.logs import jsonreader  # only a daemon with such logs keeps it
+
+        name, how = jsonfile.file_name(container.id), {"details": details, "chunked": chunked, "after": after}
+        return jsonreader.send(where.home, name, sink, query, ended_fd=ended, **how)
+
     if not follow:
-        return _send(engine, container, where, sink, query, chunked, details, None)
+        return serve(None)
     with _end_of(container) as ended:
-        return _send(engine, container, where, sink, query, chunked, details, ended)
+        return serve(ended)
+
+
+def prefix(container: Container) -> bytes:
+    """What `details` puts before each line of a log in the engine's own form: its attributes and a space."""
+    return logconfig.details(container)
 
 
 def is_json(container: Container) -> bool:
     """Whether the log is of JSON lines, which a monitor does not send again itself."""
     return container.host_config["LogConfig"]["Type"] == logconfig.JSON_FILE
-
-
-def _send(
-    engine: object,
-    container: Container,
-    where: paths.Paths,
-    sink: int,
-    query: Query,
-    chunked: bool,
-    details: bool,
-    ended: int | None,
-) -> tuple[int, int] | None:
-    if not is_json(container):
-        twin.select(engine.settings.muxer).send(where.log, sink, query, chunked=chunked, ended_fd=ended)
-        return None
-    from engine.logs import jsonreader  # only a daemon with such logs keeps it
-
-    name = jsonfile.file_name(container.id)
-    return jsonreader.send(where.home, name, sink, query, details=details, chunked=chunked, ended_fd=ended)
 
 
 @contextmanager

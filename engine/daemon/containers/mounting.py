@@ -38,9 +38,7 @@ def arrange(
     targets = {mount.target for mount in asked}
     no_dev = "/dev" in targets
     kept = [
-        mount
-        for mount in usual
-        if mount.target not in targets and not (no_dev and mount.target.startswith("/dev/"))
+        mount for mount in usual if mount.target not in targets and not (no_dev and mount.target.startswith("/dev/"))
     ]
     own = [mount for mount in etc if mount.target not in targets]
     if readonly:
@@ -108,6 +106,8 @@ def _make_source(source: str) -> None:
         return
     try:
         os.makedirs(source, 0o755, exist_ok=True)
+    except NotADirectoryError:
+        return  # init meets it too, and says what is wrong with it
     except OSError as error:
         reason = (error.strerror or "").lower()
         text = f"error while creating mount source path '{source}': mkdir {source}: {reason}"
@@ -152,8 +152,8 @@ def _of_volume(engine: object, container: Container, point: dict) -> Mount:
     if mounting.kind == "bind":
         flags = dict.fromkeys((*mounting.flags, *readonly))
         if not os.path.exists(mounting.device):
-            text = f"failed to mount local volume: mount {mounting.device}:{volume.path}: no such file or directory"
-            raise SystemFailure(f"error while mounting volume '{volume.path}': {text}")
+            text = f"mount {mounting.device}:{volume.path}, flags: 0x1000: no such file or directory"
+            raise SystemFailure(f"error while mounting volume '{volume.path}': failed to mount local volume: {text}")
         return Mount("bind", mounting.device, target, tuple(flags), subpath=subpath, asked=True)
     return Mount(
         mounting.kind,

@@ -84,7 +84,7 @@ def _add(engine: object, container: Container, point: dict, points: dict[str, di
         image = engine.images.find(point["Name"])
         spec.update(Image=image.id, Layers=list(image.layers))
     elif point["Type"] == "bind" and _touches(point["Source"], engine.settings.data_root):
-        _let_unmounts_through(point)
+        _let_unmounts_through(point, engine.settings.data_root)
     _keep(container, points, point)
     if former is not None and former["Type"] == "volume":
         _let_go(engine, container, former)
@@ -97,11 +97,17 @@ def _touches(source: str, data_root: str) -> bool:
     return below(source, data_root) or below(data_root, source)
 
 
-def _let_unmounts_through(point: dict) -> None:
+def _let_unmounts_through(point: dict, data_root: str) -> None:
     """dockerd's rule for its own data root: what is bound with it must not hold mounts that the host lets go of."""
     if point["Spec"].pop("DefaultPropagation", False):
         point["Propagation"] = "rslave"
         point["Spec"]["Fallback"] = True
+    elif point["Propagation"] not in ("rslave", "rshared"):
+        raise Invalid(
+            'invalid mount config: must use either propagation mode "rslave" or "rshared" when mount source is within'
+            f' the daemon root, daemon root: "{data_root}", bind mount source: "{point["Source"]}",'
+            f' propagation: "{point["Propagation"]}"'
+        )
 
 
 def _let_go(engine: object, container: Container, point: dict) -> None:
@@ -120,9 +126,7 @@ def _add_anonymous(engine: object, container: Container, target: str, points: di
     _keep(container, points, point)
 
 
-def _fill_volumes(
-    engine: object, container: Container, points: dict[str, dict], make_root: Callable[[], None]
-) -> None:
+def _fill_volumes(engine: object, container: Container, points: dict[str, dict], make_root: Callable[[], None]) -> None:
     """Copy what the image has at the place of each volume that is empty and was not asked to stay so."""
     waiting = [point for point in points.values() if point["Spec"].get("Copy") and _takes_copies(engine, point)]
     if not waiting or not container.layers:
@@ -160,6 +164,28 @@ def release(engine: object, container: Container, volumes: bool) -> None:
                 engine.volumes.remove(point["Name"])
 
 
+def tell_mounted(engine: object, container: Container) -> None:
+    """Publish that a run has the container's volumes."""
+    for point in container.mounts:
+        if point["Type"] == "volume":
+            attributes = {
+                "driver": point["Driver"],
+                "container": container.id,
+                "destination": point["Destination"],
+                "read/write": "true" if point["RW"] else "false",
+                "propagation": point["Propagation"],
+            }
+            engine.events.publish("volume", "mount", point["Name"], attributes)
+
+
+def tell_unmounted(engine: object, container: Container) -> None:
+    """Publish that a run has let the container's volumes go."""
+    for point in container.mounts:
+        if point["Type"] == "volume":
+            attributes = {"driver": point["Driver"], "container": container.id}
+            engine.events.publish("volume", "unmount", point["Name"], attributes)
+
+
 def hold(engine: object) -> None:
     """At start-up: tell the volumes which containers have them."""
     for container in engine.containers.all():
@@ -175,13 +201,10 @@ def images_of(container: Container) -> set[str]:
 
 def show(container: Container) -> list[dict]:
     """The mount points as the API shows them."""
-    return [
-        {key: point[key] for key in _SHOWN if point[key] or key not in _OPTIONAL} for point in container.mounts
-    ]
+    return [{key: point[key] for key in _SHOWN if point[key] or key not in _OPTIONAL} for point in container.mounts]
 
 
 def show_etc(container: Container) -> dict[str, str]:
     """The fields of inspect that name a file behind one in /etc, where the client has mounted one of its own."""
     sources = {point["Destination"]: point["Source"] for point in container.mounts}
     return {key: sources[target] for key, target in _ETC.items() if sources.get(target)}
-

@@ -181,7 +181,7 @@ def clean(path: str) -> str:
 
 
 def parse_mount(mount: dict) -> dict:
-    """The mount point of an entry that `check_mounts` has passed. A volume's Source is not known yet, nor an image's."""
+    """The mount point of an entry that `check_mounts` has passed; the Source of a volume is not known yet."""
     kind, source, target = (mount.get(key) or "" for key in ("Type", "Source", "Target"))
     writable = not mount.get("ReadOnly")
     return _PARSERS[kind](mount, source, clean(target), writable)
@@ -313,9 +313,9 @@ def parse_volumes_from(text: str) -> tuple[str, bool]:
     """Container and whether its mounts may be written, of `container[:mode]`. Raises Invalid."""
     if not text:
         raise Invalid("volumes-from specification cannot be an empty string")
-    name, colon, mode = text.partition(":")
+    name, _, mode = text.partition(":")
     words = _words(mode)
-    if words is None or (colon and not mode) or words.keys() & {"propagation", "copy"}:
+    if words is None or words.keys() & {"propagation", "copy"}:
         raise Invalid(f"invalid mode: {mode}")
     return name, words.get("access") != "ro"
 

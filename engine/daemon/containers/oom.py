@@ -42,6 +42,12 @@ class OomWatch:
                 self._thread = threading.Thread(target=self._listen, name="oom", daemon=True)
                 self._thread.start()
 
+    def limited(self, engine: object, container: Container) -> None:
+        """As `watch`, for one that was given its limit while it runs; one that has just ended is left alone."""
+        with container.changed:
+            if container.state.pid:
+                self.watch(engine, container)
+
     def adopt(self, engine: object, container: Container) -> None:
         """As `watch`, for one that an earlier daemon started: what happened since that daemon died is told now."""
         if container.host_config["Memory"] <= 0:

@@ -18,7 +18,7 @@ _running = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which are meant: with all of `labels` (name, value or None for any), not with all of `without`, made till then."""
+    """Which are meant: with all of `labels` (name; value, None for any), not with all of `without`, made till then."""
 
     labels: tuple[tuple[str, str | None], ...] = ()
     without: tuple[tuple[str, str | None], ...] = ()

@@ -49,17 +49,20 @@ def parse(text: str) -> Wanted:
         if name != "pid":
             raise SystemFailure(f'specifying "{name}={value}" is not allowed')
     words = text.split()
+    first = _Parser(words)
     try:
-        return _Parser(words).wanted()
+        first.read()
     except SystemFailure:
         # As ps does: `-aux` is no list of users, but what its writer had in mind.
-        if not any(word.startswith("-") and not word.startswith("--") for word in words):
-            raise
+        second = _Parser([word if word.startswith("--") else word.removeprefix("-") or word for word in words])
         try:
-            return _Parser([word if word.startswith("--") else word.removeprefix("-") for word in words]).wanted()
+            second.read()
         except SystemFailure:
             pass
+        else:
+            return second.wanted()
         raise
+    return first.wanted()
 
 
 def _refuse(words: str) -> SystemFailure:
@@ -79,8 +82,8 @@ class _Parser:
         self._forest = ""
         self._headers = True
 
-    def wanted(self) -> Wanted:
-        """All of it."""
+    def read(self) -> None:
+        """All of the words. Raises SystemFailure."""
         while self._words:
             word = self._words.pop(0)
             if word.startswith("--"):
@@ -90,6 +93,9 @@ class _Parser:
             elif not word[0].isdigit():  # a list of pids may stand alone
                 self._bsd = self._bsd or ""
                 self._letters(word, self._bsd_letter)
+
+    def wanted(self) -> Wanted:
+        """What has been read. Raises SystemFailure."""
         return Wanted(tuple(self._columns()), tuple(self._sort), self._forest, self._headers)
 
     def _columns(self) -> list[Column]:

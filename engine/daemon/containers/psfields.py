@@ -19,9 +19,12 @@ _WORST_PRIORITY = 39
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When the processes were looked at: seconds since the epoch and since the boot; memory: the host's, in KiB."""
+    """When the processes were looked at.
 
-    now: float
+    boot: when the host was booted, in seconds since the epoch; uptime: seconds since then; memory: the host's, in KiB
+    """
+
+    boot: int
     uptime: float
     memory: int
 
@@ -69,7 +72,7 @@ class Process:
     @property
     def began(self) -> float:
         """Seconds since the epoch when it was started."""
-        return self.moment.now - self.moment.uptime + self.started / _TICKS
+        return self.moment.boot + self.started / _TICKS
 
     @property
     def busy(self) -> float:
@@ -264,7 +267,7 @@ FIELDS: dict[str, Field] = {
     "rtprio": Field("RTPRIO", lambda p: p.rt_priority, _rt),
     "psr": Field("PSR", lambda p: p.processor),
     **dict.fromkeys(("f", "flag", "flags"), _FLAGS),
-    "wchan": Field("WCHAN", _wchan, lambda name: name[:6]),
+    "wchan": Field("WCHAN", _wchan),
     "min_flt": Field("MINFL", lambda p: p.minflt),
     "minflt": Field("MINFLT", lambda p: p.minflt),
     "maj_flt": Field("MAJFL", lambda p: p.majflt),

@@ -107,6 +107,7 @@ class Container:
     path, args: Entrypoint and Cmd joined, as inspect shows them
     layers: the directories of the image's layers, relative to the layer root, lowest first
     mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec` (see `mountpoints`)
+    log_asked: whether the client has named a log driver
     settling: its end is known, and what only a running container has is still being taken away; under `changed`
     exits: how often a run, or the wait for another one, has ended since the daemon started; removed: it is no more
     last_exit: the exit code of the last run that ended; what waiters are told, however soon the next one begins
@@ -134,6 +135,7 @@ class Container:
     args: list[str]
     layers: tuple[str, ...]
     mounts: tuple[dict, ...] = ()
+    log_asked: bool = True
     state: State = field(default_factory=State)
     settling: bool = False
     exits: int = 0

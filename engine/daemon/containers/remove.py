@@ -71,6 +71,7 @@ def finish(engine: object, container: Container, volumes: bool = False) -> None:
         container.removed = True
         container.changed.notify_all()
         container.ring()
+    engine.execs.drop(container)
     announce(engine, container, "destroy")
     for _, connection in container.waiting:
         connection.close()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from engine.errors import Invalid, SystemFailure
 from engine.sandbox.cgroups import Cgroups
-from engine.sandbox.spec import Limits
+from engine.sandbox.spec import Limits, Rlimit
 
 _LEAST_MEMORY = 6 << 20
 _ONLINE = {
@@ -58,6 +58,14 @@ def limits_of(host_config: dict, number: Callable[[str], str]) -> Limits:
         if host_config[key]:
             plain[field] = tuple((number(each.get("Path") or ""), each.get(name) or 0) for each in host_config[key])
     return Limits(pids=max(host_config["PidsLimit"] or 0, 0), **plain)
+
+
+def rlimits_of(host_config: dict, default: tuple[str, ...]) -> tuple[Rlimit, ...]:
+    """The resource limits of a container's processes: its own, and of the daemon's (`name=soft:hard`) those it lacks."""
+    own = tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ())
+    names = {limit.name for limit in own}
+    texts = (text.replace("=", ":").split(":") for text in default)
+    return (*own, *(Rlimit(name, int(soft), int(hard)) for name, soft, hard in texts if name not in names))
 
 
 def device_number(path: str) -> str:

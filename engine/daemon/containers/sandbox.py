@@ -9,10 +9,10 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 
-from engine.daemon.containers import files, isolation, joins, logconfig, mounting, paths, resources
+from engine.daemon.containers import dockerinit, files, isolation, joins, logconfig, mounting, paths, resources
 from engine.daemon.containers.record import Container
 from engine.sandbox import capabilities, limits, sysctls
-from engine.sandbox.spec import Limits, Mount, Rlimit, Root, Sandbox
+from engine.sandbox.spec import Limits, Mount, Root, Sandbox
 from engine.wire.messages import LogTarget
 
 # Docker's for a network of one's own, as far as this kernel has them.
@@ -35,18 +35,22 @@ def sandbox_of(engine: object, container: Container, where: paths.Paths) -> Sand
     else:
         where_of_network = where
     devices, _ = isolation.devices_of(host_config)
+    init = dockerinit.is_wanted(engine.settings, host_config)
     return Sandbox(
         id=container.id,
         root=_root(engine, container, where),
         namespaces=namespaces.own,
-        argv=(container.path, *container.args),
+        argv=dockerinit.command(container.path, container.args) if init else (container.path, *container.args),
         env=environment(config, networked.config["Hostname"], config["Tty"]),
         cwd=config["WorkingDir"] or "/",
         user=config["User"],
         hostname=networked.config["Hostname"],
         domainname=networked.config["Domainname"],
-        mounts=mounting.arrange(
-            engine, container, isolation.mounts_of(host_config, namespaces), _etc_mounts(where_of_network)
+        mounts=(
+            *mounting.arrange(
+                engine, container, isolation.mounts_of(host_config, namespaces), _etc_mounts(where_of_network)
+            ),
+            *((dockerinit.mount(engine.settings),) if init else ()),
         ),
         devices=() if mounting.brings_dev(container) else devices,
         masked_paths=() if privileged else tuple(host_config["MaskedPaths"] or ()),
@@ -74,7 +78,7 @@ def _rights(engine: object, container: Container) -> dict[str, object]:
         "capabilities": names,
         "no_new_privileges": isolation.security(host_config["SecurityOpt"]).no_new_privileges,
         "seccomp": isolation.filter_of(host_config, names),
-        "rlimits": tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ()),
+        "rlimits": resources.rlimits_of(host_config, engine.settings.default_ulimits),
         "oom_score_adj": host_config["OomScoreAdj"] or _OWN_OOM_SCORE,
         "cgroups": engine.cgroups.entries(container.id, isolation.cgroup_parent(container)),
         "apparmor": isolation.apparmor_of(host_config),
@@ -134,11 +138,7 @@ def limits_of(container: Container) -> Limits:
 
 def log_of(container: Container, where: paths.Paths) -> LogTarget:
     """Where the container's output goes."""
-    log_config = container.host_config["LogConfig"]
-    if log_config["Type"] == "none":
-        return LogTarget("")
-    max_size, max_files = logconfig.limits(log_config)
-    return LogTarget(where.log, max_size, max_files)
+    return logconfig.target(container, where)
 
 
 def make_root(engine: object, container: Container, where: paths.Paths) -> None:

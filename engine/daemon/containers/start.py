@@ -8,7 +8,18 @@ import contextlib
 import logging
 import os
 
-from engine.daemon.containers import attach, files, health, isolation, paths, remove, sandbox, states, unbuilt
+from engine.daemon.containers import (
+    attach,
+    files,
+    health,
+    isolation,
+    mountpoints,
+    paths,
+    remove,
+    sandbox,
+    states,
+    unbuilt,
+)
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
@@ -29,8 +40,8 @@ _SETUP_EXIT = 128  # what docker records when the command was never tried
 def start(engine: object, container: Container) -> None:
     """Start the container and return once its command runs.
 
-    Raises NotModified when it runs already (or is about to, by its policy), Conflict when it is paused, Invalid when its
-    command cannot be run (exit code 126 or 127 is recorded), SystemFailure when its sandbox cannot be made.
+    Raises NotModified when it runs already (or is about to, by its policy), Conflict when it is paused, Invalid when
+    its command cannot be run (exit code 126 or 127 is recorded), SystemFailure when its sandbox cannot be made.
     """
     with container.operation:
         state = container.settled()
@@ -88,7 +99,7 @@ def _launch(engine: object, container: Container) -> Started:
 
     try:
         try:
-            return ask(ordinary=stage.suits(wanted))
+            return ask(ordinary=stage.suits(wanted) and request.log.forward is None)
         except MonitorLost as error:
             # Perhaps somebody killed the spare that took the request: once more, from the beginning.
             log.warning("container %s: %s; it is started anew", container.id, error)
@@ -137,6 +148,7 @@ def record_start(engine: object, container: Container, started: Started, *, by_h
         health.begin(engine, container)
         # With a policy it is to run after a loss of power too, which says nothing new at the runs that follow.
         save(engine, container, durable=first and container.host_config["RestartPolicy"]["Name"] != "no")
+        mountpoints.tell_mounted(engine, container)
         announce(engine, container, "start")
 
 

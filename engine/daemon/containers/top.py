@@ -84,7 +84,8 @@ def _below(directory: str) -> list[str]:
 
 def _look(pids: list[int]) -> list[Process]:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
-    moment = Moment(time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), memory)
+    (boot,) = (int(line.split()[1]) for line in _read("/proc/stat").splitlines() if line.startswith(b"btime "))
+    moment = Moment(boot, time.clock_gettime(time.CLOCK_BOOTTIME), memory)
     processes = []
     for pid in pids:
         try:

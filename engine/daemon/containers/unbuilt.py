@@ -25,7 +25,6 @@ HOST_CONFIG: dict[str, Callable[[object], bool]] = {
     "Cgroup": _given,
     "Links": _given,
     "PublishAllPorts": _given,
-    "Init": _given,
 }
 # Settings of an endpoint; what an engine fills in itself (addresses, ids) is ignored here as dockerd ignores it.
 ENDPOINT: dict[str, Callable[[object], bool]] = {

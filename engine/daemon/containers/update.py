@@ -93,6 +93,8 @@ def _change(engine: object, container: Container, asked: dict, pids: int | None,
         if running:
             engine.cgroups.update(container.id, _limits(engine, before), parent, _limits(engine, after))
         raise
+    if running and after["Memory"] > 0 >= before["Memory"]:
+        engine.oom.limited(engine, container)
 
 
 def _check_together(before: dict, asked: dict) -> None:

@@ -13,6 +13,7 @@ so a reader, however slow, disturbs no start, and changes nothing. Whoever write
 
 import contextlib
 import errno
+import functools
 import os
 import select
 import stat
@@ -25,7 +26,7 @@ from engine.daemon.containers import files, mounting, paths, sandbox
 from engine.daemon.containers.record import Container, State
 from engine.errors import Conflict, NotFound, SystemFailure
 from engine.kernel import syscalls
-from engine.sandbox import mounts
+from engine.sandbox import mounts, sources
 from engine.sandbox.spec import Mount, Root
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ def visit(
                 continue
             root, closed = entered
             try:
-                return work(View(root, True, closed, lambda: _check_run(container, state)))
+                return work(View(root, True, closed, functools.partial(_check_run, container, state)))
             finally:
                 os.close(root)
         if not writes:
@@ -203,8 +204,8 @@ def _write_stopped(engine: object, container: Container, mounted: bool, work: Ca
 def _with_mounts(
     engine: object, container: Container, where: paths.Paths, root: int, mounted: bool, work: Callable[[View], T]
 ) -> T:
-    for mount in _mounts_of(engine, container, where) if mounted else ():
-        mounts.add(root, mount)
+    if mounted:
+        sources.add_all(root, tuple(_mounts_of(engine, container, where)))
     # The mounts were put on "/" of the root by its descriptor, which stands below none of them.
     return work(View(root, False, frozenset(), lambda: _check_there(container)))
 

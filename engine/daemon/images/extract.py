@@ -77,8 +77,11 @@ class Extraction:
     """One run: open directories, what was counted, which directories wait for their times.
 
     Whoever derives from it says what a name means, and what is special: `add`, and the methods called `on_...`.
+    what: what the stream is called in texts
     size: bytes it takes on the disk; implied: directories that no header spoke of, parents first
     """
+
+    what = "layer"
 
     def __init__(self, root_fd: int):
         self.root = root_fd
@@ -103,6 +106,9 @@ class Extraction:
 
     # What differs
 
+    def check_removal(self) -> None:
+        """Called while a directory is removed; raises to end it."""
+
     def parts_of(self, name: str) -> list[str]:
         """The components of a member's, or a hard link's, name."""
         return components(name)
@@ -115,7 +121,7 @@ class Extraction:
         """A directory has been made where `found` was."""
 
     def on_null_device(self, entry: tar.Entry, parent: int, name: str) -> bool:
-        """A character device 0:0 is to be made, which overlayfs takes for a whiteout; True when it has been dealt with."""
+        """A character device 0:0, which overlayfs takes for a whiteout, is to be made; True when it was dealt with."""
         return False
 
     # Members
@@ -133,7 +139,7 @@ class Extraction:
     def check(self, entry: tar.Entry) -> None:
         """Refuse owners that there are none of, and count the member's inode."""
         if not (0 <= entry.uid <= _LARGEST_ID and 0 <= entry.gid <= _LARGEST_ID):
-            raise Invalid(f"invalid owner {entry.uid}:{entry.gid} of {entry.name!r} in the layer")
+            raise Invalid(f"invalid owner {entry.uid}:{entry.gid} of {entry.name!r} in the {self.what}")
         self._count(_ALLOCATION)  # empty files, a thousand to a compressed kilobyte, take inodes
 
     def settle_directories(self) -> None:
@@ -188,7 +194,7 @@ class Extraction:
                 self.implied[above] = None
                 self.size += _ALLOCATION
                 if len(self.implied) > _MOST_IMPLIED:
-                    raise Invalid(f"more than {_MOST_IMPLIED} directories without a header in the layer")
+                    raise Invalid(f"more than {_MOST_IMPLIED} directories without a header in the {self.what}")
             except FileExistsError:
                 pass  # a directory, or a link whose target the next open finds beneath the root or not at all
             finally:
@@ -236,7 +242,7 @@ class Extraction:
         try:
             os.unlink(name, dir_fd=parent)
         except IsADirectoryError:
-            remove_tree(parent, name)
+            remove_tree(parent, name, self.check_removal)
         # A path that led through it leads elsewhere now.
         self._forget_open_except(parent)
 
@@ -289,7 +295,7 @@ class Extraction:
     def _link_source(self, entry: tar.Entry, parent: int) -> tuple[int, str]:
         parts = self.parts_of(entry.link)
         if not parts:
-            raise Invalid(f"invalid hard link {entry.name!r} in the layer")
+            raise Invalid(f"invalid hard link {entry.name!r} in the {self.what}")
         above = "/".join(parts[:-1])
         # Opened without making anything: a link to what is not there is an error.
         fd = self._open.get(above) if above else self.root
@@ -311,7 +317,7 @@ class Extraction:
     def _node(self, entry: tar.Entry, parent: int, name: str, _: tar.TarReader) -> None:
         kind = {tar.CHARACTER: stat.S_IFCHR, tar.BLOCK_DEVICE: stat.S_IFBLK, tar.FIFO: stat.S_IFIFO}[entry.kind]
         if not (0 <= entry.major < 1 << 12 and 0 <= entry.minor < 1 << 20):
-            raise Invalid(f"invalid device {entry.major}:{entry.minor} of {entry.name!r} in the layer")
+            raise Invalid(f"invalid device {entry.major}:{entry.minor} of {entry.name!r} in the {self.what}")
         null = kind == stat.S_IFCHR and (entry.major, entry.minor) == (0, 0)
         if null and self.on_null_device(entry, parent, name):
             return

@@ -70,7 +70,7 @@ def inspect_json(store: "ImageStore", image: Image, manifests: bool = False) -> 
     for name in ("Comment", "Created", "Author", "Variant", "OsVersion", "Parent"):
         if not shown[name]:
             del shown[name]
-    if not image.names:
+    if not image.names or image.parent:  # what was committed here came from nowhere
         del shown["Identity"]
     if manifests:
         shown["Manifests"] = [manifest_json(store, image, [])]

@@ -15,7 +15,7 @@ from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.wire import codec, endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.messages import Detached, Exec, Exited, Failed, NamespacesReady, Proceed, Start, Started
+from engine.wire.messages import Detached, Exec, Exited, Failed, NamespacesReady, Proceed, Start, Started, Warned
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Links:
         try:
             with theirs:
                 self._spawner.send(request, [theirs.fileno(), *descriptors], ordinary=ordinary)
-            started = self._expect(ours, Started)
+            started = self._expect(ours, Started, exec_id)
         except (BrokenPipeError, ConnectionResetError) as error:
             ours.close()
             raise MonitorLost("the exec's monitor has died while it started") from error
@@ -102,11 +102,15 @@ class Links:
         return started
 
     @staticmethod
-    def _expect(link: Channel, kind: type) -> object:
-        received = link.receive()
-        if received is None:
-            raise MonitorLost("the container's monitor has died while it started")
-        message, _ = received
+    def _expect(link: Channel, kind: type, name: str = "") -> object:
+        while True:
+            received = link.receive()
+            if received is None:
+                raise MonitorLost("the container's monitor has died while it started")
+            message, _ = received
+            if not isinstance(message, Warned):
+                break
+            log.warning("exec %s: %s", name, message.text)
         if isinstance(message, Failed):
             raise StartFailure(message)
         if not isinstance(message, kind):

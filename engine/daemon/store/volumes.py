@@ -35,4 +35,6 @@ def delete(connection: sqlite3.Connection, name: str) -> None:
 def load_all(connection: sqlite3.Connection) -> list[tuple[str, str, dict | None, dict | None, int]]:
     """(name, driver, labels, options, created_ns) of every volume, by name."""
     rows = connection.execute("SELECT name, driver, labels, options, created_ns FROM volumes ORDER BY name")
-    return [(name, driver, json.loads(labels), json.loads(options), made) for name, driver, labels, options, made in rows]
+    return [
+        (name, driver, json.loads(labels), json.loads(options), made) for name, driver, labels, options, made in rows
+    ]

@@ -40,9 +40,7 @@ def unused(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default
     """
     everything = flag("all", filters.get("all", ()), all_by_default)
     passing = _passing(volumes, filters, _PRUNE_FILTERS)
-    return [
-        volume for volume in passing if (everything or volume.anonymous) and not volumes.users(volume.name)
-    ]
+    return [volume for volume in passing if (everything or volume.anonymous) and not volumes.users(volume.name)]
 
 
 def _passing(volumes: Volumes, filters: dict[str, tuple[str, ...]], known: dict) -> list[Volume]:

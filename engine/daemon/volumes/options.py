@@ -80,5 +80,7 @@ def _resolved(word: str) -> str:
     try:
         found = socket.getaddrinfo(host, None)
     except OSError as error:
-        raise SystemFailure(f"error resolving passed in network volume address: lookup {host}: {error.strerror}") from error
+        raise SystemFailure(
+            f"error resolving passed in network volume address: lookup {host}: {error.strerror}"
+        ) from error
     return f"addr={found[0][4][0]}"

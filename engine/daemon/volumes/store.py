@@ -18,7 +18,7 @@ from engine.daemon.images.trees import remove_path
 from engine.daemon.store import volumes as table
 from engine.daemon.store.database import Database
 from engine.daemon.volumes import options as driver_options
-from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
+from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 
 log = logging.getLogger(__name__)
 
@@ -100,37 +100,35 @@ class Volumes:
         """The volume of this name, made if it is not there; without a name, a new one. `user`: a container that has it.
 
         One that is made for a user becomes durable with its container. Raises Invalid, NotFound for the driver,
-        Conflict for a name that another driver has, SystemFailure when the disk fails.
+        SystemFailure when the disk fails.
         """
         if not name:
             name, labels = os.urandom(32).hex(), {**(labels or {}), ANONYMOUS: ""}
+        if driver not in ("", DRIVER):
+            raise NotFound(f'create {name}: error looking up volume plugin {driver}: plugin "{driver}" not found')
         with self._lock:
             volume = self._volumes.get(name)
             if volume is None:
-                volume = self._make(name, driver or DRIVER, options, labels, durable=not user)
-            elif driver not in ("", volume.driver):
-                raise Conflict(f"create {name}: conflict: volume name must be unique")
+                volume = self._make(name, options, labels, durable=not user)
             if user:
                 self._users.setdefault(name, set()).add(user)
             return volume
 
-    def _make(self, name: str, driver: str, options: dict | None, labels: dict | None, durable: bool) -> Volume:
+    def _make(self, name: str, options: dict | None, labels: dict | None, durable: bool) -> Volume:
         try:
-            if driver != DRIVER:
-                raise NotFound(f'error looking up volume plugin {driver}: plugin "{driver}" not found')
             _check_name(name)
             driver_options.check(options)
-        except EngineError as error:
-            raise type(error)(f"create {name}: {error}") from error
-        volume = Volume(name, driver, labels, options, time.time_ns(), self._path(name))
+        except Invalid as error:
+            raise Invalid(f"create {name}: {error}") from error
+        volume = Volume(name, DRIVER, labels, options, time.time_ns(), self._path(name))
         try:
             with self._database.transaction(durable=durable) as connection:
-                table.insert(connection, name, driver, labels, options, volume.created_ns)
+                table.insert(connection, name, DRIVER, labels, options, volume.created_ns)
                 self.mend(volume)
         except OSError as error:
             raise SystemFailure(f"create {name}: error while creating volume path: {error}") from error
         self._volumes[name] = volume
-        self._events.publish("volume", "create", name, {"driver": driver})
+        self._events.publish("volume", "create", name, {"driver": DRIVER})
         return volume
 
     def mend(self, volume: Volume) -> None:

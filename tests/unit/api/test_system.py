@@ -20,6 +20,7 @@ def engine(**changed):
         "debug": True,
         "registry_mirrors": ("https://m/",),
         "insecure_registries": ("r:5000", "10.0.0.0/8"),
+        "log_driver": "journald",
     }
     states = [SimpleNamespace(status=status, running=status != "exited") for status in ("running", "paused", "exited")]
     parts = {

@@ -47,3 +47,35 @@ def test_the_parameter_filter_was_a_reference_until_1_40():
     assert versions.image_filters((1, 40), {"reference": ("a",)}, "b") == {"reference": ("a", "b")}
     assert versions.image_filters((1, 40), {}, "") == {}
     assert versions.image_filters((1, 41), {}, "b") == {}
+
+
+EVENT = {"Type": "container", "Action": "start", "Actor": {"ID": "c", "Attributes": {"image": "i", "name": "n"}}}
+
+
+def test_events_of_containers_and_images_were_told_twice_until_1_51():
+    assert versions.event((1, 52), EVENT) == EVENT
+    older = versions.event((1, 51), EVENT)
+    assert older == {"status": "start", "id": "c", "from": "i", **EVENT}
+    assert list(older)[:3] == ["status", "id", "from"]
+    image = {"Type": "image", "Action": "tag", "Actor": {"ID": "i", "Attributes": {"name": "n"}}}
+    assert versions.event((1, 24), image) == {"status": "tag", "id": "i", **image}
+    network = {"Type": "network", "Action": "create", "Actor": {"ID": "x", "Attributes": {}}}
+    assert versions.event((1, 24), network) == network
+
+
+def test_two_versions_of_one_form_show_events_alike():
+    for version in ((1, minor) for minor in range(24, 55)):
+        same = (1, 24) if versions.event_form(version) == versions.event_form((1, 24)) else versions.NEWEST
+        assert versions.event(version, EVENT) == versions.event(same, EVENT)
+
+
+def test_an_image_s_create_is_not_told_before_1_46():
+    assert not versions.knows_event((1, 45), "image", "create")
+    assert versions.knows_event((1, 46), "image", "create")
+    assert versions.knows_event((1, 24), "image", "tag")
+    assert versions.knows_event((1, 24), "container", "create")
+
+
+def test_lines_have_their_own_type_since_1_53():
+    assert versions.event_types((1, 52))[0] == "application/json"
+    assert versions.event_types((1, 53))[0] == "application/jsonl"

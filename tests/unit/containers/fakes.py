@@ -5,11 +5,15 @@ import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+from engine.daemon.containers.execs import Execs
+from engine.daemon.containers.oom import OomWatch
 from engine.daemon.containers.registry import Registry
 from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.store import containers as table
+from engine.daemon.store import volumes as volume_table
 from engine.daemon.store.database import Database
+from engine.daemon.volumes.store import Volumes
 from engine.errors import NotFound
 from engine.sandbox.spec import Limits
 
@@ -76,13 +80,17 @@ class FakeCgroups:
 def make_engine(root: object, images: FakeImages | None = None) -> SimpleNamespace:
     """An engine with a real database and registry below the directory `root`."""
     os.makedirs(f"{root}/containers", exist_ok=True)
-    database = Database(f"{root}/engine.db", table.SCHEMA)
+    database = Database(f"{root}/engine.db", (*table.SCHEMA, *volume_table.SCHEMA))
+    events = Events()
     return SimpleNamespace(
-        settings=SimpleNamespace(data_root=str(root), exec_root=f"{root}/run"),
+        settings=SimpleNamespace(data_root=str(root), exec_root=f"{root}/run", log_driver="local", log_opts=()),
         database=database,
         images=images or FakeImages(),
         containers=Registry(),
-        events=Events(),
+        events=events,
+        execs=Execs(),
+        oom=OomWatch(),
+        volumes=Volumes(database, str(root), events),
         schedule=Schedule(),
         storage="overlayfs",
         cgroups=FakeCgroups(),

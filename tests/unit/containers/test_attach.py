@@ -8,6 +8,7 @@ import pytest
 
 from engine.daemon.containers import attach
 from engine.daemon.containers.attach import DEFAULT_DETACH_KEYS, Asked, parse_detach_keys
+from engine.daemon.runtime.events import Events
 from engine.errors import Invalid
 from tests.unit.containers.test_states import container
 
@@ -36,7 +37,8 @@ def test_other_texts_are_refused(text):
 def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
     client, connection = socket.socketpair()
     subject = container("running")
-    subject.config["Tty"] = False
+    subject.config.update(Tty=False, Labels=None)
+    subject.host_config["LogConfig"] = {"Type": "local"}
     unread = threading.Event()
     look = attach.time.sleep
 
@@ -44,13 +46,15 @@ def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
         unread.set()
         look(seconds)
 
+    client.settimeout(10)
+
     def follow(*_, **__):
         connection.sendall(b"log")
 
     monkeypatch.setattr(attach.time, "sleep", watched)
     monkeypatch.setattr(attach, "_HEAD_SECONDS", 10)
     monkeypatch.setattr(attach.logs, "send", follow)
-    engine = SimpleNamespace(links=SimpleNamespace(send=follow))
+    engine = SimpleNamespace(links=SimpleNamespace(send=follow), events=Events())
     asked = Asked(logs=True, stream=stream, stdin=False, stdout=True, stderr=True)
 
     def hijack():

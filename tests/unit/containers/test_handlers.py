@@ -1,6 +1,7 @@
 """The container handlers: defaults of queries, words of errors, and what is sent before what."""
 
 import json
+import select
 import threading
 from types import SimpleNamespace
 
@@ -8,9 +9,11 @@ import pytest
 
 from engine.daemon.api.handlers import containers as handlers
 from engine.daemon.api.query import Query
+from engine.daemon.api.streams import ClientGone
+from engine.daemon.containers import states
 from engine.daemon.containers import stop as stopping
 from engine.daemon.containers.create import create
-from engine.errors import Conflict, Invalid, NotBuilt, NotFound
+from engine.errors import Conflict, EngineError, Invalid, NotBuilt, NotFound
 from tests.unit.containers import recorded
 from tests.unit.containers.fakes import make_engine
 
@@ -58,6 +61,11 @@ class FakeRequest:
     def abort(self) -> None:
         self.aborted = True
 
+    def wait(self, descriptor: int, seconds: float | None = None) -> bool:
+        if self.gone():
+            raise ClientGone
+        return bool(select.select([descriptor], [], [], 10)[0])
+
 
 @pytest.fixture
 def engine(tmp_path):
@@ -68,9 +76,9 @@ def engine(tmp_path):
 
 def move(container, status: str, exit_code: int = 0) -> None:
     with container.changed:
-        container.state.status = status
-        container.state.exit_code = exit_code
-        container.changed.notify_all()
+        container.state.exit_code = container.last_exit = exit_code
+        container.exits += status == "exited"
+        states.move(container, status)
 
 
 def test_wait_sends_its_head_before_the_container_ends(engine):
@@ -86,12 +94,11 @@ def test_wait_sends_its_head_before_the_container_ends(engine):
     assert [json.loads(request.sent[1]), request.sent[2]] == [{"StatusCode": 3}, "end"]
 
 
-def test_wait_of_a_client_that_left_ends_without_an_answer(engine, monkeypatch):
-    monkeypatch.setattr("engine.daemon.containers.wait._CLIENT_CHECK_SECONDS", 0.01)
+def test_wait_of_a_client_that_left_ends_without_an_answer(engine):
     move(engine.containers.find("one"), "running")
     request = FakeRequest("one", gone=True)
-    handlers.wait(engine, request)
-    assert request.aborted
+    with pytest.raises(ClientGone):
+        handlers.wait(engine, request)
     assert b"".join(part for part in request.sent if isinstance(part, bytes)) == b""
 
 
@@ -162,6 +169,6 @@ def test_old_parameters_of_the_listing_are_its_filters(engine):
 
 
 def test_a_link_is_not_removed_as_a_container(engine):
-    with pytest.raises(NotBuilt, match="link"):
+    with pytest.raises(EngineError, match="cannot remove the default link name of the container"):
         handlers.remove(engine, FakeRequest("one", "link=1"))
     assert engine.containers.find("one")

@@ -29,7 +29,7 @@ def test_a_created_container_is_shown_as_dockerd_shows_it(tmp_path):
     assert kinds(shown) == kinds(expected)
     for key in ("HostConfig", "Config", "NetworkSettings", "State", "Storage"):
         assert list(shown[key]) == list(expected[key])
-    expected["HostConfig"].update(LogConfig={"Type": "json-file", "Config": {}}, CgroupnsMode="private")
+    expected["HostConfig"].update(LogConfig={"Type": "local", "Config": {}}, CgroupnsMode="private")
     expected["Config"]["Hostname"] = container.id[:12]
     assert {key: value for key, value in shown.items() if key not in DIFFERENT} == {
         key: value for key, value in expected.items() if key not in DIFFERENT

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.daemon.containers import create, files, paths, remove, sizes, start, states
+from engine.daemon.containers import create, end, files, kill, paths, remove, sizes, start, states
 from engine.daemon.images.trees import remove_path
 from engine.daemon.runtime import processes
-from engine.errors import Conflict, SystemFailure
+from engine.errors import Conflict, NotFound, SystemFailure
 from engine.wire.messages import Exited
 from tests.unit.containers.fakes import make_engine
 
@@ -59,13 +59,14 @@ def run(container):
         states.move(container, "running")
 
 
-def end(container):
+def finish(container):
     with container.changed:
+        container.exits += 1
         states.move(container, "exited")
 
 
 def test_what_a_start_made_run_meanwhile_is_killed_too(engine, container, monkeypatch):
-    monkeypatch.setattr(processes, "send_signal", lambda *_: end(container))
+    monkeypatch.setattr(processes, "send_signal", lambda *_: finish(container))
     looked = threading.Event()
     snapshot = type(container).snapshot
 
@@ -86,19 +87,26 @@ def test_what_a_start_made_run_meanwhile_is_killed_too(engine, container, monkey
 
 
 def test_a_killed_container_that_removes_itself_is_no_conflict(engine, container, monkeypatch):
-    def kill(*_):
-        end(container)
-        remove.remove(engine, container, False, False)
+    def remove_itself():
+        with contextlib.suppress(NotFound):  # the other one was faster
+            remove.remove(engine, container, False, False)
+
+    removal = threading.Thread(target=remove_itself)
+
+    def send(*_):
+        finish(container)
+        removal.start()
 
     run(container)
-    monkeypatch.setattr(processes, "send_signal", kill)
+    monkeypatch.setattr(processes, "send_signal", send)
     remove.remove(engine, container, True, False)
+    removal.join(SECONDS)
     assert container.removed
 
 
 def test_what_does_not_die_is_not_removed(engine, container, monkeypatch):
     run(container)
-    monkeypatch.setattr(remove, "_KILLED_SECONDS", 0.01)
+    monkeypatch.setattr(kill, "KILLED_SECONDS", 0.01)
     monkeypatch.setattr(processes, "send_signal", lambda *_: True)
     with pytest.raises(Conflict, match="could not kill container"):
         remove.remove(engine, container, True, False)
@@ -122,7 +130,7 @@ def test_a_removal_that_failed_can_be_tried_again(engine, container):
 def test_an_end_on_a_full_disk_is_known_and_stays_told_by_the_exec_directory(engine, container):
     run(container)
     real, engine.database = engine.database, FullDatabase(engine.database, 1)
-    start.ended(engine, container, Exited(3, 2, 1))
+    end.ended(engine, container, Exited(3, 2, 1))
     assert (container.settled().status, container.settled().exit_code) == ("exited", 3)
     assert os.path.isdir(where(engine, container).exec_dir)
     engine.database = real

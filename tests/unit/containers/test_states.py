@@ -11,6 +11,7 @@ from engine.errors import Conflict
 
 def container(status="created"):
     host_config = {"RestartPolicy": {"Name": "no", "MaximumRetryCount": 0}, "AutoRemove": False, "CgroupParent": ""}
+    host_config["LogConfig"] = {"Type": "local", "Config": {}}
     config = {"Labels": {}, "StopSignal": None, "Healthcheck": None}
     made = Container("a" * 64, "n", 0, "busybox", "sha256:0", config, host_config, {}, "true", [], ())
     made.state.status = status

@@ -1,4 +1,4 @@
-"""Waiting: each condition ends when it should, whatever the container does next, and a client that left ends the wait."""
+"""Waiting: each condition ends when it should, whatever comes next, and a client that has left ends the wait."""
 
 import os
 import select

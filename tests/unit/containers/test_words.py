@@ -10,6 +10,7 @@ from engine.daemon.clock import duration, rfc3339
 from engine.daemon.containers import logconfig, naming, resources
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import Invalid, NotBuilt
+from engine.logs import jsonfile, local, options
 
 
 @pytest.mark.parametrize(
@@ -86,42 +87,46 @@ def test_a_duration_is_said_as_docker_says_it(seconds, text):
 
 
 @pytest.mark.parametrize(
-    ("driver", "options", "limits"),
+    ("module", "options", "limits"),
     [
-        ("json-file", {}, (0, 1)),
-        ("json-file", {"max-size": "10m"}, (10_000_000, 1)),
-        ("json-file", {"max-size": "10m", "max-file": "3"}, (10_000_000, 3)),
-        ("local", {}, (20_000_000, 5)),
-        ("local", {"max-size": "10m"}, (10_000_000, 5)),
-        ("local", {"max-file": "3"}, (20_000_000, 3)),
-        ("local", {"max-size": "1.5kb", "max-file": "2"}, (1500, 2)),
-        ("local", {"max-size": "512"}, (512, 5)),
+        (jsonfile, {}, (0, 1, False)),
+        (jsonfile, {"max-size": "10m"}, (10_000_000, 1, False)),
+        (jsonfile, {"max-size": "10m", "max-file": "3", "compress": "true"}, (10_000_000, 3, True)),
+        (local, {}, (20_000_000, 5)),
+        (local, {"max-size": "10m"}, (10_000_000, 5)),
+        (local, {"max-file": "3"}, (20_000_000, 3)),
+        (local, {"max-size": "1.5kb", "max-file": "2"}, (1500, 2)),
+        (local, {"max-size": "512", "compress": "false"}, (512, 5)),
     ],
 )
-def test_the_limits_of_a_log(driver, options, limits):
-    assert logconfig.limits({"Type": driver, "Config": options}) == limits
+def test_the_limits_of_a_log(module, options, limits):
+    assert module.limits(options) == limits
 
 
+@pytest.mark.parametrize("module", [jsonfile, local])
 @pytest.mark.parametrize("options", [{"max-size": "ten"}, {"max-size": "-1"}, {"max-file": "0"}, {"max-file": "x"}])
-def test_a_bad_limit_of_a_log_is_refused(options):
+def test_a_bad_limit_of_a_log_is_refused(module, options):
     with pytest.raises(Invalid):
-        logconfig.check({"Type": "local", "Config": options})
+        module.limits(options)
 
 
-@pytest.mark.parametrize(
-    ("driver", "options"),
-    [
-        ("json-file", {"labels": "a"}),
-        ("syslog", {"syslog-address": "x"}),
-        ("local", {"mode": "non-blocking"}),
-        ("local", {"tag": "x"}),
-    ],
-)
-def test_log_drivers_and_options_that_are_not_built_are_refused_in_words(driver, options):
-    log_config = {"Type": driver, "Config": options}
-    logconfig.check(log_config)
-    with pytest.raises(NotBuilt, match=r"HostConfig\.LogConfig: .* not built yet"):
-        logconfig.refuse_what_is_not_built(log_config)
+@pytest.mark.parametrize(("text", "bytes_"), [("1", 1), ("2kib", 2048), ("1.5m", 3 << 19), ("1 G", 1 << 30)])
+def test_the_size_of_a_buffer_counts_as_memory_does(text, bytes_):
+    assert options.size(text, 1024) == bytes_
+
+
+def test_a_daemons_options_are_for_its_own_driver():
+    defaults = ("json-file", ("max-size=1m", "max-file=2"))
+    assert logconfig.completed({}, *defaults) == {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "2"}}
+    asked = {"Type": "json-file", "Config": {"max-file": "3"}}
+    assert logconfig.completed(asked, *defaults)["Config"] == {"max-size": "1m", "max-file": "3"}
+    assert logconfig.completed({"Type": "local"}, *defaults) == {"Type": "local", "Config": {}}
+
+
+def test_a_log_driver_that_is_not_built_is_refused_in_words():
+    for driver in logconfig.UNBUILT_DRIVERS:
+        with pytest.raises(NotBuilt, match=rf'HostConfig\.LogConfig: the log driver "{driver}" is not built'):
+            logconfig.refuse_what_is_not_built({"Type": driver, "Config": {}})
 
 
 @given(st.sets(st.integers(0, 300), min_size=1))

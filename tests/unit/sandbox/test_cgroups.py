@@ -1,13 +1,16 @@
 """Cgroups of both versions against trees of plain files."""
 
+import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.errors import SystemFailure
 from engine.kernel import bpf
-from engine.sandbox import cgroups
+from engine.sandbox import cgroups, cgroups_v1, cgroups_v2, device_program
+from engine.sandbox.device_rules import DEFAULT
 from engine.sandbox.spec import Limits
 
 V2_FILES = (
@@ -196,3 +199,199 @@ def test_a_failed_create_names_the_file_and_leaves_nothing(v1: Path, monkeypatch
     with pytest.raises(SystemFailure, match=r"pids\.max"):
         found.create("x", Limits(pids=1))
     assert not list(v1.glob("*/engine/x"))
+
+
+def written(monkeypatch: pytest.MonkeyPatch, module: object) -> list[tuple[str, str]]:
+    """The writes into a cgroup's files from here on, in their order."""
+    rows: list[tuple[str, str]] = []
+    write = cgroups.write
+
+    def note(path: str, value: str) -> None:
+        rows.append((Path(path).name, value))
+        write(path, value)
+
+    monkeypatch.setattr(module, "write", note)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("now", "memory", "swap", "first"),
+    [
+        (64, 128, 256, "memory.memsw.limit_in_bytes"),  # grows: the limit on both must be out of the way
+        (256, 64, 128, "memory.limit_in_bytes"),  # shrinks: memory alone first
+        (64, 32, 48, "memory.limit_in_bytes"),
+        (64, 128, -1, "memory.memsw.limit_in_bytes"),
+    ],
+)
+def test_memory_and_swap_of_version_1_are_changed_in_the_order_that_the_kernel_takes(
+    v1: Path, monkeypatch: pytest.MonkeyPatch, now: int, memory: int, swap: int, first: str
+) -> None:
+    found = cgroups.detect(str(v1))
+    found.create("x", Limits())
+    (v1 / "memory/engine/x/memory.limit_in_bytes").write_text(f"{now << 20}\n")
+    rows = written(monkeypatch, cgroups_v1)
+    found.update("x", Limits(memory=memory << 20, memory_swap=swap << 20 if swap > 0 else -1))
+    assert [name for name, _ in rows if name.startswith("memory")][0] == first
+    assert len(rows) == 2
+
+
+def test_an_update_takes_a_limit_on_processes_back(v1: Path, v2: Path) -> None:
+    found = cgroups.detect(str(v1))
+    found.create("x", Limits(pids=5))
+    found.update("x", Limits(), before=Limits(pids=5))
+    file = v1 / ("engine/x/pids.max" if found.version == "2" else "pids/engine/x/pids.max")
+    assert file.read_text() == "max"
+
+
+def test_an_update_that_is_refused_puts_the_old_limits_back(v1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = cgroups.detect(str(v1))
+    before, after = Limits(pids=5, cpu_shares=100), Limits(pids=9, cpu_shares=200)
+    found.create("x", before)
+    write = cgroups.write
+
+    def refuse(path: str, value: str) -> None:
+        if value == "9":
+            raise OSError(errno.EBUSY, "Device or resource busy", path)
+        write(path, value)
+
+    monkeypatch.setattr(cgroups_v1, "write", refuse)
+    with pytest.raises(SystemFailure, match=r"pids\.max: Device or resource busy"):
+        found.update("x", after, before=before)
+    assert (v1 / "cpu,cpuacct/engine/x/cpu.shares").read_text() == "100"
+
+
+def test_a_period_that_waits_for_its_quota_is_written_after_it(v1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = cgroups.detect(str(v1))
+    found.create("x", Limits())
+    rows = []
+
+    def picky(path: str, value: str) -> None:
+        rows.append(Path(path).name)
+        if path.endswith("cfs_period_us") and "cpu.cfs_quota_us" not in rows:
+            raise OSError(errno.EINVAL, "Invalid argument", path)
+
+    monkeypatch.setattr(cgroups_v1, "write", picky)
+    found.update("x", Limits(cpu_period=10_000, cpu_quota=5_000))
+    assert rows == ["cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.cfs_period_us"]
+
+
+def test_freezing_of_version_1_is_over_when_all_have_stopped(v1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tasks", "cgroup.procs", "freezer.state"):
+        (v1 / "freezer").mkdir(exist_ok=True)
+        (v1 / "freezer" / name).touch()
+    found = cgroups.detect(str(v1))
+    found.create("x", Limits())
+    answers = iter(["FREEZING\n", "FREEZING\n", "FROZEN\n"])
+    rows = written(monkeypatch, cgroups_v1)
+    monkeypatch.setattr(cgroups_v1, "read", lambda path: next(answers))
+    found.freeze("x")
+    assert rows == [("freezer.state", "FROZEN")] * 3
+    found.thaw("x")
+    assert rows[-1] == ("freezer.state", "THAWED")
+    monkeypatch.setattr(cgroups_v1, "read", lambda path: "FREEZING\n")
+    monkeypatch.setattr(cgroups_v1, "_LATEST_FROZEN", 0.01)
+    with pytest.raises(SystemFailure, match="unable to freeze"):
+        found.freeze("x")
+    assert rows[-1] == ("freezer.state", "THAWED"), "nobody stays stopped when not all could be"
+
+
+def test_without_a_freezer_it_is_said(v1: Path) -> None:
+    found = cgroups.detect(str(v1))
+    found.create("x", Limits())
+    with pytest.raises(SystemFailure, match="no freezer controller"):
+        found.freeze("x")
+
+
+def test_freezing_of_version_2_waits_for_the_kernels_word(v2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cgroup.freeze", "cgroup.events"):
+        (v2 / name).touch()
+    found = cgroups.detect(str(v2))
+    found.create("x", Limits())
+    (v2 / "engine/x/cgroup.events").write_text("populated 1\nfrozen 1\n")
+    found.freeze("x")
+    assert (v2 / "engine/x/cgroup.freeze").read_text() == "1"
+    found.thaw("x")
+    assert (v2 / "engine/x/cgroup.freeze").read_text() == "0"
+    (v2 / "engine/x/cgroup.events").write_text("populated 1\nfrozen 0\n")
+    monkeypatch.setattr(cgroups_v2, "_LATEST_FROZEN", 0.01)
+    with pytest.raises(SystemFailure, match="unable to freeze"):
+        found.freeze("x")
+    assert (v2 / "engine/x/cgroup.freeze").read_text() == "0"
+    found.thaw("nothing")
+
+
+BLOCKS = Limits(
+    blkio_weight=500,
+    blkio_weight_device=(("8:0", 300),),
+    blkio_read_bps=(("8:0", 1000),),
+    blkio_write_bps=(("8:0", 2000),),
+    blkio_read_iops=(("8:0", 30),),
+    blkio_write_iops=(("8:0", 40),),
+)
+
+
+def test_block_devices_of_version_2_have_one_file_for_all_paces(v2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("io.max", "io.weight"):
+        (v2 / name).touch()
+    rows = written(monkeypatch, cgroups_v2)
+    cgroups.detect(str(v2)).create("x", BLOCKS)
+    rows = [row for row in rows if row[0].startswith("io.")]
+    assert rows == [
+        *(("io.max", f"8:0 {text}") for text in ("rbps=1000", "wbps=2000", "riops=30", "wiops=40")),
+        ("io.weight", str(1 + 490 * 9999 // 990)),
+        ("io.weight", f"8:0 {1 + 290 * 9999 // 990}"),
+    ]
+
+
+def test_the_weights_of_bfq_are_as_they_are_asked_for(v2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("io.max", "io.bfq.weight"):
+        (v2 / name).touch()
+    rows = written(monkeypatch, cgroups_v2)
+    cgroups.detect(str(v2)).create("x", BLOCKS)
+    assert [row for row in rows if "weight" in row[0]] == [("io.bfq.weight", "500"), ("io.bfq.weight", "8:0 300")]
+
+
+def test_block_devices_of_version_1_have_a_file_each(v1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (v1 / "blkio").mkdir()
+    names = [f"throttle.{way}_{what}_device" for way in ("read", "write") for what in ("bps", "iops")]
+    for name in ("tasks", "cgroup.procs", *(f"blkio.{each}" for each in (*names, "bfq.io_serviced"))):
+        (v1 / "blkio" / name).touch()
+    for name in ("weight", "weight_device"):
+        (v1 / f"blkio/blkio.bfq.{name}").touch()
+    rows = written(monkeypatch, cgroups_v1)
+    found = cgroups.detect(str(v1))
+    assert found.fitting(BLOCKS) == (BLOCKS, [])
+    found.create("x", BLOCKS)
+    assert [row for row in rows if row[0].startswith("blkio")] == [
+        ("blkio.bfq.weight", "500"),
+        ("blkio.bfq.weight_device", "8:0 300"),
+        ("blkio.throttle.read_bps_device", "8:0 1000"),
+        ("blkio.throttle.write_bps_device", "8:0 2000"),
+        ("blkio.throttle.read_iops_device", "8:0 30"),
+        ("blkio.throttle.write_iops_device", "8:0 40"),
+    ]
+
+
+def test_what_a_host_cannot_do_with_block_devices_and_memory_is_discarded_with_a_warning_each(v1: Path) -> None:
+    asked = replace(BLOCKS, memory_swappiness=0, oom_kill_disable=True, memory_swap=-1, memory=1 << 30)
+    (v1 / "memory/memory.oom_control").unlink()
+    fitting, warnings = cgroups.detect(str(v1)).fitting(asked)
+    assert fitting == Limits(memory=1 << 30, memory_swap=-1) and len(warnings) == 8
+
+
+def test_devices_of_version_2_are_a_program_and_of_a_privileged_container_none(
+    v2: Path, programs: dict[str, bytes]
+) -> None:
+    found = cgroups.detect(str(v2))
+    found.create("x", Limits(), devices=("b 8:0 rwm",))
+    found.create("y", Limits(), all_devices=True)
+    assert programs == {f"{v2}/engine/x": device_program.assemble((*DEFAULT, "b 8:0 rwm"))}
+
+
+def test_somebody_elses_parent_without_cpus_gets_them(v1: Path) -> None:
+    """Made by hand, and not told to pass them on."""
+    (v1 / "cpuset/theirs").mkdir()
+    found = cgroups.detect(str(v1))
+    found.create("x", Limits(), "/theirs")
+    for where in ("theirs", "theirs/x"):
+        assert (v1 / "cpuset" / where / "cpuset.cpus").read_text() == "0-3"

@@ -6,7 +6,7 @@ content types, and what is sent when.
 
 import json
 
-from engine.daemon.api import schemas
+from engine.daemon.api import schemas, versions
 from engine.daemon.api.answers import Empty, Json, Response, encode_json
 from engine.daemon.api.request import RAW_STREAM, Request
 from engine.daemon.containers import attach as attaching
@@ -33,8 +33,6 @@ _NO_BODY = "starting container with non-empty request body was deprecated since 
 _LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
 _LONGEST_SIZE = 5  # digits
 _LONGEST_TAIL = 18  # digits; any number of these is one of 64 bits
-# What stands before a line of a log with `details`: the attributes a log driver was told to keep, which are none yet.
-_DETAILS = b" "
 
 
 def _container(engine: object, request: Request) -> Container:
@@ -69,7 +67,9 @@ def list_(engine: object, request: Request) -> Response:
 
 def inspect(engine: object, request: Request) -> Response:
     """GET /containers/{id}/json"""
-    return Json(inspecting.inspect(engine, _container(engine, request), request.query.flag("size")))
+    container = _container(engine, request)
+    shown = inspecting.inspect(engine, container, request.query.flag("size"))
+    return Json(versions.container(request.headers.get("user-agent", ""), shown, container.log_asked))
 
 
 def start(engine: object, request: Request) -> Response:
@@ -103,7 +103,7 @@ def logs(engine: object, request: Request) -> None:
     follow = request.query.flag("follow")
     with request.stream(200, _stream_type(container, request)) as stream:
         chunked = stream.raw_chunks
-        reading.send(engine, container, stream.fileno(), query, follow, chunked)
+        reading.send(engine, container, stream.fileno(), query, follow, chunked, request.query.flag("details"))
 
 
 def _log_query(container: Container, request: Request) -> LogQuery:
@@ -115,7 +115,7 @@ def _log_query(container: Container, request: Request) -> LogQuery:
         until_ns=query.timestamp("until") or 0,
         tail=_tail(query.text("tail")),
         timestamps=query.flag("timestamps"),
-        prefix=_DETAILS if query.flag("details") else b"",
+        prefix=reading.prefix(container) if query.flag("details") else b"",
         tty=container.config["Tty"],
     )
 

@@ -19,6 +19,7 @@ from engine.errors import Invalid
 log = logging.getLogger(__name__)
 
 _JSON_SEQUENCE = "application/json-seq"
+_MOST_REMEMBERED = 4096  # bytes of a line; few are longer, and those are not to be kept along with the past
 _RECORD_SEPARATOR = b"\x1e"  # before each text of a JSON sequence, RFC 7464
 
 
@@ -84,5 +85,7 @@ def _line(version: tuple[int, int], event: Event) -> bytes:
             "time": event.time_ns // SECOND,
             "timeNano": event.time_ns,
         }
-        line = event.lines[form] = encode_json(versions.event(version, shown)) + b"\n"
+        line = encode_json(versions.event(version, shown)) + b"\n"
+        if len(line) <= _MOST_REMEMBERED:
+            event.lines[form] = line
     return line

@@ -47,7 +47,7 @@ def archive_get(engine: object, request: Request) -> None:
     with contextlib.ExitStack() as stack:
 
         def begin(status: dict) -> Callable[[bytes], None]:
-            return stack.enter_context(request.stream(200, _TAR, _stat_field(status))).write
+            return stack.enter_context(request.stream(200, _TAR, _stat_field(status))).write_large
 
         archive.send(engine, engine.containers.find(reference), reference, path, begin)
 
@@ -69,7 +69,7 @@ def export(engine: object, request: Request) -> None:
     with contextlib.ExitStack() as stack:
 
         def begin() -> Callable[[bytes], None]:
-            return stack.enter_context(request.stream(200, _BINARY)).write
+            return stack.enter_context(request.stream(200, _BINARY)).write_large
 
         exporting.export(engine, engine.containers.find(request.parameters["id"]), begin)
 

@@ -1,0 +1,201 @@
+/*
+ * docker-init: process 1 of a container that was asked for with Init.
+ *
+ *     docker-init -- COMMAND [ARGUMENT...]
+ *
+ * Starts the command, in a process group of its own that has the terminal, passes every signal on to it, reaps what
+ * others have left, and ends when the command has ended: with its exit code, or 128 and the signal's number.
+ *
+ * A static program without a C library, so that it runs in any image: system calls by hand, no allocation, no state but
+ * one path. The engine binds it read-only on /sbin/docker-init; nothing in it trusts the image.
+ */
+
+#include <asm/unistd.h>
+
+#define EINTR 4
+#define ENOENT 2
+#define EACCES 13
+#define ENOEXEC 8
+#define ENOTDIR 20
+
+#define SIG_BLOCK_ALL 2 /* SIG_SETMASK */
+#define WNOHANG 1
+#define TIOCSPGRP 0x5410
+#define SIGCHLD 17
+#define SIGTTIN 21
+#define SIGTTOU 22
+#define SIGNALS 64
+
+#define NOT_FOUND 127
+#define NOT_RUNNABLE 126
+
+typedef unsigned long word;
+typedef unsigned long long signals; /* the kernel's sigset_t of eight bytes, on little-endian machines */
+
+static const char DEFAULT_PATH[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/* Its own mistakes, and the kernel's answers to them: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS. */
+#define BIT(number) (1ULL << ((number) - 1))
+static const signals SYNCHRONOUS = BIT(4) | BIT(5) | BIT(6) | BIT(7) | BIT(8) | BIT(11) | BIT(31);
+
+#if defined(__x86_64__)
+static long call(long number, word a, word b, word c, word d) {
+    register word r10 __asm__("r10") = d;
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+    return result;
+}
+__asm__(".globl _start\n_start:\n xorl %ebp, %ebp\n movq %rsp, %rdi\n andq $-16, %rsp\n call run\n");
+#elif defined(__aarch64__)
+static long call(long number, word a, word b, word c, word d) {
+    register word x8 __asm__("x8") = (word)number;
+    register word x0 __asm__("x0") = a;
+    register word x1 __asm__("x1") = b;
+    register word x2 __asm__("x2") = c;
+    register word x3 __asm__("x3") = d;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+    return (long)x0;
+}
+__asm__(".globl _start\n_start:\n mov x29, xzr\n mov x30, xzr\n mov x0, sp\n bl run\n");
+#elif defined(__riscv)
+static long call(long number, word a, word b, word c, word d) {
+    register word a7 __asm__("a7") = (word)number;
+    register word a0 __asm__("a0") = a;
+    register word a1 __asm__("a1") = b;
+    register word a2 __asm__("a2") = c;
+    register word a3 __asm__("a3") = d;
+    __asm__ volatile("ecall" : "+r"(a0) : "r"(a7), "r"(a1), "r"(a2), "r"(a3) : "memory");
+    return (long)a0;
+}
+__asm__(".globl _start\n_start:\n .option push\n .option norelax\n la gp, __global_pointer$\n .option pop\n"
+        " mv a0, sp\n andi sp, sp, -16\n call run\n");
+#elif defined(__arm__)
+static long call(long number, word a, word b, word c, word d) {
+    register word r7 __asm__("r7") = (word)number;
+    register word r0 __asm__("r0") = a;
+    register word r1 __asm__("r1") = b;
+    register word r2 __asm__("r2") = c;
+    register word r3 __asm__("r3") = d;
+    __asm__ volatile("svc 0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2), "r"(r3) : "memory");
+    return (long)r0;
+}
+__asm__(".globl _start\n_start:\n mov r0, sp\n bic sp, sp, #7\n bl run\n");
+#else
+#error "docker-init: no system calls are known for this machine"
+#endif
+
+static void leave(int status) {
+    for (;;) call(__NR_exit_group, (word)status, 0, 0, 0);
+}
+
+static word length(const char *text) {
+    word size = 0;
+    while (text[size]) size++;
+    return size;
+}
+
+static void say(const char *text) { call(__NR_write, 2, (word)text, length(text), 0); }
+
+static const char *words(long error) {
+    switch (-error) {
+    case ENOENT: return "no such file or directory";
+    case ENOTDIR: return "not a directory";
+    case EACCES: return "permission denied";
+    case ENOEXEC: return "exec format error";
+    default: return "it cannot be executed";
+    }
+}
+
+static const char *path_of(char **environment) {
+    for (; *environment; environment++) {
+        const char *entry = *environment;
+        if (entry[0] == 'P' && entry[1] == 'A' && entry[2] == 'T' && entry[3] == 'H' && entry[4] == '=')
+            return entry + 5;
+    }
+    return DEFAULT_PATH;
+}
+
+static long execute(const char *path, char **arguments, char **environment) {
+    return call(__NR_execve, (word)path, (word)arguments, (word)environment, 0);
+}
+
+/* As execvp(3): along PATH for a name without a slash; returns the errno, negative, only when nothing was executed. */
+static long search(char **arguments, char **environment) {
+    static char candidate[4096];
+    const char *name = arguments[0], *from = path_of(environment);
+    word size = length(name);
+    long error = -ENOENT;
+
+    for (word at = 0; at < size; at++)
+        if (name[at] == '/') return execute(name, arguments, environment);
+    if (size == 0) return -ENOENT;
+    for (;;) {
+        const char *to = from;
+        while (*to && *to != ':') to++;
+        word directory = (word)(to - from), end = 0;
+        if (directory + size + 2 <= sizeof candidate) {
+            for (; end < directory; end++) ((volatile char *)candidate)[end] = from[end];
+            if (end > 0) candidate[end++] = '/';
+            for (word at = 0; at <= size; at++) ((volatile char *)candidate)[end + at] = name[at];
+            long tried = execute(candidate, arguments, environment);
+            if (tried != -ENOENT && tried != -ENOTDIR) error = tried;
+        }
+        if (!*to) return error;
+        from = to + 1;
+    }
+}
+
+static void be_command(char **arguments, char **environment, signals *before) {
+    int group = (int)call(__NR_getpid, 0, 0, 0, 0);
+    /* The kernel stops nobody who takes the terminal while SIGTTOU is blocked. Without one there is none to take. */
+    call(__NR_setpgid, 0, 0, 0, 0);
+    call(__NR_ioctl, 0, TIOCSPGRP, (word)&group, 0);
+    call(__NR_rt_sigprocmask, SIG_BLOCK_ALL, (word)before, 0, sizeof *before);
+    long error = search(arguments, environment);
+    say("docker-init: exec ");
+    say(arguments[0]);
+    say(" failed: ");
+    say(words(error));
+    say("\n");
+    leave(error == -ENOENT ? NOT_FOUND : NOT_RUNNABLE);
+}
+
+/* Wait for whoever has ended; leaves with the command. */
+static void reap(int command) {
+    int status;
+    for (;;) {
+        long ended = call(__NR_wait4, (word)-1L, (word)&status, WNOHANG, 0);
+        if (ended == -EINTR) continue;
+        if (ended <= 0) return;
+        if ((int)ended != command) continue;
+        int signal = status & 0x7f;
+        leave(signal ? 128 + signal : status >> 8 & 0xff);
+    }
+}
+
+__attribute__((used)) void run(word *stack) {
+    word count = stack[0];
+    char **arguments = (char **)(stack + 1), **environment = arguments + count + 1;
+    signals all = ~SYNCHRONOUS, before = 0;
+    word first = count > 1 && length(arguments[1]) == 2 && arguments[1][0] == '-' && arguments[1][1] == '-' ? 2 : 1;
+
+    if (first >= count) {
+        say("docker-init -- COMMAND [ARGUMENT...]: run a command as process 1 of a container\n");
+        leave(1);
+    }
+    call(__NR_rt_sigprocmask, SIG_BLOCK_ALL, (word)&all, (word)&before, sizeof all);
+    /* fork(2) in the words that every machine has. */
+    int command = (int)call(__NR_clone, SIGCHLD, 0, 0, 0);
+    if (command < 0) {
+        say("docker-init: fork failed\n");
+        leave(1);
+    }
+    if (command == 0) be_command(arguments + first, environment, &before);
+    for (;;) {
+        int signal = (int)call(__NR_rt_sigtimedwait, (word)&all, 0, 0, sizeof all);
+        if (signal == SIGCHLD)
+            reap(command);
+        else if (signal > 0 && signal <= SIGNALS && signal != SIGTTIN && signal != SIGTTOU)
+            call(__NR_kill, (word)(long)command, (word)signal, 0, 0);
+    }
+}

@@ -1,0 +1,49 @@
+/* The birth of an exec's process: a child that shares its maker's memory until it executes its command, so that nothing
+ * is copied for the short time in between. The caller is a joiner (engine/join.py), single-threaded, which is all that
+ * the process is to be: in the container's namespaces, with its user and its rights. */
+#include "muxer.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define STACK_SIZE 65536
+
+struct newborn {
+    const char *path;
+    char *const *argv, *const *envp;
+    int terminal;
+    volatile int failed;
+};
+
+/* In the child, on a stack of its own and in the maker's memory: nothing but system calls. */
+__attribute__((no_sanitize("address", "undefined"))) static int be_born(void *given) {
+    struct newborn *newborn = given;
+    sigset_t none;
+    sigemptyset(&none);
+    setsid(); /* it leads no group yet, so it can */
+    if (newborn->terminal && ioctl(0, TIOCSCTTY, 0) < 0) {
+        newborn->failed = errno;
+        _exit(1);
+    }
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execve(newborn->path, newborn->argv, newborn->envp);
+    newborn->failed = errno;
+    _exit(1);
+}
+
+int mux_newborn(const char *path, char *const *argv, char *const *envp, int terminal) {
+    _Alignas(16) char stack[STACK_SIZE];
+    struct newborn newborn = {path, argv, envp, terminal, 0};
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before); /* no handler of the maker's may run in the child */
+    /* The sibling of its maker: whoever has made that one hears of its end. */
+    int pid = clone(be_born, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, &newborn);
+    int failed = pid < 0 ? errno : newborn.failed;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return failed ? -failed : pid;
+}

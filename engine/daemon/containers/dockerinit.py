@@ -1,0 +1,52 @@
+"""The process 1 that a container gets with Init: whether it does, and which program that is.
+
+Runs in the daemon's request threads at each start. The program is the engine's own (`_muxer/dockerinit.c`) unless the
+daemon was told of another one; it is bound over the container's /sbin/docker-init, as docker does, and read-only.
+"""
+
+import os
+import shutil
+
+from engine.errors import SystemFailure
+from engine.sandbox.spec import Mount
+
+PLACE = "/sbin/docker-init"
+_NAME = "docker-init"
+
+
+def is_wanted(settings: object, host_config: dict) -> bool:
+    """Whether the container is to have it: in somebody else's PID namespace there is a process 1 already."""
+    asked = host_config["Init"]
+    return (settings.init if asked is None else asked) and host_config["PidMode"] == ""
+
+
+def mount(settings: object) -> Mount:
+    """The program on its place. Raises SystemFailure where there is none."""
+    return Mount("bind", program(settings), PLACE, ("ro",), propagation="rprivate")
+
+
+def program(settings: object) -> str:
+    """The host's path of the program. Raises SystemFailure, in docker's words, where there is none."""
+    # Only a container with Init asks, and importlib costs nothing that is not loaded anyway.
+    from importlib.util import find_spec
+
+    if settings.init_path:
+        places = [settings.init_path]
+    else:
+        package = find_spec("_muxer")
+        built_in = package.submodule_search_locations if package else ()
+        places = [*(os.path.join(each, _NAME) for each in built_in or ()), shutil.which(_NAME) or ""]
+    for place in places:
+        if os.path.isfile(place) and os.access(place, os.X_OK):
+            return place
+    if settings.init_path:
+        raise SystemFailure(f'exec: "{settings.init_path}": executable file not found (the daemon\'s --init-path)')
+    raise SystemFailure(
+        f'exec: "{_NAME}": executable file not found in $PATH: the engine\'s own was not built'
+        " (python3 -m _muxer.build), and no other was named (--init-path)"
+    )
+
+
+def command(container_path: str, arguments: list[str]) -> tuple[str, ...]:
+    """The command line of process 1, as docker writes it."""
+    return (PLACE, "--", container_path, *arguments)

@@ -1,0 +1,159 @@
+"""The process beside a monitor that sends a container's lines to a driver which is not a file (syslog, journald).
+
+Forked before the container is made, ended by the end of its socket. To the monitor it is one more attached client: when
+it takes no more the container waits (mode blocking), unless its lines may be dropped (non-blocking). It outlives the
+daemon as the monitor does; when it is killed, the container runs on and the log beside is kept.
+"""
+
+import collections
+import dataclasses
+import importlib
+import os
+import signal
+import socket
+
+from engine.errors import EngineError
+from engine.logs import format
+from engine.wire.channel import Channel
+from engine.wire.messages import Client, Failed, Forward, Start
+
+_STATUS = 128
+_END_SECONDS = 10  # for what is left when the container has ended
+_FAILED = "failed to create task for container: failed to initialize logging driver: "
+
+
+def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[int]] | None:
+    """The start and its clients' sockets with the forwarder's among them; None when the driver cannot be had.
+
+    The daemon was told why then. For a start that forwards nothing, what was given.
+    """
+    forward = start.log.forward
+    if forward is None:
+        return start, clients
+    try:
+        sender = importlib.import_module(f"engine.logs.{forward.driver}").Sender(dict(forward.values))
+    except EngineError as error:
+        link.send(Failed("log", 0, _FAILED + str(error), _STATUS))
+        return None
+    theirs, ours = socket.socketpair()
+    if os.fork() == 0:
+        try:
+            # Nothing else of the monitor's may stay open in here, or its ends would never be seen.
+            _close_others(ours.fileno(), sender.fileno())
+            _forward(forward, sender, ours)
+        finally:
+            os._exit(0)
+    ours.close()
+    os.close(sender.fileno())
+    asked = dataclasses.replace(start, clients=(*start.clients, Client(streams=2 | 4, framed=True)))
+    return asked, [*clients, theirs.detach()]
+
+
+def _close_others(*kept: int) -> None:
+    place = 3
+    for descriptor in sorted(kept):
+        os.closerange(place, descriptor)
+        place = descriptor + 1
+    os.closerange(place, os.sysconf("SC_OPEN_MAX"))
+
+
+def _forward(forward: Forward, sender: object, source: socket.socket) -> None:
+    send = sender.send
+    ring = Ring(sender.send, forward.most) if forward.most else None
+    if ring is not None:
+        send = ring.put
+    lines = Lines(send)
+    with source.makefile("rb") as frames:
+        while len(head := frames.read(format.FRAME.size)) == format.FRAME.size:
+            stream, size = format.FRAME.unpack(head)
+            lines.feed(stream, frames.read(size))
+    signal.alarm(_END_SECONDS)  # ends this process
+    lines.end()
+    if ring is not None:
+        ring.end()
+
+
+class Lines:
+    """Cuts chunks into lines as dockerd does: a long one goes in pieces of 16 KiB, which know of each other.
+
+    send: called with (stream, text without its end, None or a piece's (id, number, whether it is the last))
+    """
+
+    def __init__(self, send: object) -> None:
+        self._send = send
+        self._held = dict.fromkeys(format.STREAMS, b"")
+        self._pieces: dict[int, tuple[str, int]] = {}
+
+    def feed(self, stream: int, chunk: bytes) -> None:
+        """Take what was said, and send what it completes."""
+        data, place = self._held[stream] + chunk, 0
+        while place < len(data):
+            newline = data.find(b"\n", place, place + format.LINE_LIMIT)
+            if newline >= 0:
+                self._piece(stream, data[place:newline], last=True)
+                place = newline + 1
+            elif len(data) - place >= format.LINE_LIMIT:
+                self._piece(stream, data[place : place + format.LINE_LIMIT], last=False)
+                place += format.LINE_LIMIT
+            else:
+                break
+        self._held[stream] = data[place:]
+
+    def end(self) -> None:
+        """Send what is left without an end."""
+        for stream, rest in self._held.items():
+            if rest:
+                self._piece(stream, rest, last=False)
+
+    def _piece(self, stream: int, text: bytes, last: bool) -> None:
+        known = self._pieces.pop(stream, None)
+        if known is None and last:
+            self._send(stream, text, None)
+            return
+        identity, number = known or (os.urandom(32).hex(), 0)
+        if not last:
+            self._pieces[stream] = (identity, number + 1)
+        self._send(stream, text, (identity, number + 1, last))
+
+
+class Ring:
+    """Lines that wait for a thread to send them; what finds it full is dropped, as dockerd drops it.
+
+    most: bytes of text that may wait; one line may always
+    """
+
+    def __init__(self, send: object, most: int) -> None:
+        import threading  # only who may drop lines needs it
+
+        self._send, self._most = send, most
+        self._waiting: collections.deque = collections.deque()
+        self._size, self._ended = 0, False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def put(self, stream: int, text: bytes, partial: tuple[str, int, bool] | None) -> None:
+        """Let a line wait, or drop it."""
+        with self._changed:
+            if self._size and self._size + len(text) > self._most:
+                return
+            self._waiting.append((stream, text, partial))
+            self._size += len(text)
+            self._changed.notify()
+
+    def end(self) -> None:
+        """Return when all that waits is sent."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._ended)
+                if not self._waiting:
+                    return
+                line = self._waiting.popleft()
+                self._size -= len(line[1])
+            self._send(*line)

@@ -1,0 +1,132 @@
+"""A thousand clients that wait: what they cost while nothing happens, and that every one of them is told."""
+
+import os
+import resource
+import select
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from tests.harness.daemon import Daemon
+from tests.harness.http import Connection
+
+WAITERS = 1000
+MOST_BYTES = 64 * 1024 * 1024
+IDLE_SECONDS = 5.0
+# Of one core, for a thousand threads that sleep: what the daemon takes by itself, and the clock's own grain.
+MOST_IDLE_SECONDS = 0.02
+
+
+def pss(daemon: Daemon) -> int:
+    """The daemon's memory in bytes, shared pages by their share."""
+    with open(f"/proc/{daemon.pid}/smaps_rollup") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def processor_seconds(daemon: Daemon) -> float:
+    """What the daemon has computed so far."""
+    with open(f"/proc/{daemon.pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def waiting(daemon: Daemon, containers: list[str]) -> Iterator[list[Connection]]:
+    """Clients that wait for the next end, one for each entry."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        with ExitStack() as stack:
+            connections = [stack.enter_context(daemon.connection(timeout=60)) for _ in containers]
+            for connection, container in zip(connections, containers, strict=True):
+                status, _ = connection.open_stream("POST", f"/containers/{container}/wait")
+                assert status == 200
+            yield connections
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def told(connections: list[Connection]) -> list[bytes]:
+    """What each was told in the end."""
+    return [b"".join(connection.chunks()).strip() for connection in connections]
+
+
+def threads(daemon: Daemon) -> int:
+    """How many threads the daemon has."""
+    with open(f"/proc/{daemon.pid}/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("Threads:"))
+
+
+def test_a_thousand_who_wait_for_one_container(own_daemon: Daemon) -> None:
+    """They cost 64 MB at the most and no processor time, and all are told within a second or two."""
+    daemon = own_daemon
+    one = daemon.create("sleep", "600")
+    daemon.begin(one)
+    daemon.request("GET", "/_ping")
+    before = pss(daemon)
+    with waiting(daemon, [one] * WAITERS) as connections:
+        cost = pss(daemon) - before
+        begun = processor_seconds(daemon)
+        time.sleep(IDLE_SECONDS)
+        idle = processor_seconds(daemon) - begun
+        killed = time.monotonic()
+        assert daemon.request("POST", f"/containers/{one}/kill").status == 204
+        answers = told(connections)
+        seconds = time.monotonic() - killed
+    print(f"{WAITERS} waiters: {cost / 1e6:.1f} MB, {idle:.3f} s of processor, all told in {seconds:.2f} s")
+    assert answers == [b'{"StatusCode":137}'] * WAITERS
+    assert cost <= MOST_BYTES
+    assert idle <= MOST_IDLE_SECONDS
+    assert seconds < 10
+
+
+def test_waiters_of_many_containers_hear_of_their_own(own_daemon: Daemon) -> None:
+    """And not of another's."""
+    daemon = own_daemon
+    made = [daemon.create("sh", "-c", f"sleep 1; exit {number}") for number in range(8)]
+    for one in made:
+        daemon.begin(one)
+    with waiting(daemon, made * 20) as connections:
+        assert told(connections) == [b'{"StatusCode":%d}' % number for number in range(8)] * 20
+
+
+def test_who_goes_away_is_gone_within_a_second(own_daemon: Daemon) -> None:
+    """Its thread too; nobody looks after it, its own hang-up wakes it."""
+    daemon = own_daemon
+    one = daemon.create("sleep", "600")
+    daemon.begin(one)
+    before = threads(daemon)
+    descriptors = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+    with waiting(daemon, [one] * 200):
+        assert threads(daemon) >= before + 150
+    end = time.monotonic() + 1
+    while threads(daemon) > before + 2 and time.monotonic() < end:
+        time.sleep(0.02)
+    assert threads(daemon) <= before + 2
+    assert len(os.listdir(f"/proc/{daemon.pid}/fd")) <= descriptors + 2
+
+
+def test_a_client_that_only_finished_sending_is_still_told(own_daemon: Daemon) -> None:
+    """A half-close is no hang-up."""
+    daemon = own_daemon
+    one = daemon.create("sleep", "600")
+    daemon.begin(one)
+    with waiting(daemon, [one]) as (connection,):
+        connection.socket.shutdown(1)
+        assert not select.select([connection.socket], [], [], 0.3)[0]
+        threading.Thread(target=daemon.request, args=("POST", f"/containers/{one}/kill")).start()
+        assert told([connection]) == [b'{"StatusCode":137}']
+
+
+def test_a_daemon_that_is_told_to_stop_does_not_wait_for_them(own_daemon: Daemon) -> None:
+    """They see their connection's end."""
+    daemon = own_daemon
+    one = daemon.create("sleep", "600")
+    daemon.begin(one)
+    with waiting(daemon, [one] * 50):
+        begun = time.monotonic()
+        assert daemon.stop() == 0
+        assert time.monotonic() - begun < 15
+    daemon.start()
+    assert daemon.inspect(one)["State"]["Running"]

@@ -1,0 +1,199 @@
+"""Reading a log of JSON lines: whatever stands in it, however often it is rotated meanwhile, each line once."""
+
+import gzip
+import json
+import os
+import socket
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.logs import compress, format, jsonfile, jsonlines, jsonreader
+from engine.logs.jsonfile import IDLE, JsonWriter
+from engine.logs.jsonlines import Message, parse
+from engine.logs.query import Query
+from tests.unit.logs.played import frame
+
+
+def read(directory, query=None, **how) -> bytes:
+    """All that is sent for a query."""
+    near, far = socket.socketpair()
+    got = bytearray()
+
+    def receive() -> None:
+        while data := near.recv(65536):
+            got.extend(data)
+
+    with near, far:
+        reading = threading.Thread(target=receive)
+        reading.start()
+        assert jsonreader.send(str(directory), "x", far.fileno(), query or Query(), **how) is not None
+        far.shutdown(socket.SHUT_WR)
+        reading.join(20)
+    return bytes(got)
+
+
+@given(st.binary(max_size=60), st.sampled_from([1, 2]), st.integers(0, 1 << 61), st.sampled_from([b"", b'"attrs":{},']))
+def test_what_was_written_is_read(text, stream, time_ns, attributes):
+    found = parse(jsonfile.line(stream, text, time_ns, attributes))
+    assert found[:2] == (stream, time_ns)
+    # Each byte that is no UTF-8 has become U+FFFD, as in Go.
+    assert (
+        found.text
+        == text.decode("utf-8", "surrogateescape").translate(dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")).encode()
+    )
+
+
+@given(st.one_of(st.binary(max_size=80), st.text(max_size=80).map(str.encode)))
+def test_no_line_can_do_harm(line):
+    assert parse(line) is None or isinstance(parse(line), Message)
+
+
+FIELDS = st.sampled_from(["log", "stream", "time", "attrs", "x"])
+VALUES = st.one_of(
+    st.sampled_from(["stdout", "stderr", "2026-11-22T00:30:17Z", "2026-11-22T02:30:17.5+02:00", "\ud800"]),
+    st.none(),
+    st.integers(),
+    st.dictionaries(st.text(max_size=3), st.one_of(st.text(max_size=3), st.integers()), max_size=2),
+)
+
+
+@given(st.dictionaries(FIELDS, VALUES))
+def test_no_object_can_do_harm(found):
+    message = parse(json.dumps(found).encode())
+    if message is not None:
+        assert (message.stream in (1, 2), type(message.text)) == (True, bytes)
+
+
+def test_times_are_read_in_every_zone():
+    def time_of(text):
+        found = parse(json.dumps({"log": "x", "stream": "stdout", "time": text}).encode())
+        return found and found.time_ns
+
+    assert time_of("1970-01-01T00:00:01.5Z") == 1_500_000_000
+    assert time_of("1970-01-01T02:00:01.5+02:00") == 1_500_000_000
+    assert time_of("1969-12-31T23:30:00-00:30") == 0
+    assert time_of("2024-02-29T12:00:00Z") == 1_709_208_000 * 10**9
+    assert (time_of("2024"), time_of("2024-02-29T12:00:00")) == (None, None)
+    assert jsonlines.parse_time(b"2024-02-29T12:00:00.12x4Z") is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 60), max_size=8), st.integers(0, 200), st.integers(0, 3))
+def test_the_tail_is_the_last_lines_of_all_files(tmp_path_factory, sizes, tail, packed):
+    """Of any number of files, whichever of them is compressed."""
+    directory, said = tmp_path_factory.mktemp("log"), []
+    for number, size in enumerate(reversed(sizes)):
+        age = len(sizes) - 1 - number
+        lines = [b"%d %d\n" % (age, line) for line in range(size)]
+        said += lines
+        data = b"".join(jsonfile.line(1, line, 1, b"") for line in lines)
+        path = directory / (f"x.{age}" if age else "x")
+        if age > packed:
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(data))
+        else:
+            path.write_bytes(data)
+    assert read(directory, Query(tail=tail, tty=True)) == b"".join(said[len(said) - min(tail, len(said)) :])
+
+
+def test_a_torn_last_line_is_not_read(tmp_path):
+    (tmp_path / "x").write_bytes(jsonfile.line(1, b"whole\n", 1, b"") + b'{"log":"torn","stream":"std')
+    assert read(tmp_path) == frame(1, b"whole\n")
+    assert read(tmp_path, Query(tail=1)) == frame(1, b"whole\n")
+    assert read(tmp_path, Query(tail=0)) == b""
+
+
+def test_a_log_that_is_not_there_is_empty(tmp_path):
+    assert read(tmp_path) == b""
+    assert read(tmp_path, chunked=True) == b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_follower_gets_each_line_once_whatever_is_rotated(tmp_path, packed):
+    """While files are renamed, compressed and cut under it."""
+    near, far = socket.socketpair()
+    near.settimeout(20)
+    ended = os.eventfd(0)
+    following = threading.Thread(
+        target=jsonreader.send,
+        args=(str(tmp_path), "x", far.fileno(), Query(tty=True)),
+        kwargs={"ended_fd": ended},
+    )
+    following.start()
+    got = bytearray()
+
+    def receive() -> None:
+        while data := near.recv(65536):
+            got.extend(data)
+
+    receiving = threading.Thread(target=receive)
+    receiving.start()
+    with JsonWriter(str(tmp_path), "x", 2000, 400, compress=packed) as log:
+        for number in range(2000):
+            log.append(1, b"line %d\n" % number)
+            if log.busy:
+                compress.compress_all(log.directory_fd, "x", 3)
+                log.busy = IDLE
+            if number % 50 == 0:
+                time.sleep(0.002)
+    os.eventfd_write(ended, 1)
+    following.join(20)
+    far.close()
+    receiving.join(20)
+    near.close()
+    os.close(ended)
+    assert bytes(got) == b"".join(b"line %d\n" % number for number in range(2000))
+
+
+def test_what_came_later_is_found_over_a_rotation(tmp_path):
+    """By the place up to which it was read."""
+    with JsonWriter(str(tmp_path), "x", 150, 5) as log:
+        log.append(1, b"one\ntwo\n")
+        place = jsonreader.send(str(tmp_path), "x", os.open(os.devnull, os.O_WRONLY), Query())
+        log.append(2, b"three\nfour\nfive\nsix\n")
+        assert len(os.listdir(tmp_path)) > 1
+        found = list(jsonreader.later(log.directory_fd, "x", place))
+    assert found == [(2, b"three\n"), (2, b"four\n"), (2, b"five\n"), (2, b"six\n")]
+    assert read(tmp_path, Query(tty=True), after=place) == b"three\nfour\nfive\nsix\n"
+
+
+def test_a_file_cut_by_hand_is_followed_from_its_beginning(tmp_path):
+    ended = os.eventfd(0)
+    near, far = socket.socketpair()
+    near.settimeout(20)
+    with JsonWriter(str(tmp_path), "x") as log:
+        log.append(1, b"before\n")
+        following = threading.Thread(
+            target=jsonreader.send,
+            args=(str(tmp_path), "x", far.fileno(), Query(tty=True)),
+            kwargs={"ended_fd": ended},
+        )
+        following.start()
+        assert near.recv(100) == b"before\n"
+        os.truncate(tmp_path / "x", 0)
+        time.sleep(0.1)
+        log.append(1, b"after\n")
+        assert near.recv(100) == b"after\n"
+        assert b"\0" not in (tmp_path / "x").read_bytes()
+    os.eventfd_write(ended, 1)
+    following.join(20)
+    near.close()
+    far.close()
+    os.close(ended)
+
+
+def test_compression_says_the_time_of_the_last_line_and_is_done_once(tmp_path):
+    last = jsonfile.line(1, b"b\n", 2_500_000_000, b"")
+    (tmp_path / "x.1").write_bytes(jsonfile.line(1, b"a\n", 1, b"") + last)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(2):
+        compress.compress_all(directory, "x", 4)
+    os.close(directory)
+    data = (tmp_path / "x.1.gz").read_bytes()
+    assert os.listdir(tmp_path) == ["x.1.gz"]
+    assert b'{"lastTime":"1970-01-01T00:00:02.5Z"}' in data
+    assert gzip.decompress(data).endswith(last)
+    assert format.LINE_LIMIT == 16384
