@@ -39,8 +39,8 @@ _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 Newborn = Callable[[bytes, list[bytes], dict[bytes, bytes], bool], int]
-"""Makes a child that executes this path with these arguments, variables and perhaps a terminal, and returns its pid once
-it has: `engine.logs.stay` has one. It must not copy this process, and the child is to be its sibling."""
+"""Makes a child that executes this path with these arguments, variables and perhaps a terminal, and returns its pid
+once it has: `engine.logs.stay` has one. It must not copy this process, and the child is to be its sibling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def prepare() -> None:
 
 
 def rehearse() -> None:
-    """Do as if, with what changes nothing, so that every page that is copied when it is touched is this process's own."""
+    """Do as if, with what changes nothing: a page is copied when it is touched first, and now nobody waits for that."""
     users.resolve("0:0", ("0",), "root:x:0:0:root:/root:/bin/sh\n", "root:x:0:root\n")
     root = os.open("/", _PLACE)
     os.close(open_beneath(root, "/", _PLACE))
@@ -220,8 +220,8 @@ def run(
 ) -> NoReturn:
     """Enter the container of this process 1, and execute the sandbox's command there.
 
-    stdio, report: as `init.run` takes them; newborn: see `Newborn`, None to fork; prepared: `prepare` was called in this
-        process; held: descriptors that are to be closed only by the end of this process
+    stdio, report: as `init.run` takes them; newborn: see `Newborn`, None to fork; prepared: `prepare` was called in
+        this process; held: descriptors that are to be closed only by the end of this process
     """
     try:
         _Join(sandbox, stdio, report, target, newborn, prepared, held).run(STEPS)

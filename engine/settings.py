@@ -20,7 +20,24 @@ MUXERS = ("auto", "c", "python")
 TLS_FILES = ("tlscacert", "tlscert", "tlskey")
 TLS_PORT = 2376
 ULIMITS = frozenset(
-    "as core cpu data fsize locks memlock msgqueue nice nofile nproc rss rtprio rttime sigpending stack".split()
+    [
+        "as",
+        "core",
+        "cpu",
+        "data",
+        "fsize",
+        "locks",
+        "memlock",
+        "msgqueue",
+        "nice",
+        "nofile",
+        "nproc",
+        "rss",
+        "rtprio",
+        "rttime",
+        "sigpending",
+        "stack",
+    ]
 )
 CONFIG_FILE = "/etc/engine/daemon.json"
 
@@ -163,7 +180,8 @@ def _ulimits_of_file(value: object) -> tuple[str, ...]:
     if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
         raise Invalid(f"expected an object of objects, got {json.dumps(value)}")
     return tuple(
-        _ulimit(f"{each.get('Name') or name}={each.get('Soft', 0)}:{each.get('Hard', 0)}") for name, each in value.items()
+        _ulimit(f"{each.get('Name') or name}={each.get('Soft', 0)}:{each.get('Hard', 0)}")
+        for name, each in value.items()
     )
 
 
@@ -273,7 +291,9 @@ OPTIONS = (
         default=False,
         key="init",
     ),
-    Option("init-path", "Another program than the built-in one for that init", check=_path, value="path", key="init-path"),
+    Option(
+        "init-path", "Another program than the built-in one for that init", check=_path, value="path", key="init-path"
+    ),
     Option(
         "default-ulimit",
         "Resource limit NAME=SOFT[:HARD] of containers that do not name it; repeatable",

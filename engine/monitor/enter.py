@@ -27,7 +27,7 @@ _REHEARSED = channel.datagram(Exec(REHEARSED.sandbox, 1, clients=(Client(6, True
 
 
 def prepare() -> None:
-    """Be ready to become a joiner, before anyone has asked for it; what is copied when it is touched, is touched now."""
+    """Be ready to become a joiner, before anyone has asked for it, with every page touched that it will touch."""
     join.prepare()
     asked, _ = channel.unpack(_REHEARSED, [])
     packed.unpack(asked.process)

@@ -1,8 +1,8 @@
 """Running a container under an AppArmor profile, on hosts that have AppArmor.
 
-Runs in a process that is to become a container's, before it gives up its privileges; the kernel then changes the profile
-at execve, and a process that is forked before that takes the wish along. It never writes to a /proc that the container
-could have put there: it mounts one that nobody else sees.
+Runs in a process that is to become a container's, before it gives up its privileges; the kernel then changes the
+profile at execve, and a process that is forked before that takes the wish along. It never writes to a /proc that the
+container could have put there: it mounts one that nobody else sees.
 """
 
 import errno

@@ -122,7 +122,7 @@ class CgroupsV1(Cgroups):
         path = self.path_text(id, parent)
         rows = self._settings(limits)
         memory = f"{self._mounts.get('memory')}{path}/memory.limit_in_bytes"
-        if 0 < limits.memory_swap and "memory" in self._mounts and int(read(memory)) >= limits.memory_swap:
+        if limits.memory_swap > 0 and "memory" in self._mounts and int(read(memory)) >= limits.memory_swap:
             pass  # shrinking: memory alone comes before memory and swap, and is never above it
         else:
             rows.sort(key=lambda row: row[1] != "memory.memsw.limit_in_bytes")

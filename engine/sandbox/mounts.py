@@ -229,9 +229,16 @@ def _mount_kind(root_fd: int, mount: Mount) -> None:
     try:
         if mount.asked:
             check_outside_proc(root_fd, place, mount.source, mount.target)
-        mount_on(place, mount)
+        # Only a kernel without open_tree(2) mounts here what is read-only for this container alone.
+        mount_on(place, replace(mount, flags=(*mount.flags, "ro")) if "rro" in mount.flags else mount)
     finally:
         os.close(place)
+    if mount.asked and mount.propagation in _KEEPS_PEERS:
+        # Of no use to the host, which has no peer of it, but to namespaces that the container makes.
+        top = open_beneath(root_fd, mount.target, _PLACE)
+        os.fchdir(top)
+        syscalls.mount(None, ".", None, PROPAGATION[mount.propagation])
+        os.close(top)
 
 
 def mount_on(place: int, mount: Mount) -> None:
@@ -253,7 +260,7 @@ def _mount_layers(place: int, mount: Mount) -> None:
     if len(layers) == 1:
         layer = os.open(os.path.join(mount.source, layers[0]), _PLACE | os.O_DIRECTORY)
         try:
-            attach(layer, place)
+            attach(layer, place, attributes=("ro",))
         finally:
             os.close(layer)
         return

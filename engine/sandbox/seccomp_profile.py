@@ -26,7 +26,7 @@ FLAGS = {
 
 
 def parse(text: str) -> dict | None:
-    """The profile of a text; None for one that says nothing at all, with which docker makes no filter. Raises Invalid."""
+    """The profile of a text; None for one that says nothing, with which docker makes no filter. Raises Invalid."""
     if len(text) > LARGEST_TEXT:
         raise Invalid(f"Decoding seccomp profile failed: more than {LARGEST_TEXT} characters")
     try:
@@ -59,9 +59,7 @@ def _check_amounts(rules: list[dict]) -> None:
     names = conditions = 0
     for rule in rules:
         if rule.get("name") and rule.get("names"):
-            raise Invalid(
-                "both 'name' and 'names' are specified in the seccomp profile, use either 'name' or 'names'"
-            )
+            raise Invalid("both 'name' and 'names' are specified in the seccomp profile, use either 'name' or 'names'")
         named = len(rule.get("names") or ()) or 1
         names += named
         conditions += named * len(rule.get("args") or ())

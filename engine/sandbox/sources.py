@@ -59,13 +59,15 @@ def made_here(wanted: Iterable[Mount]) -> dict[Mount, int]:
     """File systems that are mounted for this container alone, or shared with another one, by their mount.
 
     Each is mounted on the host directory `Mount.place` for a moment, which only this namespace sees: the caller has
-    left all peers. Raises SystemFailure.
+    left all peers. A kernel without open_tree(2) mounts what is shown as a whole later. Raises SystemFailure.
     """
     found: dict[Mount, int] = {}
     try:
         for mount in wanted:
             if mount.place or mount.holder:
-                found[mount] = _had(mount)
+                tree = _had(mount)
+                if tree >= 0:
+                    found[mount] = tree
     except BaseException:
         for tree in found.values():
             os.close(tree)
@@ -80,6 +82,8 @@ def _had(mount: Mount) -> int:
             raise SystemFailure(f"the container whose {mount.target} is to be shared has ended")
         return tree if tree >= 0 else _made(mount)
     except OSError as error:
+        if mounts.is_unknown(error) and mount.place and not mount.subpath:
+            return -1
         raise SystemFailure(_words(mount, error)) from error
 
 

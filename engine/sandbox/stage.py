@@ -36,7 +36,7 @@ def suits(sandbox: Sandbox) -> bool:
     """Whether an init that was prepared can become this sandbox at all: its namespaces cannot be taken back."""
     if not NAMESPACES.issubset(sandbox.namespaces) or "user" in sandbox.namespaces:
         return False
-    # A network namespace has one sysfs: once mounted read-only it stays so, as a privileged container would not have it.
+    # A network namespace has one sysfs: mounted read-only once it stays so, which a privileged one would not have.
     return not any(mount.kind == "sysfs" and "ro" not in mount.flags for mount in sandbox.mounts)
 
 

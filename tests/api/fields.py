@@ -114,7 +114,7 @@ FIELDS: dict[str, NamedTuple] = {
     "ExposedPorts": Shown({"ExposedPorts": {"80/tcp": {}}}, "Config.ExposedPorts", {"80/tcp": {}}),
     "Tty": Inside({"Tty": True}, "tty", "/dev/pts/0"),
     "OpenStdin": Inside({"OpenStdin": True}, "readlink /proc/self/fd/0", "pipe:"),
-    "StdinOnce": Proven("api/test_attach.py", "test_stdin_once"),
+    "StdinOnce": Proven("api/test_attach.py", "test_input_stays_open_without_stdin_once"),
     "Env": Inside({"Env": ["FIELD=value"]}, "echo $FIELD", "value"),
     "Cmd": Inside({}, "echo said", "said"),
     "Healthcheck.Test": Shown({"Healthcheck": HEALTH}, "Config.Healthcheck.Test", HEALTH["Test"]),
@@ -140,12 +140,8 @@ FIELDS: dict[str, NamedTuple] = {
     ),
     "HostConfig.CgroupParent": Proven("api/test_isolation.py", "test_a_cgroup_parent"),
     "HostConfig.BlkioWeight": Proven("api/test_resources.py", "test_the_weight_of_block_io"),
-    "HostConfig.BlkioWeightDevice[].Path": Refused(
-        host(BlkioWeightDevice=[{"Path": "/dev/nosuch", "Weight": 100}]), 500, "nosuch"
-    ),
-    "HostConfig.BlkioWeightDevice[].Weight": Refused(
-        host(BlkioWeightDevice=[{"Path": disk(), "Weight": 1}]), 400, "weight"
-    ),
+    "HostConfig.BlkioWeightDevice[].Path": Proven("api/test_resources.py", "test_the_weight_of_one_block_device"),
+    "HostConfig.BlkioWeightDevice[].Weight": Proven("api/test_resources.py", "test_the_weight_of_one_block_device"),
     "HostConfig.CpuPeriod": Inside(host(CpuPeriod=50000), both("cpu", "cpu.cfs_period_us", "cpu.max"), "50000"),
     "HostConfig.CpuQuota": Inside(host(CpuQuota=40000), both("cpu", "cpu.cfs_quota_us", "cpu.max"), "40000"),
     "HostConfig.CpuRealtimePeriod": Proven("api/test_resources.py", "test_realtime_scheduling"),
@@ -197,7 +193,7 @@ FIELDS: dict[str, NamedTuple] = {
         host(Ulimits=[{"Name": "core", "Soft": 0, "Hard": 0}]), "grep -i 'core file' /proc/self/limits", " 0 "
     ),
     "HostConfig.Ulimits[].Hard": Refused(
-        host(Ulimits=[{"Name": "nofile", "Soft": 10, "Hard": 5}]), 400, "soft limit must be less than or equal"
+        host(Ulimits=[{"Name": "nofile", "Soft": 10, "Hard": 5}]), 500, "wrong rlimit value"
     ),
     "HostConfig.CpuCount": Shown(host(CpuCount=1), "HostConfig.CpuCount", 0),
     "HostConfig.CpuPercent": Told(host(CpuPercent=50), "CPU percent"),
@@ -220,7 +216,7 @@ FIELDS: dict[str, NamedTuple] = {
     "HostConfig.RestartPolicy.MaximumRetryCount": Refused(
         host(RestartPolicy={"Name": "always", "MaximumRetryCount": 3}), 400, "maximum retry count"
     ),
-    "HostConfig.AutoRemove": Proven("api/test_lifecycle.py", "test_auto_remove"),
+    "HostConfig.AutoRemove": Proven("api/test_lifecycle.py", "test_autoremove_takes_the_container_away_at_its_end"),
     "HostConfig.VolumeDriver": Refused(host(VolumeDriver="nosuch", Binds=["v:/v"]), 404, "nosuch"),
     "HostConfig.VolumesFrom": Refused(host(VolumesFrom=["nosuch"]), 400, "No such container: nosuch"),
     "HostConfig.Mounts[].Target": Inside(
@@ -246,20 +242,28 @@ FIELDS: dict[str, NamedTuple] = {
         "grep -c ' /host/' /proc/self/mountinfo || true",
         "0",
     ),
-    "HostConfig.Mounts[].BindOptions.CreateMountpoint": Proven("api/test_mounts.py", "test_create_mountpoint"),
+    "HostConfig.Mounts[].BindOptions.CreateMountpoint": Proven(
+        "api/test_mounts.py", "test_a_missing_source_of_a_mount_is_an_error_unless_it_is_to_be_made"
+    ),
     "HostConfig.Mounts[].BindOptions.ReadOnlyNonRecursive": Proven(
-        "api/test_mounts.py", "test_read_only_non_recursive"
+        "api/test_mounts.py", "test_read_only_goes_down_unless_it_is_not_to"
     ),
     "HostConfig.Mounts[].BindOptions.ReadOnlyForceRecursive": Proven(
-        "api/test_mounts.py", "test_read_only_force_recursive"
+        "api/test_mounts.py", "test_read_only_goes_down_unless_it_is_not_to"
     ),
-    "HostConfig.Mounts[].VolumeOptions.NoCopy": Proven("api/test_volumes.py", "test_no_copy"),
-    "HostConfig.Mounts[].VolumeOptions.Labels": Proven("api/test_volumes.py", "test_labels"),
+    "HostConfig.Mounts[].VolumeOptions.NoCopy": Proven(
+        "api/test_mounted_volumes.py", "test_an_empty_named_volume_is_filled_unless_it_is_not_to_be"
+    ),
+    "HostConfig.Mounts[].VolumeOptions.Labels": Proven("clients/test_mounts_cli.py", "test_options_of_a_volume"),
     "HostConfig.Mounts[].VolumeOptions.DriverConfig.Name": Refused(
         mount(Type="volume", Source="v", Target="/v", VolumeOptions={"DriverConfig": {"Name": "nosuch"}}), 404, "nosuch"
     ),
-    "HostConfig.Mounts[].VolumeOptions.DriverConfig.Options": Proven("api/test_volumes.py", "test_driver_options"),
-    "HostConfig.Mounts[].VolumeOptions.Subpath": Proven("api/test_volumes.py", "test_subpath"),
+    "HostConfig.Mounts[].VolumeOptions.DriverConfig.Options": Proven(
+        "clients/test_mounts_cli.py", "test_options_of_a_volume"
+    ),
+    "HostConfig.Mounts[].VolumeOptions.Subpath": Proven(
+        "api/test_mounted_volumes.py", "test_a_subpath_shows_that_part_of_a_volume"
+    ),
     "HostConfig.Mounts[].ImageOptions.Subpath": Inside(
         mount(Type="image", Source="busybox", Target="/image", ImageOptions={"Subpath": "bin"}), "ls /image", "busybox"
     ),

@@ -9,6 +9,7 @@ import pytest
 from tests.api.mounting import host, refused, source, volume
 from tests.harness import rootfs
 from tests.harness.daemon import Daemon
+from tests.harness.fixtures import running
 
 __all__ = ["source", "volume"]
 
@@ -226,3 +227,16 @@ def test_the_files_of_a_stopped_container_include_its_volumes_and_images(daemon,
     for path, contents in (("/v/part/file", b"kept\n"), ("/p/file", b"kept\n"), ("/i/file", b"of the image\n")):
         answer = daemon.request("GET", f"/containers/{identifier}/archive?path={path}", checked=False)
         assert answer.status == 200 and contents in answer.body, path
+
+
+def test_where_layers_are_copied_volumes_are_filled_and_images_mounted_all_the_same(world):
+    alone = world.daemon()
+    alone.data_root.mkdir()
+    (alone.data_root / "storage").write_text("copy\n")
+    with running(alone):
+        alone.import_busybox()
+        with_volume(alone)
+        mount = {"Type": "image", "Source": "filled", "Target": "/i", "ImageOptions": {"Subpath": "data"}}
+        script = "cat /data/file /i/file; touch /i/x 2>/dev/null || echo ro"
+        said = alone.shell(script, Image="filled", HostConfig=host(Mounts=[mount]))
+        assert said == "of the image\nof the image\nro"

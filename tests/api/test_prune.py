@@ -91,7 +91,7 @@ def test_until_chooses(own_daemon: Daemon) -> None:
     ("filters", "text"),
     [
         ('{"foo":["x"]}', "invalid filter 'foo'"),
-        ('{"until":["x"]}', 'invalid value for \'until\' filter: failed to parse value as time or duration: "x"'),
+        ('{"until":["x"]}', "invalid value for 'until' filter: failed to parse value as time or duration: \"x\""),
         ('{"until":["1h","2h"]}', "more than one until filter specified"),
         ("bogus", "invalid filter"),
     ],

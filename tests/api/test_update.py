@@ -1,6 +1,5 @@
 """POST /containers/{id}/update: of a running container, of one that does not run, and what cannot be changed."""
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -210,7 +209,8 @@ def test_a_policy_does_not_go_with_automatic_removal(daemon: Daemon, running: Ca
     status, text = refused(daemon, one, RestartPolicy={"Name": "always"})
     assert (status, text) == (
         409,
-        f"Cannot update container {one}: Restart policy cannot be updated because AutoRemove is enabled for the container",
+        f"Cannot update container {one}: "
+        "Restart policy cannot be updated because AutoRemove is enabled for the container",
     )
     update(daemon, one, RestartPolicy={"Name": "no"})
 

@@ -38,8 +38,8 @@ def name(docker) -> Iterator[str]:
 
 @pytest.fixture
 def running(docker, name: str) -> str:
-    """A container that runs until it is told to stop, and says `ready` first."""
-    script = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+    """A container that talks until it is told to stop."""
+    script = "trap 'exit 3' TERM; while :; do echo tick; sleep 0.05; done"
     said(docker("container", "run", "-d", "--name", name, "busybox", "sh", "-c", script))
     return name
 
@@ -59,6 +59,7 @@ def test_attach(docker, running: str) -> None:
     child = pexpect.spawn(
         shutil.which("docker"), ["container", "attach", "--no-stdin", running], env=docker.environment, timeout=SECONDS
     )
+    child.expect("tick")
     said(docker("container", "kill", "-s", "TERM", running))
     child.expect(pexpect.EOF)
     child.close()

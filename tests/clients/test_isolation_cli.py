@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.daemon import Daemon
-
 Docker = Callable[..., subprocess.CompletedProcess]
 
 pytestmark = pytest.mark.usefixtures("busybox")

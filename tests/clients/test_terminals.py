@@ -56,6 +56,15 @@ def ended(child) -> int:
     return child.exitstatus
 
 
+def typed_at(child) -> None:
+    """Wait until the shell answers: what is typed while it sets up its terminal may be lost, on a busy machine."""
+    for _ in range(SECONDS):
+        child.send("\n")
+        if child.expect_exact([PROMPT, pexpect.TIMEOUT], timeout=1) == 0:
+            return
+    raise AssertionError(f"no prompt: {child}")
+
+
 def running(docker, name: str) -> bool:
     """Whether the container runs."""
     result = docker("inspect", "-f", "{{.State.Running}}", name)
@@ -128,9 +137,7 @@ def test_the_detach_keys_leave_it_running(docker, spawn, named, verb):
     else:
         assert docker("run", "-dit", "--name", named, "busybox", "sh").returncode == 0
         child = spawn("exec", "-it", named, "sh") if verb == "exec" else spawn("attach", named)
-    if verb == "attach":
-        child.send("\n")
-    child.expect_exact(PROMPT)
+    typed_at(child)
     child.send("\x10\x11")
     child.expect(pexpect.EOF)
     child.close()
@@ -147,8 +154,7 @@ def test_detach_keys_of_ones_own(docker, spawn, named, tmp_path):
         ((), "\x05e", {"env": configured}),
     ):
         child = spawn("attach", *words, named, **options)
-        child.send("\n")
-        child.expect_exact(PROMPT)
+        typed_at(child)
         child.send("\x10\x11")
         child.send("\x03")
         child.sendline("echo still $((40 + 2))")
@@ -164,8 +170,7 @@ def test_two_are_attached_to_one_container(docker, spawn, named):
     assert docker("run", "-dit", "--name", named, "busybox", "sh").returncode == 0
     first, second = spawn("attach", named), spawn("attach", named)
     for number, child in enumerate((first, second)):
-        child.send("\n")
-        child.expect_exact(PROMPT)
+        typed_at(child)
         child.sendline(f"echo from $(({number} + 70))")
         for each in (first, second):
             each.expect_exact(f"from 7{number}")
@@ -178,8 +183,7 @@ def test_one_that_is_killed_leaves_the_other(docker, spawn, named):
     assert docker("run", "-dit", "--name", named, "busybox", "sh").returncode == 0
     first, second = spawn("attach", named), spawn("attach", named)
     for child in (first, second):
-        child.send("\n")
-        child.expect_exact(PROMPT)
+        typed_at(child)
     first.kill(signal.SIGKILL)
     second.sendline("echo alive $((1 + 1))")
     second.expect_exact("alive 2")

@@ -46,7 +46,6 @@ def create(engine: object, name: str | None, body: dict, platform: str | None) -
     isolation.adapt(engine, body.get("HostConfig") or {}, host_config)
     image = engine.images.find(config["Image"], platform or None) if config["Image"] else None
     networking = settings.networking(body.get("NetworkingConfig") or {}, host_config["NetworkMode"])
-    asked = dict(config)
     if image is not None:
         warnings += _platform_warnings(image, platform)
         settings.merge_image(config, image.config.get("config") or {})
@@ -78,7 +77,7 @@ def create(engine: object, name: str | None, body: dict, platform: str | None) -
     engine.containers.reserve(container, name)
     try:
         validate.check_late(host_config)
-        unbuilt.refuse(asked, host_config, networking)
+        unbuilt.refuse(host_config, networking)
         _mount(engine, container)
         _keep(engine, container, _descriptor(engine, image) if image else None)
     except BaseException:

@@ -182,7 +182,7 @@ def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tupl
 
 
 def _found_ended(error: SystemFailure) -> bool:
-    """Whether it failed because there was nothing to join any more; a process that ends is seen to live a bit longer."""
+    """Whether it failed because there was nothing to join any more; who is ending is seen to live a bit longer."""
     return isinstance(error, StartFailure) and (error.failed.step, error.failed.errno) in _ENDED
 
 

@@ -194,8 +194,8 @@ def _writable(mount: Mount) -> Mount:
 def devices_of(host_config: dict) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """The nodes of the container, and the rules for using them besides the usual. Raises SystemFailure.
 
-    Of a privileged container the rules say nothing: it may use all. Of device drivers, whom DeviceRequests are for, this
-    engine has none, which docker too says at the start.
+    Of a privileged container the rules say nothing: it may use all. Of device drivers, whom DeviceRequests are for,
+    this engine has none, which docker too says at the start.
     """
     for request in host_config["DeviceRequests"] or ():
         wanted = " ".join(f"[{' '.join(each or ())}]" for each in request.get("Capabilities") or ())

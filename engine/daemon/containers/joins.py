@@ -15,7 +15,13 @@ OWN = ("mount", "pid", "uts", "ipc", "cgroup", "net")
 _CONTAINER = "container:"
 _SHAREABLE = frozenset({"shareable", "host"})
 # The mode → the namespace, and the words that mean the host's.
-_MODES = (("PidMode", "pid"), ("UTSMode", "uts"), ("IpcMode", "ipc"), ("CgroupnsMode", "cgroup"), ("NetworkMode", "net"))
+_MODES = (
+    ("PidMode", "pid"),
+    ("UTSMode", "uts"),
+    ("IpcMode", "ipc"),
+    ("CgroupnsMode", "cgroup"),
+    ("NetworkMode", "net"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +43,12 @@ def container_of(mode: str) -> str:
 def namespaces_of(engine: object, container: Container) -> Namespaces:
     """What a start of the container makes and joins.
 
-    Raises docker's refusals for a container that is not there, does not run, or does not share: SystemFailure, Conflict,
-    Invalid.
+    Raises docker's refusals for a container that is not there, does not run, or does not share: SystemFailure,
+    Conflict, Invalid.
     """
     modes = [(container.host_config[key], name) for key, name in _MODES]
+    if container.config["NetworkDisabled"]:
+        modes = [(mode, name) for mode, name in modes if name != "net"]  # its own, with nothing in it but loopback
     if not any(mode == "host" or mode.startswith(_CONTAINER) for mode, _ in modes):
         return _ORDINARY
     shared = {name for mode, name in modes if mode == "host"}
@@ -56,7 +64,7 @@ def namespaces_of(engine: object, container: Container) -> Namespaces:
 def networked(engine: object, container: Container) -> Container | None:
     """The container whose network this one joins; None for a network of its own. Raises as `namespaces_of`."""
     wanted = container_of(container.host_config["NetworkMode"])
-    if not wanted:
+    if not wanted or container.config["NetworkDisabled"]:
         return None
     try:
         other = engine.containers.find(wanted)

@@ -4,13 +4,16 @@ Runs in the daemon's request threads. Sources of binds that are to be made are m
 as its propagation needs it to be, is looked up in the host's mounts. Nothing is mounted by the daemon.
 """
 
+import contextlib
 import errno
 import functools
 import os
 import re
 
-from engine.daemon.containers import mountspecs
+from engine.daemon.containers import mountspecs, paths
 from engine.daemon.containers.record import Container
+from engine.daemon.images.storage import OVERLAY
+from engine.daemon.images.trees import remove_path
 from engine.daemon.volumes import options as driver_options
 from engine.errors import NotFound, SystemFailure
 from engine.kernel import syscalls
@@ -179,8 +182,10 @@ def _holder(engine: object, container: Container, name: str) -> tuple:
     return ()
 
 
-def _of_image(engine: object, _container: Container, point: dict) -> Mount:
+def _of_image(engine: object, container: Container, point: dict) -> Mount:
     spec = point["Spec"]
+    if engine.storage != OVERLAY:
+        return _copy_of_image(engine, container, point)
     root = engine.images.layer_root
     return Mount(
         "image",
@@ -192,6 +197,23 @@ def _of_image(engine: object, _container: Container, point: dict) -> Mount:
         asked=True,
         place=root,
     )
+
+
+def _copy_of_image(engine: object, container: Container, point: dict) -> Mount:
+    """The image's root as a directory of the container's own, made once: where the storage is `copy`."""
+    spec = point["Spec"]
+    home = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home
+    copy = os.path.join(home, "images", spec["Image"].removeprefix("sha256:"))
+    try:
+        if not os.path.isdir(copy):
+            with contextlib.suppress(FileNotFoundError):  # there only after a copy that was cut off
+                remove_path(f"{copy}.part")
+            os.makedirs(f"{copy}.part", 0o755)
+            engine.images.copy_layers(spec["Layers"], f"{copy}.part")
+            os.rename(f"{copy}.part", copy)
+    except OSError as error:
+        raise SystemFailure(f"the image {point['Name']} cannot be copied: {error}") from error
+    return Mount("bind", copy, point["Destination"], ("rbind", "rro"), subpath=spec.get("Subpath", ""), asked=True)
 
 
 _MAKERS = {"bind": _of_bind, "volume": _of_volume, "tmpfs": _of_tmpfs, "image": _of_image}

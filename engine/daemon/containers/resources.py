@@ -18,7 +18,7 @@ _ONLINE = {
     "CpusetMems": ("/sys/devices/system/node/online", "memory nodes", "cpuset mems"),
 }
 _PERIOD_TEXT = "CPU cfs period can not be less than 1ms (i.e. 1000) or larger than 1s (i.e. 1000000)"
-# The field of Limits, the key of the API, and what the API has for "nothing"; those of devices are lists of (path, value).
+# The field of Limits, the key of the API, and what the API has for "nothing"; of devices they are (path, value) pairs.
 _LIMITS = (
     ("memory", "Memory", 0),
     ("memory_swap", "MemorySwap", -1),
@@ -61,7 +61,7 @@ def limits_of(host_config: dict, number: Callable[[str], str]) -> Limits:
 
 
 def rlimits_of(host_config: dict, default: tuple[str, ...]) -> tuple[Rlimit, ...]:
-    """The resource limits of a container's processes: its own, and of the daemon's (`name=soft:hard`) those it lacks."""
+    """The resource limits of a container's processes: its own, and of the daemon's (`name=soft:hard`) what it lacks."""
     own = tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ())
     names = {limit.name for limit in own}
     texts = (text.replace("=", ":").split(":") for text in default)

@@ -18,9 +18,6 @@ def _given(value: object) -> bool:
 
 
 # key → is this value one that asks for something not built?
-CONFIG: dict[str, Callable[[object], bool]] = {
-    "NetworkDisabled": _given,
-}
 HOST_CONFIG: dict[str, Callable[[object], bool]] = {
     "Cgroup": _given,
     "Links": _given,
@@ -37,15 +34,14 @@ ENDPOINT: dict[str, Callable[[object], bool]] = {
 }
 
 
-def refuse(config: dict, host_config: dict, networking: dict) -> None:
+def refuse(host_config: dict, networking: dict) -> None:
     """Raise NotBuilt, naming the field, for the first thing asked that this engine does not have yet.
 
-    All three are complete (see `config`); `config` is the client's own, before the image's is merged into it.
+    Both are complete (see `config`).
     """
-    for prefix, table, values in (("", CONFIG, config), ("HostConfig.", HOST_CONFIG, host_config)):
-        for key, asks in table.items():
-            if asks(values[key]):
-                raise NotBuilt(f"{prefix}{key} is not built yet in this engine")
+    for key, asks in HOST_CONFIG.items():
+        if asks(host_config[key]):
+            raise NotBuilt(f"HostConfig.{key} is not built yet in this engine")
     # With the host's network there is nothing to publish: dockerd warns and goes on, and so does this engine.
     if host_config["PortBindings"] and host_config["NetworkMode"] != "host":
         raise NotBuilt("HostConfig.PortBindings is not built yet in this engine")

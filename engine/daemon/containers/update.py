@@ -53,7 +53,11 @@ def update(engine: object, find: Callable[[], Container], body: dict) -> list[st
     warnings = resources.check(asked, update=True)
     warnings += resources.discard(asked, engine.cgroups)
     for key in sorted(body):
-        if key not in (*_CHANGEABLE, *_ELSEWHERE, "RestartPolicy") and body[key] and body[key] != config.HOST_CONFIG[key]:
+        if (
+            key not in (*_CHANGEABLE, *_ELSEWHERE, "RestartPolicy")
+            and body[key]
+            and body[key] != config.HOST_CONFIG[key]
+        ):
             warnings.append(f"{key} cannot be changed by an update. It stays as it is.")
     container = find()
     with container.operation:

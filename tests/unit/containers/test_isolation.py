@@ -63,7 +63,7 @@ def test_a_filter_is_the_default_one_unless_it_is_said() -> None:
 
 def container(**host_config: object) -> SimpleNamespace:
     """As much of a container as is looked at."""
-    return SimpleNamespace(id="a" * 64, name="one", host_config=whole(**host_config))
+    return SimpleNamespace(id="a" * 64, name="one", config=config.container_config({}), host_config=whole(**host_config))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def running(engine: object, name: str, status: str = "running", **host_config: o
 def test_another_containers_namespaces_are_named_by_its_process_1(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     other = running(engine, "other", IpcMode="shareable")
-    modes = {key: f"container:{other.id}" for key in ("NetworkMode", "IpcMode", "PidMode")}
+    modes = dict.fromkeys(("NetworkMode", "IpcMode", "PidMode"), f"container:{other.id}")
     found = joins.namespaces_of(engine, container(**modes))
     assert found.own == ("mount", "uts", "cgroup")
     assert set(found.joined) == {("net", 4321, 99), ("ipc", 4321, 99), ("pid", 4321, 99)}
@@ -271,16 +271,22 @@ def test_the_daemons_resource_limits_are_for_who_does_not_name_them() -> None:
 def test_every_limit_of_the_api_has_its_field() -> None:
     device = [{"Path": "/dev/x", "Rate": 7, "Weight": 7}]
     asked = whole(
-        **{"Memory": 1, "MemorySwap": 2, "MemoryReservation": 3, "MemorySwappiness": 0, "OomKillDisable": True},
-        **{
-            "CpuShares": 4,
-            "CpuPeriod": 5,
-            "CpuQuota": 6,
-            "CpuRealtimePeriod": 7,
-            "CpuRealtimeRuntime": 8,
-            "NanoCpus": 9,
-        },
-        **{"CpusetCpus": "0", "CpusetMems": "0", "BlkioWeight": 10, "PidsLimit": 11, "BlkioWeightDevice": device},
+        Memory=1,
+        MemorySwap=2,
+        MemoryReservation=3,
+        MemorySwappiness=0,
+        OomKillDisable=True,
+        CpuShares=4,
+        CpuPeriod=5,
+        CpuQuota=6,
+        CpuRealtimePeriod=7,
+        CpuRealtimeRuntime=8,
+        NanoCpus=9,
+        CpusetCpus="0",
+        CpusetMems="0",
+        BlkioWeight=10,
+        PidsLimit=11,
+        BlkioWeightDevice=device,
         **{f"BlkioDevice{way}{what}": device for way in ("Read", "Write") for what in ("Bps", "IOps")},
     )
     found = resources.limits_of(asked, lambda path: f"of {path}")

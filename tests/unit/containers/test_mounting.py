@@ -5,6 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from engine.daemon.containers import mounting, mountspecs
+from engine.daemon.containers.record import State
+from engine.daemon.store import containers as table
+from engine.daemon.store.database import Database
 from engine.errors import SystemFailure
 from engine.sandbox.spec import Mount
 
@@ -85,7 +88,7 @@ def test_an_old_kernel_makes_what_is_asked_for_read_only_as_far_as_it_can(monkey
 
 
 def test_read_only_cannot_be_both_ways():
-    with pytest.raises(SystemFailure, match="^mount options conflict"):
+    with pytest.raises(SystemFailure, match=r"^mount options conflict"):
         mounting._bind_flags({"RW": False, "Spec": {"ReadOnlyForceRecursive": True, "ReadOnlyNonRecursive": True}})
 
 
@@ -102,3 +105,18 @@ def test_read_only_cannot_be_both_ways():
 )
 def test_the_mount_of_a_source_is_the_nearest_and_the_topmost(path, place, options):
     assert mounting.source_mount(path, MOUNTINFO) == (place, options)
+
+
+def test_a_container_of_an_engine_without_mounts_still_loads(tmp_path):
+    database = Database(f"{tmp_path}/db", table.SCHEMA)
+    old = '{"config":{},"host_config":{},"networking":{},"path":"sh","args":[],"layers":["1"]}'
+    with database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO containers (id, name, created_ns, image, image_id, settings) VALUES ('i', 'n', 1, '', '', ?)",
+            (old,),
+        )
+        table.save_state(connection, SimpleNamespace(id="i", state=State()))
+    with database.reading() as connection:
+        (loaded,) = table.load_all(connection)
+    database.close()
+    assert (loaded.mounts, loaded.layers) == ((), ("1",))

@@ -9,14 +9,14 @@ from tests.unit.containers.fakes import make_engine
 
 # Obeyed by create, start, stop, remove or the files of the container.
 OBEYED = {
-    "LogConfig", "NetworkMode", "AutoRemove", "RestartPolicy", "ConsoleSize", "CapAdd", "CapDrop", "Dns", "DnsOptions", "DnsSearch",
+    "LogConfig", "NetworkMode", "AutoRemove", "ConsoleSize", "CapAdd", "CapDrop", "Dns", "DnsOptions", "DnsSearch",
     "ExtraHosts", "GroupAdd", "ReadonlyRootfs", "ShmSize", "Runtime", "CpuShares", "Memory", "NanoCpus", "CpuPeriod",
     "CpuQuota", "CpusetCpus", "CpusetMems", "MemoryReservation", "MemorySwap", "PidsLimit", "Ulimits", "MaskedPaths",
     "ReadonlyPaths", "PortBindings", "Privileged", "SecurityOpt", "Devices", "DeviceCgroupRules", "DeviceRequests",
     "Sysctls", "IpcMode", "PidMode", "UTSMode", "CgroupnsMode", "CgroupParent", "OomKillDisable", "OomScoreAdj",
     "MemorySwappiness", "BlkioWeight", "BlkioWeightDevice", "BlkioDeviceReadBps", "BlkioDeviceWriteBps",
     "BlkioDeviceReadIOps", "BlkioDeviceWriteIOps", "CpuRealtimePeriod", "CpuRealtimeRuntime",
-    "Binds", "Mounts", "Tmpfs", "VolumesFrom", "VolumeDriver", "Init",
+    "Binds", "Mounts", "Tmpfs", "VolumesFrom", "VolumeDriver", "Init", "RestartPolicy",
 }  # fmt: skip
 # Kept and shown, and all there is to them; or refused as dockerd refuses them (validate, resources).
 SHOWN = {
@@ -39,7 +39,7 @@ def test_every_field_of_the_host_config_has_its_place():
 
 
 def test_the_defaults_are_not_refused():
-    unbuilt.refuse(config.container_config({}), config.host_config({}), config.networking({}, "bridge"))
+    unbuilt.refuse(config.host_config({}), config.networking({}, "bridge"))
 
 
 @pytest.mark.parametrize("key", sorted(unbuilt.HOST_CONFIG))

@@ -107,12 +107,12 @@ def _spawner(requests: socket.socket, words: int, spares: bool, nofile: int) -> 
     gc.disable()
     stay = Stay()
     part = stay.spawn(requests.fileno(), spares)
-    if part == "prepares":
+    if part.startswith("prepares"):
         os.write(words, _SPARE + b"%10d\n" % os.getpid())
         if not stay.take():
             return 0
-    if part in ("launches", "prepares"):
-        _launch(stay, part == "prepares")
+    if part == "launches" or part.startswith("prepares"):
+        _launch(stay, part)
     elif part == "stays":
         _decide(stay)
     return 0
@@ -125,11 +125,14 @@ def _close(fd: int) -> None:
         pass  # the listing's own
 
 
-def _launch(stay: Stay, prepared: bool) -> None:
+def _launch(stay: Stay, part: str) -> None:
     """The launching half: a program with pipes instead of a container."""
     data, (link, *clients) = stay.request
     asked = json.loads(data[1:])
     link = socket.socket(fileno=link)
+    if "exec" in asked:
+        _launch_exec(stay, part, asked, link, clients)
+        return
     if asked.get("fails") == "before":
         return
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -137,7 +140,7 @@ def _launch(stay: Stay, prepared: bool) -> None:
     listener.listen(4)
     pid, stdin, outputs = _run(asked)
     pidfd = os.pidfd_open(pid)
-    said = json.dumps({"pid": pid, "launcher": os.getpid(), "prepared": prepared}).encode()
+    said = json.dumps({"pid": pid, "launcher": os.getpid(), "prepared": part == "prepares"}).encode()
     socket.send_fds(link, [said], [pidfd])
     if asked.get("fails") == "after":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -159,6 +162,37 @@ def _launch(stay: Stay, prepared: bool) -> None:
             log=Writer(f"{asked['directory']}/log", asked.get("max_size", 0), 9) if asked.get("log", True) else None,
         )
     )
+
+
+def _launch_exec(stay: Stay, part: str, asked: dict, link: socket.socket, clients: list[int]) -> None:
+    """The launching half of an exec: it hands over first, and tells of its program afterwards. exec: in which way."""
+    link.send(json.dumps({"part": part}).encode())
+    (reading, stdin), (out, to_out) = os.pipe(), os.pipe()
+    served = [(fd, asked["streams"], True, b"", False) for fd in clients]
+    tty = asked["exec"] == "terminal"
+    ends = (-1, {}) if tty else (stdin, {1: out})
+    stay.hand_over(Handed(0, 0, 0, -1, -1, link.fileno(), -1, -1, tty, True, *ends, served, None))
+    report = socket.socket(fileno=stay.reports)
+    if tty:
+        master, slave = pty.openpty()
+        reading = to_out = slave
+        socket.send_fds(report, [b"T"], [master])
+    for number, fd in enumerate((reading, to_out, to_out)):
+        os.dup2(fd, number)
+    if asked["exec"] == "fails":
+        report.send(b"W" + b"J" + json.dumps({"warned": True}).encode())
+        report.send(b"F" + b"J" + json.dumps({"failed": True}).encode())
+        return
+    arguments = [b"sh", b"-c", asked["script"].encode()]
+    if asked["exec"] == "forks":
+        pid = os.fork()
+        if pid == 0:
+            for fd in (link.fileno(), report.fileno()):
+                os.set_inheritable(fd, False)
+            os.execve("/bin/sh", arguments, {})
+        report.send(b"B%d" % pid)
+        return
+    report.send(b"X%d" % stay.newborn(b"/bin/sh", arguments, {b"COLOUR": b"red"}, tty))
 
 
 def _run(asked: dict) -> tuple[int, int, dict[int, int]]:

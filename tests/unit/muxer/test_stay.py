@@ -317,6 +317,58 @@ def test_a_request_that_a_dead_spare_cannot_take_is_served_all_the_same(spawner,
     assert ended(link) == 4
 
 
+def asked_for_exec(one: Spawned, *clients: socket.socket, **request) -> tuple[socket.socket, str]:
+    """An exec that was asked for: its link, and which part of a monitor it was that took it."""
+    link = one.ask(*clients, mark=b"E", streams=ALL, **request)
+    return link, heard(link)["part"]
+
+
+@pytest.mark.parametrize("way", ["newborn", "forks"])
+def test_an_exec_is_told_of_when_it_runs_and_seen_through_to_its_end(spawner, attached, way):
+    near, far = attached()
+    link, part = asked_for_exec(spawner(), *far, exec=way, script="cat; echo $COLOUR; exit 5")
+    assert part == "launches"
+    told = heard(link)
+    assert told["@"] == "Started" and told["pid_start"] == stat_field(told["pid"], 22)
+    near[0].sendall(b"hello\n")
+    assert receive(near[0], 14) == frame(1, b"hello\n")
+    near[0].shutdown(socket.SHUT_WR)
+    colour = b"red\n" if way == "newborn" else b"\n"
+    assert receive(near[0], 100) == frame(1, colour)
+    assert ended(link) == 5
+
+
+def test_a_newborn_leads_a_session_with_its_terminal(spawner, attached):
+    near, far = attached()
+    link, _ = asked_for_exec(spawner(), *far, exec="terminal", script="tty </dev/tty; read x; exit 6")
+    told = heard(link)
+    assert told["@"] == "Started" and stat_field(told["pid"], 6) == told["pid"]
+    assert b"/dev/" in near[0].recv(100)
+    near[0].sendall(b"\n")
+    assert ended(link) == 6
+
+
+def test_what_a_joiner_reports_is_passed_on_and_its_failure_is_the_end(spawner, attached):
+    near, far = attached()
+    link, _ = asked_for_exec(spawner(), *far, exec="fails", script="")
+    assert (heard(link), heard(link), heard(link)) == ({"warned": True}, {"failed": True}, None)
+    assert near[0].recv(10) == b""
+    link.close()
+
+
+def test_execs_have_a_spare_of_their_own_while_there_are_execs(spawner, tmp_path):
+    one = spawner(spares=True)
+    one.wait_for_spare()
+    for wanted in ("launches", "prepares exec", "prepares exec"):
+        link, part = asked_for_exec(one, exec="newborn", script="exit 3")
+        assert part == wanted
+        assert heard(link)["@"] == "Started"
+        assert ended(link) == 3
+        one.wait_for_spare()
+    link, said = begin(one, mark=b"O", directory=str(tmp_path), script="exit 4")
+    assert said["prepared"] and ended(link) == 4
+
+
 def test_a_spare_ends_with_the_spawner(spawner):
     one = spawner(spares=True)
     one.wait_for_spare()

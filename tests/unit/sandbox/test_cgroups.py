@@ -231,7 +231,7 @@ def test_memory_and_swap_of_version_1_are_changed_in_the_order_that_the_kernel_t
     (v1 / "memory/engine/x/memory.limit_in_bytes").write_text(f"{now << 20}\n")
     rows = written(monkeypatch, cgroups_v1)
     found.update("x", Limits(memory=memory << 20, memory_swap=swap << 20 if swap > 0 else -1))
-    assert [name for name, _ in rows if name.startswith("memory")][0] == first
+    assert next(name for name, _ in rows if name.startswith("memory")) == first
     assert len(rows) == 2
 
 

@@ -78,7 +78,7 @@ def test_who_has_a_volume_keeps_it(volumes):
         volumes.remove("one", force=True)
     volumes.release("one", "c2")
     volumes.remove("one")
-    with pytest.raises(NotFound, match="^get one: no such volume$"):
+    with pytest.raises(NotFound, match=r"^get one: no such volume$"):
         volumes.get("one")
 
 
