@@ -87,7 +87,7 @@ def info(engine: object) -> dict:
         "Driver": engine.storage,
         "DriverStatus": [["Backing Filesystem", filesystem_of(settings.data_root)], ["Muxer", engine.muxer]],
         "Plugins": {
-            "Volume": [],
+            "Volume": ["local"],
             "Network": list(NETWORK_DRIVERS),
             "Authorization": None,
             "Log": sorted(BUILT_DRIVERS.keys() - {NONE}),
@@ -146,7 +146,7 @@ def info(engine: object) -> dict:
 
 def _container_counts(engine: object) -> dict[str, int]:
     states = [container.snapshot() for container in engine.containers.all()]
-    running = sum(state.running and state.status != "paused" for state in states)
+    running = sum(state.status == "running" for state in states)
     paused = sum(state.status == "paused" for state in states)
     return {
         "Containers": len(states),

@@ -9,6 +9,7 @@ import fcntl
 import gc
 import logging
 import os
+import resource
 import signal
 import threading
 import time
@@ -89,6 +90,7 @@ def run(settings: Settings, spawner: Channel, stage: str) -> int:
 
 def _run(settings: Settings, spawner: Spawner) -> int:
     os.umask(0o022)
+    _lift_descriptors()
     # Blocked before there are threads, who inherit that: only `sigwait` takes them, wherever they arrive.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     _make_roots(settings)
@@ -111,6 +113,12 @@ def _run(settings: Settings, spawner: Spawner) -> int:
         engine.cgroups.leave()
     log.info("stopped; containers run on")
     return 0
+
+
+def _lift_descriptors() -> None:
+    """Every client is a descriptor, and 1024 of them, the usual soft limit, is meant for programs with select(2)."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _release_images(engine: Engine) -> None:

@@ -12,6 +12,7 @@ from engine.logs import jsonfile
 
 OPTIONS = frozenset({"labels", "labels-regex", "env", "env-regex", "tag"})
 _SHORT = 12
+_SEARCHED = 256  # characters of a name: Python's expressions are not linear
 _ACTION = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
 _FIELD = re.compile(r"\s*\.([A-Za-z_]\w*)\s*")
 
@@ -73,7 +74,7 @@ def extra(config: dict[str, str], described: Described) -> dict[str, str]:
         found |= {name: values[name] for name in names if name in values}
         if pattern := config.get(f"{option}-regex"):
             matches = _compiled(pattern)
-            found |= {name: value for name, value in values.items() if matches.search(name)}
+            found |= {name: value for name, value in values.items() if matches.search(name[:_SEARCHED])}
     return dict(sorted(found.items()))
 
 

@@ -100,7 +100,8 @@ def open_terminal(root_fd: int, rows: int, columns: int, *, console: bool = True
         termios.tcsetwinsize(slave, (rows, columns))
     if console:
         place = make_file(root_fd, "/dev/console")
-        check_outside_proc(root_fd, place, "pty", "/dev/console")  # it may be a link in a client's own /dev (CVE-2025-52565)
+        # It may be a link, in a client's own /dev (CVE-2025-52565).
+        check_outside_proc(root_fd, place, "pty", "/dev/console")
         attach(slave, place)
         os.close(place)
     return master, slave

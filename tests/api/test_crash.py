@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
@@ -295,3 +296,74 @@ def test_a_spare_whose_init_was_killed_costs_no_start(own_daemon: Daemon) -> Non
         return  # without the C muxer there are none
     os.kill(int(spare[-1]), signal.SIGKILL)
     assert daemon.run("echo", "made anew").stdout == b"made anew\n"
+
+
+def test_a_crash_in_the_middle_of_opposite_verbs(crashing: Daemon) -> None:
+    """Whatever was asked for, the next daemon and the kernel agree about every container."""
+    daemon = crashing
+    kinds = ({"Name": "no"}, {"Name": "always"}, {"Name": "unless-stopped"})
+    made = [
+        daemon.create("sleep", "600", HostConfig={"NetworkMode": "none", "RestartPolicy": kinds[number % 3]})
+        for number in range(6)
+    ]
+    verbs = ("start", "stop?t=0", "restart?t=0", "kill", "pause", "unpause", "rename?name=crash-{}")
+
+    def ask(number: int) -> None:
+        for step in range(1000):
+            one, verb = made[(number + step) % 6], verbs[(number * 3 + step) % len(verbs)].format(step % 3)
+            try:
+                daemon.request("POST", f"/containers/{one}/{verb}", checked=False)
+            except (OSError, EOFError):
+                return  # the daemon is killed while it answers: that is the test
+
+    for _ in range(3):
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.4)
+        daemon.kill9()
+        for thread in threads:
+            thread.join(30)
+        daemon.start()
+        end = time.monotonic() + 10
+        while any(daemon.inspect(one)["State"]["Restarting"] for one in made) and time.monotonic() < end:
+            time.sleep(0.02)
+        for one in made:
+            state = daemon.inspect(one)["State"]
+            assert state["Status"] in ("created", "running", "paused", "exited")
+            assert os.path.exists(f"/proc/{state['Pid']}") == (state["Status"] in ("running", "paused"))
+    for one in made:
+        assert daemon.request("DELETE", f"/containers/{one}?force=1").status == 204
+
+
+def test_crashes_never_run_a_container_twice_at_once(crashing: Daemon) -> None:
+    """One whose policy runs it again and again, over daemons that are killed at any moment of that."""
+    daemon = crashing
+    script = "mkdir /running || { echo twice; exit 1; }; sleep 0.05; rmdir /running; echo once; exit 1"
+    one = daemon.create("sh", "-c", script, HostConfig={"NetworkMode": "none", "RestartPolicy": {"Name": "always"}})
+    daemon.begin(one)
+    for number in range(8):
+        time.sleep(0.05 + number * 0.03)
+        crash(daemon)
+    said = frames.stdout(daemon.logs(one))
+    assert b"twice" not in said and said.count(b"once") >= 4
+    daemon.remove(one)
+
+
+def test_what_was_to_remove_itself_is_removed_by_the_next_daemon(crashing: Daemon) -> None:
+    """When the last one died between the end and the removal; one that was never started stays."""
+    daemon = crashing
+    host_config = {"NetworkMode": "none", "AutoRemove": True}
+    ended, created = (daemon.create("true", HostConfig=host_config) for _ in range(2))
+    daemon.stop()
+    with sqlite3.connect(daemon.data_root / "engine.db") as database:
+        change = "UPDATE container_states SET status = 'exited', started_ns = 1, finished_ns = 2 WHERE id = ?"
+        database.execute(change, (ended,))
+    database.close()
+    daemon.start()
+    end = time.monotonic() + 10
+    while daemon.request("GET", f"/containers/{ended}/json").status != 404 and time.monotonic() < end:
+        time.sleep(0.02)
+    assert daemon.request("GET", f"/containers/{ended}/json").status == 404
+    assert daemon.inspect(created)["State"]["Status"] == "created"
+    daemon.remove(created)

@@ -351,3 +351,22 @@ def test_annotations_are_kept(daemon: Daemon, container: Callable[..., str]) -> 
     """And shown."""
     one = container("true", HostConfig=host(Annotations={"a.b/c": "d"}))
     assert daemon.inspect(one)["HostConfig"]["Annotations"] == {"a.b/c": "d"}
+
+
+def test_walls_stand_when_the_daemon_is_another(own_daemon: Daemon) -> None:
+    """After a crash: the cgroup of its own parent is found and removed, the shared namespaces are left alone."""
+    one = own_daemon.create(
+        "sleep", "60", HostConfig=host(CgroupParent="/of-a-crash", PidMode="host", Devices=[ZERO], PidsLimit=9)
+    )
+    own_daemon.begin(one)
+    pid = own_daemon.inspect(one)["State"]["Pid"]
+    own_daemon.kill9()
+    own_daemon.start()
+    assert own_daemon.inspect(one)["State"]["Pid"] == pid
+    assert own_daemon.request("POST", f"/containers/{one}/update", {"PidsLimit": 8}).status == 200
+    assert own_daemon.request("POST", f"/containers/{one}/pause").status == 204
+    assert own_daemon.request("POST", f"/containers/{one}/unpause").status == 204
+    own_daemon.remove(one)
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/of-a-crash/{one}"))
+    for directory in Path("/sys/fs/cgroup").glob("*/of-a-crash"):
+        directory.rmdir()

@@ -161,6 +161,19 @@ def test_json_file_is_replayed_to_who_attaches_and_nothing_is_lost(
     assert results == [wanted] * 8
 
 
+def test_json_file_is_the_same_without_the_c_muxer(make_daemon: Callable[..., Daemon]) -> None:
+    """Written, rotated, compressed, read and followed by the Python twins."""
+    plain = make_daemon("--muxer", "python")
+    plain.import_busybox()
+    script = "for i in 1 2 3 4 5; do seq ${i}000 ${i}150; sleep 0.2; done; printf end"
+    one = plain.create("sh", "-c", script, **driver("json-file", max_size="15k", max_file="9", compress="true"))
+    plain.begin(one)
+    got = frames.stdout(plain.logs(one, "stdout=1&follow=1"))
+    assert got == b"".join(b"%d\n" % n for turn in range(1, 6) for n in range(turn * 1000, turn * 1000 + 151)) + b"end"
+    assert frames.stdout(plain.logs(one, "stdout=1")) == got
+    assert list(json_file(plain, one).parent.glob("*.gz"))
+
+
 def test_json_file_goes_on_while_there_is_no_daemon(own_daemon: Daemon) -> None:
     """Nothing is lost by kill -9 of the daemon, and the next one reads all of it."""
     one = own_daemon.create("sh", "-c", "for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done", **driver("json-file"))

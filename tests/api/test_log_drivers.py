@@ -338,6 +338,32 @@ def test_journald_gets_dockers_fields(
     assert frames.stdout(daemon.logs(one, "stdout=1&tail=3&details=1")).startswith(b"LINES=a%0Ab,my.label=v out\n")
 
 
+def test_syslog_is_the_same_without_the_c_muxer(make_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    """One process is the whole monitor then."""
+    plain = make_daemon("--muxer", "python")
+    plain.import_busybox()
+    with listening(tmp_path / "log", socket.SOCK_DGRAM) as listener:
+        one = plain.create("echo", "hi", **driver("syslog", syslog_address=f"unixgram://{tmp_path}/log"))
+        plain.begin(one)
+        assert listener.recv(65536).endswith(b": hi\n")
+        assert plain.wait(one) == 0
+    assert frames.stdout(plain.logs(one, "stdout=1")) == b"hi\n"
+
+
+def test_syslog_goes_on_while_there_is_no_daemon(own_daemon: Daemon, tmp_path: Path) -> None:
+    """The forwarder outlives it as the monitor does, and ends with the container."""
+    with listening(tmp_path / "log", socket.SOCK_DGRAM) as listener:
+        body = driver("syslog", syslog_address=f"unixgram://{tmp_path}/log")
+        one = own_daemon.create("sh", "-c", "for i in 1 2 3 4 5; do echo $i; sleep 0.2; done", **body)
+        own_daemon.begin(one)
+        own_daemon.kill9()
+        said = [listener.recv(65536).rpartition(b": ")[2] for _ in range(5)]
+        own_daemon.start()
+        assert own_daemon.wait(one) == 0
+    assert said == [b"%d\n" % number for number in range(1, 6)]
+    assert frames.stdout(own_daemon.logs(one, "stdout=1")) == b"".join(said)
+
+
 def test_a_forwarder_that_is_killed_takes_nothing_with_it(
     daemon: Daemon, container: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -3,10 +3,12 @@
 import os
 import resource
 import select
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from tests.harness.daemon import Daemon
 from tests.harness.http import Connection
@@ -130,3 +132,23 @@ def test_a_daemon_that_is_told_to_stop_does_not_wait_for_them(own_daemon: Daemon
         assert time.monotonic() - begun < 15
     daemon.start()
     assert daemon.inspect(one)["State"]["Running"]
+
+
+def test_a_small_limit_of_descriptors_holds_for_containers_and_not_for_the_daemon(world) -> None:
+    """The usual 1024 would turn clients away; a container has what the daemon was started with, by any spawner."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    daemon = world.daemon()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        daemon.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        daemon.import_busybox()
+        assert resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+        assert daemon.shell("ulimit -Sn; ulimit -Hn").split() == ["1024", str(hard)]
+        for pid in Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        assert daemon.shell("ulimit -Sn; ulimit -Hn").split() == ["1024", str(hard)]
+    finally:
+        daemon.close()

@@ -256,3 +256,11 @@ def test_a_symbolic_link_in_the_image_never_leads_out(daemon: Daemon) -> None:
     finally:
         daemon.request("DELETE", "/images/evil:etc?force=1")
     assert not os.path.exists("/tmp/engine-escape")
+
+
+def test_programs_can_tell_that_they_run_in_a_container(daemon: Daemon, container) -> None:
+    """By docker's mark, which is no change of the container's."""
+    one = container("ls", "/.dockerenv")
+    daemon.begin(one)
+    assert daemon.wait(one) == 0
+    assert daemon.request("GET", f"/containers/{one}/changes").json() is None

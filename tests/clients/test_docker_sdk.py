@@ -33,6 +33,21 @@ def test_run_returns_the_output(sdk):
     assert sdk.containers.run("busybox", ["echo", "hi"], remove=True) == b"hi\n"
 
 
+def test_run_returns_the_output_of_the_default_log(sdk):
+    """It reads only logs of drivers that it knows, and `local`, which is the default, is none of them."""
+    assert sdk.containers.run("busybox", "echo hi", remove=True) == b"hi\n"
+    assert sdk.info()["LoggingDriver"] == "local"
+
+
+def test_a_driver_that_was_asked_for_is_shown_as_it_is(made):
+    asked = made("true", log_config={"type": "local", "config": {}})
+    default = made("true")
+    asked.reload()
+    default.reload()
+    types = [one.attrs["HostConfig"]["LogConfig"]["Type"] for one in (asked, default)]
+    assert types == ["local", "json-file"]
+
+
 def test_run_raises_with_status_and_stderr(sdk):
     with pytest.raises(errors.ContainerError) as caught:
         sdk.containers.run("busybox", ["sh", "-c", "echo bad >&2; exit 3"], remove=True)

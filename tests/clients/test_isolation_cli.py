@@ -137,3 +137,46 @@ def test_update(docker: Docker) -> None:
         assert done.returncode == 1 and b"Nano CPUs cannot be updated as CPU Period has already been set" in done.stderr
     finally:
         docker("rm", "-f", made)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (("--pid", "host"), "pid"),
+        (("--ipc", "host"), "ipc"),
+        (("--uts", "host"), "uts"),
+        (("--cgroupns", "host"), "cgroup"),
+        (("--privileged",), "net"),
+        (("--init",), "pid"),
+    ],
+    ids=" ".join,
+)
+def test_an_exec_is_in_all_the_namespaces_of_the_container(docker: Docker, options: tuple, name: str) -> None:
+    """Its own and those it shares; also when it has none of that kind."""
+    options = ("--network", "none", "--name", "shares", *options)
+    made = docker("run", "-d", *options, "busybox", "sh", "-c", f"readlink /proc/self/ns/{name}; exec sleep 60")
+    try:
+        assert made.returncode == 0, made.stderr
+        found = docker("exec", "shares", "readlink", f"/proc/self/ns/{name}")
+        assert found.stdout == docker("logs", "shares").stdout and found.stdout.startswith(name.encode()), found.stderr
+    finally:
+        docker("rm", "-f", "shares")
+
+
+def test_an_exec_works_where_everything_is_another_containers(docker: Docker) -> None:
+    """Also once that one has ended, as far as its namespaces are still there."""
+    giver = ("run", "-d", "--name", "giver2", "--network", "none", "--ipc", "shareable", "busybox", "sleep", "60")
+    docker(*giver)
+    try:
+        shared = ("--network", "container:giver2", "--ipc", "container:giver2")
+        made = docker("run", "-d", "--name", "taker", *shared, "busybox", "sleep", "60")
+        assert made.returncode == 0, made.stderr
+        script = ("sh", "-c", "readlink /proc/self/ns/net; readlink /proc/self/ns/ipc")
+        before = docker("exec", "taker", *script).stdout
+        assert before.startswith(b"net:[") and before == docker("exec", "giver2", *script).stdout
+        docker("rm", "-f", "giver2")
+        after = docker("exec", "taker", *script)
+        assert (after.returncode, after.stdout) == (0, before), after.stderr
+        assert docker("exec", "taker", "cat", "/etc/hosts").returncode == 0
+    finally:
+        docker("rm", "-f", "giver2", "taker")

@@ -65,7 +65,7 @@ def attributes_of(event: dict) -> dict:
     return {name: text for name, text in event["Actor"]["Attributes"].items() if name not in ("image", "name")}
 
 
-def until(condition: Callable[[], object], seconds: float = 15.0, pause: float = 0.02) -> object:
+def until(condition: Callable[[], object], seconds: float = 30.0, pause: float = 0.02) -> object:
     """Ask again until the answer is true; that answer."""
     end = time.monotonic() + seconds
     while not (found := condition()):

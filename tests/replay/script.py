@@ -107,12 +107,13 @@ class Replay:
             self.ours.update({theirs: mine, theirs[:12]: mine[:12]})
 
     def settle(self, call: Call, path: str) -> None:
-        """Wait for the end of a container whose state after its start is asked for."""
-        if not call.note.startswith("inspect after"):
+        """Wait for the end of a container whose state after its start is asked for, or of a probe before a pause."""
+        pause = path.endswith("/pause")
+        if not (pause or call.note.startswith("inspect after")):
             return
         end = time.monotonic() + 10
         while time.monotonic() < end:
-            answer = self.daemon.request("GET", path, checked=False)
-            if answer.status != 200 or not answer.json()["State"]["Running"]:
+            answer = self.daemon.request("GET", f"{path.removesuffix('/pause')}/json" if pause else path, checked=False)
+            if answer.status != 200 or not (answer.json()["ExecIDs"] if pause else answer.json()["State"]["Running"]):
                 return
             time.sleep(0.02)  # the recording slept; there is no event that both sides would send

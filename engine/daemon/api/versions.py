@@ -63,7 +63,7 @@ def image_filters(version: tuple[int, int], filters: dict[str, tuple[str, ...]],
 
 
 def container(user_agent: str, shown: dict, log_asked: bool) -> dict:
-    """A container of an inspect: the docker SDK for Python is told `json-file` of a log that nobody asked to be `local`.
+    """A container of an inspect: the docker SDK for Python is told `json-file` where `local` is only the default.
 
     Its `containers.run` reads the output only when the driver has one of the two names that it knows, and else returns
     nothing. log_asked: whether who created the container has named a driver

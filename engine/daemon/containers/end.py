@@ -54,7 +54,7 @@ def record(engine: object, container: Container, exited: Exited | None, *, obey_
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     if exited is None:
         exited = engine.links.left_behind(where.exec_dir) or _end_unseen(container, where)
-    oom_killed = engine.cgroups.oom_killed(container.id, isolation.cgroup_parent(container))
+    oom_killed = _oom_killed(engine, container)
     with container.changed:
         container.settling = True
         _note(engine, container, exited, oom_killed, obey_policy)
@@ -73,6 +73,14 @@ def record(engine: object, container: Container, exited: Exited | None, *, obey_
         with container.changed:
             container.settling = False
             container.changed.notify_all()
+
+
+def _oom_killed(engine: object, container: Container) -> bool:
+    try:
+        return engine.cgroups.oom_killed(container.id, isolation.cgroup_parent(container))
+    except OSError as error:  # no reason to leave the end itself unrecorded
+        log.warning("container %s: whether it ran out of memory is not known: %s", container.id, error)
+        return False
 
 
 def _note(engine: object, container: Container, exited: Exited, oom_killed: bool, obey_policy: bool) -> None:

@@ -8,6 +8,7 @@ never holds another container's lock: what has ended since it was looked at is f
 from dataclasses import dataclass
 
 from engine.daemon.containers.record import Container, State
+from engine.daemon.store import containers as table
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 from engine.sandbox.spec import Mount
 
@@ -73,6 +74,22 @@ def networked(engine: object, container: Container) -> Container | None:
     if other is container:
         raise SystemFailure("cannot join own network namespace")
     return other
+
+
+def take_name(engine: object, container: Container) -> None:
+    """Let a container that joins a network be called as the one whose it is: docker changes its Config, and so its
+    hostname, at each start. Raises as `networked`, SystemFailure.
+    """
+    other = networked(engine, container)
+    if other is None:
+        return
+    names = {key: other.config[key] for key in ("Hostname", "Domainname")}
+    if names.items() <= container.config.items():
+        return
+    with container.changed:
+        container.config = {**container.config, **names}
+        with engine.database.transaction(durable=False) as connection:
+            table.save_settings(connection, container)
 
 
 def _network(engine: object, container: Container, wanted: str) -> State:

@@ -7,6 +7,7 @@ values at each start. A driver's own options are in `engine/logs/<driver>`, whic
 import importlib
 from types import ModuleType
 
+from engine.daemon import patterns
 from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.errors import Invalid, NotBuilt, SystemFailure
@@ -47,6 +48,8 @@ def check(log_config: dict) -> None:
     for option in sorted(config):
         if option not in module.OPTIONS and option not in _OF_ALL:
             raise Invalid(f"unknown log opt '{option}' for {_named(driver)}")
+    for option in ("labels-regex", "env-regex"):
+        patterns.compile_pattern(config.get(option, ""))  # refuses what could take too long
     if hasattr(module, "check"):
         module.check(config)
 
@@ -56,6 +59,7 @@ def _named(driver: str) -> str:
 
 
 def _check_mode(config: dict[str, str]) -> None:
+    # Only what is sent elsewhere is ever dropped: the page cache takes a log's files without waiting for anybody.
     mode = config.get("mode", "")
     if mode not in ("", BLOCKING, NON_BLOCKING):
         raise Invalid(f"logger: logging mode not supported: {mode}")

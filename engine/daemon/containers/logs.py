@@ -64,11 +64,11 @@ def is_json(container: Container) -> bool:
 
 @contextmanager
 def _end_of(container: Container) -> Iterator[int]:
-    """An eventfd that is readable once the container does not run (any more)."""
+    """An eventfd that is readable once no process 1 writes to the log (any more), whatever its restart policy."""
     ended = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     try:
         with container.changed:
-            if container.state.running:
+            if container.state.alive:
                 container.followers.append(ended)
             else:
                 os.eventfd_write(ended, 1)

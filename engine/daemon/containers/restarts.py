@@ -45,8 +45,9 @@ def again(engine: object, container: Container, exits: int) -> None:
             container.retry = None
         try:
             start.launch(engine, container, by_hand=False)
-        except EngineError as error:
-            log.error("container %s: its policy could not run it again: %s", container.id, error)
+        except Exception as error:  # whatever it was: nobody else would move the container on
+            unforeseen = not isinstance(error, EngineError)
+            log.error("container %s: its policy could not run it again: %s", container.id, error, exc_info=unforeseen)
             with container.changed:
                 container.exits += 1
                 container.state.error = str(error)

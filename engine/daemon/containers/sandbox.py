@@ -7,6 +7,7 @@ words to `sandbox.spec`'s.
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 
 from engine.daemon.containers import dockerinit, files, isolation, joins, logconfig, mounting, paths, resources
@@ -149,9 +150,17 @@ def make_root(engine: object, container: Container, where: paths.Paths) -> None:
     if engine.storage == "overlayfs":
         os.makedirs(where.work, 0o700, exist_ok=True)
         os.mkdir(where.upper, 0o755)
+        _mark(where.upper)
         return
     with contextlib.suppress(FileNotFoundError):  # there only after a copy that was cut off
         shutil.rmtree(where.work)
     os.mkdir(where.work, 0o755)
     engine.images.copy_layers(container.layers, where.work)
+    _mark(where.work)
     os.rename(where.work, where.upper)
+
+
+def _mark(root: str) -> None:
+    """The empty file by which programs know that they run in a container of docker's."""
+    with contextlib.suppress(FileExistsError):  # an image that was made of such a container
+        os.mknod(os.path.join(root, ".dockerenv"), 0o755 | stat.S_IFREG)

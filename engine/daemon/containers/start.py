@@ -13,6 +13,7 @@ from engine.daemon.containers import (
     files,
     health,
     isolation,
+    joins,
     mountpoints,
     paths,
     remove,
@@ -75,6 +76,7 @@ def launch(engine: object, container: Container, *, by_hand: bool) -> None:
 
 def _launch(engine: object, container: Container) -> Started:
     unbuilt.check_network(engine, container)
+    joins.take_name(engine, container)
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     _make_directories(engine, container, where)

@@ -7,6 +7,7 @@ a later one is executed anew, as a process with threads must not fork. Container
 import contextlib
 import logging
 import os
+import resource
 import sys
 import threading
 
@@ -25,6 +26,8 @@ class Spawner:
         self._muxer = muxer
         self._stage = stage
         self._restarting = threading.Lock()
+        # What containers inherit: the daemon may have lifted its own since (`main`), and they are not to notice.
+        self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def send(self, start: Start | Exec, descriptors: list[int], *, ordinary: bool) -> None:
         """Ask for a container or an exec; see `Channel.send`. Raises Unavailable when there is no spawner to be had."""
@@ -51,7 +54,8 @@ class Spawner:
             with theirs:
                 command = [sys.executable, "-m", "engine", "spawner", str(theirs.fileno()), self._muxer, self._stage]
                 environment = {**os.environ, "PYTHONPATH": _import_root()}
-                subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
+                made = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
+                resource.prlimit(made.pid, resource.RLIMIT_NOFILE, self._files)
             self._channel = ours
             dead.close()
 

@@ -79,3 +79,17 @@ def test_an_image_s_create_is_not_told_before_1_46():
 def test_lines_have_their_own_type_since_1_53():
     assert versions.event_types((1, 52))[0] == "application/json"
     assert versions.event_types((1, 53))[0] == "application/jsonl"
+
+
+def test_the_python_sdk_is_told_of_a_driver_that_it_can_read():
+    """Only of the default, which nobody asked for; every other client sees what is there."""
+    shown = {"Id": "1", "HostConfig": {"LogConfig": {"Type": "local", "Config": {"max-file": "2"}}, "Memory": 1}}
+    journald = {"HostConfig": {"LogConfig": {"Type": "journald", "Config": {}}}}
+    sdk, cli = "docker-sdk-python/7.1.0", "Docker-Client/28.5.1 (linux)"
+    assert versions.container(sdk, shown, log_asked=False) == {
+        "Id": "1",
+        "HostConfig": {"LogConfig": {"Type": "json-file", "Config": {"max-file": "2"}}, "Memory": 1},
+    }
+    for same in ((cli, shown, False), (sdk, shown, True), ("", shown, False), (sdk, journald, False)):
+        assert versions.container(*same) is same[1]
+    assert shown["HostConfig"]["LogConfig"]["Type"] == "local"

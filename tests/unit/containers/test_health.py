@@ -8,6 +8,7 @@ from engine.daemon.clock import SECOND
 from engine.daemon.containers import config as configs
 from engine.daemon.containers import health
 from engine.daemon.containers.exec import Captured
+from engine.daemon.containers.listing import status_text
 from engine.daemon.containers.record import Container, Health, Probe, State
 from engine.daemon.runtime.events import Events
 from engine.daemon.store import containers as table
@@ -190,6 +191,24 @@ def test_no_thread_to_be_had_is_no_end_of_the_check(engine, monkeypatch):
     monkeypatch.setattr(health, "later", refuse)
     engine.schedule.tick()
     assert len(engine.schedule.due) == 1 and one.state.health.status == "starting"
+
+
+@pytest.mark.parametrize(
+    ("status", "health_status", "text"),
+    [
+        ("running", "starting", "Up 4 seconds (health: starting)"),
+        ("running", "healthy", "Up 4 seconds (healthy)"),
+        ("running", "unhealthy", "Up 4 seconds (unhealthy)"),
+        ("running", None, "Up 4 seconds"),
+        ("paused", "unhealthy", "Up 4 seconds (Paused)"),
+        ("exited", "unhealthy", "Exited (0) 4 seconds ago"),
+    ],
+)
+def test_the_list_says_it_in_docker_s_words(status, health_status, text):
+    """Only of what runs."""
+    state = State(status=status, started_ns=SECOND, finished_ns=SECOND)
+    state.health = Health(health_status) if health_status else None
+    assert status_text(state, 5 * SECOND) == text
 
 
 def test_health_is_kept_with_the_state(tmp_path):

@@ -63,7 +63,9 @@ def test_a_filter_is_the_default_one_unless_it_is_said() -> None:
 
 def container(**host_config: object) -> SimpleNamespace:
     """As much of a container as is looked at."""
-    return SimpleNamespace(id="a" * 64, name="one", config=config.container_config({}), host_config=whole(**host_config))
+    return SimpleNamespace(
+        id="a" * 64, name="one", config=config.container_config({}), host_config=whole(**host_config)
+    )
 
 
 @pytest.mark.parametrize(
