@@ -31,6 +31,7 @@ SOURCES = (
     "finish.c",
     "newborn.c",
     "stay.c",
+    "spawn.c",
 )
 # 64-bit file offsets and times also where `long` has 32 bits.
 MACROS = [("_GNU_SOURCE", None), ("_FILE_OFFSET_BITS", "64"), ("_TIME_BITS", "64")]

@@ -1,10 +1,27 @@
-/* What the parts of the staying half share. Internal to the muxer. */
+/* What the spawner and the parts of the staying half share. Internal to the muxer. */
 #ifndef MUXER_STAY_H
 #define MUXER_STAY_H
 
 #include "muxer.h"
 
+#include <sys/types.h>
+
 #define MUX_MOST_FDS 253 /* SCM_MAX_FD */
+
+/* One datagram and the descriptors that came with it; *count is -1 for a message that was cut. 0 at the end. */
+ssize_t receive(int from, void *bytes, size_t size, int *fds, int *count);
+
+/* Sends a datagram with descriptors; 0 or a negative errno. */
+int pass_on(int to, const void *bytes, size_t size, const int *fds, int count);
+
+/* In a monitor that was just forked: a session of its own, and what else it needs. 0 or a negative errno. */
+int settle(void);
+
+/* Closes the descriptors of the request. */
+void close_request(struct mux_stay *stay);
+
+/* In the half that stays: wait for the launching half, then live; MUX_STAYS. */
+int stay_on(struct mux_stay *stay, int from, pid_t launcher);
 
 /* Waits for the launching half, unless that has been done. */
 void reap_launcher(struct mux_stay *stay);

@@ -107,7 +107,7 @@ class Process:
         keep = granted & permitted
         capabilities.limit_bounding(keep, _LAST_CAPABILITY)
         if self.sandbox.seccomp and not self.sandbox.no_new_privileges:
-            syscalls.seccomp_load(self.sandbox.seccomp)
+            syscalls.seccomp_load(self.sandbox.seccomp, self.sandbox.seccomp_flags)
         if self.identity.uid:
             syscalls.prctl(syscalls.PR_SET_KEEPCAPS, 1)
         os.setgroups(self.identity.groups)
@@ -142,7 +142,7 @@ class Process:
         default_signals()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if self.sandbox.seccomp and self.sandbox.no_new_privileges:
-            syscalls.seccomp_load(self.sandbox.seccomp)
+            syscalls.seccomp_load(self.sandbox.seccomp, self.sandbox.seccomp_flags)
 
 
 def default_signals() -> None:

@@ -40,6 +40,7 @@ _CGROUP_FEATURES = {
     "CPUShares": "cpu_shares",
     "CPUSet": "cpuset",
     "PidsLimit": "pids",
+    "OomKillDisable": "oom_kill_disable",
 }
 
 
@@ -95,7 +96,6 @@ def info(engine: object) -> dict:
         **abilities,
         "Debug": settings.debug,
         "NFd": len(os.listdir("/proc/self/fd")),
-        "OomKillDisable": False,
         "NGoroutines": threading.active_count(),
         "SystemTime": rfc3339(time.time_ns()),
         "LoggingDriver": settings.log_driver,
@@ -132,7 +132,7 @@ def info(engine: object) -> dict:
         },
         "LiveRestoreEnabled": True,
         "Isolation": "",
-        "InitBinary": "",
+        "InitBinary": settings.init_path or "docker-init",
         "ContainerdCommit": {"ID": ""},
         "RuncCommit": {"ID": ""},
         "InitCommit": {"ID": ""},

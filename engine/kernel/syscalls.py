@@ -243,9 +243,9 @@ def capset(effective: int, permitted: int, inheritable: int) -> None:
     _capset(CAPABILITY_VERSION_3.to_bytes(4, _ORDER) + bytes(4), b"".join(word.to_bytes(4, _ORDER) for word in words))
 
 
-def seccomp_load(program: bytes) -> None:
+def seccomp_load(program: bytes, flags: int = 0) -> None:
     """Install a filter, an array of struct sock_filter, for this thread and all that it starts (seccomp(2))."""
-    _seccomp(SECCOMP_SET_MODE_FILTER, 0, ctypes.byref(_Filter(len(program) // 8, program)))
+    _seccomp(SECCOMP_SET_MODE_FILTER, flags, ctypes.byref(_Filter(len(program) // 8, program)))
 
 
 def bpf(command: int, attributes: bytes) -> int:

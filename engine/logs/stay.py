@@ -1,4 +1,4 @@
-"""The spawner and the two halves of a monitor, with the C muxer (`_muxer/stay.c`).
+"""The spawner and the two halves of a monitor, with the C muxer (`_muxer/spawn.c`, `_muxer/stay.c`).
 
 Python copies the pages it touches, half a megabyte in no time: so one half of a monitor launches the container in
 Python and ends, and the other stays in C from its first moment and comes back to Python only when something has to be

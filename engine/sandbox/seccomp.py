@@ -94,6 +94,15 @@ def compile_text(text: str, capabilities: Iterable[str]) -> bytes:
 
 
 @functools.lru_cache(maxsize=4)
+def flags_of_text(text: str) -> int:
+    """The SECCOMP_FILTER_FLAG_* bits that a client's own profile asks for. Raises Invalid."""
+    from engine.sandbox import seccomp_profile
+
+    profile = seccomp_profile.parse(text) or {}
+    return sum({seccomp_profile.FLAGS[flag] for flag in profile.get("flags") or ()})
+
+
+@functools.lru_cache(maxsize=4)
 def _compile_text(text: str, capabilities: frozenset[str]) -> bytes:
     # Few containers have one: the reader is loaded with the first.
     from engine.sandbox import seccomp_profile

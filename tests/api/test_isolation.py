@@ -217,6 +217,7 @@ def test_the_network_of_another_container(daemon: Daemon, container: Callable[..
         said = daemon.logs(one).decode(errors="replace")
         assert "1.2.3.4\tthere" in said and said.count("giver") == 3
         shown = daemon.inspect(one)
+        assert shown["Config"]["Hostname"] == "giver"
         assert all(other in shown[key] for key in ("HostsPath", "HostnamePath", "ResolvConfPath"))
 
 

@@ -55,6 +55,7 @@ def test_a_profile_of_the_clients_own(daemon: Daemon, more: list[str]) -> None:
     """Its text comes in the option, as the CLI sends it."""
     profile = {
         "defaultAction": "SCMP_ACT_ALLOW",
+        "flags": ["SECCOMP_FILTER_FLAG_LOG", "SECCOMP_FILTER_FLAG_SPEC_ALLOW"],
         "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 28}],
     }
     options = [f"seccomp={json.dumps(profile)}", *more]

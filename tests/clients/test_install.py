@@ -62,3 +62,12 @@ def test_the_commands_of_an_installed_wheel_run(wheel, tmp_path):
         script = tmp_path / "bin" / command
         shown = subprocess.run([script, "--help"], env={"PYTHONPATH": packages}, capture_output=True, text=True)
         assert shown.stdout.startswith(text), shown
+
+
+def test_docker_init_is_in_the_wheel_as_a_program(wheel):
+    path, output = wheel
+    found = [each for each in zipfile.ZipFile(path).infolist() if each.filename == "_muxer/docker-init"]
+    if "*** engine: the C muxer is built" not in output:
+        assert not found
+    else:
+        assert len(found) == 1 and found[0].external_attr >> 16 & 0o111

@@ -15,22 +15,9 @@ class Meant(NamedTuple):
     reason: str
 
 
-class Unbuilt(NamedTuple):
-    """A call that answers 501 for now, and the calls that ask for what it would have made (404)."""
-
-    call: int
-    followers: frozenset[int]
-    reason: str
-
-
 def meant(calls: tuple[int, ...], what: str, where: str, reason: str) -> Meant:
     """A row of the table."""
     return Meant(frozenset(calls), what, where, reason)
-
-
-def unbuilt(call: int, followers: tuple[int, ...], reason: str) -> Unbuilt:
-    """A row of the table of what is not built."""
-    return Unbuilt(call, frozenset(followers), reason)
 
 
 # Fields taken out of a request before it is sent, so that what follows it can be asked at all.
@@ -41,8 +28,6 @@ REDUCED = {
     ),
 }
 RUNNER = (162, 174, 200, 203, 265)
-
-UNBUILT: tuple[Unbuilt, ...] = ()
 
 OWN_DEFAULTS = {
     "HostConfig.LogConfig": "the engine's own form, capped, where the recording's grew without bound in json-file's",

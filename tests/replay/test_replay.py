@@ -10,14 +10,12 @@ from tests.api.archives import docker_archive
 from tests.harness import rootfs, schema
 from tests.harness.http import Answer
 from tests.replay.compare import Departure, departures
-from tests.replay.differences import DIFFERENCES, EVENTS, OWN_DEFAULTS, UNBUILT, Meant, Unbuilt
+from tests.replay.differences import DIFFERENCES, EVENTS, OWN_DEFAULTS, Meant
 from tests.replay.script import ENDLESS, Call, Replay, calls
 from tests.replay.script import EVENTS as EVENTS_CALL
 
-NOT_YET = {number for row in UNBUILT for number in (row.call, *row.followers)}
 CREATED = 112  # inspect of a container that was made with the least
 CALLS = calls()
-COMPARED = [call for call in CALLS if call.number not in NOT_YET]
 IMPORTED = {"comment": "Imported from -", "created": "2026-11-20T05:26:10.775212621Z"}
 DEFAULTS = {"Cmd": ["/bin/sh"], "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
 TAGS = ["busybox:latest", "busybox:glibc"]
@@ -46,7 +44,7 @@ def name_of(call: Call) -> str:
     return f"{call.number} {call.method} {call.path.split('?')[0][:40]} {call.note}".strip()
 
 
-@pytest.mark.parametrize("call", COMPARED, ids=name_of)
+@pytest.mark.parametrize("call", CALLS, ids=name_of)
 def test_an_answer_is_dockerds(answers: dict[int, Answer], call: Call) -> None:
     """Nothing differs but what the table says is meant to."""
     found = departures(call, answers[call.number])
@@ -54,7 +52,7 @@ def test_an_answer_is_dockerds(answers: dict[int, Answer], call: Call) -> None:
     assert not unmeant, "\n".join(f"{one.what} {one.where}: {one.how}" for one in unmeant)
 
 
-@pytest.mark.parametrize("call", COMPARED, ids=name_of)
+@pytest.mark.parametrize("call", CALLS, ids=name_of)
 def test_an_answer_is_as_the_definition_says(answers: dict[int, Answer], call: Call) -> None:
     """The same answers against the schemas of the API."""
     if call.number not in ENDLESS:
@@ -89,7 +87,7 @@ def test_the_events_of_containers_are_dockerds(answers: dict[int, Answer]) -> No
     theirs, ours = told(call.wanted), told(answers[EVENTS_CALL].body.decode())
     made = {
         call.wanted["Id"]: answers[call.number].json()["Id"]
-        for call in COMPARED
+        for call in CALLS
         if "/containers/create" in call.path and call.status == answers[call.number].status == 201
     }
     assert len(made) > 10
@@ -98,22 +96,14 @@ def test_the_events_of_containers_are_dockerds(answers: dict[int, Answer]) -> No
         assert {action for action, *_ in departing} <= EVENTS.keys(), (recorded, departing)
 
 
-@pytest.mark.parametrize("row", UNBUILT, ids=lambda row: str(row.call))
-def test_what_is_not_built_says_so(answers: dict[int, Answer], row: Unbuilt) -> None:
-    """501 in words, and what it would have made is not there."""
-    assert answers[row.call].status == 501
-    assert "not built" in answers[row.call].message
-    assert {answers[number].status for number in row.followers} == {404}
-
-
 def test_every_row_of_the_table_is_needed(answers: dict[int, Answer]) -> None:
     """A difference that is gone must not stay excused."""
-    found = [(call, one) for call in COMPARED for one in departures(call, answers[call.number])]
+    found = [(call, one) for call in CALLS for one in departures(call, answers[call.number])]
     unneeded = [row for row in DIFFERENCES if not any(covers(row, call, one) for call, one in found)]
     assert not unneeded, "\n".join(map(str, unneeded))
 
 
 def test_every_reason_is_words() -> None:
     """A table of reasons, not of excuses without one."""
-    reasons = [*EVENTS.values(), *(row.reason for row in (*DIFFERENCES, *UNBUILT))]
+    reasons = [*EVENTS.values(), *(row.reason for row in DIFFERENCES)]
     assert all(len(reason.split()) > 3 for reason in reasons)

@@ -128,3 +128,78 @@ def test_the_parent_goes_when_nobody_is_in_it_and_comes_again(parent: str) -> No
         found.leave(parent)
         assert not any(os.path.exists(directory) for directory in found.directories("", parent))
     found.leave(parent)
+
+
+def opened(found: cgroups.Cgroups, id: str, parent: str, paths: tuple[str, ...]) -> list[bool]:
+    """Which of these devices a process of the cgroup can open."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        for entry in found.entries(id, parent):
+            Path(entry).write_text("0")
+        for path in paths:
+            try:
+                os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+                os.write(writer, b"1")
+            except PermissionError:
+                os.write(writer, b"0")
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        data = file.read()
+    os.waitpid(pid, 0)
+    return [mark == ord("1") for mark in data]
+
+
+@pytest.mark.parametrize("root", [root for root in ROOTS if os.path.exists(f"{root}/cgroup.procs") or root == ROOTS[0]])
+def test_the_kernel_keeps_the_devices_of_the_rules_and_no_others(root: str, parent: str) -> None:
+    """Version 1 by its files, version 2 by the program: the same answers."""
+    found = cgroups.detect(root)
+    if found.version == "1" and "devices" not in found.controllers:
+        pytest.skip("this host has no devices controller")
+    devices = ("/dev/null", "/dev/urandom", "/dev/kmsg", "/dev/fuse")
+    found.create("usual", Limits(), parent)
+    found.create("more", Limits(), parent, devices=("c 1:11 r",))
+    found.create("most", Limits(), parent, devices=("a *:* rwm",))
+    found.create("all", Limits(), parent, all_devices=True)
+    assert opened(found, "usual", parent, devices) == [True, True, False, False]
+    assert opened(found, "more", parent, devices) == [True, True, True, False]
+    assert opened(found, "most", parent, devices) == [True] * 4
+    assert opened(found, "all", parent, devices) == [True] * 4
+
+
+@pytest.mark.parametrize("root", [root for root in ROOTS if os.path.exists(f"{root}/cgroup.procs") or root == ROOTS[0]])
+def test_frozen_processes_stand_still_and_go_on(root: str, parent: str) -> None:
+    """And a frozen cgroup can be removed: its processes die."""
+    found = cgroups.detect(root)
+    if found.version == "1" and "freezer" not in found.controllers:
+        pytest.skip("this host has no freezer controller")
+    found.create("frozen", Limits(), parent)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        while True:
+            os.write(writer, b"x")
+    os.close(writer)
+    found.join("frozen", pid, parent)
+    assert os.read(reader, 1) == b"x"
+    found.freeze("frozen", parent)
+    os.set_blocking(reader, False)
+    while _read(reader):
+        pass
+    assert _read(reader) is None, "nothing more comes"
+    found.thaw("frozen", parent)
+    os.set_blocking(reader, True)
+    assert os.read(reader, 1) == b"x"
+    found.freeze("frozen", parent)
+    found.remove("frozen", parent)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
+    os.close(reader)
+
+
+def _read(reader: int) -> bytes | None:
+    try:
+        return os.read(reader, 1 << 16)
+    except BlockingIOError:
+        return None

@@ -203,8 +203,15 @@ def networking(asked: dict, network_mode: str) -> dict:
     for name, settings in (asked.get("EndpointsConfig") or {}).items():
         own = {key: value for key, value in (settings or {}).items() if key not in _ENDPOINT_FILLED}
         endpoints["bridge" if name == "default" else name] = complete(ENDPOINT, own)
-    if network_mode.startswith("container:"):
-        return {}
+    if network_mode == "host" or network_mode.startswith("container:"):
+        # There is no endpoint of the container's own that could have any of it.
+        if any(endpoint["MacAddress"] for endpoint in endpoints.values()):
+            raise Invalid("conflicting options: mac-address and the network mode")
+        if network_mode != "host":
+            if any(endpoint != ENDPOINT for endpoint in endpoints.values()):
+                text = "cannot attach both user-defined and non-user-defined network-modes"
+                raise Invalid(f"conflicting options: {text}")
+            return {}
     endpoints.setdefault(network_mode, dict(ENDPOINT))
     return endpoints
 

@@ -143,6 +143,12 @@ def filter_of(host_config: dict, held: tuple[str, ...]) -> bytes:
     return seccomp.compile_text(profile, held)
 
 
+def filter_flags_of(host_config: dict) -> int:
+    """The flags of the filter of `filter_of`."""
+    profile = security(host_config["SecurityOpt"]).seccomp
+    return 0 if profile in ("", _UNCONFINED, _BUILTIN) else seccomp.flags_of_text(profile)
+
+
 def apparmor_of(host_config: dict) -> str:
     """The AppArmor profile; empty for none, and on a host without AppArmor, where docker asks for none either."""
     if not os.path.exists(_PROFILES):

@@ -42,11 +42,11 @@ def sandbox_of(engine: object, container: Container, where: paths.Paths) -> Sand
         root=_root(engine, container, where),
         namespaces=namespaces.own,
         argv=dockerinit.command(container.path, container.args) if init else (container.path, *container.args),
-        env=environment(config, networked.config["Hostname"], config["Tty"]),
+        env=environment(config, config["Hostname"], config["Tty"]),
         cwd=config["WorkingDir"] or "/",
         user=config["User"],
-        hostname=networked.config["Hostname"],
-        domainname=networked.config["Domainname"],
+        hostname=config["Hostname"],
+        domainname=config["Domainname"],
         mounts=(
             *mounting.arrange(
                 engine, container, isolation.mounts_of(host_config, namespaces), _etc_mounts(where_of_network)
@@ -82,6 +82,7 @@ def _rights(engine: object, container: Container) -> dict[str, object]:
         "rlimits": resources.rlimits_of(host_config, engine.settings.default_ulimits),
         "oom_score_adj": host_config["OomScoreAdj"] or _OWN_OOM_SCORE,
         "cgroups": engine.cgroups.entries(container.id, isolation.cgroup_parent(container)),
+        "seccomp_flags": isolation.filter_flags_of(host_config),
         "apparmor": isolation.apparmor_of(host_config),
     }
 

@@ -27,7 +27,7 @@ def fill(layers, target):
 
 def test_a_copied_root_is_where_it_is_run_from(where):
     sandbox.make_root(copying(fill), container(), where)
-    assert os.listdir(where.upper) == ["file"]
+    assert sorted(os.listdir(where.upper)) == [".dockerenv", "file"]
     assert not os.path.exists(where.work)
 
 
@@ -40,7 +40,7 @@ def test_a_copy_that_was_cut_off_is_begun_anew(where):
         sandbox.make_root(copying(cut_off), container(), where)
     assert not os.path.exists(where.upper)
     sandbox.make_root(copying(fill), container(), where)
-    assert os.listdir(where.upper) == ["file"]
+    assert sorted(os.listdir(where.upper)) == [".dockerenv", "file"]
 
 
 def test_an_overlay_half_made_is_finished(where):
