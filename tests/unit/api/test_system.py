@@ -21,6 +21,7 @@ def engine(**changed):
         "registry_mirrors": ("https://m/",),
         "insecure_registries": ("r:5000", "10.0.0.0/8"),
         "log_driver": "journald",
+        "init_path": "",
     }
     states = [SimpleNamespace(status=status, running=status != "exited") for status in ("running", "paused", "exited")]
     parts = {
