@@ -11,8 +11,11 @@ def main(arguments: list[str] | None = None) -> int:
     """The command `engine`; returns the exit status of the process."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["daemon"]:
-        return daemon(words[1:])
+        return daemon(words[1:], seals=arguments is None)
     if words[:1] == ["spawner"]:
+        from engine.kernel.sealing import seal
+
+        seal()
         from engine.boot import be_spawner  # what a daemon executes when its spawner has died; of no use to a user
 
         return be_spawner(*words[1:])
@@ -21,8 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
     return verbs.main(words)
 
 
-def daemon(arguments: list[str] | None = None) -> int:
-    """The command `engined`, which is `engine daemon`; returns the exit status of the process."""
+def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
+    """The command `engined`, which is `engine daemon`; returns the exit status of the process.
+
+    seals: start the program anew from a read-only mount; for a process whose own arguments these are
+    """
     import os
 
     from engine import settings  # only on the daemon's side, as everything below
@@ -38,6 +44,10 @@ def daemon(arguments: list[str] | None = None) -> int:
     try:
         chosen = settings.from_arguments(words)
         settings.refuse_rootless(os.geteuid())
+        if seals:
+            from engine.kernel.sealing import seal
+
+            seal()
         from engine.boot import boot
 
         return boot(chosen)

@@ -4,7 +4,9 @@ The container is hostile and runs already: it may have prepared its files, and w
 after the published flaw it repeats, where there is one.
 """
 
+import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -182,3 +184,15 @@ def test_an_exec_is_under_the_containers_limit_of_processes(daemon: Daemon, cont
     daemon.begin(one)
     said = execs.run(daemon, one, "sh", "-c", "sleep 3 & sleep 3 & sleep 3 & sleep 3 & wait")
     assert "Resource temporarily unavailable" in said.err or "can't fork" in said.err
+
+
+def test_cve_2019_5736_what_the_engine_runs_cannot_be_written_through_a_process(own_daemon: Daemon) -> None:
+    """However a container gets hold of it: daemon and spawner, the replaced one too, run from a read-only mount."""
+    children = Path(f"/proc/{own_daemon.pid}/task/{own_daemon.pid}/children")
+    spawner = int(children.read_text().split()[0])
+    os.kill(spawner, signal.SIGKILL)
+    own_daemon.run("true")
+    replaced = int(children.read_text().split()[0])
+    assert replaced != spawner
+    for pid in (own_daemon.pid, replaced):
+        assert os.statvfs(f"/proc/{pid}/exe").f_flag & os.ST_RDONLY, pid

@@ -118,6 +118,25 @@ def test_a_volume_of_links_cannot_move_proc(daemon: Daemon, tmp_path: Path) -> N
         daemon.remove(one)
 
 
+def test_an_images_link_cannot_move_the_init_into_proc(daemon: Daemon, tmp_path: Path) -> None:
+    """CVE-2019-16884 and CVE-2025-52881 put mounts there, so that a runtime's writes go astray."""
+    root = tmp_path / "root"
+    for name in ("bin", "sbin", "proc"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(shutil.which("busybox"), root / "bin/busybox")
+    (root / "bin/sh").symlink_to("busybox")
+    (root / "sbin/docker-init").symlink_to("/proc/self/attr/exec")
+    archive = tmp_path / "moved.tar"
+    subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
+    daemon.import_image(archive.read_bytes(), "moved")
+    one = daemon.create("/bin/sh", "-c", "true", Image="moved", HostConfig=host(Init=True))
+    try:
+        answer = daemon.request("POST", f"/containers/{one}/start")
+        assert answer.status == 500 and "/sbin/docker-init" in answer.message
+    finally:
+        daemon.remove(one)
+
+
 @pytest.mark.parametrize(
     "name",
     [

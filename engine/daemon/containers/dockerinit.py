@@ -21,8 +21,8 @@ def is_wanted(settings: object, host_config: dict) -> bool:
 
 
 def mount(settings: object) -> Mount:
-    """The program on its place. Raises SystemFailure where there is none."""
-    return Mount("bind", program(settings), PLACE, ("ro",), propagation="rprivate")
+    """The program on its place, which an image cannot move into /proc. Raises SystemFailure where there is none."""
+    return Mount("bind", program(settings), PLACE, ("ro",), propagation="rprivate", asked=True)
 
 
 def program(settings: object) -> str:

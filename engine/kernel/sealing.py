@@ -1,0 +1,34 @@
+"""Running the engine's own program from where nobody can write to it.
+
+Called once, first of all, by the process that is to be a daemon or a spawner. Whoever joins a container's namespaces is
+for a moment a process of the container's, and a hostile one may get hold of what it runs, the host's Python
+(CVE-2019-5736). So that program is a file of a read-only mount that is attached nowhere: no descriptor got through
+/proc/PID/exe can ever be written to.
+"""
+
+import errno
+import os
+import sys
+
+from engine.kernel import syscalls
+
+# A kernel before 5.12, a user without rights to mount, a profile around the engine: then it runs as it is.
+_CANNOT = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
+_EXE = "/proc/self/exe"
+
+
+def seal() -> None:
+    """Start this process's program anew from a read-only mount of its own; return when it is so, or cannot be.
+
+    open_tree(2), mount_setattr(2), execveat(2). The process keeps its pid, arguments, environment and open streams.
+    """
+    if os.statvfs(_EXE).f_flag & os.ST_RDONLY:
+        return
+    try:
+        tree = syscalls.open_tree(-100, _EXE, syscalls.OPEN_TREE_CLONE)
+        syscalls.mount_setattr(tree, 0, syscalls.MOUNT_ATTR_RDONLY)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+        return
+    os.execve(tree, sys.orig_argv, os.environ)
