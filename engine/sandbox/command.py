@@ -97,7 +97,11 @@ def _check_interpreter(interpreter: str, root_fd: int, certain: bool, depth: int
     try:
         _check(interpreter, root_fd, certain, depth)
     except OSError as error:
-        if certain or error.errno in (errno.ELOOP, errno.EXDEV) or (error.errno in _MISSING and os.path.exists(interpreter)):
+        if (
+            certain
+            or error.errno in (errno.ELOOP, errno.EXDEV)
+            or (error.errno in _MISSING and os.path.exists(interpreter))
+        ):
             raise
 
 

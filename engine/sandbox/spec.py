@@ -121,7 +121,8 @@ class Sandbox:
     user:       as in the API: empty, `name`, `uid`, `name:group`, `uid:gid`, ...; looked up in the image's files
     groups:     additional supplementary groups, names or numbers
     capabilities: the bounding, effective and permitted sets, names such as `CAP_CHOWN`
-    seccomp:    an assembled BPF program (struct sock_filter array); empty for none; seccomp_flags: SECCOMP_FILTER_FLAG_*
+    seccomp:    an assembled BPF program (struct sock_filter array); empty for none
+    seccomp_flags: SECCOMP_FILTER_FLAG_*
     tty:        make a pty from the container's own devpts its controlling terminal
     rows, columns: the terminal's first size; 0 leaves the kernel's
     joined: (namespace, pid, start time) of processes whose namespace this one enters, instead of making one; of a PID
