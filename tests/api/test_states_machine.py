@@ -51,7 +51,7 @@ def stressed(world) -> Iterator[Daemon]:
 
 @dataclass
 class Modelled:
-    """A container as the model knows it. by_hand: a signal was sent since its start; held: no policy restarts it now."""
+    """A container as the model knows it. by_hand: a signal was sent since its start; held: no policy runs it again."""
 
     id: str
     name: str
@@ -259,11 +259,10 @@ class Life(RuleBasedStateMachine):
         self.daemon.kill9()
         self.daemon.start()
         for one in self.known:
-            if one.status in UP:
-                one.held = False  # only by_hand is remembered
-            elif one.status == "exited" and one.policy_wants(one.code):
+            one.held = False  # only by_hand is remembered
+            if one.status == "exited" and one.policy_wants(one.code):
                 self._await_run(one, 0)
-                one.count = 0
+                one.count, one.by_hand = 0, False
 
     @invariant()
     def everybody_agrees(self) -> None:

@@ -3,21 +3,31 @@
 Data only, read once when the dispatcher is made. A test compares the rows with the definition.
 """
 
+from importlib import import_module
+
+from engine.daemon.api.answers import Response
 from engine.daemon.api.dispatch import Handler, Route
-from engine.daemon.api.handlers import (
-    containers,
-    events,
-    execs,
-    files,
-    images,
-    life,
-    observe,
-    system,
-    update,
-    volumes,
-    websocket,
-)
+from engine.daemon.api.handlers import containers, images, system
+from engine.daemon.api.request import Request
 from engine.errors import NotBuilt
+
+
+class Late:
+    """The handler `name` of that module of `handlers`, loaded by the first request: an idle daemon has none of it."""
+
+    __slots__ = ("module", "name")
+
+    def __init__(self, module: str, name: str):
+        self.module = module
+        self.name = name
+
+    def loaded(self) -> Handler:
+        """The function itself."""
+        return getattr(import_module(f"engine.daemon.api.handlers.{self.module}"), self.name)
+
+    def __call__(self, engine: object, request: Request) -> Response | None:
+        return self.loaded()(engine, request)
+
 
 _ROUTES = (
     Route("GET", "/_ping", system.ping),
@@ -25,7 +35,7 @@ _ROUTES = (
     Route("GET", "/version", system.version),
     Route("GET", "/info", system.info),
     Route("POST", "/auth", system.auth),
-    Route("GET", "/events", events.events),
+    Route("GET", "/events", Late("events", "events")),
     Route("GET", "/containers/json", containers.list_),
     Route("POST", "/containers/create", containers.create),
     Route("GET", "/containers/{id}/json", containers.inspect),
@@ -36,37 +46,37 @@ _ROUTES = (
     Route("POST", "/containers/{id}/stop", containers.stop),
     Route("POST", "/containers/{id}/kill", containers.kill),
     Route("POST", "/containers/{id}/resize", containers.resize),
-    Route("GET", "/containers/{id}/attach/ws", websocket.attach),
-    Route("GET", "/containers/{id}/stats", observe.stats),
-    Route("GET", "/containers/{id}/top", observe.top),
-    Route("POST", "/containers/{id}/restart", life.restart),
-    Route("POST", "/containers/{id}/rename", life.rename),
-    Route("POST", "/containers/{id}/pause", life.pause),
-    Route("POST", "/containers/{id}/unpause", life.unpause),
-    Route("POST", "/containers/prune", life.prune),
-    Route("POST", "/containers/{id}/update", update.update),
+    Route("GET", "/containers/{id}/attach/ws", Late("websocket", "attach")),
+    Route("GET", "/containers/{id}/stats", Late("observe", "stats")),
+    Route("GET", "/containers/{id}/top", Late("observe", "top")),
+    Route("POST", "/containers/{id}/restart", Late("life", "restart")),
+    Route("POST", "/containers/{id}/rename", Late("life", "rename")),
+    Route("POST", "/containers/{id}/pause", Late("life", "pause")),
+    Route("POST", "/containers/{id}/unpause", Late("life", "unpause")),
+    Route("POST", "/containers/prune", Late("life", "prune")),
+    Route("POST", "/containers/{id}/update", Late("update", "update")),
     Route("DELETE", "/containers/{id}", containers.remove),
-    Route("POST", "/containers/{id}/exec", execs.create),
-    Route("POST", "/exec/{id}/start", execs.start),
-    Route("POST", "/exec/{id}/resize", execs.resize),
-    Route("GET", "/exec/{id}/json", execs.inspect),
-    Route("GET", "/containers/{id}/changes", files.changes),
-    Route("GET", "/containers/{id}/export", files.export),
-    Route("HEAD", "/containers/{id}/archive", files.archive_status),
-    Route("GET", "/containers/{id}/archive", files.archive_get),
-    Route("PUT", "/containers/{id}/archive", files.archive_put),
-    Route("POST", "/commit", files.commit),
+    Route("POST", "/containers/{id}/exec", Late("execs", "create")),
+    Route("POST", "/exec/{id}/start", Late("execs", "start")),
+    Route("POST", "/exec/{id}/resize", Late("execs", "resize")),
+    Route("GET", "/exec/{id}/json", Late("execs", "inspect")),
+    Route("GET", "/containers/{id}/changes", Late("files", "changes")),
+    Route("GET", "/containers/{id}/export", Late("files", "export")),
+    Route("HEAD", "/containers/{id}/archive", Late("files", "archive_status")),
+    Route("GET", "/containers/{id}/archive", Late("files", "archive_get")),
+    Route("PUT", "/containers/{id}/archive", Late("files", "archive_put")),
+    Route("POST", "/commit", Late("files", "commit")),
     Route("POST", "/images/create", images.create),
     Route("GET", "/images/json", images.list_),
     Route("POST", "/images/load", images.load),
     Route("GET", "/images/{name...}/json", images.inspect),
     Route("DELETE", "/images/{name...}", images.remove),
-    Route("GET", "/volumes", volumes.list_),
-    Route("POST", "/volumes/create", volumes.create),
-    Route("POST", "/volumes/prune", volumes.prune),
-    Route("GET", "/volumes/{name}", volumes.inspect),
-    Route("PUT", "/volumes/{name}", volumes.update),
-    Route("DELETE", "/volumes/{name}", volumes.remove),
+    Route("GET", "/volumes", Late("volumes", "list_")),
+    Route("POST", "/volumes/create", Late("volumes", "create")),
+    Route("POST", "/volumes/prune", Late("volumes", "prune")),
+    Route("GET", "/volumes/{name}", Late("volumes", "inspect")),
+    Route("PUT", "/volumes/{name}", Late("volumes", "update")),
+    Route("DELETE", "/volumes/{name}", Late("volumes", "remove")),
 )
 
 # A row moves from here to the table above when it is built.

@@ -4,8 +4,8 @@ Runs in the daemon's request threads, in dockerd's order: what is wrong in itsel
 what is wrong with options, what is not built here, and only then anything that stays.
 """
 
+import contextlib
 import os
-import shutil
 import time
 
 from engine.daemon.containers import config as settings
@@ -26,6 +26,7 @@ from engine.daemon.containers.record import Container
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
 from engine.daemon.images.image import descriptor as describe
+from engine.daemon.images.trees import remove_path
 from engine.daemon.store import containers as table
 from engine.errors import SystemFailure
 
@@ -135,11 +136,8 @@ def _keep(engine: object, container: Container, descriptor: dict | None) -> None
 
 
 def _forget(where: paths.Paths) -> None:
-    try:
-        shutil.rmtree(where.home)
-    except FileNotFoundError:
-        # The very directory could not be made.
-        return
+    with contextlib.suppress(FileNotFoundError):  # the very directory could not be made
+        remove_path(where.home)
 
 
 def _descriptor(engine: object, image: Image) -> dict:

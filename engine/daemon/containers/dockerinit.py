@@ -5,7 +5,6 @@ daemon was told of another one; it is bound over the container's /sbin/docker-in
 """
 
 import os
-import shutil
 
 from engine.errors import SystemFailure
 from engine.sandbox.spec import Mount
@@ -27,7 +26,8 @@ def mount(settings: object) -> Mount:
 
 def program(settings: object) -> str:
     """The host's path of the program. Raises SystemFailure, in docker's words, where there is none."""
-    # Only a container with Init asks, and importlib costs nothing that is not loaded anyway.
+    # Only a container with Init asks.
+    import shutil
     from importlib.util import find_spec
 
     if settings.init_path:

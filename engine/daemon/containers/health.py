@@ -10,7 +10,6 @@ import logging
 import time
 
 from engine.daemon.clock import SECOND
-from engine.daemon.containers import exec as execution
 from engine.daemon.containers import healthcheck
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.healthcheck import Check
@@ -113,6 +112,8 @@ class _Monitor:
 
     def _run(self) -> tuple[int, str]:
         """Run the command in the container: its exit code and what the log shows of its output."""
+        from engine.daemon.containers import exec as execution  # an idle daemon runs nothing in containers
+
         check, config = self._check, self._container.config
         try:
             done = execution.run_captured(

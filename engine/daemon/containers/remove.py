@@ -5,7 +5,6 @@ A daemon that dies in between leaves a home without a record, which the next one
 
 import contextlib
 import logging
-import shutil
 import signal
 
 from engine.daemon.containers import kill, mountpoints, paths, states
@@ -106,9 +105,9 @@ def _give_back(engine: object, where: paths.Paths) -> None:
 
     What cannot be deleted now is logged, and tried again at the next start.
     """
-    # There only when the record of its end could not be kept.
-    shutil.rmtree(where.exec_dir, ignore_errors=True)
     try:
+        with contextlib.suppress(FileNotFoundError):  # there only when the record of its end could not be kept
+            remove_path(where.exec_dir)
         remove_path(where.home)
     except OSError as error:
         log.warning("files of a removed container stay until the next start: %s", error)

@@ -73,7 +73,8 @@ def wanted_at_start(container: Container) -> bool:
             if not wanted:
                 return False
             states.move(container, "restarting")
-        state.restart_count = 0
+        # As with a start by hand: dockerd counts and remembers anew.
+        state.restart_count, state.stopped_by_hand = 0, False
     return True
 
 

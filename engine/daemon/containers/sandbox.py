@@ -6,12 +6,12 @@ words to `sandbox.spec`'s.
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterable
 
 from engine.daemon.containers import dockerinit, files, isolation, joins, logconfig, mounting, paths, resources
 from engine.daemon.containers.record import Container
+from engine.daemon.images.trees import remove_path
 from engine.sandbox import capabilities, limits, sysctls
 from engine.sandbox.spec import Limits, Mount, Root, Sandbox
 from engine.wire.messages import LogTarget
@@ -154,7 +154,7 @@ def make_root(engine: object, container: Container, where: paths.Paths) -> None:
         _mark(where.upper)
         return
     with contextlib.suppress(FileNotFoundError):  # there only after a copy that was cut off
-        shutil.rmtree(where.work)
+        remove_path(where.work)
     os.mkdir(where.work, 0o755)
     engine.images.copy_layers(container.layers, where.work)
     _mark(where.work)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from engine.daemon.api.dispatch import Dispatcher
-from engine.daemon.api.routes import NOT_BUILT, ROUTES
+from engine.daemon.api.routes import NOT_BUILT, ROUTES, Late
 from engine.errors import NotBuilt
 from tests.harness.schema import definition
 
@@ -34,6 +34,12 @@ def test_a_path_of_the_definition_leads_to_its_own_row(method, path):
 def test_an_image_s_name_may_hold_slashes(pattern, name):
     route, parameters = Dispatcher(None, ROUTES).find("GET", pattern.replace("{name...}", name))
     assert (route.pattern, parameters) == (pattern, {"name": name})
+
+
+def test_a_handler_that_is_loaded_late_is_there():
+    late = [route.handler for route in ROUTES if isinstance(route.handler, Late)]
+    assert len(late) > 20
+    assert all(callable(handler.loaded()) for handler in late)
 
 
 @pytest.mark.parametrize(("method", "pattern"), NOT_BUILT)

@@ -6,6 +6,7 @@ import pytest
 
 from engine.daemon.clock import SECOND
 from engine.daemon.containers import config as configs
+from engine.daemon.containers import exec as execution
 from engine.daemon.containers import health
 from engine.daemon.containers.exec import Captured
 from engine.daemon.containers.listing import status_text
@@ -48,7 +49,7 @@ def engine(monkeypatch):
             raise result
         return result(made) if callable(result) else result
 
-    monkeypatch.setattr(health.execution, "run_captured", run_captured)
+    monkeypatch.setattr(execution, "run_captured", run_captured)
     monkeypatch.setattr(health, "later", lambda work, *arguments: work(*arguments))
     return made
 

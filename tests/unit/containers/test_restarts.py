@@ -136,7 +136,8 @@ def test_what_a_daemon_starts_at_its_start(engine, container, status, by_hand, p
     container.host_config = {**container.host_config, "RestartPolicy": {"Name": policy, "MaximumRetryCount": 0}}
     assert restarts.wanted_at_start(container) is wanted
     if wanted:
-        assert (container.state.status, container.state.restart_count) == ("restarting", 0)
+        state = container.state
+        assert (state.status, state.restart_count, state.stopped_by_hand) == ("restarting", 0, False)
     else:
         assert container.state.status == status
 
