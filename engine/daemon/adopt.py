@@ -8,7 +8,9 @@ import logging
 import os
 import time
 
-from engine.daemon.containers import end, health, paths, pause, remove, restarts, start
+from engine.daemon.containers import paths
+from engine.daemon.containers.life import end, pause, remove, restarts, start
+from engine.daemon.containers.processes import health
 from engine.daemon.containers.record import Container
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.links import SilentMonitor

@@ -11,7 +11,7 @@ import threading
 import time
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.containers.logconfig import BUILT_DRIVERS, NONE
+from engine.daemon.containers.output.logconfig import BUILT_DRIVERS, NONE
 from engine.daemon.images import platform
 from engine.settings import VERSION
 

@@ -18,10 +18,13 @@ from dataclasses import dataclass
 
 from engine.daemon import adopt
 from engine.daemon.api.server import Servers
-from engine.daemon.containers import end, files, logconfig, mountpoints, restarts
+from engine.daemon.containers import files
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.execs import Execs
-from engine.daemon.containers.oom import OomWatch
+from engine.daemon.containers.life import end, restarts
+from engine.daemon.containers.life.oom import OomWatch
+from engine.daemon.containers.mounts import mountpoints
+from engine.daemon.containers.output import logconfig
+from engine.daemon.containers.processes.execs import Execs
 from engine.daemon.containers.registry import Registry
 from engine.daemon.images import storage
 from engine.daemon.images.store import ImageStore

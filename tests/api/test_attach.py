@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.daemon.containers.attach import MOST_WAITING
+from engine.daemon.containers.output.attach import MOST_WAITING
 from tests.harness import frames
 from tests.harness.daemon import Daemon
 from tests.harness.http import Connection

@@ -180,7 +180,9 @@ def test_a_default_limit_is_completed(tmp_path, text, wanted):
     assert made(tmp_path, ["--default-ulimit", text]).default_ulimits == (wanted,)
 
 
-@pytest.mark.parametrize("text", ["nofile", "nofile=", "nofile=a", "nofile=9:5", "nofile=-1:5", "nofoo=1", "nofile=1:2:3"])
+@pytest.mark.parametrize(
+    "text", ["nofile", "nofile=", "nofile=a", "nofile=9:5", "nofile=-1:5", "nofoo=1", "nofile=1:2:3"]
+)
 def test_a_default_limit_that_is_none_is_refused(tmp_path, text):
     with pytest.raises(Invalid, match="ulimit"):
         made(tmp_path, ["--default-ulimit", text])

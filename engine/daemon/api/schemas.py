@@ -258,9 +258,7 @@ CONTAINER_CREATE = Struct(
     {"Config": CONFIG},
 )
 
-CONTAINER_UPDATE = Struct(
-    "container.UpdateConfig", {"RestartPolicy": RESTART_POLICY}, {"Resources": RESOURCES}
-)
+CONTAINER_UPDATE = Struct("container.UpdateConfig", {"RestartPolicy": RESTART_POLICY}, {"Resources": RESOURCES})
 
 EXEC_CREATE = Struct(
     "container.ExecCreateRequest",
@@ -279,9 +277,7 @@ EXEC_CREATE = Struct(
     },
 )
 
-EXEC_START = Struct(
-    "container.ExecStartRequest", {"Detach": BOOL, "Tty": BOOL, "ConsoleSize": Array(UINT, length=2)}
-)
+EXEC_START = Struct("container.ExecStartRequest", {"Detach": BOOL, "Tty": BOOL, "ConsoleSize": Array(UINT, length=2)})
 
 CONTAINER_CONFIG = Struct("container.Config", CONFIG)
 

@@ -9,19 +9,11 @@ import os
 import time
 
 from engine.daemon.containers import config as settings
-from engine.daemon.containers import (
-    files,
-    isolation,
-    logconfig,
-    mountpoints,
-    naming,
-    paths,
-    resources,
-    sandbox,
-    unbuilt,
-    validate,
-)
+from engine.daemon.containers import files, naming, paths, unbuilt, validate
 from engine.daemon.containers.announce import announce
+from engine.daemon.containers.isolation import isolation, resources, sandbox
+from engine.daemon.containers.mounts import mountpoints
+from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of

@@ -5,8 +5,12 @@ they are, never copied: nobody changes them once a container owns them.
 """
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.containers import isolation, joins, logconfig, mountpoints, paths, ports, sizes
+from engine.daemon.containers import paths, ports
 from engine.daemon.containers.config import CONFIG_OPTIONAL, HOST_CONFIG_OPTIONAL
+from engine.daemon.containers.contents import sizes
+from engine.daemon.containers.isolation import isolation, joins
+from engine.daemon.containers.mounts import mountpoints
+from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container, Health, State
 
 # Nothing to show for an optional key. A StopTimeout of 0 and an Init of false are something.

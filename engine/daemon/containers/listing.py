@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass, field
 
 from engine.daemon.clock import SECOND, duration
-from engine.daemon.containers import filters, mountpoints
+from engine.daemon.containers import filters
 from engine.daemon.containers.inspect import measure
+from engine.daemon.containers.mounts import mountpoints
 from engine.daemon.containers.ports import open_ports
 from engine.daemon.containers.record import Container, State
 from engine.errors import NotFound

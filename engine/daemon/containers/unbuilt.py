@@ -6,7 +6,7 @@ Pure; runs in the daemon's request threads, after everything that is wrong in it
 
 from collections.abc import Callable
 
-from engine.daemon.containers import logconfig
+from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
 from engine.errors import NotBuilt, NotFound
 

@@ -6,7 +6,8 @@ allows and this engine does not have yet is not for here but for `unbuilt`.
 
 import socket
 
-from engine.daemon.containers import isolation, mountspecs, resources
+from engine.daemon.containers.isolation import isolation, resources
+from engine.daemon.containers.mounts import mountspecs
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import Invalid
 from engine.sandbox import capabilities

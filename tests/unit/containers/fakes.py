@@ -5,8 +5,8 @@ import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from engine.daemon.containers.execs import Execs
-from engine.daemon.containers.oom import OomWatch
+from engine.daemon.containers.life.oom import OomWatch
+from engine.daemon.containers.processes.execs import Execs
 from engine.daemon.containers.registry import Registry
 from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.schedule import Schedule

@@ -11,8 +11,8 @@ from engine.daemon.api.handlers import containers as handlers
 from engine.daemon.api.query import Query
 from engine.daemon.api.streams import ClientGone
 from engine.daemon.containers import states
-from engine.daemon.containers import stop as stopping
 from engine.daemon.containers.create import create
+from engine.daemon.containers.life import stop as stopping
 from engine.errors import Conflict, EngineError, Invalid, NotBuilt, NotFound
 from tests.unit.containers import recorded
 from tests.unit.containers.fakes import make_engine

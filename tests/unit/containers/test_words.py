@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.daemon.clock import duration, rfc3339
-from engine.daemon.containers import logconfig, naming, resources
+from engine.daemon.containers import naming
+from engine.daemon.containers.isolation import resources
+from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import Invalid, NotBuilt
 from engine.logs import jsonfile, local, options

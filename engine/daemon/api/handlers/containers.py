@@ -9,17 +9,17 @@ import json
 from engine.daemon.api import schemas, versions
 from engine.daemon.api.answers import Empty, Json, Response, encode_json
 from engine.daemon.api.request import RAW_STREAM, Request
-from engine.daemon.containers import attach as attaching
 from engine.daemon.containers import create as creating
 from engine.daemon.containers import inspect as inspecting
-from engine.daemon.containers import kill as killing
 from engine.daemon.containers import listing
-from engine.daemon.containers import logs as reading
-from engine.daemon.containers import remove as removing
-from engine.daemon.containers import resize as resizing
-from engine.daemon.containers import start as starting
-from engine.daemon.containers import stop as stopping
-from engine.daemon.containers import wait as waiting
+from engine.daemon.containers.life import kill as killing
+from engine.daemon.containers.life import remove as removing
+from engine.daemon.containers.life import start as starting
+from engine.daemon.containers.life import stop as stopping
+from engine.daemon.containers.life import wait as waiting
+from engine.daemon.containers.output import attach as attaching
+from engine.daemon.containers.output import logs as reading
+from engine.daemon.containers.output import resize as resizing
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import EngineError, Invalid, NotBuilt

@@ -32,7 +32,7 @@ def _stat_field(status: dict) -> tuple[tuple[str, str], ...]:
 
 def archive_status(engine: object, request: Request) -> Response:
     """HEAD /containers/{id}/archive"""
-    from engine.daemon.containers import archive
+    from engine.daemon.containers.contents import archive
 
     path, reference = _path(request), request.parameters["id"]
     status = archive.status(engine, engine.containers.find(reference), reference, path)
@@ -41,7 +41,7 @@ def archive_status(engine: object, request: Request) -> Response:
 
 def archive_get(engine: object, request: Request) -> None:
     """GET /containers/{id}/archive"""
-    from engine.daemon.containers import archive
+    from engine.daemon.containers.contents import archive
 
     path, reference = _path(request), request.parameters["id"]
     with contextlib.ExitStack() as stack:
@@ -54,7 +54,7 @@ def archive_get(engine: object, request: Request) -> None:
 
 def archive_put(engine: object, request: Request) -> Response:
     """PUT /containers/{id}/archive"""
-    from engine.daemon.containers import archive
+    from engine.daemon.containers.contents import archive
 
     query, reference = request.query, request.parameters["id"]
     asked = archive.Asked(_path(request), query.flag("noOverwriteDirNonDir"), query.flag("copyUIDGID"))
@@ -64,7 +64,7 @@ def archive_put(engine: object, request: Request) -> Response:
 
 def export(engine: object, request: Request) -> None:
     """GET /containers/{id}/export"""
-    from engine.daemon.containers import export as exporting
+    from engine.daemon.containers.contents import export as exporting
 
     with contextlib.ExitStack() as stack:
 
@@ -76,14 +76,14 @@ def export(engine: object, request: Request) -> None:
 
 def changes(engine: object, request: Request) -> Response:
     """GET /containers/{id}/changes: without any, `null`, as Go writes a list that was never begun."""
-    from engine.daemon.containers import changes as comparing
+    from engine.daemon.containers.contents import changes as comparing
 
     return Json(comparing.changes(engine, engine.containers.find(request.parameters["id"])) or None)
 
 
 def commit(engine: object, request: Request) -> Response:
     """POST /commit"""
-    from engine.daemon.containers import commit as committing
+    from engine.daemon.containers.contents import commit as committing
 
     query = request.query
     body = request.json(schemas.CONTAINER_CONFIG)

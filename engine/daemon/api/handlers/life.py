@@ -5,10 +5,10 @@ Each function runs in its request's thread and decides nothing but what belongs 
 
 from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.request import Request
-from engine.daemon.containers import pause as pausing
-from engine.daemon.containers import prune as pruning
-from engine.daemon.containers import rename as renaming
-from engine.daemon.containers import restart as restarting
+from engine.daemon.containers.life import pause as pausing
+from engine.daemon.containers.life import prune as pruning
+from engine.daemon.containers.life import rename as renaming
+from engine.daemon.containers.life import restart as restarting
 from engine.errors import EngineError
 
 

@@ -11,7 +11,7 @@ from engine.errors import Invalid
 
 def stats(engine: object, request: Request) -> Response | None:
     """GET /containers/{id}/stats"""
-    from engine.daemon.containers import stats as watching
+    from engine.daemon.containers.processes import stats as watching
 
     query = request.query
     container = engine.containers.find(request.parameters["id"])
@@ -32,7 +32,7 @@ def stats(engine: object, request: Request) -> Response | None:
 
 def top(engine: object, request: Request) -> Response:
     """GET /containers/{id}/top"""
-    from engine.daemon.containers import top as looking
+    from engine.daemon.containers.processes import top as looking
 
     container = engine.containers.find(request.parameters["id"])
     titles, processes = looking.top(engine, container, request.query.text("ps_args") or "-ef")

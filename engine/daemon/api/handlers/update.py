@@ -6,7 +6,7 @@ Runs in its request's thread and decides nothing but what belongs to HTTP.
 from engine.daemon.api import schemas
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.request import Request
-from engine.daemon.containers import update as updating
+from engine.daemon.containers.life import update as updating
 
 _SINCE_PIDS = (1, 40)
 

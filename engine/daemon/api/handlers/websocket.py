@@ -7,7 +7,7 @@ import socket
 
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.request import Request
-from engine.daemon.containers import attach as attaching
+from engine.daemon.containers.output import attach as attaching
 from engine.daemon.runtime.background import later
 
 _SINCE_BINARY = (1, 28)

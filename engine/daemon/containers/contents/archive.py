@@ -1,0 +1,306 @@
+"""Copying files out of and into a container: HEAD, GET and PUT /containers/{id}/archive.
+
+Runs in the request's thread, and in the thread of the container's `view`. The path is the client's, the tree the
+container's, the archive a stranger's: everything is opened beneath the root, and what is copied is bounded by the disk
+alone. How a path is read (what a trailing `/` or `/.` means, how members are named) is docker's.
+"""
+
+import contextlib
+import errno
+import functools
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from engine.daemon.clock import rfc3339
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.contents import unpack as unpacking
+from engine.daemon.containers.contents import view
+from engine.daemon.containers.contents.view import View
+from engine.daemon.containers.record import Container
+from engine.daemon.images import tarwriter
+from engine.daemon.images.space import NoSpace
+from engine.errors import Invalid, NotFound, SystemFailure
+from engine.kernel.beneath import open_beneath
+from engine.sandbox import users
+from engine.sandbox.mounts import words
+
+_PLACE = os.O_PATH | os.O_CLOEXEC
+_MOST_LINKS = 255
+_BUFFER = 256 * 1024
+_ATTEMPTS = 3
+_EPOCH = "1970-01-01T00:00:00Z"
+# Go's os.FileMode: its own bits for what POSIX puts beside the permissions.
+_MODE_BITS = ((stat.S_ISUID, 1 << 23), (stat.S_ISGID, 1 << 22), (stat.S_ISVTX, 1 << 20))
+_MODE_KINDS = {
+    stat.S_IFDIR: 1 << 31,
+    stat.S_IFLNK: 1 << 27,
+    stat.S_IFBLK: 1 << 26,
+    stat.S_IFCHR: 1 << 26 | 1 << 21,
+    stat.S_IFIFO: 1 << 25,
+    stat.S_IFSOCK: 1 << 24,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A PUT.
+
+    path: the directory; keep_kinds: noOverwriteDirNonDir; own: copyUIDGID, give all of it to the container's User
+    """
+
+    path: str
+    keep_kinds: bool = False
+    own: bool = False
+
+
+Begin = Callable[[dict], Callable[[tarwriter.Chunk], None]]
+
+
+def status(engine: object, container: Container, reference: str, path: str) -> dict:
+    """The ContainerPathStat of a path. reference: what the client called the container; Raises NotFound."""
+
+    def work(seen: View) -> dict:
+        fd = _open_last(seen.root, path)
+        try:
+            return _shown(seen.root, path, os.fstat(fd))
+        finally:
+            os.close(fd)
+
+    with _told(reference, path):
+        return view.visit(engine, container, work)
+
+
+def send(engine: object, container: Container, reference: str, path: str, begin: Begin) -> None:
+    """Send what is at the path as a tar.
+
+    begin: called once, with the ContainerPathStat, when it is sure that there will be one; what it returns takes the
+        archive's bytes. Raises NotFound, SystemFailure.
+    """
+    whole = keep_end(_cleaned(path), path)
+
+    def work(seen: View) -> None:
+        fd = _open_last(seen.root, whole)
+        try:
+            found = os.fstat(fd)
+            if stat.S_ISREG(found.st_mode) and found.st_dev in seen.closed:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            shown = _shown(seen.root, whole, found)
+            _pack(seen, fd, whole, found, lambda: _announced(engine, container, begin(shown)))
+        finally:
+            os.close(fd)
+
+    with _told(reference, path):
+        view.visit(engine, container, work)
+
+
+def _announced(
+    engine: object, container: Container, write: Callable[[tarwriter.Chunk], None]
+) -> Callable[[tarwriter.Chunk], None]:
+    announce(engine, container, "archive-path")
+    return write
+
+
+def _pack(
+    seen: View, fd: int, path: str, found: os.stat_result, begin: Callable[[], Callable[[tarwriter.Chunk], None]]
+) -> None:
+    packer = tarwriter.Packer(seen.closed)
+    if stat.S_ISDIR(found.st_mode):
+        top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+        # Members of the root stand there as `/bin`, of a directory as `etc/passwd`, of `/etc/.` as `./passwd`.
+        base = _base(path)
+        shown = f"{base}/" if base != "/" else "/"
+        chunks = packer.tree(top, shown, shown)
+    else:
+        above, _, name = path.rstrip("/").rpartition("/")
+        top = open_beneath(seen.root, above or "/", _PLACE | os.O_DIRECTORY)
+        chunks = packer.one(top, name, name)
+    try:
+        write = begin()
+        for chunk in chunks:
+            write(chunk)
+        seen.check()
+        write(packer.end())
+    except OSError as error:
+        raise SystemFailure(f"failed to read from the container: {words(error)}") from error
+    finally:
+        os.close(top)
+
+
+def receive(engine: object, container: Container, reference: str, asked: Asked, body: BinaryIO) -> None:
+    """Unpack the (compressed) tar `body` into a directory of the container.
+
+    Raises NotFound, Invalid for a place where nothing can be unpacked, SystemFailure for an archive that is wrong.
+    """
+    source = body
+    with _told(reference, asked.path):
+        for _ in range(_ATTEMPTS):
+            # What a client sends slowly must not keep a container from being started: nothing is locked meanwhile.
+            if source is body and not container.snapshot().alive:
+                source = _kept(engine, body)
+            try:
+                work = functools.partial(_receive, container, asked, source, source is not body)
+                view.visit(engine, container, work, writes=True)
+            except _Stopped:
+                continue
+            finally:
+                if source is not body:
+                    source.close()
+            announce(engine, container, "extract-to-dir")
+            return
+
+
+class _Stopped(Exception):
+    """The container has ended before the first byte of the body was read."""
+
+
+def _kept(engine: object, body: BinaryIO) -> BinaryIO:
+    """The body in a file that has no name."""
+    place = os.path.join(engine.settings.data_root, "tmp")
+    fd = os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        while data := body.read(_BUFFER):
+            left = memoryview(data)
+            while left:
+                left = left[os.write(fd, left) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+        return os.fdopen(fd, "rb")
+    except OSError as error:
+        os.close(fd)
+        raise NoSpace(f"the archive cannot be kept: {words(error)}") from error
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _receive(container: Container, asked: Asked, source: BinaryIO, kept: bool, seen: View) -> None:
+    if not (kept or seen.live):
+        raise _Stopped
+    place = resolve(seen.root, _cleaned(asked.path), whole=True)
+    fd = open_beneath(seen.root, place, _PLACE)
+    try:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise Invalid("extraction point is not a directory")
+        _check_writable(container, place)
+        user = container.config["User"]
+        owner = users.identify(seen.root, user, ()) if asked.own and user else None
+        unpacking.unpack(seen, fd, place, source, asked.keep_kinds, (owner.uid, owner.gid) if owner else None)
+    finally:
+        os.close(fd)
+
+
+def _check_writable(container: Container, place: str) -> None:
+    """As docker: a read-only volume takes nothing, and of a read-only root only the volumes do."""
+    for mount in sorted(container.mounts, key=lambda mount: len(mount["Destination"]), reverse=True):
+        if place == mount["Destination"] or place.startswith(mount["Destination"].rstrip("/") + "/"):
+            if not mount["RW"]:
+                raise Invalid("mounted volume is marked read-only")
+            return
+    if container.host_config["ReadonlyRootfs"]:
+        raise Invalid("container rootfs is marked read-only")
+
+
+# Paths
+
+
+@contextlib.contextmanager
+def _told(reference: str, path: str) -> Iterator[None]:
+    """Say what a path is wrong in, in dockerd's words."""
+    if "\0" in path:
+        raise SystemFailure(f"lstat {path}: invalid argument")
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound(f"Could not find the file {path} in container {reference}") from error
+    except OSError as error:
+        raise SystemFailure(f"lstat {path}: {words(error)}") from error
+
+
+def _cleaned(path: str) -> str:
+    """Absolute, and without `.`, `..` and double slashes."""
+    return "/" + posixpath.normpath("/" + path).lstrip("/")
+
+
+def keep_end(clean: str, original: str) -> str:
+    """The cleaned path with the `/.` or the `/` that the original ended in: what is meant is inside the directory."""
+    if _base(original) == "." and _base(clean) != ".":
+        clean = clean.rstrip("/") + "/."
+    if original.endswith("/") and not clean.endswith("/"):
+        clean += "/"
+    return clean
+
+
+def _base(path: str) -> str:
+    """The last part of a path as Go's filepath.Base says it."""
+    if not path:
+        return "."
+    return path.rstrip("/").rpartition("/")[2] or "/"
+
+
+def _open_last(root: int, path: str) -> int:
+    """An O_PATH descriptor of what the path names, a symbolic link itself unless a slash follows it."""
+    follow = path.endswith("/")
+    return open_beneath(root, path or ".", _PLACE | (0 if follow else os.O_NOFOLLOW))
+
+
+def _shown(root: int, path: str, found: os.stat_result) -> dict:
+    target = ""
+    if stat.S_ISLNK(found.st_mode):
+        target = resolve(root, path)
+    return {
+        "name": _base(path),
+        "size": found.st_size,
+        "mode": go_mode(found.st_mode),
+        "mtime": rfc3339(found.st_mtime_ns) if found.st_mtime_ns else _EPOCH,
+        "linkTarget": target,
+    }
+
+
+def go_mode(mode: int) -> int:
+    """A mode as Go's os.FileMode has it."""
+    shown = mode & 0o777 | _MODE_KINDS.get(stat.S_IFMT(mode), 0)
+    for bit, go in _MODE_BITS:
+        if mode & bit:
+            shown |= go
+    return shown
+
+
+def resolve(root: int, path: str, whole: bool = False) -> str:
+    """The path, absolute, with every symbolic link followed inside the root; what is not there stays as it is named.
+
+    whole: all of it must be there. Raises OSError, FileNotFoundError for what is missing.
+    """
+    done: list[str] = []
+    waiting = path.split("/")[::-1]
+    links = 0
+    while waiting:
+        part = waiting.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            done = done[:-1]
+            continue
+        try:
+            fd = open_beneath(root, "/".join([*done, part]), _PLACE | os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError):
+            if whole:
+                raise
+            done.append(part)
+            continue
+        try:
+            link = os.readlink("", dir_fd=fd) if stat.S_ISLNK(os.fstat(fd).st_mode) else None
+        finally:
+            os.close(fd)
+        if link is None:
+            done.append(part)
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if link.startswith("/"):
+            done = []
+        waiting.extend(link.split("/")[::-1])
+    return "/" + "/".join(done)

@@ -1,0 +1,230 @@
+"""Making an image of a container: POST /commit.
+
+Runs in the request's thread. The image has its parent's layers and one more, packed from
+what the container has changed; nothing is written to the container. While it is packed the container is paused, unless
+the client wants it otherwise.
+"""
+
+import contextlib
+import io
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.daemon.clock import rfc3339
+from engine.daemon.containers import config
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.contents import changes
+from engine.daemon.containers.contents.changes import DELETED, Change
+from engine.daemon.containers.life import pause as pausing
+from engine.daemon.containers.record import Container
+from engine.daemon.images import changes as instructions
+from engine.daemon.images import image as documents
+from engine.daemon.images import platform, rootfs
+from engine.daemon.images.image import Image
+from engine.daemon.images.layers import WHITEOUT
+from engine.daemon.images.reference import Reference
+from engine.daemon.images.tarwriter import Chunk, Packer
+from engine.errors import Conflict, Invalid, NotFound
+from engine.kernel.beneath import open_beneath
+
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+# What of a container's Config an image has, in the order of the definition.
+_IMAGE_KEYS = (
+    "User",
+    "ExposedPorts",
+    "Env",
+    "Entrypoint",
+    "Cmd",
+    "Volumes",
+    "WorkingDir",
+    "Labels",
+    "StopSignal",
+    "ArgsEscaped",
+    "Healthcheck",
+    "OnBuild",
+    "Shell",
+)
+_WHITEOUT_MODE = 0o100600
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A commit.
+
+    config: the client's Config, complete, or None for the container's own; changes: Dockerfile instructions
+    """
+
+    repo: str = ""
+    tag: str = ""
+    comment: str = ""
+    author: str = ""
+    pause: bool = True
+    changes: tuple[str, ...] = ()
+    config: dict | None = None
+
+
+def commit(engine: object, container: Container, asked: Asked) -> str:
+    """Make the image; its id. Raises Invalid, Conflict, NotFound, SystemFailure."""
+    name = _name(asked)
+    made = instructions.apply(asked.config or container.config, asked.changes)
+    config.merge_image(made, container.config)
+    _check(container)
+    with _paused(engine, container) if asked.pause else contextlib.nullcontext():
+        image = _image(engine, container, asked, made, [name] if name else [])
+    shown = name.familiar if name else ""
+    engine.images.announce("create", image.id, image.id, image)
+    if name:
+        engine.images.announce("tag", image.id, shown, image)
+    announce(engine, container, "commit", comment=asked.comment, imageID=image.id, imageRef=shown)
+    return image.id
+
+
+def _name(asked: Asked) -> Reference | None:
+    if not asked.repo:
+        return None
+    reference = Reference.parse(asked.repo)
+    if reference.digest:
+        raise Invalid("cannot import digest reference")
+    return (reference.with_tag(asked.tag) if asked.tag else reference).with_default_tag()
+
+
+def _check(container: Container) -> None:
+    with container.changed:
+        status = container.state.status
+        if container.removed:
+            raise NotFound(f"No such container: {container.id}")
+    for refused, words in (("dead", "Dead"), ("removing", "being removed")):
+        if status == refused:
+            raise Conflict(f"You cannot commit container {container.id} which is {words}")
+
+
+@contextlib.contextmanager
+def _paused(engine: object, container: Container) -> Iterator[None]:
+    """Pause the container if it runs; one that somebody else has paused, or that ends just now, is left as it is."""
+    ours = False
+    if container.snapshot().status == "running":
+        with contextlib.suppress(Conflict):
+            pausing.pause(engine, container)
+            ours = True
+    try:
+        yield
+    finally:
+        if ours:
+            with contextlib.suppress(Conflict):  # it was unpaused, or killed, meanwhile
+                pausing.unpause(engine, container)
+
+
+def _image(engine: object, container: Container, asked: Asked, made: dict, names: list[Reference]) -> Image:
+    store = engine.images
+    parent = store.origin(container.image_id)
+    with store.session() as session, store.content.incoming() as blob, contextlib.ExitStack() as pins:
+        manifest = documents.load(store.content.read(parent.manifest, documents.LARGEST_DOCUMENT), "manifest")
+        _, parts = documents.manifest_parts(manifest)
+        layers = [session.layer(diff_id, _not_there(diff_id)) for diff_id in parent.diff_ids]
+        new = changes.compare(engine, container, lambda top, found: _layer(session, blob, top, found))
+        if new is not None:
+            if len(parts) >= documents.MOST_LAYERS:
+                raise Invalid(f"max depth exceeded: {documents.MOST_LAYERS} layers are allowed")
+            layer, form = new
+            pins.enter_context(store.content.pinned([blob.digest]))
+            blob.keep()
+            layers.append(layer)
+            parts = [*parts, documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)]
+        document = _document(parent.config, container, asked, made, layers[-1].diff_id if new else "")
+        return rootfs.add_made(store, session, document, parts, layers, names, parent=parent.id)
+
+
+def _not_there(diff_id: str) -> object:
+    def refuse() -> None:
+        raise NotFound(f"the layer {diff_id} of the container's image is not there")
+
+    return refuse
+
+
+def _layer(session: object, blob: object, top: int, found: Iterator[Change]) -> tuple[object, str] | None:
+    """The layer unpacked, its blob filled on the way, and the compression it is in; None where nothing has changed."""
+    first = next(found, None)
+    if first is None:
+        return None
+    return rootfs.unpack(session, _Stream(_packed(top, first, found)), blob)
+
+
+def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]:
+    """The layer's tar: what is there as it is, what is gone as a whiteout."""
+    packer = Packer()
+    above, parent = "", os.dup(top)
+    now = int(time.time())
+    whiteout = os.stat_result((_WHITEOUT_MODE, 0, 0, 1, 0, 0, 0, now, now, now))
+    try:
+        for change in itertools.chain((first,), found):
+            directory, _, name = change.path[1:].rpartition("/")
+            if directory != above:
+                os.close(parent)
+                parent = -1
+                try:
+                    parent = open_beneath(top, directory or "/", _DIRECTORY, no_symlinks=True)
+                except (FileNotFoundError, NotADirectoryError):
+                    above = "\0"  # no directory is called so: look again for the next one
+                    continue
+                above = directory
+            if change.kind == DELETED:
+                packer.blank(f"{directory}/{WHITEOUT}{name}".lstrip("/"), whiteout)
+            else:
+                yield from packer.one(parent, name, change.path[1:])
+        yield packer.end()
+    finally:
+        if parent >= 0:
+            os.close(parent)
+
+
+class _Stream(io.RawIOBase):
+    """A file of the chunks that an iterator gives."""
+
+    def __init__(self, chunks: Iterator[Chunk]):
+        self._chunks = chunks
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        """See io.RawIOBase."""
+        while not self._left:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._left = memoryview(chunk)
+        count = min(len(self._left), len(buffer))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+
+def _document(parent: dict, container: Container, asked: Asked, made: dict, diff_id: str) -> dict:
+    """The image's config: the parent's, with the container's Config and one more step in its history."""
+    created = rfc3339(time.time_ns())
+    author = asked.author or parent.get("author") or ""
+    step = {"created": created}
+    command = " ".join(container.config["Cmd"] or ())
+    for key, value in (("created_by", command), ("author", author), ("comment", asked.comment)):
+        if value:
+            step[key] = value
+    if not diff_id:
+        step["empty_layer"] = True
+    host = platform.host()
+    diff_ids = documents.diff_ids_of(parent)
+    history = parent.get("history")
+    return {
+        "created": created,
+        **({"author": author} if author else {}),
+        "architecture": parent.get("architecture") or host.architecture,
+        **({"variant": parent["variant"]} if parent.get("variant") else {}),
+        "os": parent.get("os") or host.os,
+        "config": {key: made[key] for key in _IMAGE_KEYS if made.get(key)},
+        "rootfs": {"type": "layers", "diff_ids": [*diff_ids, diff_id] if diff_id else diff_ids},
+        "history": [*(history if isinstance(history, list) else []), step],
+    }

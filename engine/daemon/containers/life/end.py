@@ -1,0 +1,111 @@
+"""Record that a container has ended, and what follows: another run, its removal, or nothing.
+
+`ended` runs in the thread that watches the monitors, and at a daemon's start in the main thread (`adopt`). It takes no
+`container.operation`: an end comes when it comes.
+"""
+
+import logging
+import os
+import time
+
+from engine.daemon.clock import SECOND
+from engine.daemon.containers import paths, states
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.isolation import isolation
+from engine.daemon.containers.life import policy, remove, restarts, start
+from engine.daemon.containers.mounts import mountpoints
+from engine.daemon.containers.processes import health
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.saving import save
+from engine.daemon.runtime import processes
+from engine.daemon.runtime.background import later
+from engine.wire import exitfile
+from engine.wire.messages import Exited
+
+log = logging.getLogger(__name__)
+
+LOST_EXIT = 255
+_KILLED_SECONDS = 10
+
+
+def ended(engine: object, container: Container, exited: Exited | None) -> None:
+    """Record the end and do what the restart policy, or AutoRemove, says.
+
+    None: its monitor died and left no word, so neither does it run unseen.
+    """
+    record(engine, container, exited, obey_policy=True)
+    with container.changed:
+        again = container.state.status == "restarting"
+        by_itself = container.host_config["AutoRemove"] and not (again or container.being_restarted)
+    if again:
+        restarts.schedule(engine, container)
+    elif by_itself:
+        later(remove.remove, engine, container, False, True)
+
+
+def record(engine: object, container: Container, exited: Exited | None, *, obey_policy: bool) -> None:
+    """Record the end and take away what only a running container has; what follows is the caller's."""
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    if exited is None:
+        exited = engine.links.left_behind(where.exec_dir) or _end_unseen(container, where)
+    oom_killed = _oom_killed(engine, container)
+    with container.changed:
+        container.settling = True
+        _note(engine, container, exited, oom_killed, obey_policy)
+        for follower in container.followers:
+            os.eventfd_write(follower, 1)
+    # The exit file says it too, should this daemon die before the record does. Those who wait for the end need not wait
+    # for what follows; a start or a removal does.
+    try:
+        with container.changed:
+            saved = save(engine, container)
+        if saved:
+            start.clear_run(engine, container, where)
+        else:
+            start.clear_cgroups(engine, container)
+    finally:
+        with container.changed:
+            container.settling = False
+            container.changed.notify_all()
+
+
+def _oom_killed(engine: object, container: Container) -> bool:
+    try:
+        return engine.cgroups.oom_killed(container.id, isolation.cgroup_parent(container))
+    except OSError as error:  # no reason to leave the end itself unrecorded
+        log.warning("container %s: whether it ran out of memory is not known: %s", container.id, error)
+        return False
+
+
+def _note(engine: object, container: Container, exited: Exited, oom_killed: bool, obey_policy: bool) -> None:
+    """Change the state and tell everybody; the caller holds `changed`."""
+    state = container.state
+    ran_seconds = max(exited.finished_ns - state.started_ns, 0) / SECOND
+    state.exit_code, state.finished_ns = exited.exit_code, exited.finished_ns
+    engine.oom.settle(engine, container, oom_killed)
+    health.halt(container)
+    state.pid = state.pid_start = 0
+    container.last_exit = exited.exit_code
+    container.exits += 1
+    again = obey_policy and not container.held
+    again = again and policy.runs_again(
+        container.host_config["RestartPolicy"],
+        exited.exit_code,
+        by_hand=state.stopped_by_hand,
+        count=state.restart_count,
+    )
+    if again:
+        state.restart_count += 1
+        container.delay = policy.delay(container.delay, ran_seconds)
+    announce(engine, container, "die", exitCode=exited.exit_code, execDuration=int(ran_seconds))
+    mountpoints.tell_unmounted(engine, container)
+    states.move(container, "restarting" if again else "exited")
+
+
+def _end_unseen(container: Container, where: paths.Paths) -> Exited:
+    """Kill what runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
+    state = container.snapshot()
+    crash = exitfile.read(where.exec_dir, exitfile.CRASH) or b"it has left no word"
+    log.error("container %s: its monitor is gone; the container is ended. %s", container.id, crash.decode())
+    processes.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS)
+    return Exited(LOST_EXIT, time.time_ns(), state.started_ns)

@@ -1,0 +1,92 @@
+"""Running out of memory: told at the moment when it happens, and kept with the container's state.
+
+Only containers with a memory limit are watched. One thread, begun with the first of them, sleeps until the kernel
+rings (`sandbox.alarms`); an ordinary start pays nothing. An alarm that comes with the end itself is told by the end.
+"""
+
+import logging
+import threading
+
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.isolation.isolation import cgroup_parent
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.saving import save
+from engine.sandbox.alarms import Alarms
+
+log = logging.getLogger(__name__)
+
+
+class OomWatch:
+    """Who listens for all containers of a daemon; `engine.oom`."""
+
+    def __init__(self) -> None:
+        self._alarms = Alarms()
+        self._watched: dict[str, tuple[object, Container]] = {}
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, engine: object, container: Container) -> None:
+        """Listen for a container with a memory limit whose cgroup is there, whether a process is in it yet or not.
+
+        What cannot be watched is logged: it is no reason not to start.
+        """
+        try:
+            self._watched[container.id] = engine, container
+            self._alarms.arm(container.id, engine.cgroups.directories(container.id, cgroup_parent(container)))
+        except OSError as error:
+            self._watched.pop(container.id, None)
+            log.warning("container %s: running out of memory is only seen at its end: %s", container.id, error)
+            return
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._listen, name="oom", daemon=True)
+                self._thread.start()
+
+    def limited(self, engine: object, container: Container) -> None:
+        """As `watch`, for one that was given its limit while it runs; one that has just ended is left alone."""
+        with container.changed:
+            if container.state.pid:
+                self.watch(engine, container)
+
+    def adopt(self, engine: object, container: Container) -> None:
+        """As `watch`, for one that an earlier daemon started: what happened since that daemon died is told now."""
+        if container.host_config["Memory"] <= 0:
+            return
+        self.watch(engine, container)
+        killed = engine.cgroups.oom_killed(container.id, cgroup_parent(container))
+        with container.changed:
+            if killed and not container.state.oom_killed:
+                _happened(engine, container)
+
+    def settle(self, engine: object, container: Container, killed: bool) -> None:
+        """The container has ended, and the kernel has `killed` in it or not; called with `changed` held.
+
+        From here on nothing is told any more of that run.
+        """
+        self.forget(container)
+        if killed and not container.state.oom_killed:
+            _happened(engine, container)
+
+    def forget(self, container: Container) -> None:
+        """Its cgroup is going away, or never had a process in it."""
+        if self._watched.pop(container.id, None) is not None:
+            self._alarms.disarm(container.id)
+
+    def _listen(self) -> None:
+        while True:
+            for container_id in self._alarms.wait():
+                watched = self._watched.get(container_id)
+                if watched is not None:
+                    self._tell(*watched)
+
+    def _tell(self, engine: object, container: Container) -> None:
+        with container.changed:
+            # Version 1 rings too when the cgroup is removed, and by then the end is known.
+            if container.id in self._watched and container.state.running:
+                _happened(engine, container)
+                save(engine, container)
+
+
+def _happened(engine: object, container: Container) -> None:
+    container.state.oom_killed = True
+    announce(engine, container, "oom")

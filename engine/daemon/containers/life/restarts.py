@@ -1,0 +1,88 @@
+"""Run a container again because its policy says so: after its back-off, and at a daemon's start.
+
+The engine's schedule says when; each try runs in a short-lived thread of its own and holds `container.operation`. A try
+is for one end (`container.exits`): when the container was stopped, started or removed meanwhile, it does nothing.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from engine.daemon.containers import states
+from engine.daemon.containers.life import policy, start
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.saving import save
+from engine.daemon.runtime.background import later
+from engine.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+_NO_THREAD_SECONDS = 1.0
+
+
+def schedule(engine: object, container: Container) -> None:
+    """Have a container that is `restarting` run again when its back-off is over."""
+    with container.changed:
+        if container.state.status == "restarting":
+            container.retry = engine.schedule.at(container.delay, _due, engine, container, container.exits)
+
+
+def _due(engine: object, container: Container, exits: int) -> None:
+    try:
+        later(again, engine, container, exits)
+    except RuntimeError as error:  # no thread to be had; the policy stays, so the try is only put off
+        log.warning("container %s: it is restarted later: %s", container.id, error)
+        with container.changed:
+            if container.exits == exits and container.state.status == "restarting":
+                container.retry = engine.schedule.at(_NO_THREAD_SECONDS, _due, engine, container, exits)
+
+
+def again(engine: object, container: Container, exits: int) -> None:
+    """Start the next run, if it is still wanted. As in dockerd, a start that fails is the end of the tries."""
+    with container.operation:
+        container.settled()
+        with container.changed:
+            if container.exits != exits or container.state.status != "restarting":
+                return
+            container.retry = None
+        try:
+            start.launch(engine, container, by_hand=False)
+        except Exception as error:  # whatever it was: nobody else would move the container on
+            unforeseen = not isinstance(error, EngineError)
+            log.error("container %s: its policy could not run it again: %s", container.id, error, exc_info=unforeseen)
+            with container.changed:
+                container.exits += 1
+                container.state.error = str(error)
+                states.move(container, "exited")
+                save(engine, container)
+
+
+def wanted_at_start(container: Container) -> bool:
+    """At a daemon's start: mark a container that does not run, and that its policy wants to run; True when it is one.
+
+    Saved by whoever starts it (`resume`), or not at all: the next daemon would come to the same.
+    """
+    with container.changed:
+        state = container.state
+        waits = state.status == "restarting"
+        if not waits:
+            wanted = state.status == "exited" and policy.runs_again(
+                container.host_config["RestartPolicy"],
+                state.exit_code,
+                by_hand=state.stopped_by_hand,
+                count=state.restart_count,
+            )
+            if not wanted:
+                return False
+            states.move(container, "restarting")
+        # As with a start by hand: dockerd counts and remembers anew.
+        state.restart_count, state.stopped_by_hand = 0, False
+    return True
+
+
+def resume(engine: object, containers: Iterable[Container]) -> None:
+    """Start, one after the other and oldest first, what an earlier daemon left to be started."""
+    for container in containers:
+        try:
+            again(engine, container, container.exits)
+        except Exception:  # one container's trouble is not that of all the others
+            log.exception("container %s was not started again", container.id)

@@ -1,0 +1,1 @@
+"""What a container says and hears: its log, and the clients attached to it."""

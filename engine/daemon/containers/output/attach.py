@@ -1,0 +1,193 @@
+"""Attach a client's connection to a container's streams.
+
+The connection goes to the monitor, so that no byte of it passes the daemon. A client that attaches before the start
+waits in the container's record and goes along with the start; should that come while such a client still reads the log
+so far, the daemon's thread that gave it the log stays between the two.
+"""
+
+import contextlib
+import fcntl
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.output import logs, relay
+from engine.daemon.containers.record import Container
+from engine.errors import Conflict, Invalid
+from engine.logs.query import Query
+from engine.wire.messages import Attach, Client
+
+DEFAULT_DETACH_KEYS = "ctrl-p,ctrl-q"
+MOST_WAITING = 200
+"""Clients that may wait for one container's start: all of them travel with one message to its monitor."""
+_SIOCOUTQ = 0x5411  # how much of what was sent the other side has not read yet (unix(7))
+_HEAD_SECONDS = 0.1
+_LOOK_SECONDS = 0.0005
+_CONTROL_KEYS = {f"ctrl-{key}": code for code, key in enumerate("@abcdefghijklmnopqrstuvwxyz[\\]^_")}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The query of an attach call.
+
+    detach_keys: as docker writes them, empty for the default; framed: output without a terminal comes in frames;
+    reference: what the client called the container by, for words to it
+    """
+
+    logs: bool
+    stream: bool
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    detach_keys: str = ""
+    framed: bool = True
+    reference: str = ""
+
+
+def parse_detach_keys(text: str) -> bytes:
+    """`ctrl-p,ctrl-q` or `a,b` as the bytes a terminal sends; raises Invalid."""
+    keys = bytearray()
+    for key in text.split(","):
+        if key in _CONTROL_KEYS:
+            keys.append(_CONTROL_KEYS[key])
+        elif len(key) == 1 and key.isascii():
+            keys.append(ord(key))
+        else:
+            raise Invalid(f"Invalid detach keys ({text}) provided")
+    return bytes(keys)
+
+
+def attach(engine: object, container: Container, asked: Asked, hijack: Callable[[], socket.socket]) -> None:
+    """Serve the client on the connection that `hijack` hands out; raises only before it is called."""
+    tty = container.config["Tty"]
+    keys = parse_detach_keys(asked.detach_keys or DEFAULT_DETACH_KEYS)
+    _refuse_states(container, asked.reference or container.id)
+    if not asked.stream:
+        with hijack() as connection:
+            announce(engine, container, "attach")
+            _await_reading(connection)
+            _replay(engine, container, asked, connection)
+        return
+    client = Client(
+        streams=asked.stdin * 1 + asked.stdout * 2 + asked.stderr * 4,
+        framed=asked.framed and not tty,
+        detach=keys if tty and asked.stdin else b"",
+        replay=asked.logs,
+    )
+    # A client that has seen the head may have the container started at once: that start has to find it here.
+    with container.operation:
+        alive = container.snapshot().alive
+        if not alive:
+            let_go(container)
+            if len(container.waiting) >= MOST_WAITING:
+                raise Conflict(f"container {container.id} has {MOST_WAITING} clients that wait for its start")
+        connection = hijack()
+        announce(engine, container, "attach")
+        if alive:
+            if asked.logs:
+                _await_reading(connection)
+            if not (asked.logs and (asked.stdout or asked.stderr) and logs.is_json(container)):
+                with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees the end too
+                    engine.links.send(container.id, Attach(client), [connection.fileno()])
+                return
+        elif not asked.logs:
+            container.waiting.append((client, connection))
+            return
+        else:
+            place = (replace(client, replay=False), *socket.socketpair())
+            until_ns = time.time_ns()
+            container.waiting.append(place[:2])
+    if alive:
+        _catch_up_lines(engine, container, asked, client, connection)
+    else:
+        _catch_up(engine, container, asked, place, connection, until_ns)
+
+
+def _refuse_states(container: Container, reference: str) -> None:
+    status = container.snapshot().status
+    if status == "paused":
+        raise Conflict(f"container {reference} is paused, unpause the container before attach")
+    if status == "restarting":
+        raise Conflict(f"container {reference} is restarting, wait until the container is running")
+
+
+def _catch_up(
+    engine: object,
+    container: Container,
+    asked: Asked,
+    place: tuple[Client, socket.socket, socket.socket],
+    connection: socket.socket,
+    until_ns: int,
+) -> None:
+    """Give a client that waits for the start the log of the runs before, which ended before `until_ns`.
+
+    place: how it is served, the end of a pair that waits in its stead, and the other end. A slow reader must not hold
+    up the start, nor may it miss what comes after: a start meanwhile takes the pair, and then its bytes are relayed.
+    """
+    client, waiting, ours = place
+    with ours:
+        _await_reading(connection)
+        _replay(engine, container, asked, connection, until_ns)
+        with container.operation:
+            if (client, waiting) in container.waiting:
+                container.waiting[container.waiting.index((client, waiting))] = (client, connection)
+                waiting.close()
+                return
+        relay.relay(connection, ours)
+
+
+def _catch_up_lines(
+    engine: object, container: Container, asked: Asked, client: Client, connection: socket.socket
+) -> None:
+    """Give a client a log of JSON lines so far, and then to the monitor, which adds what has come into it meanwhile."""
+    with connection:
+        after = _replay(engine, container, asked, connection)
+        if after is None:
+            return
+        try:
+            engine.links.send(container.id, Attach(replace(client, replay=False), after), [connection.fileno()])
+        except Conflict:
+            _replay(engine, container, asked, connection, after=after)  # it has just ended
+
+
+def _await_reading(connection: socket.socket) -> None:
+    """Let the client read the head before the log follows it, but not for long.
+
+    The docker SDK for Python throws away what it reads along with the head. There is no event for "it was read".
+    """
+    if connection.family != socket.AF_UNIX:
+        return
+    end = time.monotonic() + _HEAD_SECONDS
+    while struct.unpack("i", fcntl.ioctl(connection, _SIOCOUTQ, bytes(4)))[0] and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+
+
+def let_go(container: Container) -> None:
+    """Forget the clients that were to wait for the start and have hung up; the caller holds `operation`."""
+    poll = select.poll()
+    for _, connection in container.waiting:
+        poll.register(connection, 0)  # POLLHUP and POLLERR are always told; a half-closed client gives neither
+    gone = {descriptor for descriptor, _ in poll.poll(0)}
+    for client, connection in container.waiting[:]:
+        if connection.fileno() in gone:
+            container.waiting.remove((client, connection))
+            connection.close()
+
+
+def _replay(
+    engine: object,
+    container: Container,
+    asked: Asked,
+    connection: socket.socket,
+    until_ns: int = 0,
+    after: tuple[int, int] | None = None,
+) -> tuple[int, int] | None:
+    if not asked.logs or not (asked.stdout or asked.stderr):
+        return None
+    raw = container.config["Tty"] or not asked.framed
+    query = Query(stdout=asked.stdout, stderr=asked.stderr, tty=raw, until_ns=until_ns)
+    return logs.send(engine, container, connection.fileno(), query, follow=False, chunked=False, after=after)

@@ -1,0 +1,81 @@
+"""Serve a container's log: what is kept, and with `follow` what comes until its end."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.daemon.containers import paths
+from engine.daemon.containers.output import logconfig
+from engine.daemon.containers.record import Container
+from engine.errors import Invalid, NotBuilt
+from engine.logs import jsonfile, twin
+from engine.logs.query import Query
+
+
+def check(container: Container, query: Query) -> None:
+    """Raise what can be said before the first byte: Invalid without a stream, NotBuilt for an unreadable driver."""
+    if not query.stdout and not query.stderr:
+        raise Invalid("must specify at least one of 'stdout' or 'stderr'")
+    if not logconfig.readable(container):
+        raise NotBuilt("configured logging driver does not support reading")
+
+
+def send(
+    engine: object,
+    container: Container,
+    sink: int,
+    query: Query,
+    follow: bool,
+    chunked: bool,
+    details: bool = False,
+    after: tuple[int, int] | None = None,
+) -> tuple[int, int] | None:
+    """Write the log to descriptor `sink`; with `follow`, until the container has ended or the sink is gone.
+
+    details: the attributes stand before each line. after: of a log of JSON lines, the place behind which to begin.
+    Returns the place up to which such a log was read, (inode, offset), or None when the client left; None of others
+    """
+    settings = engine.settings
+    where = paths.of(settings.data_root, settings.exec_root, container.id)
+
+    def serve(ended: int | None) -> tuple[int, int] | None:
+        if not is_json(container):
+            twin.select(settings.muxer).send(where.log, sink, query, chunked=chunked, ended_fd=ended)
+            return None
+        from engine.logs import jsonreader  # only a daemon with such logs keeps it
+
+        name, how = jsonfile.file_name(container.id), {"details": details, "chunked": chunked, "after": after}
+        return jsonreader.send(where.home, name, sink, query, ended_fd=ended, **how)
+
+    if not follow:
+        return serve(None)
+    with _end_of(container) as ended:
+        return serve(ended)
+
+
+def prefix(container: Container) -> bytes:
+    """What `details` puts before each line of a log in the engine's own form: its attributes and a space."""
+    return logconfig.details(container)
+
+
+def is_json(container: Container) -> bool:
+    """Whether the log is of JSON lines, which a monitor does not send again itself."""
+    return container.host_config["LogConfig"]["Type"] == logconfig.JSON_FILE
+
+
+@contextmanager
+def _end_of(container: Container) -> Iterator[int]:
+    """An eventfd that is readable once no process 1 writes to the log (any more), whatever its restart policy."""
+    ended = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    try:
+        with container.changed:
+            if container.state.alive:
+                container.followers.append(ended)
+            else:
+                os.eventfd_write(ended, 1)
+        yield ended
+    finally:
+        with container.changed:
+            if ended in container.followers:
+                container.followers.remove(ended)
+        os.close(ended)

@@ -1,0 +1,1 @@
+"""The processes of a running container: execs, health checks, their list and what they use."""

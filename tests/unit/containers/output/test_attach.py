@@ -1,0 +1,78 @@
+"""Detach keys, as docker writes them; and what a client's reading of the head has to do with the log."""
+
+import socket
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from engine.daemon.containers.output import attach
+from engine.daemon.containers.output.attach import DEFAULT_DETACH_KEYS, Asked, parse_detach_keys
+from engine.daemon.runtime.events import Events
+from engine.errors import Invalid
+from tests.unit.containers.test_states import container
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (DEFAULT_DETACH_KEYS, b"\x10\x11"),
+        ("ctrl-@", b"\0"),
+        ("a,b", b"ab"),
+        ("ctrl-[,x", b"\x1bx"),
+        ("ctrl-_", b"\x1f"),
+    ],
+)
+def test_keys_become_bytes(text, keys):
+    assert parse_detach_keys(text) == keys
+
+
+@pytest.mark.parametrize("text", ["ctrl-", "ctrl-é", "ab", "", "a,,b", "ctrl-1"])
+def test_other_texts_are_refused(text):
+    with pytest.raises(Invalid, match="Invalid detach keys"):
+        parse_detach_keys(text)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["logs", "logs and stream"])
+def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
+    client, connection = socket.socketpair()
+    subject = container("running")
+    subject.config.update(Tty=False, Labels=None)
+    subject.host_config["LogConfig"] = {"Type": "local"}
+    unread = threading.Event()
+    look = attach.time.sleep
+
+    def watched(seconds):
+        unread.set()
+        look(seconds)
+
+    client.settimeout(10)
+
+    def follow(*_, **__):
+        connection.sendall(b"log")
+
+    monkeypatch.setattr(attach.time, "sleep", watched)
+    monkeypatch.setattr(attach, "_HEAD_SECONDS", 10)
+    monkeypatch.setattr(attach.logs, "send", follow)
+    engine = SimpleNamespace(links=SimpleNamespace(send=follow), events=Events())
+    asked = Asked(logs=True, stream=stream, stdin=False, stdout=True, stderr=True)
+
+    def hijack():
+        connection.sendall(b"head")
+        return connection
+
+    serving = threading.Thread(target=attach.attach, args=(engine, subject, asked, hijack))
+    serving.start()
+    with client:
+        assert unread.wait(10)
+        assert client.recv(100) == b"head"
+        assert client.recv(100) == b"log"
+    serving.join(10)
+
+
+def test_a_client_that_reads_nothing_is_not_waited_for_long(monkeypatch):
+    monkeypatch.setattr(attach, "_HEAD_SECONDS", 0.01)
+    client, connection = socket.socketpair()
+    with client, connection:
+        connection.sendall(b"head")
+        attach._await_reading(connection)
