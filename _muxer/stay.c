@@ -165,6 +165,12 @@ static void tell_started(const struct mux_stay *stay, int link) {
     send(link, told, (size_t)size, MSG_NOSIGNAL);
 }
 
+/* Whether this is a child of this process, one that has ended too: who may trace a newborn can report in its name. */
+static bool is_child(pid_t pid) {
+    siginfo_t info;
+    return pid > 0 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 /* Hears what becomes of an exec's process (see engine/wire/report.py): 1 when it runs and the daemon knows; 0: it never
  * came to run, and the daemon was told why, or hears the end of the link; else a negative errno. */
 static int await_birth(struct mux_stay *stay, int from) {
@@ -184,6 +190,8 @@ static int await_birth(struct mux_stay *stay, int from) {
         failed |= said[0] == MUX_FAILED;
     }
     if (failed || stay->handed.pid <= 0) return 0;
+    if (!executed) reap_launcher(stay); /* whose child it was until then */
+    if (!is_child(stay->handed.pid)) return -ECHILD;
     stay->pidfd = (int)syscall(SYS_pidfd_open, stay->handed.pid, 0);
     if (stay->pidfd < 0) return -errno;
     stay->handed.pid_start = start_of(stay->handed.pid);
@@ -292,12 +300,12 @@ static bool settled(struct mux_stay *stay) {
 /* In the monitor, which has nothing of the request open: wait for the launching half, then live. */
 int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
     int count, clients[MUX_MOST_FDS], taken = take_over(stay, from, &count, clients);
-    if (taken > 0 && !stay->handed.has_process) taken = count > 0 ? await_birth(stay, from) : -EPROTO;
-    close(from);
     stay->launching = launcher;
     stay->launching_end = -1;
+    if (taken > 0 && !stay->handed.has_process) taken = count > 0 ? await_birth(stay, from) : -EPROTO;
+    close(from);
     /* An exec's process may have said all and ended before the launching half, which has no more to do, is gone. */
-    if (taken > 0 && !stay->handed.has_process)
+    if (taken > 0 && !stay->handed.has_process && stay->launching > 0)
         stay->launching_end = (int)syscall(SYS_pidfd_open, launcher, 0);
     if (stay->launching_end < 0) reap_launcher(stay);
     /* No container came to run, and who wanted it was told why; or else it hears the end of the link. */

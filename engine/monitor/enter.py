@@ -14,7 +14,7 @@ from typing import NoReturn
 from engine import join
 from engine.kernel import syscalls
 from engine.logs.halves import Handed
-from engine.monitor.launch import REHEARSED, STDERR, STDOUT, Launched, Streams
+from engine.monitor.launch import REHEARSED, STDERR, STDOUT, Launched, Streams, is_child
 from engine.wire import channel, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
 from engine.wire.messages import Client, Exec, Started
@@ -62,7 +62,8 @@ def become_joiner(asked: Exec, descriptors: list[int], stay: object, prepared: b
     stay.hand_over(handed)
     # Whose end has the spawner make the next spare: that is not to take a processor from this one's start.
     held = (stay.wants,) if prepared else ()
-    join.run(process, streams.stdio, stay.reports, join.Target(pidfd, asked.pid), stay.newborn, prepared, held)
+    newborn = None if asked.traced else stay.newborn
+    join.run(process, streams.stdio, stay.reports, join.Target(pidfd, asked.pid), newborn, prepared, held)
 
 
 def enter(asked: Exec, link: Channel, pidfd: int) -> Launched | None:
@@ -106,7 +107,7 @@ def _await(reports: socket.socket, joiner: int, link: Channel, streams: Streams)
             failed |= kind == report.FAILED
             _pass_on(link, rest)
     os.waitpid(joiner, 0)  # then its child is not its child any more, but this process's
-    if failed or pid < 0:
+    if failed or pid < 0 or not is_child(pid):
         return None  # the daemon hears the end of the link, if nothing else
     started = Started(pid, syscalls.process_start(pid), time.time_ns())
     _pass_on(link, channel.datagram(started))

@@ -183,6 +183,15 @@ def _fork_init(start: Start, streams: Streams) -> Spare:
     return Spare(pid, ours)
 
 
+def is_child(pid: int) -> bool:
+    """Whether this is a child of the caller, one that has ended too: who may trace a newborn can report in its name."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except (ChildProcessError, OverflowError):
+        return False
+    return True
+
+
 class _Handshake:
     """The talk from the fork to execve; `run` ends with the process running, failed, or killed as unwanted."""
 

@@ -58,7 +58,7 @@ class Start:
     """daemon → spawner: make this container. Descriptors: the monitor's end of its link, then one socket a client.
 
     sandbox: as `wire.packed` makes it; own_pids: it has a PID namespace of its own, which the monitor makes
-    pids: (pid, start time) of the process whose PID namespace it has instead, which the monitor enters; else empty
+    pids: (pid, start time) of the process whose PID namespace it has instead, which init enters at its end; else empty
     """
 
     sandbox: bytes
@@ -79,6 +79,7 @@ class Exec:
 
     process: what it becomes, a sandbox of which only what `join` says is looked at, as `wire.packed` makes it
     pid: process 1, for kernels whose setns(2) takes no pidfd
+    traced: somebody in the PID namespace may trace others (CAP_SYS_PTRACE), so nothing is to be had there of a newcomer
     """
 
     process: bytes
@@ -86,6 +87,7 @@ class Exec:
     tty: bool = False
     stdin: bool = False
     clients: tuple[Client, ...] = ()
+    traced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

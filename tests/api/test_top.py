@@ -47,7 +47,8 @@ def quiet(daemon: Daemon, container: Callable[..., str]) -> str:
     one = container("sh", "-c", "sleep 77 & echo ready; wait", User="65534")
     daemon.begin(one)
     end = time.monotonic() + 5
-    while b"ready" not in daemon.logs(one) or len(shown(daemon, one)) < 2:
+    # The child is there before it is the program that it becomes.
+    while b"ready" not in daemon.logs(one) or "sleep 77" not in [row["CMD"] for row in shown(daemon, one)]:
         assert time.monotonic() < end
         time.sleep(0.02)
     return one

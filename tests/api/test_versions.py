@@ -70,12 +70,16 @@ def test_what_is_not_built_says_so(daemon: Daemon, method: str, path: str) -> No
     assert method == "HEAD" or ("not built" in answer.message and method in answer.message)
 
 
+# What a call needs so as to end, or to be about something that is not there.
+ENOUGH = {"/events": "?until=1", "/commit": "?container=nope"}
+
+
 @pytest.mark.parametrize(("method", "path"), sorted(BUILT))
 def test_what_is_built_is_not_refused_as_unbuilt(daemon: Daemon, method: str, path: str) -> None:
     """Every endpoint of the issue has a handler behind it."""
-    target = re.sub(r"\{\w+\}", "nope", path)
+    target = re.sub(r"\{\w+\}", "nope", path) + ENOUGH.get(path, "")
     status = daemon.request(method, f"/v1.54{target}", checked=False).status
-    assert status != 501 and (status != 404 or "{" in path)
+    assert status != 501 and (status != 404 or "{" in path or "nope" in target)
 
 
 def test_the_schema_check_knows_a_bad_answer() -> None:

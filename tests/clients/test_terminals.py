@@ -169,8 +169,9 @@ def test_two_are_attached_to_one_container(docker, spawn, named):
     """Both see what either types, and its output; both end with it, with its status."""
     assert docker("run", "-dit", "--name", named, "busybox", "sh").returncode == 0
     first, second = spawn("attach", named), spawn("attach", named)
-    for number, child in enumerate((first, second)):
+    for child in (first, second):
         typed_at(child)
+    for number, child in enumerate((first, second)):
         child.sendline(f"echo from $(({number} + 70))")
         for each in (first, second):
             each.expect_exact(f"from 7{number}")

@@ -238,6 +238,8 @@ class Connection:
         poll.register(self._socket, self._hang_up)
         poll.register(descriptor, select.POLLIN)
         self.parked = True
+        if self._closing():  # before we were seen to wait
+            raise ClientGone("the daemon ends")
         told = dict(poll.poll(None if seconds is None else min(seconds * 1000 + 1, _LONGEST_POLL_MS)))
         self.parked = False
         if told.get(self._socket.fileno(), 0) & self._hang_up:

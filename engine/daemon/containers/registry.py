@@ -6,7 +6,7 @@ nothing of disks: `create` and `remove` keep the database in step with it.
 
 import bisect
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from engine.daemon.containers.naming import generate
 from engine.daemon.containers.record import Container
@@ -67,6 +67,11 @@ class Registry:
             containers = list(self._by_id.values())
         containers.sort(key=lambda container: container.created_ns, reverse=True)
         return containers
+
+    def any(self, says: Callable[[Container], bool]) -> bool:
+        """Whether `says`, which is quick, is true of any container."""
+        with self._lock:
+            return any(map(says, self._by_id.values()))
 
     def using(self, image_id: str) -> list[Container]:
         """The containers that stand on this image or have it mounted, those that are just being made too."""
