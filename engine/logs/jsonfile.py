@@ -10,6 +10,7 @@ import time
 
 from engine.errors import Invalid
 from engine.logs import format, options
+from engine.logs.openlog import OpenLog
 
 OPTIONS = frozenset({"max-size", "max-file", "compress", "labels", "labels-regex", "env", "env-regex", "tag"})
 DEFAULT_SIZE, DEFAULT_FILES = 0, 1
@@ -73,7 +74,7 @@ class _Line:
         self.first_ns = 0
 
 
-class JsonWriter:
+class JsonWriter(OpenLog):
     """The open end of a log of JSON lines; its fields are those of `engine.logs.writer.Writer`, and
 
     name: the file's, in the directory; index_fd: a memory file with what every line has as its attributes
@@ -93,12 +94,12 @@ class JsonWriter:
         compress: bool = False,
     ):
         """Opens the file, or begins it; a line that a power cut has torn is cut off. Raises OSError."""
+        super().__init__()
         self.max_size = self.limit = max(max_size, 0)
         self.max_files = max(max_files, 1)
         self.name = name.encode()
         self.compress, self.busy = compress, IDLE
-        self.number = self.records = self.open_lines = self.last_ns = self.position = 0
-        self.log_fd = self.index_fd = -1
+        self.number = self.records = self.open_lines = self.last_ns = 0
         self.directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self.log_fd = self._open(name, os.O_RDWR)
@@ -118,23 +119,10 @@ class JsonWriter:
 
     @classmethod
     def taken_over(cls, fields: dict) -> "JsonWriter":
-        """As Writer.taken_over."""
-        writer = cls.__new__(cls)
-        for name, value in fields.items():
-            setattr(writer, name, value)
+        """As OpenLog.taken_over."""
+        writer = super().taken_over(fields)
         writer._begin(os.pread(writer.index_fd, os.fstat(writer.index_fd).st_size, 0))
         return writer
-
-    def __enter__(self) -> "JsonWriter":
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
-
-    @property
-    def full(self) -> bool:
-        """True when the file has passed its size."""
-        return 0 < self.limit <= self.position
 
     def append(self, stream: int, payload: bytes | memoryview) -> None:
         """Writes the lines that the chunk completes, and keeps the rest of it. Raises OSError for what is lost."""
@@ -252,13 +240,6 @@ class JsonWriter:
             return size + os.write(self.log_fd, b"\n")  # no line of ours: it is ended where it stands
         os.ftruncate(self.log_fd, start + whole)
         return start + whole
-
-    def close(self) -> None:
-        """Gives the descriptors back. A second call does nothing."""
-        for fd in (self.log_fd, self.index_fd, self.directory_fd):
-            if fd >= 0:
-                os.close(fd)
-        self.log_fd = self.index_fd = self.directory_fd = -1
 
 
 def _unless_missing(call: object, *arguments: str, **directories: int) -> None:

@@ -5,14 +5,12 @@ file. What is new in a log is found by the files' inodes: a rotation renames the
 """
 
 import os
-import select
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote_plus
 
 from engine.logs import format
-from engine.logs.inotify import Inotify
+from engine.logs.following import follow
 from engine.logs.jsonlines import Message, parse
 from engine.logs.query import Query
 from engine.logs.sink import GONE, Sink
@@ -82,38 +80,15 @@ def later(directory_fd: int, name: str, after: tuple[int, int]) -> Iterator[tupl
 
 
 def _follow(log: "_Log", dress: "_Dress", sink: Sink, sink_fd: int, query: Query, ended_fd: int) -> bool:
-    """Send lines as they come until the log is complete or `until` is past; False when the client left first."""
     begun = False
-    with Inotify(log.directory) as changes:
-        while True:
-            changes.begin()
-            # Asked before reading: what was written before the end was told is then certain to be read.
-            last = bool(_ready({ended_fd: select.POLLIN}, 0)) or 0 < query.until_ns <= time.time_ns()
-            if not begun:
-                begun = log.begin(query.tail)
-            for message in log.new():
-                if not dress.put(sink, message):
-                    return True
-            if last:
-                return True
-            sink.flush()
-            wait = changes.patience_ms
-            if query.until_ns > 0:
-                rest = max(query.until_ns - time.time_ns(), 0) // 1_000_000 + 1
-                wait = rest if wait is None else min(wait, rest)
-            ready = _ready({sink_fd: 0, ended_fd: select.POLLIN, changes.fd: select.POLLIN}, wait)
-            if sink_fd in ready:
-                return False
-            if changes.fd in ready:
-                changes.drain()
 
+    def advance(_last: bool) -> bool:
+        nonlocal begun
+        if not begun:
+            begun = log.begin(query.tail)
+        return not all(dress.put(sink, message) for message in log.new())
 
-def _ready(wanted: dict[int, int], wait_ms: int | None) -> set[int]:
-    poll = select.poll()
-    for fd, events in wanted.items():
-        if fd >= 0:
-            poll.register(fd, events)
-    return {fd for fd, _ in poll.poll(wait_ms)}
+    return follow(log.directory, advance, sink, sink_fd, query, ended_fd)
 
 
 def details_of(attributes: dict[str, str] | None) -> bytes:

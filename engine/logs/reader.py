@@ -6,11 +6,10 @@ points at.
 """
 
 import os
-import select
-import time
+from functools import partial
 
 from engine.logs import seek
-from engine.logs.inotify import Inotify
+from engine.logs.following import follow
 from engine.logs.lines import Lines
 from engine.logs.query import Query
 from engine.logs.segment import Segment
@@ -30,7 +29,7 @@ def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ende
         with _Reading(directory, query, ended_fd is not None) as reading:
             if ended_fd is None:
                 reading.advance(sink, last=True)
-            elif not _follow(reading, sink, sink_fd, query, ended_fd):
+            elif not follow(directory, partial(reading.advance, sink), sink, sink_fd, query, ended_fd):
                 return False
         sink.finish()
     except OSError as error:
@@ -38,35 +37,6 @@ def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ende
             return False
         raise
     return True
-
-
-def _follow(reading: "_Reading", sink: Sink, sink_fd: int, query: Query, ended_fd: int) -> bool:
-    """Sends lines as they come until the log is complete or `until` is past; False when the client left first."""
-    with Inotify(reading.directory) as changes:
-        while True:
-            changes.begin()
-            # Asked before reading: what was written before the end was told is then certain to be read.
-            last = bool(_ready({ended_fd: select.POLLIN}, 0)) or 0 < query.until_ns <= time.time_ns()
-            if reading.advance(sink, last) or last:
-                return True
-            sink.flush()
-            wait = changes.patience_ms
-            if query.until_ns > 0:
-                rest = max(query.until_ns - time.time_ns(), 0) // 1_000_000 + 1
-                wait = rest if wait is None else min(wait, rest)
-            ready = _ready({sink_fd: 0, ended_fd: select.POLLIN, changes.fd: select.POLLIN}, wait)
-            if sink_fd in ready:
-                return False
-            if changes.fd in ready:
-                changes.drain()
-
-
-def _ready(wanted: dict[int, int], wait_ms: int | None) -> set[int]:
-    poll = select.poll()
-    for fd, events in wanted.items():
-        if fd >= 0:
-            poll.register(fd, events)
-    return {fd for fd, _ in poll.poll(wait_ms)}
 
 
 class _Reading:

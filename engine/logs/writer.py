@@ -9,9 +9,10 @@ import os
 import time
 
 from engine.logs import format
+from engine.logs.openlog import OpenLog
 
 
-class Writer:
+class Writer(OpenLog):
     """The open end of a log.
 
     directory: host path; made (0700) when it is missing, its parents must be there
@@ -31,10 +32,10 @@ class Writer:
 
     def __init__(self, directory: str, max_size: int = 0, max_files: int = 1):
         """Opens the newest segment and cuts its torn tail, or begins the first. Raises OSError."""
+        super().__init__()
         self.max_size = self.limit = max(max_size, 0)
         self.max_files = max(max_files, 1)
-        self.number = self.position = self.records = self.open_lines = self.last_ns = 0
-        self.log_fd = self.index_fd = -1
+        self.number = self.records = self.open_lines = self.last_ns = 0
         try:
             os.mkdir(directory, 0o700)
         except FileExistsError:
@@ -47,25 +48,6 @@ class Writer:
         except BaseException:
             self.close()
             raise
-
-    @classmethod
-    def taken_over(cls, fields: dict[str, int]) -> "Writer":
-        """The writer that another process has opened: `fields` are all its other ones, with this process's numbers."""
-        writer = cls.__new__(cls)
-        for name, value in fields.items():
-            setattr(writer, name, value)
-        return writer
-
-    def __enter__(self) -> "Writer":
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
-
-    @property
-    def full(self) -> bool:
-        """True when the segment has passed its size and `rotate` is due."""
-        return 0 < self.limit <= self.position
 
     def append(self, stream: int, payload: bytes | memoryview) -> None:
         """Writes one chunk (1 to LARGEST_CHUNK bytes) with the time of now. Raises OSError; then nothing was added."""
@@ -111,13 +93,6 @@ class Writer:
                     os.unlink(name, dir_fd=self.directory_fd)
                 except FileNotFoundError:
                     pass  # half of it was removed by a rotation that was cut short
-
-    def close(self) -> None:
-        """Gives the descriptors back. A second call does nothing."""
-        for fd in (self.log_fd, self.index_fd, self.directory_fd):
-            if fd >= 0:
-                os.close(fd)
-        self.log_fd = self.index_fd = self.directory_fd = -1
 
     def _numbers(self) -> list[int]:
         return list_segments(self.directory_fd)

@@ -20,19 +20,6 @@ pytestmark = pytest.mark.usefixtures("busybox")
 BOTH = "echo out; sleep 0.1; echo err >&2"
 
 
-@pytest.fixture
-def ended(daemon: Daemon, container: Callable[..., str]) -> Callable[..., str]:
-    """Run a script in a container to its end; the container's id."""
-
-    def run(script: str, **body: object) -> str:
-        identifier = container("sh", "-c", script, **body)
-        daemon.begin(identifier)
-        daemon.wait(identifier)
-        return identifier
-
-    return run
-
-
 def json_file(daemon: Daemon, identifier: str) -> Path:
     """The file of a json-file log."""
     path = Path(daemon.inspect(identifier)["LogPath"])

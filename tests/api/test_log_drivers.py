@@ -22,19 +22,6 @@ FAILED = "failed to create task for container: failed to initialize logging driv
 BOTH = "echo out; sleep 0.1; echo err >&2"
 
 
-@pytest.fixture
-def ended(daemon: Daemon, container: Callable[..., str]) -> Callable[..., str]:
-    """Run a script in a container to its end; the container's id."""
-
-    def run(script: str, **body: object) -> str:
-        identifier = container("sh", "-c", script, **body)
-        daemon.begin(identifier)
-        daemon.wait(identifier)
-        return identifier
-
-    return run
-
-
 # What a container gets that asks for none.
 
 

@@ -19,19 +19,6 @@ FIVE = "for i in 1 2 3 4 5; do echo line $i; sleep 0.05; done"
 BOTH = "for i in 1 2 3; do echo out $i; sleep 0.02; echo err $i >&2; sleep 0.02; done"
 
 
-@pytest.fixture
-def ended(daemon: Daemon, container: Callable[..., str]) -> Callable[..., str]:
-    """Run a script in a container to its end; the container's id."""
-
-    def run(script: str, **body: object) -> str:
-        identifier = container("sh", "-c", script, **body)
-        daemon.begin(identifier)
-        daemon.wait(identifier)
-        return identifier
-
-    return run
-
-
 def lines(daemon: Daemon, container: str, query: str = "stdout=1&stderr=1") -> list[bytes]:
     """The payloads, one a frame."""
     return [payload for _, payload in frames.split(daemon.logs(container, query))]

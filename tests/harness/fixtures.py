@@ -114,6 +114,19 @@ def container(daemon: Daemon, busybox: str) -> Iterator[Callable[..., str]]:
         daemon.remove(identifier)
 
 
+@pytest.fixture
+def ended(daemon: Daemon, container: Callable[..., str]) -> Callable[..., str]:
+    """Run a script in a container to its end; the container's id."""
+
+    def run(script: str, **body: object) -> str:
+        identifier = container("sh", "-c", script, **body)
+        daemon.begin(identifier)
+        daemon.wait(identifier)
+        return identifier
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def registry(world: World) -> Iterator[Registry]:
     """A registry at 127.0.0.1:5000 in the daemon's network."""

@@ -194,13 +194,17 @@ def _parse_bind(mount: dict, source: str, target: str, writable: bool) -> dict:
         for key in ("NonRecursive", "CreateMountpoint", "ReadOnlyNonRecursive", "ReadOnlyForceRecursive")
         if options.get(key)
     }
-    propagation = options.get("Propagation") or ""
+    return _bind_point(source, target, writable, options.get("Propagation") or "", spec)
+
+
+def _bind_point(source: str, target: str, writable: bool, propagation: str, spec: dict, mode: str = "") -> dict:
     if not propagation:
         spec["DefaultPropagation"] = True
     return point(
         "bind",
         target,
         source=clean(source),
+        mode=mode,
         writable=writable,
         propagation=propagation or _DEFAULT_PROPAGATION,
         spec=spec,
@@ -280,19 +284,7 @@ def parse_bind(bind: str, volume_driver: str = "") -> dict:
     if kind == "volume":
         spec = {"Copy": "copy" not in words, "Anonymous": not source}
         return point("volume", target, name=source, driver=volume_driver, mode=mode, writable=writable, spec=spec)
-    propagation = words.get("propagation", "")
-    spec = {"CreateMountpoint": True}
-    if not propagation:
-        spec["DefaultPropagation"] = True
-    return point(
-        "bind",
-        target,
-        source=clean(source),
-        mode=mode,
-        writable=writable,
-        propagation=propagation or _DEFAULT_PROPAGATION,
-        spec=spec,
-    )
+    return _bind_point(source, target, writable, words.get("propagation", ""), {"CreateMountpoint": True}, mode)
 
 
 def _words(mode: str) -> dict[str, str] | None:
