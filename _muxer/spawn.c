@@ -23,6 +23,7 @@ struct kind {
     int spare;     /* this end of the socket on which it takes its request, -1 for none */
     int busy;      /* that of the last one that took one, which hangs up when its launching half is done; or -1 */
     int64_t until; /* one is to be there until then, in ms of the monotonic clock */
+    bool eager;    /* the next is made while the last one is at work */
 };
 
 #define KINDS 2
@@ -86,7 +87,8 @@ static bool give(struct mux_stay *stay, struct kind *kinds) {
         if (kind->spare < 0) return false;
         bool taken = pass_on(kind->spare, stay->request, stay->request_size, stay->fds, stay->fd_count) == 0;
         let_go(&kind->busy);
-        kind->busy = kind->spare;
+        if (!kind->eager) kind->busy = kind->spare;
+        else close(kind->spare);
         kind->spare = -1;
         return taken;
     }
@@ -113,7 +115,7 @@ static struct kind *time_for_spare(int requests, struct kind *kinds) {
                 latest = kind->until;
         }
         if (busy) due = NULL;
-        int wait = due ? QUIET_MS : latest == FOR_EVER ? -1 : (int)(latest - now) + 1;
+        int wait = due ? (due->eager ? 0 : QUIET_MS) : latest == FOR_EVER ? -1 : (int)(latest - now) + 1;
         int ready = poll(waiting, 1 + KINDS, wait);
         if (ready == 0 && due) return due;
         if (ready < 0 && errno != EINTR) return NULL; /* what is wrong is heard from the socket */
@@ -130,7 +132,7 @@ static struct kind *time_for_spare(int requests, struct kind *kinds) {
 int mux_spawn(int requests, struct mux_stay *stay, int spares) {
     struct kind kinds[KINDS] = {
         {.mark = MUX_ORDINARY, .part = MUX_PREPARES, .spare = -1, .busy = -1, .until = FOR_EVER},
-        {.mark = MUX_EXEC, .part = MUX_PREPARES_EXEC, .spare = -1, .busy = -1, .until = 0},
+        {.mark = MUX_EXEC, .part = MUX_PREPARES_EXEC, .spare = -1, .busy = -1, .until = 0, .eager = true},
     };
     int result;
     for (;;) {

@@ -141,8 +141,9 @@ class _Join(Process):
         """The short way, without a fork of all this memory: the newborn executes its command at once.
 
         The joiner itself sees another /proc/self than its child, so it goes this way only with a command that it finds
-        without a doubt. What is wrong with any other is for the child to see. The child has the joiner's memory, and the
-        joiner is in the host's PID namespace: where somebody may trace the child, there is no such way (`Exec.traced`).
+        without a doubt. What is wrong with any other is for the child to see. The child has the joiner's memory, and
+        the joiner is in the host's PID namespace: where somebody may trace the child, there is no such way (see
+        `wire.messages.Exec`).
         """
         if self.newborn is None:
             return

@@ -8,8 +8,10 @@ import re
 
 from engine.errors import Invalid
 
-MOST_SEARCHED = 256
-"""Characters of an expression, and of a text that is searched."""
+MOST_SEARCHED = 128
+"""Characters of a text that is searched: no container's name or id is longer in earnest."""
+
+_LONGEST = 256
 
 _MOST_REPEATED = 3
 _NESTED = re.compile(r"\)[*+?{]|\\[1-9]|\(\?P=")
@@ -18,7 +20,7 @@ _REPEATED = re.compile(r"[*+]|\{\d*,")
 
 def compile_pattern(value: str) -> re.Pattern:
     """The expression; Invalid for one that nests repetitions, refers back, or repeats more than a few times."""
-    if len(value) > MOST_SEARCHED or _NESTED.search(value) or len(_REPEATED.findall(value)) > _MOST_REPEATED:
+    if len(value) > _LONGEST or _NESTED.search(value) or len(_REPEATED.findall(value)) > _MOST_REPEATED:
         raise Invalid(f"invalid filter: the expression {value!r} could take too long")
     try:
         return re.compile(value)

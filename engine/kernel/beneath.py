@@ -168,13 +168,25 @@ def _exists(root_fd: int, path: str) -> bool:
 
 
 def make_file(root_fd: int, path: str, mode: int = 0o644) -> int:
-    """Open the file `path` beneath the root (O_PATH), making it empty, and its directories, where it is missing."""
-    try:
-        return open_beneath(root_fd, path, _PLACE)
-    except FileNotFoundError:
-        os.close(make_directories(root_fd, os.path.dirname(path)))
-    os.close(open_beneath(root_fd, path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, mode))
-    return open_beneath(root_fd, path, _PLACE)
+    """Open the file `path` beneath the root (O_PATH), making it empty, and its directories, where it is missing.
+
+    A dangling symbolic link's target is made, inside the root.
+    """
+    for _ in range(_MOST_LINKS):
+        try:
+            return open_beneath(root_fd, path, _PLACE)
+        except FileNotFoundError:
+            above, name = os.path.split(path)
+            parent = make_directories(root_fd, above)
+            try:
+                target = _link_at(parent, name)
+            finally:
+                os.close(parent)
+        if target is None:
+            os.close(open_beneath(root_fd, path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, mode))
+        else:
+            path = target if target.startswith("/") else f"{above}/{target}"
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
 
 def is_directory(fd: int) -> bool:

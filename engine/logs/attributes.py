@@ -12,8 +12,9 @@ from engine.logs import jsonfile
 
 OPTIONS = frozenset({"labels", "labels-regex", "env", "env-regex", "tag"})
 _SHORT = 12
-_SEARCHED = 256  # characters of a name: Python's expressions are not linear
-_ACTION = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
+_SEARCHED = 128  # characters of a name: Python's expressions are not linear
+# Without braces in it, or an end would be looked for anew from each beginning.
+_ACTION = re.compile(r"\{\{-?([^{}]*?)-?\}\}")
 _FIELD = re.compile(r"\s*\.([A-Za-z_]\w*)\s*")
 
 

@@ -12,13 +12,13 @@ init enters by itself: `Sandbox.cgroups` is to be `entries(id)`.
 import contextlib
 import errno
 import os
-import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 
 from engine.errors import SystemFailure
+from engine.sandbox import cgroup_tree
 from engine.sandbox.device_rules import DEFAULT
 from engine.sandbox.spec import Limits
 
@@ -234,6 +234,13 @@ class Cgroups(ABC):
         where = f"{error.filename}: " if error.filename else ""
         return SystemFailure(f"cgroup {self.path_text(id, parent)}: {where}{error.strerror}")
 
+    def wake(self, id: str, parent: str = PARENT) -> None:
+        """Let who was killed die: version 1 keeps it from those whom the container itself has frozen, however deep."""
+        for directory in self.directories(id, parent) if self.version == "1" else ():
+            with contextlib.suppress(OSError):  # it has died
+                if os.path.exists(f"{directory}/freezer.state"):
+                    cgroup_tree.thaw(directory)
+
     def join(self, id: str, pid: int, parent: str = PARENT) -> None:
         """Move a process. Slow (see above): for what cannot enter by itself. Raises SystemFailure."""
         try:
@@ -256,10 +263,9 @@ class Cgroups(ABC):
             while not _removed(directory):
                 if time.monotonic() > latest:
                     raise SystemFailure(f"cgroup {self.path_text(id, parent)}: processes do not go away")
-                for pid in self.processes(id, parent):
-                    _kill(pid)
-                with contextlib.suppress(OSError):  # no freezer; who is frozen does not die of a signal (version 1)
-                    self._thaw(id, parent)
+                for each in self.directories(id, parent):
+                    with contextlib.suppress(OSError):  # what is in the way of one is heard of when it is not removed
+                        cgroup_tree.cleared(each)
                 # Version 1 has no event for a cgroup that has become empty.
                 time.sleep(_PAUSE)
 
@@ -345,10 +351,3 @@ def _removed(directory: str) -> bool:
             raise SystemFailure(f"{directory}: {error.strerror}") from error
         return False
     return True
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:  # it went by itself meanwhile
-        pass

@@ -16,6 +16,11 @@ NOT_FOUND = 127
 NOT_RUNNABLE = 126
 _MOST_INTERPRETERS = 5
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_ESCAPED = {
+    '"': r"\"",
+    "\\": r"\\",
+    **dict(zip("\a\b\f\n\r\t\v", (rf"\{letter}" for letter in "abfnrtv"), strict=True)),
+}
 _FIRST_LINE = re.compile(rb"#![ \t]*([^ \t\n\0]+)")
 
 
@@ -50,7 +55,7 @@ def find(name: str, path: str, root_fd: int, *, certain: bool = False) -> str:
                 raise _refusal(name, error) from error
             continue
         return candidate
-    raise Refusal(errno.ENOENT, f'exec: "{name}": executable file not found in $PATH', NOT_FOUND)
+    raise Refusal(errno.ENOENT, f"exec: {_quoted(name)}: executable file not found in $PATH", NOT_FOUND)
 
 
 def _check(path: str, root_fd: int, certain: bool, depth: int = 0) -> None:
@@ -76,7 +81,8 @@ def _check(path: str, root_fd: int, certain: bool, depth: int = 0) -> None:
 def _interpreter(absolute: str, root_fd: int) -> str:
     """What stands behind `#!`; empty for none, and for a file that may be executed but not read."""
     try:
-        fd = open_beneath(root_fd, absolute, os.O_RDONLY | os.O_NOCTTY)
+        # What was a file a moment ago may be a FIFO by now, for which nobody may wait.
+        fd = open_beneath(root_fd, absolute, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except PermissionError:
         return ""
     try:
@@ -109,10 +115,21 @@ def _refusal(name: str, error: OSError) -> Refusal:
     reason = (error.strerror or "").lower()
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         status = NOT_FOUND if error.errno == errno.ENOENT else NOT_RUNNABLE
-        return Refusal(error.errno, f'exec: "{name}": stat {name}: {reason}', status)
+        return Refusal(error.errno, f"exec: {_quoted(name)}: stat {name}: {reason}", status)
     if error.errno == errno.EISDIR:
-        return Refusal(errno.EACCES, f'exec: "{name}": is a directory: permission denied', NOT_RUNNABLE)
-    return Refusal(error.errno or 0, f'exec: "{name}": {reason}', NOT_RUNNABLE)
+        return Refusal(errno.EACCES, f"exec: {_quoted(name)}: is a directory: permission denied", NOT_RUNNABLE)
+    return Refusal(error.errno or 0, f"exec: {_quoted(name)}: {reason}", NOT_RUNNABLE)
+
+
+def _quoted(text: str) -> str:
+    """A word in Go's quotation marks, which let no control character through."""
+    return f'"{"".join(_quoted_character(character) for character in text)}"'
+
+
+def _quoted_character(character: str) -> str:
+    if character in _ESCAPED:
+        return _ESCAPED[character]
+    return f"\\x{ord(character):02x}" if character < " " or character == "\x7f" else character
 
 
 def refusal_of_execve(path: str, error: OSError) -> Refusal:

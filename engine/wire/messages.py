@@ -58,7 +58,7 @@ class Start:
     """daemon → spawner: make this container. Descriptors: the monitor's end of its link, then one socket a client.
 
     sandbox: as `wire.packed` makes it; own_pids: it has a PID namespace of its own, which the monitor makes
-    pids: (pid, start time) of the process whose PID namespace it has instead, which init enters at its end; else empty
+    pids: (pid, start time) of the process whose PID namespace it has instead, which the monitor enters; else empty
     """
 
     sandbox: bytes

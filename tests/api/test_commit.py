@@ -180,9 +180,9 @@ def test_a_running_container_is_paused_meanwhile_and_goes_on(
     filters = quote(json.dumps({"container": [identifier]}))
     query = f"since={since:.9f}&until={time.time():.9f}&filters={filters}"
     events = daemon.request("GET", f"/events?{query}", checked=False).lines
-    assert [event["Action"] for event in events] == ["pause", "unpause", "commit", "commit"]
-    assert events[2]["Actor"]["Attributes"]["imageRef"] == "paused:latest"
-    assert events[2]["Actor"]["Attributes"]["imageID"].startswith("sha256:")
+    assert [event["Action"] for event in events] == ["pause", "commit", "unpause", "commit"]
+    assert events[1]["Actor"]["Attributes"]["imageRef"] == "paused:latest"
+    assert events[1]["Actor"]["Attributes"]["imageID"].startswith("sha256:")
 
 
 def test_a_paused_container_stays_paused(daemon: Daemon, container: Callable[..., str], commit: Callable) -> None:

@@ -219,3 +219,22 @@ def test_resource_limits_and_those_of_the_daemon(make_daemon: Callable[..., Daem
     own.wait(one)
     assert own.logs(one)[8:].split()[0] == b"10"
     own.remove(one)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"BlkioDeviceReadBps": [None]}, "stat : no such file or directory"),
+        ({"BlkioWeightDevice": [None]}, "stat : no such file or directory"),
+        ({"BlkioDeviceWriteIOps": [{"Path": "/dev/\0", "Rate": 1}]}, "invalid argument"),
+        ({"Ulimits": [None]}, "wrong rlimit value: RLIMIT_"),
+    ],
+)
+def test_what_is_no_limit_at_all_is_refused_in_words(daemon: Daemon, asked: dict, words: str) -> None:
+    """A null in a list, a NUL in a path: at the start at the latest, or left out where the host has no such limits."""
+    answer = daemon.request("POST", "/containers/create", {"Image": "busybox", "HostConfig": host(**asked)})
+    if answer.status == 201:
+        made = answer.json()["Id"]
+        answer = daemon.request("POST", f"/containers/{made}/start")
+        daemon.remove(made)
+    assert answer.status == 204 or words in answer.message, answer

@@ -1,7 +1,7 @@
 """Attempts of a container with CAP_SYS_ADMIN, which can mount its own cgroups, to outlive what ends it.
 
-It may make cgroups below its own as deep as it likes, move its processes there, and freeze itself: none of that may keep
-a process or a cgroup of its alive, or hang a client.
+It may make cgroups below its own as deep as it likes, move its processes there, and freeze itself: none of that may
+keep a process or a cgroup of its alive, or hang a client.
 """
 
 import glob
@@ -63,7 +63,9 @@ def wait_for(true: Callable[[], bool]) -> None:
     ],
 )
 @pytest.mark.parametrize("way", ["kill", "stop?t=0", "remove"])
-def test_who_freezes_itself_is_killed_all_the_same(daemon: Daemon, admin: Callable[..., str], script: str, way: str) -> None:
+def test_who_freezes_itself_is_killed_all_the_same(
+    daemon: Daemon, admin: Callable[..., str], script: str, way: str
+) -> None:
     """Version 1 of the freezer keeps SIGKILL from whom it has frozen."""
     one = admin(f"{FREEZER}{script}; sleep 600")
     wait_for(lambda: frozen(one))
@@ -79,7 +81,8 @@ def test_who_freezes_itself_is_killed_all_the_same(daemon: Daemon, admin: Callab
 
 def test_cgroups_of_a_containers_own_go_with_it(daemon: Daemon, admin: Callable[..., str]) -> None:
     """However deep: the path of the deepest is longer than any call takes."""
-    deep = "i=0; while [ $i -lt 400 ]; do mkdir -p deep/deep/deep/deep/deep; cd -P deep/deep/deep/deep/deep || break; i=$((i+1)); done"
+    down = "deep/deep/deep/deep/deep"
+    deep = f"i=0; while [ $i -lt 400 ]; do mkdir -p {down}; cd -P {down} || break; i=$((i+1)); done"
     one = admin(f"{FREEZER}mkdir -p a/b c; {deep} 2>/dev/null; touch /ready; sleep 600")
     wait_for(lambda: daemon.request("HEAD", f"/containers/{one}/archive?path=/ready").status == 200)
     assert any(Path(place, "a/b").is_dir() for place in left(one))

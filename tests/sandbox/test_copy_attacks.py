@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.daemon.containers.contents import view
+from tests.harness import execs
 from tests.harness.daemon import Daemon
 
 pytestmark = pytest.mark.root
@@ -314,3 +317,43 @@ def test_no_archive_writes_outside_or_breaks_the_daemon(
 
     attempt()
     assert daemon.request("GET", f"/containers/{identifier}/export").status == 200
+
+
+LOADED = (
+    "/etc/nsswitch.conf",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.preload",
+    "/etc/localtime",
+    "/lib/x86_64-linux-gnu/libnss_files.so.2",
+    "/usr/lib/x86_64-linux-gnu/gconv/gconv-modules.cache",
+    f"{sys.prefix}/pyvenv.cfg",
+    f"{os.path.dirname(os.__file__)}/pwd.py",
+    f"{os.path.dirname(os.__file__)}/tarfile.py",
+    str(Path(view.__file__)),
+)
+
+
+@pytest.mark.usefixtures("busybox")
+def test_cve_2019_14271_nothing_is_loaded_from_within(daemon: Daemon, container: Callable[..., str]) -> None:
+    """docker-tar looked for users' names inside, and loaded the container's libraries for it. Each file that anyone
+    might load is a FIFO here, and who opens it is told."""
+    traps = " ".join(LOADED)
+    trap = f"for f in {traps}; do mkdir -p ${{f%/*}}; rm -f $f; mkfifo $f; (: > $f; echo opened $f) & done"
+    one = container("sh", "-c", f"{trap}; touch /ready; sleep 600", User="0:0")
+    daemon.begin(one)
+    for _ in range(200):
+        if daemon.request("HEAD", f"/containers/{one}/archive?path=/ready").status == 200:
+            break
+        time.sleep(0.02)
+    packed = tar_of((member("theirs"), b"x"))
+    for query in ("path=/tmp", "path=/tmp&copyUIDGID=1"):
+        answer = daemon.request("PUT", f"/containers/{one}/archive?{query}", packed, TAR)
+        assert answer.status == 200, answer
+    for path in ("archive?path=/etc", "changes", "export", "top", "stats?stream=0&one-shot=1"):
+        assert daemon.request("GET", f"/containers/{one}/{path}", checked=False).status == 200, path
+    assert execs.run(daemon, one, "id", User="root").code == 0
+    assert daemon.logs(one) == b""
+    # So that it can fail: this is how it is told.
+    execs.shell(daemon, one, "head -c 0 < /etc/nsswitch.conf")
+    time.sleep(0.2)
+    assert b"opened /etc/nsswitch.conf" in daemon.logs(one)

@@ -294,3 +294,13 @@ def test_a_user_namespace_gives_back_no_filter(daemon: Daemon) -> None:
     script = "grep -E 'Seccomp:|NoNewPrivs' /proc/self/status; sh -c 'grep Seccomp: /proc/self/status'"
     lines = daemon.shell(script, HostConfig=host(SecurityOpt=["no-new-privileges"])).splitlines()
     assert lines == ["NoNewPrivs:\t1", "Seccomp:\t2", "Seccomp:\t2"]
+
+
+def test_cve_2020_15257_no_socket_of_the_engines_is_abstract(daemon: Daemon, container: Callable[..., str]) -> None:
+    """Who shares the host's network could connect to such a one; those with a path are in the host's files."""
+    daemon.begin(container("sleep", "60"))  # so that there is a monitor, which has a socket too
+    said = daemon.run("cat", "/proc/net/unix", HostConfig={"NetworkMode": "host"}).stdout.decode()
+    names = [line.split()[-1] for line in said.splitlines()[1:] if len(line.split()) == 8]
+    assert str(daemon.socket) in names, "it is the host's network"
+    assert not [name for name in names if name.startswith("@")]
+    assert "/" not in daemon.shell("cat /proc/net/unix"), "and a network of one's own has nothing of it"

@@ -22,6 +22,26 @@ IDENTITY = (
     f"Api-Version: {NEWEST_TEXT}\r\nDocker-Experimental: false\r\nOstype: linux\r\nServer: engine/{VERSION} (linux)\r\n"
 )
 
+# What NetworkSettings had beside Networks until 1.51: the address on the default network, and what was never filled in.
+_ADDRESS = {
+    "EndpointID": "",
+    "Gateway": "",
+    "GlobalIPv6Address": "",
+    "GlobalIPv6PrefixLen": 0,
+    "IPAddress": "",
+    "IPPrefixLen": 0,
+    "IPv6Gateway": "",
+    "MacAddress": "",
+}
+_NEVER_FILLED = {
+    "Bridge": "",
+    "HairpinMode": False,
+    "LinkLocalIPv6Address": "",
+    "LinkLocalIPv6PrefixLen": 0,
+    "SecondaryIPAddresses": None,
+    "SecondaryIPv6Addresses": None,
+}
+
 _PREFIX = re.compile(r"/v([0-9]{1,5}\.[0-9]{1,5})(?=/)")
 
 
@@ -62,16 +82,48 @@ def image_filters(version: tuple[int, int], filters: dict[str, tuple[str, ...]],
     return filters
 
 
-def container(user_agent: str, shown: dict, log_asked: bool) -> dict:
-    """A container of an inspect: the docker SDK for Python is told `json-file` where `local` is only the default.
+def created(version: tuple[int, int], body: dict, cgroups: str) -> dict:
+    """What a client asks of a new container, with the defaults of its time.
 
-    Its `containers.run` reads the output only when the driver has one of the two names that it knows, and else returns
-    nothing. log_asked: whether who created the container has named a driver
+    cgroups: the version of the host's hierarchy, "1" or "2"
     """
+    older = {}
+    if version < (1, 40):
+        older["IpcMode"] = "shareable"
+    if version < (1, 41) and cgroups == "1":
+        older["CgroupnsMode"] = "host"
+    if not older:
+        return body
+    asked = body.get("HostConfig") or {}
+    return {**body, "HostConfig": {**asked, **{key: asked.get(key) or value for key, value in older.items()}}}
+
+
+def container(version: tuple[int, int], user_agent: str, shown: dict, log_asked: bool) -> dict:
+    """A container of an inspect.
+
+    The docker SDK for Python is told `json-file` where `local` is only the default: its `containers.run` reads the
+    output only when the driver has one of the two names that it knows, and else returns nothing.
+    log_asked: whether who created the container has named a driver
+    """
+    if version < (1, 52):
+        shown = _of_graph_drivers(shown)
+    if version < (1, 48):
+        shown.pop("ImageManifestDescriptor", None)
     log_config = shown["HostConfig"]["LogConfig"]
     if log_asked or log_config["Type"] != "local" or not user_agent.startswith(PYTHON_SDK):
         return shown
     return {**shown, "HostConfig": {**shown["HostConfig"], "LogConfig": {**log_config, "Type": "json-file"}}}
+
+
+def _of_graph_drivers(shown: dict) -> dict:
+    """A container as it was shown until 1.51."""
+    settings = shown["NetworkSettings"]
+    endpoint = settings["Networks"].get("bridge") or {}
+    address = {key: endpoint.get(key) or empty for key, empty in _ADDRESS.items()}
+    older = {key: value for key, value in shown.items() if key != "Storage"}
+    older["GraphDriver"] = {"Name": shown["Driver"], "Data": None}
+    older["NetworkSettings"] = {**settings, **_NEVER_FILLED, **address}
+    return older
 
 
 def image(version: tuple[int, int], shown: dict) -> dict:

@@ -189,7 +189,7 @@ def host_config(asked: dict) -> dict:
     if whole["Memory"] > 0 and whole["MemorySwap"] == 0:
         whole["MemorySwap"] = whole["Memory"] * 2
     if whole["Ulimits"]:
-        whole["Ulimits"] = [_ulimit(limit) for limit in whole["Ulimits"]]
+        whole["Ulimits"] = [_ulimit(limit or {}) for limit in whole["Ulimits"]]
     return whole
 
 

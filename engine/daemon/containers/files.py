@@ -80,8 +80,6 @@ def _write(path: str, content: bytes) -> None:
 def _contents(container: Container) -> tuple[bytes, ...]:
     config, host_config = container.config, container.host_config
     on_host = host_config["NetworkMode"] == "host"
-    domain = config["Domainname"]
-    hostname = f"{config['Hostname']}.{domain}\n" if domain else f"{config['Hostname']}\n"
     hosts = _read("/etc/hosts") if on_host else _LOCALHOST
     if hosts and not hosts.endswith("\n"):
         hosts += "\n"
@@ -89,7 +87,7 @@ def _contents(container: Container) -> tuple[bytes, ...]:
         name, _, address = entry.partition(":")
         hosts += f"{address.removeprefix('[').removesuffix(']')}\t{name}\n"
     return (
-        hostname.encode(),
+        f"{config['Hostname']}\n".encode(),
         hosts.encode("utf-8", "surrogateescape"),
         _resolv_conf(host_config, on_host).encode("utf-8", "surrogateescape"),
     )

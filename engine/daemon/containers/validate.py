@@ -14,6 +14,8 @@ from engine.sandbox import capabilities
 
 _MILLISECOND = 1_000_000
 _HEALTH_DURATIONS = ("Interval", "Timeout", "StartPeriod", "StartInterval")
+# Texts, lists of them, and names of a map, that end up in a system call.
+_PASSED_ON = ("Env", "Cmd", "Entrypoint", "Hostname", "Domainname", "User", "WorkingDir", "Volumes")
 _RESTART_POLICIES = ("no", "always", "on-failure", "unless-stopped")
 # What docker's own runtime is called; whoever asks for it gets this engine, which is no other program's shim.
 _RUNTIMES = frozenset({"runc", "io.containerd.runc.v2", "engine"})
@@ -62,9 +64,10 @@ def _check_config(config: dict) -> None:
     for entry in config["Env"] or ():
         if not entry.partition("=")[0]:
             raise Invalid(f"invalid environment variable: {entry}")
-    for name in ("Env", "Cmd", "Entrypoint"):
-        if any("\0" in entry for entry in config[name] or ()):
-            raise Invalid(f"invalid {name}: a NUL character cannot be passed to a command")
+    for name in _PASSED_ON:
+        value = config[name] or ()
+        if any("\0" in entry for entry in ((value,) if isinstance(value, str) else value)):
+            raise Invalid(f"invalid {name}: a NUL character cannot be passed on")
     _check_health(config["Healthcheck"] or {})
 
 

@@ -86,10 +86,64 @@ def test_the_python_sdk_is_told_of_a_driver_that_it_can_read():
     shown = {"Id": "1", "HostConfig": {"LogConfig": {"Type": "local", "Config": {"max-file": "2"}}, "Memory": 1}}
     journald = {"HostConfig": {"LogConfig": {"Type": "journald", "Config": {}}}}
     sdk, cli = "docker-sdk-python/7.1.0", "Docker-Client/28.5.1 (linux)"
-    assert versions.container(sdk, shown, log_asked=False) == {
+    assert versions.container((1, 54), sdk, shown, log_asked=False) == {
         "Id": "1",
         "HostConfig": {"LogConfig": {"Type": "json-file", "Config": {"max-file": "2"}}, "Memory": 1},
     }
     for same in ((cli, shown, False), (sdk, shown, True), ("", shown, False), (sdk, journald, False)):
-        assert versions.container(*same) is same[1]
+        assert versions.container((1, 54), *same) is same[1]
     assert shown["HostConfig"]["LogConfig"]["Type"] == "local"
+
+
+def test_a_container_had_a_graph_driver_and_one_address_of_its_own_until_1_51():
+    """Storage took the first one's place, and the second is each network's."""
+    networks = {"bridge": {"IPAddress": "172.17.0.2", "Gateway": "172.17.0.1", "IPPrefixLen": 16, "Aliases": None}}
+    shown = {
+        "Driver": "overlayfs",
+        "Storage": {"RootFS": {"Snapshot": {"Name": "overlayfs"}}},
+        "HostConfig": {"LogConfig": {"Type": "json-file"}},
+        "NetworkSettings": {"Ports": {}, "Networks": networks},
+    }
+    assert versions.container((1, 52), "curl", shown, True) == shown
+    older = versions.container((1, 51), "curl", shown, True)
+    assert "Storage" not in older and older["GraphDriver"] == {"Name": "overlayfs", "Data": None}
+    settings = older["NetworkSettings"]
+    assert settings["Networks"] == networks and settings["Ports"] == {}
+    assert (settings["IPAddress"], settings["Gateway"], settings["IPPrefixLen"]) == ("172.17.0.2", "172.17.0.1", 16)
+    assert (settings["MacAddress"], settings["GlobalIPv6PrefixLen"], settings["HairpinMode"]) == ("", 0, False)
+    assert "Aliases" not in settings and settings["SecondaryIPAddresses"] is None
+    assert "Storage" in shown, "the answer itself is left as it is"
+
+
+def test_a_container_names_the_manifest_of_its_image_since_1_48():
+    shown = {
+        "Driver": "overlayfs",
+        "ImageManifestDescriptor": {"size": 1},
+        "HostConfig": {"LogConfig": {"Type": "json-file"}},
+        "NetworkSettings": {"Networks": {}},
+    }
+    assert versions.container((1, 48), "curl", shown, True)["ImageManifestDescriptor"] == {"size": 1}
+    assert "ImageManifestDescriptor" not in versions.container((1, 47), "curl", shown, True)
+
+
+@pytest.mark.parametrize(
+    ("version", "cgroups", "asked", "expected"),
+    [
+        ((1, 39), "1", {}, {"IpcMode": "shareable", "CgroupnsMode": "host"}),
+        ((1, 40), "1", {}, {"CgroupnsMode": "host"}),
+        ((1, 41), "1", {}, {}),
+        ((1, 39), "2", {}, {"IpcMode": "shareable"}),
+        (
+            (1, 24),
+            "1",
+            {"IpcMode": "private", "CgroupnsMode": "private"},
+            {"IpcMode": "private", "CgroupnsMode": "private"},
+        ),
+        ((1, 24), "2", {"IpcMode": "", "Memory": 9}, {"IpcMode": "shareable", "Memory": 9}),
+    ],
+)
+def test_containers_of_older_clients_share_what_they_did(version, cgroups, asked, expected):
+    """The IPC namespace could be joined until 1.39 by default, and the cgroup namespace of a v1 host was its own."""
+    body = {"Image": "x", "HostConfig": asked}
+    assert versions.created(version, body, cgroups) == {"Image": "x", "HostConfig": expected}
+    assert versions.created((1, 24), {"Image": "x"}, "2") == {"Image": "x", "HostConfig": {"IpcMode": "shareable"}}

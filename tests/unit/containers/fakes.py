@@ -72,6 +72,9 @@ class FakeCgroups:
     def remove(self, *of: str) -> None:
         """There is nothing to remove."""
 
+    def wake(self, *of: str) -> None:
+        """Nobody sleeps."""
+
     def oom_killed(self, *of: str) -> bool:
         """Never."""
         return False

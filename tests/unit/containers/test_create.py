@@ -117,10 +117,17 @@ def test_an_image_removed_while_a_container_is_made_from_it_is_missed(engine):
     assert os.listdir(f"{engine.settings.data_root}/containers") == []
 
 
-@pytest.mark.parametrize("field", ["Env", "Cmd", "Entrypoint"])
-def test_a_nul_that_no_command_could_be_given_is_refused(engine, field):
-    status, answer = ask(engine, {"Image": "busybox", field: ["A=b\0c"]})
-    assert (status, answer["message"]) == (400, f"invalid {field}: a NUL character cannot be passed to a command")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((name, ["A=b\0c"]) for name in ("Env", "Cmd", "Entrypoint")),
+        *((name, "/b\0c") for name in ("Hostname", "Domainname", "User", "WorkingDir")),
+        ("Volumes", {"/b\0c": {}}),
+    ],
+)
+def test_a_nul_that_no_system_call_takes_is_refused(engine, field, value):
+    status, answer = ask(engine, {"Image": "busybox", field: value})
+    assert (status, answer["message"]) == (400, f"invalid {field}: a NUL character cannot be passed on")
 
 
 def test_a_taken_name_is_a_conflict_that_names_its_holder(engine):

@@ -140,3 +140,21 @@ def test_both_ways_open_the_same_file_or_fail_alike(
 
     assert outcome(beneath._open_by_walk) == outcome(beneath._open_by_kernel)
     os.close(root)
+
+
+@pytest.mark.parametrize("target", ["/not/yet/file", "not/yet/file", "../../not/yet/file", "/dir/deep/new", "other"])
+def test_make_file_makes_what_a_dangling_link_names(way: str, root: int, tmp_path: Path, target: str) -> None:
+    """Images have such links: /etc/resolv.conf into a /run that is empty."""
+    (tmp_path / "root/etc").mkdir()
+    (tmp_path / "root/etc/resolv.conf").symlink_to(target)
+    (tmp_path / "root/etc/other").symlink_to("/last/of/all")
+    made = beneath.make_file(root, "/etc/resolv.conf")
+    assert not beneath.is_directory(made)
+    os.close(made)
+    os.close(beneath.open_beneath(root, "/etc/resolv.conf", os.O_PATH))
+    assert sorted(os.listdir(tmp_path)) == ["root", "secret"]
+
+
+def test_make_file_ends_where_links_lead_round(way: str, root: int) -> None:
+    with pytest.raises(OSError, match="symbolic links"):
+        beneath.make_file(root, "/loop")

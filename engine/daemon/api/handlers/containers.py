@@ -46,7 +46,7 @@ def _stream_type(container: Container, request: Request) -> str:
 
 def create(engine: object, request: Request) -> Response:
     """POST /containers/create"""
-    body = request.required_json(schemas.CONTAINER_CREATE)
+    body = versions.created(request.version, request.required_json(schemas.CONTAINER_CREATE), engine.cgroups.version)
     container, warnings = creating.create(engine, request.query.text("name"), body, request.query.text("platform"))
     return Json({"Id": container.id, "Warnings": warnings}, 201)
 
@@ -69,7 +69,7 @@ def inspect(engine: object, request: Request) -> Response:
     """GET /containers/{id}/json"""
     container = _container(engine, request)
     shown = inspecting.inspect(engine, container, request.query.flag("size"))
-    return Json(versions.container(request.headers.get("user-agent", ""), shown, container.log_asked))
+    return Json(versions.container(request.version, request.headers.get("user-agent", ""), shown, container.log_asked))
 
 
 def start(engine: object, request: Request) -> Response:

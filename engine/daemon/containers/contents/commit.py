@@ -74,11 +74,11 @@ def commit(engine: object, container: Container, asked: Asked) -> str:
     _check(container)
     with _paused(engine, container) if asked.pause else contextlib.nullcontext():
         image = _image(engine, container, asked, made, [name] if name else [])
-    shown = name.familiar if name else ""
-    engine.images.announce("create", image.id, image.id, image)
-    if name:
-        engine.images.announce("tag", image.id, shown, image)
-    announce(engine, container, "commit", comment=asked.comment, imageID=image.id, imageRef=shown)
+        shown = name.familiar if name else ""
+        engine.images.announce("create", image.id, image.id, image)
+        if name:
+            engine.images.announce("tag", image.id, shown, image)
+        announce(engine, container, "commit", comment=asked.comment, imageID=image.id, imageRef=shown)
     return image.id
 
 

@@ -56,7 +56,8 @@ def limits_of(host_config: dict, number: Callable[[str], str]) -> Limits:
     plain = {field: host_config[key] for field, key, _ in _LIMITS}
     for field, key, name in _DEVICE_LIMITS:
         if host_config[key]:
-            plain[field] = tuple((number(each.get("Path") or ""), each.get(name) or 0) for each in host_config[key])
+            given = [each or {} for each in host_config[key]]
+            plain[field] = tuple((number(each.get("Path") or ""), each.get(name) or 0) for each in given)
     return Limits(pids=max(host_config["PidsLimit"] or 0, 0), **plain)
 
 
@@ -74,6 +75,8 @@ def device_number(path: str) -> str:
         found = os.stat(path)
     except OSError as error:
         raise SystemFailure(f"stat {path}: {(error.strerror or '').lower()}") from error
+    except ValueError as error:  # a NUL
+        raise SystemFailure(f"stat {path}: invalid argument") from error
     if not stat.S_ISBLK(found.st_mode):
         raise SystemFailure(f"{path} is not a block device")
     return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"

@@ -4,6 +4,7 @@ import signal
 
 from engine.daemon.containers import states
 from engine.daemon.containers.announce import announce
+from engine.daemon.containers.isolation import isolation
 from engine.daemon.containers.life import pause
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
@@ -54,6 +55,8 @@ def send(engine: object, container: Container, number: int, *, ends: bool, run: 
         announce(engine, container, "kill", signal=number)
         if paused and ends:
             pause.go_on(engine, container, run, dying=number == signal.SIGKILL)
+        if number == signal.SIGKILL:
+            engine.cgroups.wake(container.id, isolation.cgroup_parent(container))
     return run
 
 

@@ -10,7 +10,7 @@ import os
 
 from engine.daemon.containers import files, paths, states, unbuilt
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.isolation import isolation, joins, sandbox
+from engine.daemon.containers.isolation import isolation, joins, sandbox, tracers
 from engine.daemon.containers.life import remove
 from engine.daemon.containers.mounts import mountpoints
 from engine.daemon.containers.output import attach
@@ -90,7 +90,8 @@ def _launch(engine: object, container: Container) -> Started:
     connections = [connection for _, connection in container.waiting]
 
     def ask(ordinary: bool) -> Started:
-        return engine.links.start(container.id, request, connections, make_cgroup, ordinary=ordinary)
+        with tracers.stilled(engine, container):
+            return engine.links.start(container.id, request, connections, make_cgroup, ordinary=ordinary)
 
     try:
         try:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.isolation import joins, sandbox
+from engine.daemon.containers.isolation import sandbox, tracers
 from engine.daemon.containers.output import attach
 from engine.daemon.containers.processes.execs import Command, Exec
 from engine.daemon.containers.record import Container
@@ -167,7 +167,7 @@ def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tupl
             tty=command.tty,
             stdin=command.stdin,
             clients=tuple(client for client, _ in clients),
-            traced=_traced(engine, container, command),
+            traced=command.privileged or tracers.traced(engine, container),
         )
         descriptors = [pidfd, *(connection.fileno() for _, connection in clients)]
         try:
@@ -181,24 +181,6 @@ def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tupl
                 raise Conflict(f"container {container.id} is not running") from error
             kind = Invalid if isinstance(error, StartFailure) else SystemFailure
             raise kind(_FAILURE + str(error)) from error
-
-
-def _traced(engine: object, container: Container, command: Command) -> bool:
-    """Whether anybody in its PID namespace may trace the newcomer (see `wire.messages.Exec`)."""
-    if command.privileged or _may_trace(container) or joins.container_of(container.host_config["PidMode"]):
-        return True
-    # Whoever joins another container's PID namespace may have named it in any way, so one is counted for all.
-    return engine.containers.any(
-        lambda other: bool(joins.container_of(other.host_config["PidMode"])) and _may_trace(other)
-    )
-
-
-def _may_trace(container: Container) -> bool:
-    host_config = container.host_config
-    if not host_config["Privileged"] and not host_config["CapAdd"]:
-        return False
-    names = capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
-    return "CAP_SYS_PTRACE" in names
 
 
 def _found_ended(error: SystemFailure) -> bool:
