@@ -23,7 +23,7 @@ struct kind {
     int spare;     /* this end of the socket on which it takes its request, -1 for none */
     int busy;      /* that of the last one that took one, which hangs up when its launching half is done; or -1 */
     int64_t until; /* one is to be there until then, in ms of the monotonic clock */
-    bool eager;    /* the next is made while the last one is at work */
+    bool eager;    /* the next is made while the last one is at work: execs come in series, and each takes so little */
 };
 
 #define KINDS 2
@@ -87,8 +87,8 @@ static bool give(struct mux_stay *stay, struct kind *kinds) {
         if (kind->spare < 0) return false;
         bool taken = pass_on(kind->spare, stay->request, stay->request_size, stay->fds, stay->fd_count) == 0;
         let_go(&kind->busy);
-        if (!kind->eager) kind->busy = kind->spare;
-        else close(kind->spare);
+        if (kind->eager) close(kind->spare); /* it has what it needs */
+        else kind->busy = kind->spare;
         kind->spare = -1;
         return taken;
     }
