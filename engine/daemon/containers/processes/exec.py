@@ -222,9 +222,9 @@ def _heard(engine: object, one: Exec, message: Exited | Detached | None) -> None
         log.error("exec %s: its monitor is gone; the exec is ended", one.id)
         later(processes.kill_and_wait, one.pid, one.pid_start, _KILLED_SECONDS)
     exit_code = _LOST_EXIT if message is None else message.exit_code
+    engine.execs.end(one)  # before anyone can see that it has ended: then its container does not show it any more
     with one.changed:
         one.move("ended", exit_code)
-    engine.execs.end(one)
     announce(engine, one.container, "exec_die", execID=one.id, exitCode=exit_code)
 
 
