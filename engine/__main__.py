@@ -13,9 +13,7 @@ def main(arguments: list[str] | None = None) -> int:
     if words[:1] == ["daemon"]:
         return daemon(words[1:], seals=arguments is None)
     if words[:1] == ["spawner"]:
-        from engine.kernel.sealing import seal
-
-        seal()
+        _seal()
         from engine.boot import be_spawner  # what a daemon executes when its spawner has died; of no use to a user
 
         return be_spawner(*words[1:])
@@ -29,12 +27,14 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
 
     seals: start the program anew from a read-only mount; for a process whose own arguments these are
     """
+    words = sys.argv[1:] if arguments is None else arguments
+    if seals:
+        _seal()
     import os
 
     from engine import settings  # only on the daemon's side, as everything below
     from engine.errors import EngineError
 
-    words = sys.argv[1:] if arguments is None else arguments
     if "--help" in words or "-h" in words:
         print(settings.usage(), end="")
         return 0
@@ -44,16 +44,19 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
     try:
         chosen = settings.from_arguments(words)
         settings.refuse_rootless(os.geteuid())
-        if seals:
-            from engine.kernel.sealing import seal
-
-            seal()
         from engine.boot import boot
 
         return boot(chosen)
     except EngineError as error:
         print(f"engine daemon: {error}", file=sys.stderr)
         return 1
+
+
+def _seal() -> None:
+    """Start the program anew where nobody can write to it, before anything is loaded that would be loaded twice."""
+    from engine.kernel import sealing
+
+    sealing.seal()
 
 
 if __name__ == "__main__":
