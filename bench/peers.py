@@ -32,11 +32,15 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """An engine with an API: the programs it cannot do without, and its start below a directory on a socket."""
+    """An engine with an API: the programs it cannot do without, and its start below a directory on a socket.
+
+    whole_log: what its HostConfig has to say for a long log to be kept whole
+    """
 
     name: str
     programs: tuple[str, ...]
     launch: Callable[[Path, Path], Launch]
+    whole_log: dict = field(default_factory=dict)
 
     @property
     def missing(self) -> list[str]:
@@ -89,7 +93,7 @@ def _podman(directory: Path, socket: Path) -> Launch:
 
 
 PEERS = (
-    Peer("engine", (), _engine),
+    Peer("engine", (), _engine, {"LogConfig": {"Type": "local", "Config": {"max-size": "4g"}}}),
     Peer("dockerd", ("dockerd", "containerd", "iptables"), _dockerd),
     Peer("podman", ("podman", "crun", "conmon"), _podman),
 )

@@ -19,7 +19,8 @@ def written(daemon, kept, megabytes):
     """A container that has ended and whose log is the stream."""
     if daemon not in kept:
         with daemon.connect() as connection:
-            kept[daemon] = stream.create(connection, megabytes)
+            host = {"NetworkMode": "none", **daemon.peer.whole_log}
+            kept[daemon] = stream.create(connection, megabytes, HostConfig=host)
             client.start(connection, kept[daemon])
             assert client.wait(connection, kept[daemon]) == 0
     return kept[daemon]

@@ -22,8 +22,8 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     # Who joins a network has the files of the one whose it is.
-    networked = joins.container_of(container.host_config["NetworkMode"]) or container.id
-    network = paths.of(settings.data_root, settings.exec_root, networked)
+    networked = joins.container_of(container.host_config["NetworkMode"])
+    network = paths.of(settings.data_root, settings.exec_root, networked) if networked else where
     state = container.snapshot()
     shown = {
         "Id": container.id,

@@ -143,12 +143,14 @@ def test_a_tree_deeper_than_descriptors_go_is_packed_as_far_as_a_path_is_long(tm
     os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=here))
     os.close(here)
     (tmp_path / "z").touch()
-    gc.collect()  # what other tests have left open for it to close
-    before = len(os.listdir("/proc/self/fd"))
-    names = [entry.name for entry in tar.TarReader(io.BytesIO(packed(tmp_path)))]
-    assert len(os.listdir("/proc/self/fd")) <= before
-    assert names[-1] == "top/z" and len(names) > 1000
-    trees.remove_path(str(tmp_path / "deep"))  # what cleans up after pytest is not made for it
+    try:
+        gc.collect()  # what other tests have left open for it to close
+        before = len(os.listdir("/proc/self/fd"))
+        names = [entry.name for entry in tar.TarReader(io.BytesIO(packed(tmp_path)))]
+        assert len(os.listdir("/proc/self/fd")) <= before
+        assert names[-1] == "top/z" and len(names) > 1000
+    finally:
+        trees.remove_path(str(tmp_path / "deep"))  # what cleans up after pytest is not made for it
 
 
 def test_a_closed_device_is_named_and_not_entered(tmp_path: Path) -> None:
