@@ -31,7 +31,7 @@ UP = ("running", "paused")
 # Ignored by a process that has no handler for it, process 1 or not.
 HARMLESS = "WINCH"
 
-EXAMPLES = int(os.environ.get("ENGINE_TEST_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("ENGINE_TEST_EXAMPLES", "5"))
 
 STORM_THREADS = 100
 STORM_CONTAINERS = 6

@@ -109,17 +109,32 @@ def start(engine: object, one: Exec, asked: Asked, hijack: Callable[[], socket.s
     """
     _check_active(one.container)
     if asked.detach:
-        _start(engine, one, asked.size, [])
+        _take(engine, one)
+        _run(engine, one, asked.size, [])
         return
     command = one.command
     # A client that takes the stream as a terminal's has no second one to tell errors apart.
     streams = _STDIN * command.stdin + _STDOUT * command.stdout + _STDERR * (command.stderr and not asked.tty)
     keys = command.detach_keys or attach.parse_detach_keys(attach.DEFAULT_DETACH_KEYS)
     client = Client(streams, not asked.tty, keys if command.tty and command.stdin else b"")
-    with hijack() as connection:
+    # Before the head, which tells the client that it is begun; why it is not is told after the head.
+    refused = None
+    try:
+        _take(engine, one)
+    except Conflict as error:
+        refused = error
+    try:
+        connection = hijack()
+    except BaseException as error:
+        if refused is None:
+            _fail(engine, one, error)
+        raise
+    with connection:
         try:
+            if refused is not None:
+                raise refused
             # Who wants no stream at all is done once it runs.
-            _start(engine, one, asked.size, [(client, connection)] if streams else [])
+            _run(engine, one, asked.size, [(client, connection)] if streams else [])
         except EngineError as error:
             _tell(connection, f"{error}\r\n".encode("utf-8", "replace"), framed=not asked.tty)
 
@@ -132,9 +147,8 @@ def _tell(connection: socket.socket, text: bytes, framed: bool) -> None:
         log.debug("nobody hears that an exec failed: %s", error)
 
 
-def _start(
-    engine: object, one: Exec, size: tuple[int, int] | None, clients: list[tuple[Client, socket.socket]]
-) -> None:
+def _take(engine: object, one: Exec) -> None:
+    """Make the start this caller's. Raises Conflict when it has been another's."""
     if one.status == "running":
         _settle(engine, one)
     with one.changed:
@@ -143,6 +157,10 @@ def _start(
         if one.status != "created":
             raise Conflict(f"exec command {one.id} is already running")
         one.move("starting")
+
+
+def _run(engine: object, one: Exec, size: tuple[int, int] | None, clients: list[tuple[Client, socket.socket]]) -> None:
+    """From the start that was taken to a command that runs."""
     announce(engine, one.container, f"exec_start: {one.command.text}", execID=one.id)
     try:
         started = _launch(engine, one, size or (one.command.rows, one.command.columns), clients)
@@ -311,7 +329,8 @@ def run_captured(
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            _start(engine, one, None, [(Client(_STDOUT | _STDERR, framed=False), theirs)])
+            _take(engine, one)
+            _run(engine, one, None, [(Client(_STDOUT | _STDERR, framed=False), theirs)])
         output, ended = _read_until(ours, latest, most)
     if not ended:
         processes.send_signal(one.pid, one.pid_start, signal.SIGKILL)
