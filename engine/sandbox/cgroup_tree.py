@@ -28,9 +28,8 @@ def _walk(directory: str, visit: object, *, remove: bool) -> bool:
         here = os.open(directory, _DIRECTORY)
     except FileNotFoundError:
         return True
-    waiting: list[
-        list[str]
-    ] = []  # of each cgroup on the way down, those in it that are still to come, the present last
+    # Of each cgroup on the way down, those in it that are still to come, the present one last.
+    waiting: list[list[str]] = []
     try:
         visit(here)
         waiting.append(_below(here))

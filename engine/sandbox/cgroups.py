@@ -25,6 +25,7 @@ from engine.sandbox.spec import Limits
 PARENT = "/engine"
 """The cgroup that all containers' cgroups are in, unless the caller says otherwise."""
 
+_GONE = frozenset({errno.ENOENT, errno.ENODEV})  # the second for a file that was open when its cgroup was removed
 _LATEST_REMOVAL = 2.0
 _PAUSE = 0.001
 
@@ -221,10 +222,9 @@ class Cgroups(ABC):
         """
         try:
             self._thaw(id, parent)
-        except FileNotFoundError:
-            return
         except OSError as error:
-            raise self._failure(id, parent, error) from error
+            if error.errno not in _GONE:
+                raise self._failure(id, parent, error) from error
 
     @abstractmethod
     def _thaw(self, id: str, parent: str) -> None:
@@ -237,9 +237,12 @@ class Cgroups(ABC):
     def wake(self, id: str, parent: str = PARENT) -> None:
         """Let who was killed die: version 1 keeps it from those whom the container itself has frozen, however deep."""
         for directory in self.directories(id, parent) if self.version == "1" else ():
-            with contextlib.suppress(OSError):  # it has died
+            try:
                 if os.path.exists(f"{directory}/freezer.state"):
                     cgroup_tree.thaw(directory)
+            except OSError as error:
+                if error.errno not in _GONE:  # else it has died
+                    raise self._failure(id, parent, error) from error
 
     def join(self, id: str, pid: int, parent: str = PARENT) -> None:
         """Move a process. Slow (see above): for what cannot enter by itself. Raises SystemFailure."""

@@ -320,6 +320,18 @@ def test_freezing_of_version_2_waits_for_the_kernels_word(v2: Path, monkeypatch:
     found.thaw("nothing")
 
 
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENODEV])
+def test_who_has_just_gone_need_not_be_thawed(v1: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    (v1 / "freezer").mkdir(exist_ok=True)
+    (v1 / "freezer/tasks").touch()
+
+    def write(path: str, value: str) -> None:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(cgroups_v1, "write", write)
+    cgroups.detect(str(v1)).thaw("x")
+
+
 BLOCKS = Limits(
     blkio_weight=500,
     blkio_weight_device=(("8:0", 300),),
