@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,16 +26,6 @@ def crash(daemon: Daemon) -> None:
     """Kill the daemon, and only it, and start it again."""
     daemon.kill9()
     daemon.start()
-
-
-@pytest.fixture(scope="module")
-def crashing(world) -> Iterator[Daemon]:
-    """A daemon that the tests of this file kill, with busybox."""
-    alone = world.daemon()
-    alone.start()
-    alone.import_busybox()
-    yield alone
-    alone.close()
 
 
 @pytest.mark.parametrize("after", STEPS)

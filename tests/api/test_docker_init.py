@@ -74,8 +74,9 @@ def test_every_signal_is_passed_on(daemon: Daemon, container: Callable[..., str]
 
 def test_a_command_without_a_handler_ends_at_once(daemon: Daemon, container: Callable[..., str]) -> None:
     """As process 1 it would ignore the signal."""
-    one = container("sleep", "60", HostConfig=host())
+    one = container("sh", "-c", "echo ready; exec sleep 60", HostConfig=host())
     daemon.begin(one)
+    until_says(daemon, one, b"ready")  # a signal before the init listens is the kernel's to drop
     begun = time.monotonic()
     daemon.request("POST", f"/containers/{one}/stop?t=20")
     assert daemon.wait(one) == 143 and time.monotonic() - begun < 5

@@ -4,7 +4,7 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -262,16 +262,6 @@ def test_restart_starts_what_does_not_run_and_tells_what_cannot(daemon: Daemon, 
     two = container("nosuchcmd")
     answer = daemon.request("POST", f"/containers/{two}/restart", checked=False)
     assert answer.status == 400 and answer.message.startswith(f"Cannot restart container {two}: ")
-
-
-@pytest.fixture(scope="module")
-def crashing(world) -> Iterator[Daemon]:
-    """A daemon that the tests below end and start again."""
-    alone = world.daemon()
-    alone.start()
-    alone.import_busybox()
-    yield alone
-    alone.close()
 
 
 def kept_dead(daemon: Daemon, containers: dict[str, str]) -> None:

@@ -127,6 +127,16 @@ def ended(daemon: Daemon, container: Callable[..., str]) -> Callable[..., str]:
     return run
 
 
+@pytest.fixture(scope="module")
+def crashing(world) -> Iterator[Daemon]:
+    """A daemon that the tests of one file kill and start again, with busybox."""
+    alone = world.daemon()
+    alone.start()
+    alone.import_busybox()
+    yield alone
+    alone.close()
+
+
 @pytest.fixture(scope="session")
 def registry(world: World) -> Iterator[Registry]:
     """A registry at 127.0.0.1:5000 in the daemon's network."""
