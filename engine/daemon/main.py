@@ -50,6 +50,9 @@ log = logging.getLogger(__name__)
 
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 
+# Made before anything stands in them: no other user of the host may come near a container's files (CVE-2021-41091).
+_PRIVATE = {"data": ("containers", "tmp"), "exec": ("containers",)}
+
 
 @dataclass(slots=True)
 class Engine:
@@ -135,7 +138,10 @@ def _make_roots(settings: Settings) -> None:
     for kind, root in (("data", settings.data_root), ("exec", settings.exec_root)):
         with _usable(f"{kind} root"):
             os.makedirs(root, mode=0o711, exist_ok=True)
-            os.makedirs(os.path.join(root, "containers"), mode=0o700, exist_ok=True)
+            for name in _PRIVATE[kind]:
+                path = os.path.join(root, name)
+                os.makedirs(path, mode=0o700, exist_ok=True)
+                os.chmod(path, 0o700)  # one of an older daemon may be open
 
 
 @contextlib.contextmanager

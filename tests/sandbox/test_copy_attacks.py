@@ -226,12 +226,18 @@ def test_ordinary_users_of_the_host_reach_nothing_of_a_container(daemon: Daemon,
     """CVE-2021-41091: a setuid program in a container's files was theirs to run."""
     identifier = container("sh", "-c", "cp /bin/busybox /tool && chmod 4755 /tool; sleep 1000")
     daemon.begin(identifier)
+    for above in (daemon.data_root.parent, daemon.data_root.parent.parent):
+        above.chmod(0o755)  # pytest's own directories would hide what the daemon leaves open
     places = [
         daemon.data_root / "containers" / identifier / "upper",
+        daemon.data_root / "containers",
         daemon.data_root / "layers",
+        daemon.data_root / "blobs" / "sha256",
         daemon.data_root / "tmp",
+        daemon.exec_root / "containers",
     ]
     for place in places:
+        assert place.exists()
         looked = subprocess.run(["ls", str(place)], user=65534, group=65534, extra_groups=[], capture_output=True)
         assert looked.returncode != 0 and not looked.stdout
 
