@@ -26,7 +26,7 @@ from engine.daemon.containers.mounts import mountpoints
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.processes.execs import Execs
 from engine.daemon.containers.registry import Registry
-from engine.daemon.images import storage
+from engine.daemon.images.layers import storage
 from engine.daemon.images.store import ImageStore
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.events import Events

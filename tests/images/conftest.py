@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.images import archives
+from tests.unit.images import made
 
 # bcrypt of "secret", made with crypt(3): the registry takes no other kind.
 HTPASSWD = "user:$2b$04$uoNZmNfWd6CAuclu7r/BceDyASBFtt7Yy8MHMS2.uznzF3byDsl1K\n"
@@ -81,7 +81,7 @@ def until_it_answers(process: subprocess.Popen, url: str) -> None:
 def store(tmp_path: Path):
     """An image store with plain copies."""
     (tmp_path / "store").mkdir()
-    return archives.store(tmp_path / "store")
+    return made.store(tmp_path / "store")
 
 
 class Layout:

@@ -5,10 +5,11 @@ import subprocess
 import pytest
 
 from engine.daemon.api.login import check_login
-from engine.daemon.images import compression, transport
+from engine.daemon.images.registries import transport
+from engine.daemon.tar import compression
 from engine.errors import NotFound, SystemFailure, Unauthorized, Unavailable
 from tests.images.conftest import HTPASSWD, listing, need
-from tests.unit.images import archives
+from tests.unit.images import made
 
 pytestmark = pytest.mark.root
 
@@ -111,7 +112,7 @@ def test_a_registry_serves_as_the_mirror_of_docker_io(make_registry, layout, tmp
     address = make_registry()
     layout.copy(f"docker://{address}/library/busybox:1", "--dest-tls-verify=false")
     (tmp_path / "mirrored").mkdir()
-    store = archives.store(tmp_path / "mirrored", mirrors=(f"http://{address}",))
+    store = made.store(tmp_path / "mirrored", mirrors=(f"http://{address}",))
     assert store.pull("busybox", "1", None, None, lambda line: None).repo_tags == ("busybox:1",)
 
 

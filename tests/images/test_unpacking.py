@@ -9,9 +9,10 @@ import tarfile
 
 import pytest
 
-from engine.daemon.images import layers, storage
+from engine.daemon.images.layers import storage
+from engine.daemon.images.layers import unpack as layers
 from tests.images.conftest import need
-from tests.unit.images.archives import archive, directory, member
+from tests.unit.images.made import archive, directory, member
 
 pytestmark = pytest.mark.root
 
@@ -142,11 +143,11 @@ def test_an_image_of_any_size_takes_the_same_memory(tmp_path):
 FULL = """
 import io, os, pathlib, sys
 from engine.errors import SystemFailure
-from tests.unit.images import archives
+from tests.unit.images import made
 root = pathlib.Path(sys.argv[1])
-store = archives.store(root)
-data = archives.archive(archives.member("big", os.urandom(30 << 20)))
-loaded = archives.docker_archive(archives.MadeImage(data), ["x:1"])
+store = made.store(root)
+data = made.archive(made.member("big", os.urandom(30 << 20)))
+loaded = made.docker_archive(made.MadeImage(data), ["x:1"])
 for attempt in (
     lambda: store.import_rootfs(io.BytesIO(data), "a", "", "", (), None, print),
     lambda: store.load(io.BytesIO(loaded), print),
@@ -157,9 +158,9 @@ for attempt in (
         assert "no space left on device" in str(error), error
     else:
         raise AssertionError("it fitted")
-    left = [archives.files_below(root / name) for name in ("layers", "tmp", "blobs/sha256")]
+    left = [made.files_below(root / name) for name in ("layers", "tmp", "blobs/sha256")]
     assert left == [set(), set(), set()] and store.all() == [], left
-small = archives.archive(archives.member("small", b"x"))
+small = made.archive(made.member("small", b"x"))
 assert store.import_rootfs(io.BytesIO(small), "a", "", "", (), None, print).repo_tags == ("a:latest",)
 """
 

@@ -6,9 +6,9 @@ registry's side is not needed by an idle daemon. Credentials are neither kept no
 
 import contextlib
 
-from engine.daemon.images.auth import Authorizer, Credentials
-from engine.daemon.images.registry import Registry
-from engine.daemon.images.transport import ConnectFailure
+from engine.daemon.images.registries.auth import Authorizer, Credentials
+from engine.daemon.images.registries.registry import Registry
+from engine.daemon.images.registries.transport import ConnectFailure
 from engine.errors import SystemFailure, Unauthorized
 
 _OFFICIAL = frozenset({"", "docker.io", "index.docker.io", "registry-1.docker.io"})

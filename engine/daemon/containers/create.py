@@ -18,8 +18,8 @@ from engine.daemon.containers.record import Container
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
 from engine.daemon.images.image import descriptor as describe
-from engine.daemon.images.trees import remove_path
 from engine.daemon.store import containers as table
+from engine.daemon.tar.trees import remove_path
 from engine.errors import SystemFailure
 
 _SHORT = 12

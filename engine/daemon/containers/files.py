@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.record import Container
-from engine.daemon.images.trees import remove_path
+from engine.daemon.tar.trees import remove_path
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from engine.daemon.images.space import NoSpace, check_space
+from engine.daemon.tar.space import NoSpace, check_space
 from engine.errors import Invalid, NotFound, SystemFailure
 
 _SPACE_STEP = 16 * 1024 * 1024

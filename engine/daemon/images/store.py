@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import BinaryIO
 
-from engine.daemon.images import listing, platform, removal, storage
+from engine.daemon.images import listing, platform, removal
 from engine.daemon.images.content import Content
 from engine.daemon.images.image import Image, load
-from engine.daemon.images.layerstore import Layer, LayerStore, Session
+from engine.daemon.images.layers import storage
+from engine.daemon.images.layers.store import Layer, LayerStore, Session
 from engine.daemon.images.reference import Reference
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
@@ -264,7 +265,7 @@ class ImageStore:
 
     def pull(self, reference: str, tag: str, platform_text: str | None, auth: dict | None, progress: Progress) -> Image:
         """Pull an image from its registry; see `pull.pull`."""
-        from engine.daemon.images import pull  # the registry's side is not needed by an idle daemon
+        from engine.daemon.images.registries import pull  # the registry's side is not needed by an idle daemon
 
         return pull.pull(self, reference, tag, platform_text, auth, progress)
 
@@ -282,7 +283,7 @@ class ImageStore:
 
         progress is called with nothing: out of a request's body there is only the end to tell, the image's id.
         """
-        from engine.daemon.images import rootfs  # as above
+        from engine.daemon.images.archives import rootfs  # as above
 
         return rootfs.import_rootfs(self, stream, repo, tag, message, changes, platform_text)
 
@@ -291,10 +292,10 @@ class ImageStore:
         storage.copy_layers(self.layer_root, layers, target)
 
     def load(self, stream: BinaryIO, progress: Progress) -> list[Image]:
-        """Load every image of a docker-archive or an OCI layout; see `archive.load`."""
-        from engine.daemon.images import archive  # as above
+        """Load every image of a docker-archive or an OCI layout; see `load.load`."""
+        from engine.daemon.images.archives import load  # as above
 
-        return archive.load(self, stream, progress)
+        return load.load(self, stream, progress)
 
     def remove(self, ref: str, force: bool, noprune: bool, used_by: UsedBy) -> list[dict]:
         """Untag or delete an image; see `removal.remove`."""

@@ -6,7 +6,7 @@ an open directory, and no symbolic link is followed but within the image's own r
 
 import os
 
-from engine.daemon.images.storage import copy_tree
+from engine.daemon.images.layers.storage import copy_tree
 from engine.errors import SystemFailure
 from engine.kernel.beneath import is_directory, open_beneath
 

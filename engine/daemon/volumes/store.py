@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.daemon.images.trees import remove_path
 from engine.daemon.store import volumes as table
 from engine.daemon.store.database import Database
+from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes import options as driver_options
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 

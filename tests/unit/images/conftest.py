@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.unit.images import archives, fakeregistry
+from tests.unit.images import fakeregistry, made
 
 
 @pytest.fixture
 def store(tmp_path):
     """An image store in a directory of its own."""
-    return archives.store(tmp_path / "root") if (tmp_path / "root").mkdir() is None else None
+    return made.store(tmp_path / "root") if (tmp_path / "root").mkdir() is None else None
 
 
 @pytest.fixture

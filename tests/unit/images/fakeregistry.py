@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tests.unit.images.archives import MadeImage
+from tests.unit.images.made import MadeImage
 
 
 @dataclass

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from engine.daemon.images import platform
-from tests.unit.images.archives import MadeImage, archive, layout, member
+from tests.unit.images.made import MadeImage, archive, layout, member
 from tests.unit.images.test_store import NOBODY, container, import_, load, using
 
 

@@ -10,8 +10,8 @@ import types
 import pytest
 
 from engine.errors import Conflict, Invalid, NotFound
-from tests.unit.images import archives
-from tests.unit.images.archives import MadeImage, archive, files_below, layout, member
+from tests.unit.images import made
+from tests.unit.images.made import MadeImage, archive, files_below, layout, member
 
 TREE = archive(member("file", b"contents"))
 
@@ -42,7 +42,7 @@ NOBODY = using()
 def test_a_root_filesystem_becomes_an_image_whatever_it_is_packed_in(store, pack):
     image = import_(store, pack(TREE), changes=['CMD ["x"]', "ENV A=1"])
     assert (image.repo_tags, image.config["config"]) == (("a:latest",), {"Cmd": ["x"], "Env": ["A=1"]})
-    assert image.diff_ids == [archives.digest(TREE)]
+    assert image.diff_ids == [made.digest(TREE)]
     assert image.config["history"][0]["comment"] == "Imported from -"
     assert (pathlib.Path(store.layer_root, *image.layers) / "file").read_bytes() == b"contents"
     blob = next(digest for digest, _ in _blobs(store, image) if store.content.open(digest).read(2) == b"\x1f\x8b")
@@ -58,7 +58,7 @@ def _blobs(store, image):
 
 def test_a_gzip_stream_is_kept_byte_for_byte(store):
     packed = gzip.compress(TREE, mtime=1)
-    assert archives.digest(packed) in dict(_blobs(store, import_(store, packed)))
+    assert made.digest(packed) in dict(_blobs(store, import_(store, packed)))
 
 
 def test_two_imports_of_one_tree_share_their_layer(store):
@@ -241,7 +241,7 @@ def test_a_pinned_layer_is_not_collected(store):
 
 
 def test_directories_that_a_layer_only_implies_are_as_the_layer_below_has_them(store):
-    below = archive(archives.directory("tmp", 0o1777))
+    below = archive(made.directory("tmp", 0o1777))
     above = archive(member("tmp/x", b""), member("new/y", b""))
     image = MadeImage(below, above)
     (found,) = store.load(io.BytesIO(layout(image)), lambda line: None)
@@ -328,7 +328,7 @@ def test_inspect_has_what_docker_has(store):
 
 
 def test_images_are_there_after_a_restart(tmp_path):
-    store = archives.store(tmp_path)
+    store = made.store(tmp_path)
     image = import_(store)
-    assert archives.store(tmp_path).find("a") == image
-    assert archives.store(tmp_path).count() == 1
+    assert made.store(tmp_path).find("a") == image
+    assert made.store(tmp_path).count() == 1

@@ -21,8 +21,8 @@ from engine.daemon.containers.contents import unpack as unpacking
 from engine.daemon.containers.contents import view
 from engine.daemon.containers.contents.view import View
 from engine.daemon.containers.record import Container
-from engine.daemon.images import tarwriter
-from engine.daemon.images.space import NoSpace
+from engine.daemon.tar import writer as tarwriter
+from engine.daemon.tar.space import NoSpace
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.kernel.beneath import open_beneath
 from engine.sandbox import users

@@ -22,11 +22,11 @@ from engine.daemon.containers.life import pause as pausing
 from engine.daemon.containers.record import Container
 from engine.daemon.images import changes as instructions
 from engine.daemon.images import image as documents
-from engine.daemon.images import platform, rootfs
+from engine.daemon.images import making, platform
 from engine.daemon.images.image import Image
-from engine.daemon.images.layers import WHITEOUT
+from engine.daemon.images.layers.unpack import WHITEOUT
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.tarwriter import Chunk, Packer
+from engine.daemon.tar.writer import Chunk, Packer
 from engine.errors import Conflict, Invalid, NotFound
 from engine.kernel.beneath import open_beneath
 
@@ -134,7 +134,7 @@ def _image(engine: object, container: Container, asked: Asked, made: dict, names
             layers.append(layer)
             parts = [*parts, documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)]
         document = _document(parent.config, container, asked, made, layers[-1].diff_id if new else "")
-        return rootfs.add_made(store, session, document, parts, layers, names, parent=parent.id)
+        return making.add_made(store, session, document, parts, layers, names, parent=parent.id)
 
 
 def _not_there(diff_id: str) -> object:
@@ -149,7 +149,7 @@ def _layer(session: object, blob: object, top: int, found: Iterator[Change]) -> 
     first = next(found, None)
     if first is None:
         return None
-    return rootfs.unpack(session, _Stream(_packed(top, first, found)), blob)
+    return making.unpack(session, _Stream(_packed(top, first, found)), blob)
 
 
 def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]:

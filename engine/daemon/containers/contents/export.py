@@ -11,7 +11,7 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import view
 from engine.daemon.containers.contents.view import View
 from engine.daemon.containers.record import Container
-from engine.daemon.images.tarwriter import Chunk, Packer
+from engine.daemon.tar.writer import Chunk, Packer
 from engine.errors import SystemFailure
 from engine.sandbox.mounts import words
 

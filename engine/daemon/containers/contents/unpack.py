@@ -13,8 +13,9 @@ import time
 from typing import BinaryIO
 
 from engine.daemon.containers.contents.view import View
-from engine.daemon.images import extract, tar
-from engine.daemon.images.compression import Unpacked
+from engine.daemon.tar import extract
+from engine.daemon.tar import reader as tar
+from engine.daemon.tar.compression import Unpacked
 from engine.errors import Invalid, SystemFailure
 from engine.kernel.beneath import open_beneath
 

@@ -14,7 +14,7 @@ from engine.daemon.containers.isolation import dockerinit, isolation, joins, res
 from engine.daemon.containers.mounts import mounting
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
-from engine.daemon.images.trees import remove_path
+from engine.daemon.tar.trees import remove_path
 from engine.sandbox import capabilities, limits, sysctls
 from engine.sandbox.spec import Limits, Mount, Root, Sandbox
 from engine.wire.messages import LogTarget

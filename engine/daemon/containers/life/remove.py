@@ -12,9 +12,9 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.life import kill
 from engine.daemon.containers.mounts import mountpoints
 from engine.daemon.containers.record import Container, State
-from engine.daemon.images.trees import remove_path
 from engine.daemon.runtime.background import Turn
 from engine.daemon.store import containers as table
+from engine.daemon.tar.trees import remove_path
 from engine.errors import Conflict, NotFound, SystemFailure
 
 log = logging.getLogger(__name__)

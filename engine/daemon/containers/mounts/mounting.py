@@ -13,8 +13,8 @@ import re
 from engine.daemon.containers import paths
 from engine.daemon.containers.mounts import mountspecs
 from engine.daemon.containers.record import Container
-from engine.daemon.images.storage import OVERLAY
-from engine.daemon.images.trees import remove_path
+from engine.daemon.images.layers.storage import OVERLAY
+from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes import options as driver_options
 from engine.errors import NotFound, SystemFailure
 from engine.kernel import syscalls

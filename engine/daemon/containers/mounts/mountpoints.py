@@ -11,8 +11,8 @@ from collections.abc import Callable
 from engine.daemon.containers import paths
 from engine.daemon.containers.mounts import mountspecs
 from engine.daemon.containers.record import Container
-from engine.daemon.images import merged
-from engine.daemon.images.storage import OVERLAY
+from engine.daemon.images.layers import merged
+from engine.daemon.images.layers.storage import OVERLAY
 from engine.daemon.volumes import fill
 from engine.daemon.volumes import options as driver_options
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.daemon.containers.contents import archive
-from engine.daemon.images import extract
+from engine.daemon.tar import extract
 
 
 @pytest.mark.parametrize(

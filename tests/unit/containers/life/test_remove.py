@@ -11,8 +11,8 @@ import pytest
 from engine.daemon.containers import create, files, paths, states
 from engine.daemon.containers.contents import sizes
 from engine.daemon.containers.life import end, kill, remove, start
-from engine.daemon.images.trees import remove_path
 from engine.daemon.runtime import processes
+from engine.daemon.tar.trees import remove_path
 from engine.errors import Conflict, NotFound, SystemFailure
 from engine.wire.messages import Exited
 from tests.unit.containers.fakes import make_engine

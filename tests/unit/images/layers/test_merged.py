@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.daemon.images import merged
+from engine.daemon.images.layers import merged
 
 pytestmark = pytest.mark.root
 

@@ -11,10 +11,17 @@ from collections.abc import Iterator
 
 from engine.daemon import jsontext
 from engine.daemon.images import image as documents
-from engine.daemon.images.auth import Authorizer, Credentials, parse_challenges
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.transport import ConnectFailure, Origin, Transport, is_insecure, read_body, split_url
+from engine.daemon.images.registries.auth import Authorizer, Credentials, parse_challenges
+from engine.daemon.images.registries.transport import (
+    ConnectFailure,
+    Origin,
+    Transport,
+    is_insecure,
+    read_body,
+    split_url,
+)
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
 
 _OFFICIAL = "docker.io"

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from engine.daemon.images.content import Content
-from engine.daemon.images.space import NoSpace, check_space
+from engine.daemon.tar.space import NoSpace, check_space
 from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
 
 if TYPE_CHECKING:
-    from engine.daemon.images.registry import Registry
+    from engine.daemon.images.registries.registry import Registry
 
 log = logging.getLogger(__name__)
 

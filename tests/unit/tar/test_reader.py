@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.daemon.images import tar
+from engine.daemon.tar import reader as tar
 from engine.errors import Invalid
-from tests.unit.images.archives import archive, directory, link, member, symlink
+from tests.unit.images.made import archive, directory, link, member, symlink
 
 
 def entries(data: bytes) -> list[tuple[tar.Entry, bytes]]:

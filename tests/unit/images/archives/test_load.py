@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from engine.daemon.images import platform
 from engine.errors import EngineError, Invalid
-from tests.unit.images import archives
-from tests.unit.images.archives import MadeImage, archive, directory, files_below, layout, link, member
+from tests.unit.images import made
+from tests.unit.images.made import MadeImage, archive, directory, files_below, layout, link, member
 
 NAMED = {"io.containerd.image.name": "docker.io/library/busybox:1"}
 
@@ -47,11 +47,11 @@ def leftovers(store):
 @pytest.mark.parametrize("dress", [bytes, gzip.compress])
 @pytest.mark.parametrize("form", ["docker-archive", "layout"])
 def test_both_formats_are_loaded_plain_and_compressed(store, image, form, dress):
-    data = layout(image, NAMED) if form == "layout" else archives.docker_archive(image, ["busybox:1"])
+    data = layout(image, NAMED) if form == "layout" else made.docker_archive(image, ["busybox:1"])
     (found,), lines = load(store, dress(data))
     assert lines == [{"stream": "Loaded image: busybox:1\n"}]
     assert found.repo_tags == ("busybox:1",)
-    assert found.diff_ids == [archives.digest(layer) for layer in image.layers]
+    assert found.diff_ids == [made.digest(layer) for layer in image.layers]
     assert (pathlib.Path(store.layer_root, found.layers[0]) / "bin/sh").read_bytes() == b"sh"
     assert store.find("busybox:1") == found
 
@@ -62,22 +62,22 @@ def test_a_layout_keeps_the_images_own_digest(store, image):
 
 
 def test_an_image_without_a_manifest_gets_one_and_keeps_its_config_byte_for_byte(store, image):
-    (found,), _ = load(store, archives.docker_archive(image, ["a:1"]))
+    (found,), _ = load(store, made.docker_archive(image, ["a:1"]))
     manifest = json.loads(store.content.read(found.id, 10000))
-    assert manifest["config"]["digest"] == archives.digest(image.config)
-    assert [layer["digest"] for layer in manifest["layers"]] == [archives.digest(layer) for layer in image.layers]
-    assert {layer["mediaType"] for layer in manifest["layers"]} == {archives.OCI + "layer.v1.tar"}
+    assert manifest["config"]["digest"] == made.digest(image.config)
+    assert [layer["digest"] for layer in manifest["layers"]] == [made.digest(layer) for layer in image.layers]
+    assert {layer["mediaType"] for layer in manifest["layers"]} == {made.OCI + "layer.v1.tar"}
 
 
 def test_layers_that_are_links_to_another_ones_are_found(store):
     layer = archive(member("a", b""))
     image = MadeImage(layer, archive(member("b", b"")), layer)
-    (found,), _ = load(store, archives.docker_archive(image, ["a:1"], layer_links=True))
+    (found,), _ = load(store, made.docker_archive(image, ["a:1"], layer_links=True))
     assert found.layers[0] == found.layers[2]
 
 
 def test_several_names_and_images_without_a_name(store, image):
-    (found,), lines = load(store, archives.docker_archive(image, ["a:1", "b/c:2"]))
+    (found,), lines = load(store, made.docker_archive(image, ["a:1", "b/c:2"]))
     assert set(found.repo_tags) == {"a:1", "b/c:2"}
     assert len(lines) == 2
     (nameless,), lines = load(store, layout(image))
@@ -93,18 +93,18 @@ def test_a_bare_tag_of_skopeo_names_nothing(store, image):
 
 def test_of_an_index_with_only_one_platform_in_the_archive_that_one_is_taken(store, image):
     mine = image.entry(architecture=platform.host().architecture)
-    listed = archives.index(MadeImage(archive(), architecture="s390x").entry(architecture="s390x"), mine)
-    entry = archives.part(archives.OCI + "index.v1+json", listed, annotations=NAMED)
+    listed = made.index(MadeImage(archive(), architecture="s390x").entry(architecture="s390x"), mine)
+    entry = made.part(made.OCI + "index.v1+json", listed, annotations=NAMED)
     blobs = [*image.blobs.values(), image.manifest, listed]
-    files = [member(f"blobs/sha256/{archives.digest(blob)[7:]}", blob) for blob in blobs]
-    (found,), _ = load(store, archive(member("index.json", archives.index(entry)), *files))
-    assert (found.id, found.manifest) == (archives.digest(listed), image.digest)
+    files = [member(f"blobs/sha256/{made.digest(blob)[7:]}", blob) for blob in blobs]
+    (found,), _ = load(store, archive(member("index.json", made.index(entry)), *files))
+    assert (found.id, found.manifest) == (made.digest(listed), image.digest)
 
 
 def test_what_the_archive_has_beside_its_images_does_not_stay(store, image):
     load(store, layout(image, NAMED, more=[("blobs/sha256/" + "0" * 64, b"junk"), ("junk", b"more junk")]))
     held = files_below(pathlib.Path(store.layer_root).parent / "blobs/sha256")
-    assert held == {archives.digest(blob)[7:] for blob in (*image.blobs.values(), image.manifest)}
+    assert held == {made.digest(blob)[7:] for blob in (*image.blobs.values(), image.manifest)}
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_a_blob_that_is_not_what_its_name_says_is_refused_and_leaves_nothing(sto
     if lie == "diff id":
         evil = MadeImage(archive(member("evil", b"")), archive())
         image.config = evil.config
-        data = archives.docker_archive(image, ["a:1"])
+        data = made.docker_archive(image, ["a:1"])
     else:
         wrong = {"layer": image.packed[0], "config": image.config, "manifest": image.manifest}[lie]
-        data = layout(image, NAMED, more=[(f"blobs/sha256/{archives.digest(wrong)[7:]}", b"x" * len(wrong))])
+        data = layout(image, NAMED, more=[(f"blobs/sha256/{made.digest(wrong)[7:]}", b"x" * len(wrong))])
     with pytest.raises(EngineError):
         load(store, data)
     assert leftovers(store) == set()
@@ -161,9 +161,9 @@ def test_a_stream_that_fails_leaves_nothing(store, image):
 @given(st.data())
 def test_a_damaged_archive_is_loaded_or_refused_and_nothing_half_stays(tmp_path_factory, data):
     root = tmp_path_factory.mktemp("store")
-    store = archives.store(root)
+    store = made.store(root)
     image = MadeImage(archive(directory("bin"), member("bin/sh", b"sh" * 300)))
-    whole = bytearray(data.draw(st.sampled_from([layout(image, NAMED), archives.docker_archive(image, ["a:1"])])))
+    whole = bytearray(data.draw(st.sampled_from([layout(image, NAMED), made.docker_archive(image, ["a:1"])])))
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     try:

@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from engine.daemon.images import layers
-from engine.daemon.images.compression import Unpacked
 from engine.daemon.images.content import sha256
-from engine.daemon.images.trees import remove_tree
+from engine.daemon.images.layers import unpack as layers
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
+from engine.daemon.tar.compression import Unpacked
+from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid
 from engine.kernel.beneath import open_beneath
 

@@ -12,9 +12,9 @@ import os
 import stat
 from collections.abc import Callable
 
-from engine.daemon.images import tar
-from engine.daemon.images.space import check_space
-from engine.daemon.images.trees import remove_tree
+from engine.daemon.tar import reader as tar
+from engine.daemon.tar.space import check_space
+from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid, SystemFailure
 from engine.kernel.beneath import open_beneath
 

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from engine.daemon.images.trees import remove_tree
-from tests.unit.images.archives import files_below
+from engine.daemon.tar.trees import remove_tree
+from tests.unit.images.made import files_below
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from engine.daemon.images.auth import SCHEMES, Authorizer, Credentials, parse_challenges
+from engine.daemon.images.registries.auth import SCHEMES, Authorizer, Credentials, parse_challenges
 from engine.errors import Invalid, Unauthorized
 
 BEARER = 'Bearer realm="https://auth/token",service="reg, istry",scope="repository:a/b:pull"'

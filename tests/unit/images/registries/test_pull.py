@@ -9,11 +9,12 @@ import time
 
 import pytest
 
-from engine.daemon.images import download, platform
+from engine.daemon.images import platform
+from engine.daemon.images.registries import download
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
-from tests.unit.images import archives
-from tests.unit.images.archives import MadeImage, archive, directory, files_below, index, member
+from tests.unit.images import made
 from tests.unit.images.fakeregistry import answer, serving
+from tests.unit.images.made import MadeImage, archive, directory, files_below, index, member
 
 HOST = platform.host()
 OWN = {"architecture": HOST.architecture, **({"variant": HOST.variant} if HOST.variant else {})}
@@ -42,7 +43,7 @@ def pull(store, registry, name="x", tag="latest", **options):
 
 
 def blob_path(image, number=0):
-    return f"/v2/x/blobs/{archives.digest(image.packed[number])}"
+    return f"/v2/x/blobs/{made.digest(image.packed[number])}"
 
 
 def test_an_image_is_pulled_whole_and_told_line_by_line(store, registry, image):
@@ -57,7 +58,7 @@ def test_an_image_is_pulled_whole_and_told_line_by_line(store, registry, image):
     lower, upper = (pathlib.Path(store.layer_root, name) for name in found.layers)
     assert (lower / "bin/sh").read_text() == "#!" * 5000
     assert (upper / "b").read_text() == "2"
-    short = archives.digest(image.packed[0])[7:19]
+    short = made.digest(image.packed[0])[7:19]
     assert lines[0] == {"status": "Pulling from x", "id": "latest"}
     told = [line["status"] for line in lines if line.get("id") == short]
     assert told[0] == "Pulling fs layer"
@@ -90,9 +91,9 @@ def test_of_an_index_the_hosts_platform_is_taken_and_the_index_is_the_image(stor
     listed = index(other.entry(architecture="s390x"), image.entry(**OWN))
     registry.add(image)
     registry.add(other)
-    registry.manifests |= dict.fromkeys(("latest", archives.digest(listed)), (archives.OCI + "index.v1+json", listed))
+    registry.manifests |= dict.fromkeys(("latest", made.digest(listed)), (made.OCI + "index.v1+json", listed))
     found, _ = pull(store, registry)
-    assert (found.id, found.manifest) == (archives.digest(listed), image.digest)
+    assert (found.id, found.manifest) == (made.digest(listed), image.digest)
     chosen, _ = pull(store, registry, platform="linux/s390x")
     assert (chosen.id, chosen.manifest, len(chosen.layers)) == (found.id, other.digest, 1)
     with pytest.raises(NotFound, match="no matching manifest for linux/mips64le in the manifest list entries"):
@@ -208,7 +209,7 @@ def test_a_redirect_to_no_web_address_is_refused(store, registry, image, locatio
 def test_a_mirror_is_asked_first_and_the_next_one_after_it(tmp_path, image):
     with serving() as first, serving() as second:
         second.add(image, "latest")
-        store = archives.store(tmp_path, mirrors=(f"http://{first.address}", f"http://{second.address}/"))
+        store = made.store(tmp_path, mirrors=(f"http://{first.address}", f"http://{second.address}/"))
         found = store.pull("busybox", "latest", None, {"username": "u", "password": "p"}, lambda line: None)
         assert found.repo_tags == ("busybox:latest",)
         assert first.asked[-1][1] == "/v2/library/busybox/manifests/latest"
@@ -242,7 +243,7 @@ def test_a_download_that_breaks_off_goes_on_where_it_stopped(store, registry, im
 
 def test_a_server_without_ranges_is_read_from_the_start(store, registry, image):
     registry.add(image, "latest")
-    partial = store.content.partial_path(archives.digest(image.packed[0]))
+    partial = store.content.partial_path(made.digest(image.packed[0]))
     with open(partial, "wb") as file:
         file.write(image.packed[0][:30])
     registry.hook = lambda handler: handler.path == blob_path(image) and answer(handler, 200, image.packed[0])
@@ -252,7 +253,7 @@ def test_a_server_without_ranges_is_read_from_the_start(store, registry, image):
 
 def test_a_partial_file_of_another_blob_is_found_out_and_not_kept(store, registry, image):
     registry.add(image, "latest")
-    with open(store.content.partial_path(archives.digest(image.packed[0])), "wb") as file:
+    with open(store.content.partial_path(made.digest(image.packed[0])), "wb") as file:
         file.write(b"x" * 30)
     with pytest.raises(Invalid, match="unexpected commit digest"):
         pull(store, registry)
@@ -263,19 +264,19 @@ def test_a_partial_file_of_another_blob_is_found_out_and_not_kept(store, registr
 @pytest.mark.parametrize("lie", ["blob", "config", "short", "diff id", "manifest"])
 def test_content_that_is_not_what_its_digest_says_is_refused_and_leaves_no_image(store, registry, image, lie):
     registry.add(image, "latest")
-    first = archives.digest(image.packed[0])
+    first = made.digest(image.packed[0])
     if lie == "blob":
         registry.blobs[first] = bytes(len(image.packed[0]))
     elif lie == "config":
-        registry.blobs[archives.digest(image.config)] = bytes(len(image.config))
+        registry.blobs[made.digest(image.config)] = bytes(len(image.config))
     elif lie == "short":
         registry.blobs[first] = image.packed[0][:-1]
     elif lie == "diff id":
         # Right by its digest, and yet not the layer that the config speaks of.
         other = gzip.compress(archive(member("evil", b"")), mtime=0)
-        image.document["layers"][0] = archives.part(image.document["layers"][0]["mediaType"], other)
+        image.document["layers"][0] = made.part(image.document["layers"][0]["mediaType"], other)
         image.manifest = json.dumps(image.document).encode()
-        registry.blobs[archives.digest(other)] = other
+        registry.blobs[made.digest(other)] = other
         registry.add(image, "latest")
     else:
         registry.hook = lambda handler: (
@@ -339,9 +340,7 @@ def test_two_pulls_at_once_share_their_downloads(store, registry, image):
     ],
 )
 def test_a_manifest_of_the_wrong_shape_is_refused(store, registry, document):
-    registry.manifests |= dict.fromkeys(
-        ("latest", archives.digest(document)), (archives.OCI + "manifest.v1+json", document)
-    )
+    registry.manifests |= dict.fromkeys(("latest", made.digest(document)), (made.OCI + "manifest.v1+json", document))
     with pytest.raises((Invalid, NotFound)):
         pull(store, registry)
 
@@ -378,14 +377,14 @@ def test_an_artifact_that_is_no_image_is_refused(store, registry):
 
 def test_a_daemon_that_starts_again_finds_no_half_image_and_resumes(tmp_path, registry, image):
     registry.add(image, "latest")
-    store = archives.store(tmp_path)
-    digest = archives.digest(image.packed[0])
+    store = made.store(tmp_path)
+    digest = made.digest(image.packed[0])
     with open(store.content.partial_path(digest), "wb") as file:
         file.write(image.packed[0][:50])
     (tmp_path / "layers/99").mkdir()
     (tmp_path / "layers/99/half").write_text("")
     (tmp_path / "tmp/123").write_text("")
-    again = archives.store(tmp_path)
+    again = made.store(tmp_path)
     assert files_below(tmp_path / "layers") == set()
     assert {path.name for path in (tmp_path / "tmp").iterdir()} == {f"sha256-{digest[7:]}.partial"}
     pull(again, registry)

@@ -7,8 +7,9 @@ import stat
 
 import pytest
 
-from engine.daemon.images import layers, storage
-from tests.unit.images.archives import archive, directory, files_below, link, member, symlink
+from engine.daemon.images.layers import storage
+from engine.daemon.images.layers import unpack as layers
+from tests.unit.images.made import archive, directory, files_below, link, member, symlink
 
 
 def flattened(tmp_path, *contents):

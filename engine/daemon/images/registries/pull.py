@@ -12,14 +12,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from engine.daemon.images import download, platform
 from engine.daemon.images import image as documents
+from engine.daemon.images import platform
 from engine.daemon.images.content import digest_of
-from engine.daemon.images.download import Cancelled
 from engine.daemon.images.image import Image
-from engine.daemon.images.layerstore import Layer, Session
+from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.reference import Reference, check_digest
-from engine.daemon.images.registry import Registry, registries
+from engine.daemon.images.registries import download
+from engine.daemon.images.registries.download import Cancelled
+from engine.daemon.images.registries.registry import Registry, registries
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
 
 if TYPE_CHECKING:

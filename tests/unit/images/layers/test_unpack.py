@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.daemon.images import layers
-from engine.daemon.images.space import NoSpace
+from engine.daemon.images.layers import unpack as layers
+from engine.daemon.tar.space import NoSpace
 from engine.errors import EngineError, Invalid
-from tests.unit.images.archives import archive, directory, files_below, link, member, symlink
+from tests.unit.images.made import archive, directory, files_below, link, member, symlink
 
 
 @contextlib.contextmanager

@@ -12,8 +12,8 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 
-from engine.daemon.images.layers import OPAQUE, WHITEOUT
-from engine.daemon.images.trees import remove_tree
+from engine.daemon.images.layers.unpack import OPAQUE, WHITEOUT
+from engine.daemon.tar.trees import remove_tree
 from engine.kernel import syscalls
 
 OVERLAY, COPY = "overlayfs", "copy"

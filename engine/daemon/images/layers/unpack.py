@@ -9,8 +9,8 @@ import os
 import stat
 from dataclasses import dataclass
 
-from engine.daemon.images import tar
-from engine.daemon.images.extract import CREATE, DIRECTORY, Extraction, failure
+from engine.daemon.tar import reader as tar
+from engine.daemon.tar.extract import CREATE, DIRECTORY, Extraction, failure
 from engine.errors import Invalid
 
 WHITEOUT = ".wh."

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.daemon.images import tar, tarwriter, trees
-from engine.daemon.images.tarwriter import END, Packer, header, open_file
+from engine.daemon.tar import reader as tar
+from engine.daemon.tar import trees
+from engine.daemon.tar import writer as tarwriter
+from engine.daemon.tar.writer import END, Packer, header, open_file
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 

@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterable
 from pathlib import Path
 
-from engine.daemon.images import storage
+from engine.daemon.images.layers import storage
 from engine.daemon.images.store import ImageStore
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database

@@ -8,8 +8,8 @@ import zlib
 
 import pytest
 
-from engine.daemon.images import compression
-from engine.daemon.images.compression import Unpacked
+from engine.daemon.tar import compression
+from engine.daemon.tar.compression import Unpacked
 from engine.errors import Invalid, Unavailable
 
 DATA = bytes(range(256)) * 4096

@@ -11,13 +11,15 @@ import posixpath
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from engine.daemon.images import compression, platform, tar
 from engine.daemon.images import image as documents
-from engine.daemon.images.compression import Unpacked
+from engine.daemon.images import platform
 from engine.daemon.images.image import Image
+from engine.daemon.images.making import add_made
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.rootfs import add_made
 from engine.daemon.store import images as table
+from engine.daemon.tar import compression
+from engine.daemon.tar import reader as tar
+from engine.daemon.tar.compression import Unpacked
 from engine.errors import Invalid, NotFound
 
 if TYPE_CHECKING:

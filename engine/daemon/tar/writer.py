@@ -15,7 +15,7 @@ import struct
 import zlib
 from collections.abc import Container, Iterator
 
-from engine.daemon.images.tar import BLOCK
+from engine.daemon.tar.reader import BLOCK
 from engine.kernel.beneath import open_beneath
 
 log = logging.getLogger(__name__)

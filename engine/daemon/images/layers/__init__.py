@@ -1,0 +1,1 @@
+"""An image's layers on the disk."""

@@ -1,0 +1,1 @@
+"""Tests of the image store's room images/layers, without root."""
