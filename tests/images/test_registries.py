@@ -89,7 +89,7 @@ def test_a_private_authority_is_trusted_where_its_certificate_is_put_and_nowhere
     address = make_registry(http=tls)
     layout.copy(f"docker://{address}/made:1", "--dest-tls-verify=false")
     # Loopback registries need no certificate that anybody knows; take that away to see the check.
-    monkeypatch.setattr("engine.daemon.images.registry.is_insecure", lambda netloc, insecure: False)
+    monkeypatch.setattr("engine.daemon.images.registries.registry.is_insecure", lambda netloc, insecure: False)
     with pytest.raises(SystemFailure, match="tls: failed to verify certificate"):
         pull(store, address)
     trusted = certificate / "certs.d" / address

@@ -1,6 +1,6 @@
 """Unpacking a stranger's tar into a directory of a container: what PUT archive does once the place is found.
 
-Runs in the thread of the container's `view`. How a member is made is `images.extract`'s; here is how its name is read,
+Runs in the thread of the container's `view`. How a member is made is `tar.extract`'s; here is how its name is read,
 in docker's way, and where its parents are: beneath the container's root, whatever is put in their place meanwhile.
 """
 
