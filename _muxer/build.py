@@ -36,7 +36,7 @@ SOURCES = (
 # 64-bit file offsets and times also where `long` has 32 bits.
 MACROS = [("_GNU_SOURCE", None), ("_FILE_OFFSET_BITS", "64"), ("_TIME_BITS", "64")]
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"]
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
+SANITIZE = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
 
 INIT = "docker-init"
 INIT_MACHINES = ("x86_64", "aarch64", "riscv64", "armv7l")
@@ -59,7 +59,7 @@ def make_builder(directory: str, sanitize: bool = False) -> FFI:
         include_dirs=[directory],
         define_macros=MACROS,
         extra_compile_args=FLAGS + (SANITIZE if sanitize else []),
-        extra_link_args=SANITIZE[:1] if sanitize else [],
+        extra_link_args=SANITIZE[1:2] if sanitize else [],
         py_limited_api=True,
     )
     return builder

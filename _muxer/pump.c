@@ -12,6 +12,7 @@
 
 #define DRAIN_CHUNKS 256u /* 16 MiB: a descendant that outlives process 1 may write for ever */
 #define COOL_MS 1000      /* quiet for so long, the buffers' memory is given back */
+#define HEARD 8           /* what is watched is told so often before clients are read although it is ready */
 
 static bool next_event(struct mux_pump *pump, struct mux_event *event) {
     if (pump->event_count == 0) return false;
@@ -159,7 +160,6 @@ static int build_table(struct mux_pump *pump) {
     int count = 0;
     bool outputs = pump->outputs[1] >= 0 || pump->outputs[2] >= 0;
     pump->output_polled[1] = pump->output_polled[2] = pump->input_polled = -1;
-    for (int i = 0; i < pump->watched_count; i++) enter(pump, &count, pump->watched[i], POLLIN);
     if (outputs && may_read_outputs(pump))
         for (int stream = 1; stream <= 2; stream++)
             if (pump->outputs[stream] >= 0)
@@ -172,6 +172,9 @@ static int build_table(struct mux_pump *pump) {
         if (client->sends && takes_input(pump)) events |= POLLIN;
         client->polled = enter(pump, &count, client->fd, events);
     }
+    /* poll(2) looks in this order: what a daemon had said before a client spoke is seen with it. */
+    pump->watched_polled = count;
+    for (int i = 0; i < pump->watched_count; i++) enter(pump, &count, pump->watched[i], POLLIN);
     return count;
 }
 
@@ -186,7 +189,7 @@ static void cool(struct mux_pump *pump) {
 }
 
 static int wait_for(struct mux_pump *pump, int count, int wait_ms) {
-    if (pump->event_count > 0 && !pump->closing_clients) wait_ms = 0;
+    if ((pump->event_count > 0 && !pump->closing_clients) || pump->heard > 0) wait_ms = 0;
     int ready = poll(pump->table, (nfds_t)count, wait_ms < 0 && pump->warm ? COOL_MS : wait_ms);
     if (ready == 0 && wait_ms < 0) {
         cool(pump);
@@ -201,7 +204,7 @@ static short said(const struct mux_pump *pump, int place) { return place >= 0 ? 
  * others from being heard; -1 for none. */
 static int first_watched(struct mux_pump *pump) {
     for (int i = 0; i < pump->watched_count; i++) {
-        if (!pump->table[i].revents) continue;
+        if (!pump->table[pump->watched_polled + i].revents) continue;
         int fd = pump->watched[i], *place = pump->watched + i;
         memmove(place, place + 1, (size_t)(pump->watched_count - i - 1) * sizeof *place);
         pump->watched[pump->watched_count - 1] = fd;
@@ -210,7 +213,8 @@ static int first_watched(struct mux_pump *pump) {
     return -1;
 }
 
-/* Waits, then moves what can be moved. *idle: nothing was ready; *fd: a watched descriptor that is, or -1. */
+/* Waits, then moves what can be moved. *idle: nothing was ready; *fd: a watched descriptor that is, or -1: it is heard
+ * before clients are read, so that a terminal has its new size before what is typed after that. */
 static int turn(struct mux_pump *pump, int wait_ms, bool *idle, int *fd) {
     int ready = wait_for(pump, build_table(pump), wait_ms), failed = 0;
     *idle = ready == 0;
@@ -219,16 +223,17 @@ static int turn(struct mux_pump *pump, int wait_ms, bool *idle, int *fd) {
     for (unsigned stream = 1; stream <= 2; stream++)
         if (said(pump, pump->output_polled[stream]) && (failed = read_output(pump, stream, TURNS)) < 0) return failed;
     if (said(pump, pump->input_polled) && (failed = write_input(pump)) < 0) return failed;
+    *fd = first_watched(pump);
+    pump->heard = *fd >= 0 && pump->heard < HEARD ? pump->heard + 1 : 0;
     for (struct client *client = pump->clients, *next; client; client = next) {
         next = client->next;
-        short events = said(pump, client->polled);
+        short events = said(pump, client->polled) & (pump->heard > 0 ? ~POLLIN : ~0);
         if (events && (failed = serve_client(pump, client, events)) < 0) return failed;
     }
-    for (struct client *client = pump->clients, *next; client; client = next) {
+    for (struct client *client = pump->heard > 0 ? NULL : pump->clients, *next; client; client = next) {
         next = client->next;
         if (client->hung_up && (failed = read_client(pump, client)) < 0) return failed;
     }
-    *fd = first_watched(pump);
     return 0;
 }
 
@@ -271,6 +276,7 @@ int mux_pump_close_clients(struct mux_pump *pump, int patience_ms) {
     memcpy(outputs, pump->outputs, sizeof outputs);
     pump->outputs[1] = pump->outputs[2] = -1;
     pump->watched_count = 0;
+    pump->heard = 0;
     pump->input_size = 0;
     pump->input_from = 0;
     pump->closing_clients = true;

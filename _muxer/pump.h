@@ -17,7 +17,8 @@ struct mux_pump {
     int client_count;
     int64_t last_number;
     int *watched;
-    int watched_count, watched_room;
+    int watched_count, watched_room, watched_polled;
+    int heard; /* how often in a row what is watched was told instead of reading clients */
     struct mux_event *events; /* a queue; room for every event that its sources can tell */
     int event_count, event_room;
     struct pollfd *table;

@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 
 #define SINK_SEGMENTS 1024u /* of one gathered write: IOV_MAX of every Linux */
-#define SINK_DRESS 65536u   /* bytes of headers, times and small prefixes in one gathered write */
+#define SINK_DRESS 262144u  /* bytes of headers, times, small prefixes and short lines in one gathered write */
 #define SINK_MOST 1048576u  /* bytes that are enough for one */
 #define SINK_HEAD 20u       /* an HTTP chunk's header: 16 digits, the end of the line, the zero */
 

@@ -55,7 +55,14 @@ CASES = (
     Case("memory_after", "the same after 20 containers came and went", "MB", True),
     Case("memory_container", "the engine's memory per running container (PSS)", "MB", True, Goal(0.5)),
     Case("startup", "cold start to the first /_ping", "s", True, Goal(0.25)),
-    Case("pull", "pull of a one-layer image of 200 MB, local registry", "s", True, None, default=False),
+    Case("pull", "pull of a Debian of 204 MB, local registry", "s", True, Goal(1.3, "curl | tar -xz")),
+    Case("load", "load of the same", "s", True, Goal(1.3, "tar -x")),
+    Case("save", "save of the same", "MB/s", False, Goal(0.7, "tar -c")),
+    Case("rebuild", "build of 10 steps, all of them cached", "ms", True, Goal(100)),
+    Case("run_step", "RUN in a build, over its command", "ms", True, Goal(15)),
+    Case("pull_memory", "memory at its most during the pull (PSS)", "MB", True, Goal(60)),
+    Case("load_memory", "the same during the load", "MB", True, Goal(60)),
+    Case("save_memory", "the same during the save", "MB", True, Goal(60)),
 )
 
 BY_KEY = {case.key: case for case in CASES}

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import cases, direct, image, peers, results
+from bench import cases, direct, image, large, peers, results
+from tests.__main__ import CACHE
 
 FIGURES = pytest.StashKey[results.Results]()
 CELL_SECONDS = 4
@@ -123,6 +124,12 @@ def workshop() -> Iterator[Path]:
         yield directory
     finally:
         shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session", name="large")
+def large_image(workshop: Path) -> large.Large:
+    """The large image (see `large`), shared by all cases that need one; nobody may change its files."""
+    return large.Large(CACHE, workshop / "large")
 
 
 @pytest.fixture(scope="session")

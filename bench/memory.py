@@ -9,8 +9,9 @@ Run by the benchmarks' process as root; reads only. Two measures, in bytes:
 import contextlib
 import mmap
 import os
+import threading
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 # One 64-bit word a page (admin-guide/mm/pagemap.rst): bit 63 present, bits 0-54 the frame number.
@@ -34,6 +35,36 @@ def pss(pids: Iterable[int]) -> int:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             total += parse_pss(Path(f"/proc/{pid}/smaps_rollup").read_text())
     return total
+
+
+class Most:
+    """The most PSS that processes have together while the `with` block runs; `value` in bytes after it.
+
+    A thread looks again and again, which costs the block some time: what is timed is not measured with this.
+    pids: says whom to look at, anew each time
+    """
+
+    INTERVAL = 0.01
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self.value = 0
+        self._pids = pids
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> "Most":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        last = False
+        while not last:
+            last = self._ended.wait(self.INTERVAL)
+            self.value = max(self.value, pss(self._pids()))
 
 
 def parse_maps(maps: str) -> Iterator[tuple[int, int]]:

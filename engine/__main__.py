@@ -14,6 +14,7 @@ def main(arguments: list[str] | None = None) -> int:
         return daemon(words[1:], seals=arguments is None)
     if words[:1] == ["spawner"]:
         _seal()
+        _stay_small()
         from engine.boot import be_spawner  # what a daemon executes when its spawner has died; of no use to a user
 
         return be_spawner(*words[1:])
@@ -25,11 +26,12 @@ def main(arguments: list[str] | None = None) -> int:
 def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
     """The command `engined`, which is `engine daemon`; returns the exit status of the process.
 
-    seals: start the program anew from a read-only mount; for a process whose own arguments these are
+    seals: start the program anew from a read-only mount, and keep it small; for a process whose own arguments these are
     """
     words = sys.argv[1:] if arguments is None else arguments
     if seals:
         _seal()
+        _stay_small()
     import os
 
     from engine import settings  # only on the daemon's side, as everything below
@@ -57,6 +59,13 @@ def _seal() -> None:
     from engine.kernel import sealing
 
     sealing.seal()
+
+
+def _stay_small() -> None:
+    """Leave out of this process and its children what they may never need."""
+    from engine import postponed
+
+    postponed.postpone(*postponed.IDLE)
 
 
 if __name__ == "__main__":

@@ -42,3 +42,11 @@ class Unavailable(EngineError):
 
 class SystemFailure(EngineError):
     """The host refused or failed something that the engine needed."""
+
+
+class CommandFailed(EngineError):
+    """A command that the engine was to run for the caller has ended with a code other than 0."""
+
+    def __init__(self, message: str, code: int):
+        super().__init__(message)
+        self.code = code

@@ -1,4 +1,4 @@
-"""`python3 -m tests [pytest arguments]`: all the set-up that the tests need, then the tests.
+"""`python3 -m tests [pytest arguments]`: all the set-up that the tests need, then the tests; `--long`: the long job.
 
 Run by a developer or by .ci/run with any Python from 3.11 on and nothing installed. It makes a virtual environment
 outside the tree, installs Debian packages when it is root on Debian and something is missing, builds `_muxer` in place,
@@ -21,8 +21,17 @@ PROJECT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "engine-tests"
 LOCAL = CACHE / "debian"
+PROGRAMS = (LOCAL / "usr/bin", LOCAL / "usr/sbin")
 HANG = "--timeout=120"  # seconds: a test that hangs is a failure with a stack, not a run that never ends
-CLIENT_PACKAGES = ("docker-cli", "docker.io")
+# Programs that are unpacked below the cache, and the packages that have one, the first that there is: to install
+# docker.io would start a daemon on this machine.
+UNPACKED = {
+    "docker": ("docker-cli", "docker.io"),
+    "dockerd": ("docker.io",),
+    "containerd": ("containerd",),
+    "runc": ("runc",),
+}
+FUZZER = "atheris>=2.3"
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,8 @@ NEEDS = (
     Need(("curl",), "curl as a client", program("curl")),
     Need(("skopeo",), "images made by others", program("skopeo")),
     Need(("umoci",), "layers unpacked by others", program("umoci")),
+    Need(("podman",), "archives for others and from them", program("podman")),
+    Need(("libdevmapper1.02.1",), "dockerd", lambda: ctypes.util.find_library("devmapper") is not None),
     Need(("libseccomp2",), "libseccomp's verdicts", lambda: ctypes.util.find_library("seccomp") is not None),
 )
 
@@ -104,36 +115,35 @@ def candidate(package: str) -> bool:
 def install_packages() -> None:
     """Install what is missing when this is root on Debian; elsewhere say what is missing and why it matters."""
     missing = [need for need in NEEDS if not need.present()]
-    client = program("docker")() or (LOCAL / "usr/bin/docker").exists()
-    if not missing and client:
+    unpacked = [name for name in UNPACKED if not (program(name)() or any((path / name).exists() for path in PROGRAMS))]
+    if not missing and not unpacked:
         return
     if not (is_debian() and os.geteuid() == 0):
         for need in missing:
             say(f"without {' '.join(need.packages)} ({need.why}); tests that need it are skipped")
-        if not client:
-            say("without the docker client; tests that need it are skipped")
+        for name in unpacked:
+            say(f"without {name}; tests that need it are skipped")
         return
     apt("update")
     packages = [package for need in missing for package in need.packages]
     if packages:
         say(f"installing {' '.join(packages)}")
         apt("install", "--no-install-recommends", *packages)
-    if not client:
-        unpack_client()
+    found = {name: next((package for package in UNPACKED[name] if candidate(package)), None) for name in unpacked}
+    for name in [name for name in unpacked if found[name] is None]:
+        say(f"without {name}: Debian has none for this machine")
+    unpack(sorted({package for package in found.values() if package}))
 
 
-def unpack_client() -> None:
-    """Put Debian's docker client below the cache: installing docker.io would also start a daemon on this machine."""
-    package = next((name for name in CLIENT_PACKAGES if candidate(name)), None)
-    if package is None:
-        say("without the docker client: Debian has none for this machine")
-        return
-    say(f"unpacking the docker client of {package}")
-    LOCAL.mkdir(parents=True, exist_ok=True)
-    run("apt-get", "-qq", "download", package, cwd=LOCAL, stdout=sys.stderr)
-    for archive in LOCAL.glob(f"{package}_*.deb"):
-        run("dpkg-deb", "--extract", archive, LOCAL)
-        archive.unlink()
+def unpack(packages: Sequence[str]) -> None:
+    """Put the programs of Debian packages below the cache, without installing them."""
+    for package in packages:
+        say(f"unpacking {package}")
+        LOCAL.mkdir(parents=True, exist_ok=True)
+        run("apt-get", "-qq", "download", package, cwd=LOCAL, stdout=sys.stderr)
+        for archive in LOCAL.glob(f"{package}_*.deb"):
+            run("dpkg-deb", "--extract", archive, LOCAL)
+            archive.unlink()
 
 
 def environment() -> Path:
@@ -151,9 +161,14 @@ def environment() -> Path:
 
 
 def workers(arguments: Sequence[str]) -> list[str]:
-    """One worker a processor, a file's tests on one worker, unless the arguments say how many."""
+    """Three workers for two processors, for half of a test is waiting, unless the arguments say how many.
+
+    A file's tests are on one worker; the files that take longest are begun first (see conftest).
+    """
     options = ("-n", "--numprocesses", "-p", "--pdb", "--co")
-    return [] if any(argument.startswith(options) for argument in arguments) else ["-n", "auto", "--dist", "loadfile"]
+    if any(argument.startswith(options) for argument in arguments):
+        return []
+    return ["-n", str((os.cpu_count() or 1) * 3 // 2), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -161,13 +176,16 @@ def main(arguments: Sequence[str]) -> None:
     install_packages()
     python = environment()
     os.chdir(PROJECT)
-    os.environ["PATH"] = os.pathsep.join(
-        (str(python.parent), os.environ.get("PATH", os.defpath), str(LOCAL / "usr/bin"))
-    )
+    os.environ["PATH"] = os.pathsep.join((str(python.parent), os.environ.get("PATH", os.defpath), *map(str, PROGRAMS)))
     if shutil.which("gcc"):
         run(python, "-m", "_muxer.build")
     else:
         say("without a C compiler; the engine runs on the Python twin of _muxer")
+    if "--long" in arguments:
+        if subprocess.run([python, "-c", "import atheris"], capture_output=True).returncode:
+            run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", FUZZER)
+        rest = [argument for argument in arguments if argument != "--long"]
+        os.execv(python, [str(python), "-m", "tests.long", *rest])
     sys.stderr.flush()
     os.execv(python, [str(python), "-m", "pytest", HANG, *workers(arguments), *arguments])
 

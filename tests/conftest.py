@@ -2,13 +2,21 @@
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
+HERE = Path(__file__).parent
 pytest_plugins = ["tests.harness.fixtures"]
 
 DAEMON_FIXTURES = {"world"}
+# What takes longest comes first, so that no worker is left with it when the others have ended.
+FIRST = (
+    *("api/test_crash", "unit/muxer/test_sanitizers", "api/test_states_machine", "api/test_restart_policies"),
+    *("api/test_stats", "api/test_events", "sandbox/test_copy_attacks", "api/test_daemon", "api/test_health"),
+    *("api", "sandbox", "clients", "images", "replay"),
+)
 NO_ROOT = "needs root: the daemon makes namespaces, mounts and cgroups"
 # A machine that does other work is slow at times, which is no failure of what is tested; the same examples each time in
 # CI, so that a change is judged by itself.
@@ -17,8 +25,17 @@ hypothesis.settings.load_profile("tests")
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
 
 
+def place(item: pytest.Item) -> int:
+    """Where in a run the file of this test comes."""
+    path = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
+    return next(
+        (number for number, first in enumerate(FIRST) if path.startswith((f"{first}.", f"{first}/"))), len(FIRST)
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that use a daemon are tests that need root, and those are skipped without it."""
+    items.sort(key=place)
     for item in items:
         if DAEMON_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("root")

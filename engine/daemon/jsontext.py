@@ -10,6 +10,8 @@ import re
 from engine.errors import Invalid
 
 DEEPEST = 100
+# A value takes 50 bytes and more in memory where its text takes two: a small document must not become a large one.
+MOST_VALUES = 200_000
 # A text, whose brackets do not count, or a bracket. A text without an end counts to the last byte: else the search
 # would begin anew at each quote that follows, which takes hours for a document of megabytes.
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
@@ -21,6 +23,8 @@ def parse(data: bytes | str, what: str) -> object:
         text = data if isinstance(data, str) else data.decode()
         if deeper_than(DEEPEST, text):
             raise Invalid(f"invalid {what}: nested too deeply")
+        if text.count(",") + text.count("[") + text.count("{") > MOST_VALUES:
+            raise Invalid(f"invalid {what}: more than {MOST_VALUES} values")
         return json.loads(text)
     except ValueError as error:
         raise Invalid(f"invalid {what}: {error}") from error

@@ -33,13 +33,15 @@ from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.links import Links
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.spawner import Spawner
+from engine.daemon.store import builds as build_table
 from engine.daemon.store import containers as container_table
 from engine.daemon.store import images as image_table
 from engine.daemon.store import volumes as volume_table
 from engine.daemon.store.database import Database
+from engine.daemon.store.migrations import MIGRATIONS
 from engine.daemon.volumes.store import Volumes
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
-from engine.kernel import memory
+from engine.kernel import memory, syscalls
 from engine.logs import twin
 from engine.sandbox import cgroups
 from engine.settings import Settings
@@ -105,6 +107,7 @@ def _run(settings: Settings, spawner: Spawner) -> int:
         mountpoints.hold(engine)
         due = adopt.adopt_all(engine)
         _release_images(engine)
+        _finish_builds(engine)
         server = Servers(engine)
         threading.Thread(target=engine.links.watch, name="links", daemon=True).start()
         server.start()
@@ -196,6 +199,26 @@ def _alive(pid: int) -> bool:
         return False
 
 
+def _drop_torn_images(database: Database) -> None:
+    """Forget the images of builds that a loss of power met before they were on the disk; the sweeps take their files."""
+    with database.reading() as connection:
+        torn = build_table.torn(connection, syscalls.boot_id())
+    if torn:
+        with database.transaction(durable=True) as connection:
+            for image in torn:
+                image_table.forget_image(connection, image)
+
+
+def _finish_builds(engine: Engine) -> None:
+    """Take away what a daemon that died within a build left of it."""
+    with engine.database.reading() as connection:
+        left = build_table.steps(connection) or build_table.all_unsettled(connection)
+    if left:
+        from engine.daemon.build import recovery  # after a crash alone
+
+        later(recovery.recover, engine)
+
+
 def _engine_id(data_root: str) -> str:
     """The daemon's own id: made at its first start, the same ever after."""
     path = os.path.join(data_root, "engine-id")
@@ -215,9 +238,10 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
     logconfig.check(logconfig.completed({}, settings.log_driver, settings.log_opts))
     database = Database(
         os.path.join(settings.data_root, "engine.db"),
-        (*container_table.SCHEMA, *image_table.SCHEMA, *volume_table.SCHEMA),
-        container_table.MIGRATIONS,
+        (*container_table.SCHEMA, *image_table.SCHEMA, *build_table.SCHEMA, *volume_table.SCHEMA),
+        MIGRATIONS,
     )
+    _drop_torn_images(database)
     with _usable("data root"):
         kind = storage.choose(settings.data_root)
         identity = _engine_id(settings.data_root)

@@ -309,3 +309,9 @@ def process_start(pid: int) -> int:
         text = file.read(4096)
     # The command name, in parentheses, may hold spaces and parentheses of its own.
     return int(text[text.rindex(b")") + 2 :].split()[19])
+
+
+def boot_id() -> str:
+    """What names this boot of the host (random(4)): what was only in memory then is gone in any other."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()

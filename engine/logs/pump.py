@@ -32,6 +32,7 @@ Event = tuple
 
 _TURNS = 8  # chunks of one output, or blocks for one client, before the others have their turn
 _TTY_END = frozenset({errno.EIO})  # what a master reads when the last slave is closed
+_HEARD = 8  # what is watched is told so often before clients are read although it is ready
 _DRAIN_LIMIT = 16 << 20  # bytes: a descendant that outlives process 1 may write for ever
 
 
@@ -47,6 +48,7 @@ class Pump:
         self._clients: dict[int, Client] = {}
         self._last_number = 0
         self._watched: list[int] = []
+        self._heard = 0  # how often in a row what is watched was told instead of reading clients
         self._events: list[Event] = []
         self._input_fd = -1
         self._input_closed = False  # it was there once
@@ -143,7 +145,7 @@ class Pump:
 
         patience_ms: that while. No event is told of them any more. Watched descriptors wait meanwhile.
         """
-        watched, self._watched = self._watched, []
+        watched, self._watched, self._heard = self._watched, [], 0
         outputs, self._outputs = self._outputs, {}
         events, self._events = self._events, []
         self._input, self._input_from = memoryview(b""), None
@@ -173,39 +175,40 @@ class Pump:
     # One turn of the loop.
 
     def _turn(self, wait_ms: int | None) -> int:
-        """Waits, then moves what can be moved. Returns a watched descriptor that is ready, -1, or -2 if nothing was."""
+        """Waits, then moves what can be moved. Returns a watched descriptor that is ready, -1, or -2 if nothing was.
+
+        What is watched is heard before clients are read: a terminal has its new size before what is typed after that.
+        """
         poll = select.poll()
         if self._outputs and self._may_read_outputs():
             for fd in self._outputs.values():
                 poll.register(fd, select.POLLIN)
-        for fd in self._watched:
-            poll.register(fd, select.POLLIN)
         if self._input and self._input_fd >= 0:
             poll.register(self._input_fd, select.POLLOUT)
         for client in self._clients.values():
             if not client.hung_up:
                 poll.register(client.fd, self._interest(client))
-        ready = dict(poll.poll(0 if self._events else wait_ms))
+        for fd in self._watched:  # last: poll(2) looks in this order
+            poll.register(fd, select.POLLIN)
+        ready = dict(poll.poll(0 if self._events or self._heard else wait_ms))
         for stream, fd in list(self._outputs.items()):
             if fd in ready:
                 self._read_output(stream, _TURNS)
         if self._input_fd in ready:
             self._write_input()
+        watched = next((fd for fd in self._watched if fd in ready), -1)
+        if watched >= 0:
+            # It goes to the end of the row, so that a busy one cannot keep the others from being heard.
+            self._watched.remove(watched)
+            self._watched.append(watched)
+        self._heard = self._heard + 1 if watched >= 0 and self._heard < _HEARD else 0
         for client in list(self._clients.values()):
             if client.fd in ready:
-                self._serve(client, ready[client.fd])
+                self._serve(client, ready[client.fd] & (~select.POLLIN if self._heard else ~0))
         for client in list(self._clients.values()):
-            if client.hung_up:
+            if client.hung_up and not self._heard:
                 self._read_client(client)
-        if not ready:
-            return -2
-        for fd in self._watched:
-            if fd in ready:
-                # It goes to the end of the row, so that a busy one cannot keep the others from being heard.
-                self._watched.remove(fd)
-                self._watched.append(fd)
-                return fd
-        return -1
+        return watched if ready else -2
 
     def _tell(self, *event: object) -> None:
         """Queues an event; one that waits already is not told twice."""

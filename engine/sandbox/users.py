@@ -51,7 +51,7 @@ def resolve(user: str, additional: tuple[str, ...], passwd: str, group: str) -> 
 
 def identify(root_fd: int, user: str, additional: tuple[str, ...]) -> Identity:
     """`resolve` with the files of the root behind `root_fd`; files that are missing count as empty."""
-    return resolve(user, additional, _read(root_fd, "/etc/passwd"), _read(root_fd, "/etc/group"))
+    return resolve(user, additional, read(root_fd, "/etc/passwd"), read(root_fd, "/etc/group"))
 
 
 def _passwd_entry(name: str, passwd: str) -> tuple[str, int, int, str] | None:
@@ -100,7 +100,8 @@ def _in_range(text: str) -> int | None:
     return value if value <= _LARGEST_ID else None
 
 
-def _read(root_fd: int, path: str) -> str:
+def read(root_fd: int, path: str) -> str:
+    """The text of a file of the root; empty where it is missing. Raises Invalid for what is no file, OSError."""
     try:
         fd = open_beneath(root_fd, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:

@@ -17,9 +17,17 @@ from tests.harness.daemon import Daemon
 
 STEPS = ("import", "create", "start", "wait", "logs", "remove")
 KILLS = 10
-# Says a line every few milliseconds for as long as ten crashes and starts may take, then ends with 23.
-TALKER = "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo line $i; sleep 0.002; done; exit 23"
-TALK = b"".join(b"line %d\n" % number for number in range(1, 4001))
+# Says a line every few milliseconds until it is told that it was enough, then how many there were, and ends with 23.
+TALKER = (
+    "trap 'enough=1' USR1; i=0; while [ -z \"$enough\" ]; do i=$((i+1)); echo line $i; sleep 0.002; done; "
+    "echo $i in all; exit 23"
+)
+
+
+def whole_talk(said: bytes) -> bytes:
+    """All that the talker said, to go by its last words."""
+    count = int(said.splitlines()[-1].removesuffix(b" in all"))
+    return b"".join(b"line %d\n" % number for number in range(1, count + 1)) + b"%d in all\n" % count
 
 
 def crash(daemon: Daemon) -> None:
@@ -56,7 +64,8 @@ def test_a_crash_after_every_step_loses_nothing(own_daemon: Daemon) -> None:
     """All of them in one flow."""
     daemon = own_daemon
     crash(daemon)
-    one = daemon.create("sh", "-c", "echo hi; sleep 1; exit 7", name="every", Labels={"a": "b"})
+    script = "trap 'exit 7' USR1; echo hi; while :; do sleep 0.02; done"
+    one = daemon.create("sh", "-c", script, name="every", Labels={"a": "b"})
     before = daemon.inspect(one)
     crash(daemon)
     assert daemon.inspect("every") == before
@@ -64,6 +73,7 @@ def test_a_crash_after_every_step_loses_nothing(own_daemon: Daemon) -> None:
     running = daemon.inspect(one)
     crash(daemon)
     assert daemon.inspect(one) == running
+    assert daemon.request("POST", f"/containers/{one}/kill?signal=USR1").status == 204
     assert daemon.wait(one) == 7
     ended = daemon.inspect(one)
     crash(daemon)
@@ -89,11 +99,13 @@ def test_ten_crashes_while_a_container_talks(crashing: Daemon) -> None:
             crash(daemon)
             now = daemon.inspect(one)["State"]
             assert (now["Pid"], now["StartedAt"], now["Status"]) == (state["Pid"], state["StartedAt"], "running")
+        assert daemon.request("POST", f"/containers/{one}/kill?signal=USR1").status == 204
         assert daemon.wait(one, timeout=60) == 23
         reader.join(timeout=30)
         assert not reader.is_alive(), "the attached client was not let go at the container's end"
-    assert frames.stdout(received[0]) == TALK
-    assert frames.stdout(daemon.logs(one)) == TALK
+    talk = whole_talk(frames.stdout(daemon.logs(one)))
+    assert frames.stdout(received[0]) == frames.stdout(daemon.logs(one)) == talk
+    assert talk.count(b"\n") > 10 * KILLS
     daemon.remove(one)
 
 
@@ -117,13 +129,15 @@ def test_docker_attach_opened_before_the_kills_receives_every_line(crashing: Dae
                 starter.read_until(b"line 1\n")
             for _ in range(KILLS):
                 crash(daemon)
+            assert daemon.request("POST", f"/containers/{one}/kill?signal=USR1").status == 204
             assert daemon.wait(one, timeout=60) == 23
             reader.join(timeout=30)
             assert not reader.is_alive(), "docker attach was not let go at the container's end"
         finally:
             client.kill()
-    assert received[0].removesuffix(TALK).strip(b"beat\n") == b""
-    assert received[0].endswith(TALK)
+    talk = whole_talk(received[0])
+    assert received[0].removesuffix(talk).strip(b"beat\n") == b""
+    assert received[0].endswith(talk) and talk.count(b"\n") > 10 * KILLS
     daemon.remove(one)
 
 

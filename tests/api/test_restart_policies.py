@@ -123,7 +123,7 @@ def test_what_waits_for_its_next_run_is_shown_as_dockerd_shows_it(daemon: Daemon
 
 def test_verbs_on_what_waits_for_its_next_run(daemon: Daemon, failing: str) -> None:
     """The answers of dockerd 20.10."""
-    in_backoff(daemon, failing, 3)
+    in_backoff(daemon, failing, 2)
     assert post(daemon, failing, "start") == 304
     answer = daemon.request("POST", f"/containers/{failing}/pause")
     assert (answer.status, answer.message) == (
@@ -340,10 +340,10 @@ def test_one_that_waited_for_its_next_run_is_run_by_the_next_daemon(crashing: Da
     daemon = crashing
     one = daemon.create("sh", "-c", "exit 3", HostConfig=policy("always"))
     daemon.begin(one)
-    before = in_backoff(daemon, one, 5)
+    before = in_backoff(daemon, one, 2)
     daemon.kill9()
     daemon.start()
-    shown = until(daemon, one, lambda shown: shown["State"]["StartedAt"] > before["State"]["StartedAt"], 3)
+    shown = until(daemon, one, lambda shown: shown["State"]["StartedAt"] > before["State"]["StartedAt"], 1.5)
     assert shown["RestartCount"] < before["RestartCount"]
     daemon.remove(one)
 

@@ -35,7 +35,7 @@ EXAMPLES = int(os.environ.get("ENGINE_TEST_EXAMPLES", "5"))
 
 STORM_THREADS = 100
 STORM_CONTAINERS = 6
-STORM_SECONDS = 8.0
+STORM_SECONDS = 5.0
 
 
 @pytest.fixture(scope="module")

@@ -109,10 +109,8 @@ class Layout:
         subprocess.run(["umoci", *arguments], check=True, capture_output=True)
 
 
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    """An image of three layers, with links, modes, owners, deletions and a replaced directory."""
-    need("umoci", "skopeo")
+def three_layers() -> tuple[Callable[[Path], None], ...]:
+    """The steps of an image of three layers, with links, modes, owners, deletions and a replaced directory."""
 
     def first(tree: Path) -> None:
         (tree / "bin").mkdir()
@@ -139,8 +137,15 @@ def layout(tmp_path: Path) -> Layout:
         (tree / "tmp/later").write_text("x")
         os.chown(tree / "tmp/later", 12, 34)
 
+    return first, second, third
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """An image of `three_layers`."""
+    need("umoci", "skopeo")
     made = Layout(tmp_path / "layout")
-    for step in (first, second, third):
+    for step in three_layers():
         made.step(step)
     return made
 

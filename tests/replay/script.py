@@ -21,8 +21,24 @@ TRANSCRIPT = Path(__file__).resolve().parents[1] / "data" / "engine-transcript-1
 IDENTIFIER = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{12}\b")
 # The first calls ask for paths, methods and versions that are none.
 SYSTEM_CALLS = 13
+_BUILT = "FROM busybox\nARG X=1\nENV Y=$X\nCOPY a.txt /a\nRUN echo built && echo warn >&2\nCMD [\"cat\",\"/a\"]\n"
+DOCKERFILES = {
+    239: _BUILT,
+    240: _BUILT,
+    241: "FROM busybox\nRUN exit 3\n",
+    242: "FRM busybox\n",
+    243: "",
+    244: "FROM busybox\nCOPY nope /x\n",
+    245: "FROM busybox\n",
+}
 # Bodies that the transcript shows only the start of.
-RAW_BODIES = dict.fromkeys((194, 195, 196, 236), rootfs.archive([("f", 0o644, b"hi")]))
+RAW_BODIES = {
+    **dict.fromkeys((194, 195, 196, 236), rootfs.archive([("f", 0o644, b"hi")])),
+    **{
+        number: rootfs.archive([("Dockerfile", 0o644, text.encode()), ("a.txt", 0o644, b"A")])
+        for number, text in DOCKERFILES.items()
+    },
+}
 # Asks for the events of the recording's time; ours are those of the replay's.
 EVENTS = 308
 # Calls that the recording's client gave up on: only the head of the answer is read.

@@ -8,7 +8,7 @@ import threading
 from engine.daemon.api.answers import JSON_TYPE
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import Stream
-from engine.errors import EngineError
+from engine.errors import CommandFailed, EngineError
 
 
 class Progress:
@@ -39,7 +39,8 @@ class Progress:
         """End the answer, with the failure as its last line when it has begun; only such a failure is settled here."""
         told = self._stream is not None and isinstance(error, EngineError)
         if told:
-            self({"error": str(error), "errorDetail": {"message": str(error)}})
+            detail = {"code": error.code} if isinstance(error, CommandFailed) else {}
+            self({"error": str(error), "errorDetail": {**detail, "message": str(error)}})
         if self._stream is not None and (error is None or told):
             self._stream.close()
         return told

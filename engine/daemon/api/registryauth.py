@@ -1,4 +1,4 @@
-"""The header X-Registry-Auth: a client's credentials for a registry, as JSON in URL-safe base64.
+"""The headers X-Registry-Auth and X-Registry-Config: a client's credentials, as JSON in URL-safe base64.
 
 Pure; what it returns is held for one request and never logged.
 """
@@ -7,11 +7,12 @@ import base64
 import binascii
 import re
 
-from engine.daemon.api.body import decode
+from engine.daemon.api.body import Mapping, decode
 from engine.daemon.api.schemas import AUTH_CONFIG
 from engine.errors import Invalid
 
 HEADER = "x-registry-auth"
+CONFIG_HEADER = "x-registry-config"
 _ALPHABET = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
@@ -35,3 +36,20 @@ def decode_auth(value: str) -> dict | None:
     except Invalid as error:
         raise Invalid(f"invalid X-Registry-Auth header: {error}") from error
     return {name: part for name, part in credentials.items() if part} or None
+
+
+def decode_auths(value: str) -> dict[str, dict]:
+    """The credentials of X-Registry-Config: registry → as `decode_auth` gives them. Raises Invalid."""
+    if not value:
+        return {}
+    fits = _ALPHABET.match(value)
+    try:
+        if fits.end() != len(value):
+            raise Invalid(f"illegal base64 data at input byte {fits.end()}")
+        decoded = decode(base64.b64decode(value, b"-_", validate=True), _CONFIGS)
+    except (binascii.Error, Invalid) as error:
+        raise Invalid(f"invalid X-Registry-Config header: {error}") from error
+    return {host: {name: part for name, part in auth.items() if part} for host, auth in decoded.items()}
+
+
+_CONFIGS = Mapping(AUTH_CONFIG)

@@ -7,6 +7,8 @@ from engine.daemon.api.answers import encode_json
 from engine.daemon.api.http import BadRequest, ChunkDecoder
 
 _PIECE = 64 * 1024
+# A chunk of a file that is sent: some clients hold a chunk in memory whole.
+_FILE_PIECE = 1024 * 1024
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -162,6 +164,16 @@ class Stream:
             self.write(data)
         elif data:
             self._connection.send_pieces((b"%x\r\n" % len(data), data, b"\r\n"))
+
+    def send_file(self, descriptor: int, count: int) -> None:
+        """Send the first `count` bytes of an open file, from where the kernel has them. Raises ClientGone."""
+        for start in range(0, count if self._open else 0, _FILE_PIECE):
+            size = min(_FILE_PIECE, count - start)
+            if self.raw_chunks:
+                self._connection.send(b"%x\r\n" % size)
+            self._connection.send_file(descriptor, start, size)
+            if self.raw_chunks:
+                self._connection.send(b"\r\n")
 
     def write_each(self, pieces: list[bytes]) -> None:
         """Send several pieces at once, each as a chunk of its own: for clients that take a chunk for a message."""

@@ -14,8 +14,16 @@ OLDEST = (1, 24)
 NEWEST_TEXT = "1.54"
 OLDEST_TEXT = "1.24"
 PLATFORM_SINCE = (1, 32)  # the first version of POST /images/create that can name a platform
+BUILD_IDS_SINCE = (1, 30)  # the first version whose POST /build tells the ids of what it makes
 PYTHON_SDK = "docker-sdk-python/"  # its User-Agent begins so
+ARCHIVE_PLATFORM_SINCE = (1, 48)  # the same for save and load, as JSON
+ARCHIVE_PLATFORMS_SINCE = (1, 52)  # and several of them
+PUSH_PLATFORM_SINCE = (1, 46)  # the same for POST /images/{name}/push, as JSON
 INSPECT_PLATFORM_SINCE = (1, 49)  # the same for GET /images/{name}/json, which takes it as JSON
+HISTORY_PLATFORM_SINCE = (1, 48)  # and for GET /images/{name}/history
+REMOVE_PLATFORMS_SINCE = (1, 50)  # and for DELETE /images/{name}
+SHARED_SIZE_SINCE, IDENTITY_SINCE = (1, 42), (1, 54)
+LIST_MANIFESTS_SINCE, INSPECT_MANIFESTS_SINCE = (1, 47), (1, 48)
 
 # Every answer carries these, so that a client learns from any of them whom it talks to and in which version.
 IDENTITY = (
@@ -127,9 +135,32 @@ def _of_graph_drivers(shown: dict) -> dict:
 
 
 def image(version: tuple[int, int], shown: dict) -> dict:
-    """An image of a list or an inspect: VirtualSize stood beside Size, and meant the same, until 1.43."""
+    """An image of a list or an inspect, as it was shown then."""
+    older = dict(shown)
+    if version < (1, 53):
+        older.pop("Identity", None)
+    if version < (1, 48):
+        older.pop("Descriptor", None)
     if version < (1, 44):
-        return {**shown, "VirtualSize": shown["Size"]}
+        older["VirtualSize"] = shown["Size"]
+    return _listed(version, older) if "Containers" in shown else _inspected(version, older)
+
+
+def _listed(version: tuple[int, int], shown: dict) -> dict:
+    if version < (1, 51):
+        shown["Containers"] = -1
+    if version < (1, 43) and not shown["RepoTags"] and not shown["RepoDigests"]:
+        shown["RepoTags"], shown["RepoDigests"] = ["<none>:<none>"], ["<none>@<none>"]
+    return shown
+
+
+def _inspected(version: tuple[int, int], shown: dict) -> dict:
+    """Until 1.51 what is empty was shown too."""
+    if version < (1, 52):
+        shown = {"Parent": "", "Comment": "", "DockerVersion": "", "Author": "", **shown}
+        shown["GraphDriver"] = {"Name": "overlayfs", "Data": None}
+    if version < (1, 44):
+        shown.setdefault("Created", "0001-01-01T00:00:00Z")
     return shown
 
 

@@ -25,11 +25,13 @@ from engine.errors import SystemFailure
 _SHORT = 12
 
 
-def create(engine: object, name: str | None, body: dict, platform: str | None) -> tuple[Container, list[str]]:
+def create(
+    engine: object, name: str | None, body: dict, platform: str | None, *, lasting: bool = True
+) -> tuple[Container, list[str]]:
     """Make a container and return it with the warnings of create.
 
     name: None or empty for a random one; body: the decoded body of `POST /containers/create`; platform: as
-    `os/arch[/variant]`, None or empty for the host's.
+    `os/arch[/variant]`, None or empty for the host's; lasting: False for one that need not outlive a loss of power.
     Raises Invalid, NotFound for the image, Conflict for the name, NotBuilt in words, SystemFailure when the disk fails.
     """
     config = settings.container_config(body)
@@ -66,13 +68,14 @@ def create(engine: object, name: str | None, body: dict, platform: str | None) -
         args=arguments,
         layers=tuple(image.layers) if image else (),
         log_asked=log_asked,
+        manifest=image.manifest if image else "",
     )
     engine.containers.reserve(container, name)
     try:
         validate.check_late(host_config)
         unbuilt.refuse(host_config, networking)
         _mount(engine, container)
-        _keep(engine, container, _descriptor(engine, image) if image else None)
+        _keep(engine, container, _descriptor(engine, image) if image else None, lasting)
     except BaseException:
         mountpoints.release(engine, container, volumes=True)
         engine.containers.release(container)
@@ -105,17 +108,18 @@ def _mount(engine: object, container: Container) -> None:
         raise
 
 
-def _keep(engine: object, container: Container, descriptor: dict | None) -> None:
+def _keep(engine: object, container: Container, descriptor: dict | None, lasting: bool) -> None:
     """Write the files, then the record: a crash in between leaves files that `files.sweep` finds, and no record."""
-    for image_id in filter(None, (container.image_id, *mountpoints.images_of(container))):
+    used = mountpoints.images_of(container)
+    for image_id, layers in [(container.image_id, container.layers), *used] if container.image_id else used:
         # A removal that began before the name was reserved may have taken the image; one that begins now sees who holds
         # it. Never within a transaction: the images' lock comes before the database's.
         with engine.images.changing:
-            engine.images.find(image_id)
+            engine.images.check(image_id, layers)
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     try:
         files.write(where, container)
-        with engine.database.transaction(durable=True) as connection:
+        with engine.database.transaction(durable=lasting) as connection:
             table.insert(connection, container, descriptor)
     except OSError as error:
         _forget(where)
@@ -124,7 +128,7 @@ def _keep(engine: object, container: Container, descriptor: dict | None) -> None
         _forget(where)
         raise
     if descriptor is not None:
-        engine.containers.descriptors.setdefault(container.image_id, descriptor)
+        engine.containers.descriptors.setdefault((container.image_id, container.manifest), descriptor)
 
 
 def _forget(where: paths.Paths) -> None:
@@ -134,7 +138,7 @@ def _forget(where: paths.Paths) -> None:
 
 def _descriptor(engine: object, image: Image) -> dict:
     """The descriptor of the manifest that the container runs, with its platform, as inspect shows it."""
-    known = engine.containers.descriptors.get(image.id)
+    known = engine.containers.descriptors.get((image.id, image.manifest))
     if known is not None:
         return known
     shown = image.descriptor

@@ -58,7 +58,7 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
         "Ports": {f"{number}/{protocol}": None for number, protocol in ports.open_ports(container, state)},
         "Networks": container.networking,
     }
-    descriptor = engine.containers.descriptors.get(container.image_id)
+    descriptor = engine.containers.descriptors.get((container.image_id, container.manifest))
     if descriptor is not None:
         shown["ImageManifestDescriptor"] = descriptor
     return shown

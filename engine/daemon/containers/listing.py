@@ -77,7 +77,9 @@ class _ImageNames:
             return ""
 
 
-def _summary(container: Container, state: State, names: _ImageNames, descriptors: dict[str, dict], now_ns: int) -> dict:
+def _summary(
+    container: Container, state: State, names: _ImageNames, descriptors: dict[tuple[str, str], dict], now_ns: int
+) -> dict:
     config, host_config = container.config, container.host_config
     summary = {
         "Id": container.id,
@@ -85,7 +87,7 @@ def _summary(container: Container, state: State, names: _ImageNames, descriptors
         "Image": names.shown(container),
         "ImageID": container.image_id,
     }
-    descriptor = descriptors.get(container.image_id)
+    descriptor = descriptors.get((container.image_id, container.manifest))
     if descriptor is not None:
         summary["ImageManifestDescriptor"] = descriptor
     shown_host = {"NetworkMode": host_config["NetworkMode"]}

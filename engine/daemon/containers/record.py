@@ -115,6 +115,7 @@ class Container:
     layers: the directories of the image's layers, relative to the layer root, lowest first
     mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec` (see `mountpoints`)
     log_asked: whether the client has named a log driver
+    manifest: digest of the manifest of the image's platform that it runs; empty without an image
     settling: its end is known, and what only a running container has is still being taken away; under `changed`
     exits: how often a run, or the wait for another one, has ended since the daemon started; removed: it is no more
     last_exit: the exit code of the last run that ended; what waiters are told, however soon the next one begins
@@ -143,6 +144,7 @@ class Container:
     layers: tuple[str, ...]
     mounts: tuple[dict, ...] = ()
     log_asked: bool = True
+    manifest: str = ""
     state: State = field(default_factory=State)
     settling: bool = False
     exits: int = 0

@@ -18,11 +18,13 @@ _ID_LENGTH = 64
 class Registry:
     """The containers of a daemon.
 
-    descriptors: image id → descriptor of the manifest, with its platform, as inspect shows it; kept here because a
-        container outlives its image
+    descriptors: (image id, manifest) → descriptor of the manifest, with its platform, as inspect shows it; kept here
+        because a container outlives its image
     """
 
-    def __init__(self, containers: Iterable[Container] = (), descriptors: dict[str, dict] | None = None) -> None:
+    def __init__(
+        self, containers: Iterable[Container] = (), descriptors: dict[tuple[str, str], dict] | None = None
+    ) -> None:
         self.descriptors = descriptors or {}
         self._lock = threading.Lock()
         self._by_id: dict[str, Container] = {}

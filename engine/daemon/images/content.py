@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from engine.daemon.tar.space import NoSpace, check_space
+from engine.daemon.tar.trees import remove_path
 from engine.errors import Invalid, NotFound, SystemFailure
 
 _SPACE_STEP = 16 * 1024 * 1024
@@ -151,14 +152,22 @@ class Content:
     def pinned(self, digests: Iterable[str]) -> Iterator[None]:
         """While this lasts no removal takes these blobs away."""
         names = list(digests)
-        with self._lock:
-            self._pins.update(names)
+        self.pin(names)
         try:
             yield
         finally:
-            with self._lock:
-                self._pins.subtract(names)
-                self._pins += collections.Counter()
+            self.unpin(names)
+
+    def pin(self, digests: Iterable[str]) -> None:
+        """The beginning of `pinned`, for who has too many to nest."""
+        with self._lock:
+            self._pins.update(digests)
+
+    def unpin(self, digests: Iterable[str]) -> None:
+        """Its end."""
+        with self._lock:
+            self._pins.subtract(digests)
+            self._pins += collections.Counter()
 
     def remove(self, digest: str) -> int:
         """Remove a blob that no image holds; returns the bytes set free, 0 for one that is pinned or not there."""
@@ -181,9 +190,11 @@ class Content:
         oldest = time.time() - _PARTIAL_AGE
         for name in os.listdir(self._tmp):
             path = os.path.join(self._tmp, name)
-            if not os.path.isfile(path) or (name.endswith(_PARTIAL) and os.stat(path).st_mtime > oldest):
-                continue
-            os.unlink(path)
+            if os.path.isdir(path) and not os.path.islink(path):
+                # A build's context, which went with the daemon that built.
+                remove_path(path)
+            elif os.path.isfile(path) and not (name.endswith(_PARTIAL) and os.stat(path).st_mtime > oldest):
+                os.unlink(path)
 
     def flush(self) -> None:
         """Put all that was written below the data root on the disk: one syncfs(2) for thousands of files."""

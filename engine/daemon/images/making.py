@@ -70,10 +70,11 @@ def add_made(
     image_layers: Sequence,
     names: Sequence[Reference],
     parent: str = "",
+    boot: str = "",
 ) -> Image:
     """Make the OCI manifest of an image that came without one, and add the image. The layers' blobs are there, pinned.
 
-    config: the document, or the exact bytes of one that must keep its digest.
+    config: the document, or the exact bytes of one that must keep its digest; boot: see `ImageStore.add`
     """
     data = config if isinstance(config, bytes) else documents.dump(config)
     config_part = documents.descriptor(documents.OCI_CONFIG, digest_of(data), len(data))
@@ -83,4 +84,4 @@ def add_made(
         store.content.put(data)
         store.content.put(manifest)
         blobs = [(part["digest"], part["size"]) for part in (target, config_part, *layer_parts)]
-        return store.add(session, target, target["digest"], data, image_layers, blobs, names, parent)
+        return store.add(session, target, target["digest"], data, image_layers, blobs, names, parent, boot)

@@ -132,3 +132,20 @@ def choose(manifests: list[dict], wanted: Platform, strict: bool) -> dict | None
         if place is not None and (best is None or place < best[0]):
             best = place, descriptor
     return best and best[1]
+
+
+def best(images: list, wanted: Platform, strict: bool) -> object | None:
+    """The one of `images` (with a `config`) that fits best, the first one among equals; None when none does."""
+    ranked = [(place, image) for image in images if (place := rank(wanted, of(image.config), strict)) is not None]
+    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+
+def sorted_for(wanted: Platform, images: list) -> list:
+    """The images, best first; what cannot serve at all comes last, in the order of names."""
+
+    def key(image: object) -> tuple:
+        offered = of(image.config)
+        place = rank(wanted, offered, strict=False)
+        return place is None, place or 0, str(offered)
+
+    return sorted(images, key=key) if len(images) > 1 else images

@@ -5,16 +5,39 @@ and the words are those of a current dockerd (transcript 217-219, 234, 237).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.daemon.images import platform
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
-from engine.errors import Conflict, Invalid
+from engine.daemon.store import images as table
+from engine.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
     from engine.daemon.images.store import ImageStore
 
 _SHORT = 12
+UsedBy = Callable[[str], Sequence]
+
+
+@dataclass(slots=True)
+class Removed:
+    """What a removal has done so far.
+
+    records: `{"Untagged": ...}` and `{"Deleted": ...}`; blobs: bytes of those that are gone; layers: number → bytes of
+    those that may go with `layers.collect`
+    """
+
+    records: list[dict] = field(default_factory=list)
+    blobs: int = 0
+    layers: dict[str, int] = field(default_factory=dict)
+
+    def freed(self, store: "ImageStore") -> int:
+        """The bytes that are free again, once the layers have been collected."""
+        with store.database.reading() as connection:
+            known = table.layer_numbers(connection)
+        return self.blobs + sum(size for number, size in self.layers.items() if int(number) not in known)
 
 
 def short_id(identity: str) -> str:
@@ -22,32 +45,52 @@ def short_id(identity: str) -> str:
     return identity.removeprefix("sha256:")[:_SHORT]
 
 
-def remove(store: "ImageStore", ref: str, force: bool, noprune: bool, used_by: Callable[[str], Sequence]) -> list[dict]:
+def standing(layers: Sequence[str], containers: Sequence) -> list:
+    """Those of an image's containers that use the platform with these layers: as their root, or mounted."""
+    wanted = list(layers)
+    return [
+        container
+        for container in containers
+        if list(container.layers) == wanted
+        or any(point["Spec"].get("Layers") == wanted for point in container.mounts if point["Type"] == "image")
+    ]
+
+
+def remove(
+    store: "ImageStore", ref: str, force: bool, noprune: bool, used_by: UsedBy, platforms: Sequence[str] = ()
+) -> list[dict]:
     """Untag the image called `ref`, or delete it when that was its last name; `[{"Untagged": ...}, {"Deleted": ...}]`.
 
     force: delete in spite of stopped containers and further names. noprune: leave untagged parents alone.
-    used_by: image id → its containers. Raises NotFound, Conflict.
+    used_by: image id → its containers. platforms: delete only these, which takes force. Raises NotFound, Conflict,
+    Invalid.
     """
+    if platforms and not force:
+        # dockerd's own words, dash and all.
+        raise Invalid(
+            "Content will be removed from all images referencing this variant. Use \N{EM DASH}-force to force delete."
+        )
     store.release(used_by)
+    removed = Removed()
     with store.changing:
-        records = _remove(store, ref, force, noprune, used_by)
+        if platforms:
+            _remove_platforms(store, store.find(ref), platforms, noprune, used_by, removed)
+        else:
+            _remove(store, ref, force, noprune, used_by, removed)
     # Thousands of files, maybe: not while others wait for the lock.
     store.layers.collect()
-    return records
+    return removed.records
 
 
-def _remove(
-    store: "ImageStore", ref: str, force: bool, noprune: bool, used_by: Callable[[str], Sequence]
-) -> list[dict]:
+def _remove(store: "ImageStore", ref: str, force: bool, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
     image = store.find(ref)
     if _is_id(ref, image):
         _check_unused(image, force, used_by)
-        return _delete(store, image, noprune, used_by)
+        return delete(store, image, noprune, used_by, removed)
     reference = Reference.parse(ref).with_default_tag()
     same = _same_names(reference, image.names)
     if len(same) < len(image.names):
-        store.untag(same)
-        return _untagged(store, image, same)
+        return untag(store, image, same, removed)
     containers = used_by(image.id)
     if containers and not force:
         raise Conflict(
@@ -56,10 +99,33 @@ def _remove(
         )
     if containers:
         # The name goes; the image stays, untagged, for as long as its containers are there.
-        store.untag(image.names)
-        _untagged(store, image, image.names)
-        return [{"Untagged": reference.familiar}]
-    return _delete(store, image, noprune, used_by)
+        untag(store, image, image.names, Removed())
+        removed.records.append({"Untagged": reference.familiar})
+        return None
+    return delete(store, image, noprune, used_by, removed)
+
+
+def _remove_platforms(
+    store: "ImageStore", image: Image, wanted: Sequence[str], noprune: bool, used_by: UsedBy, removed: Removed
+) -> None:
+    """Delete single platforms; with the last one that is here the image goes."""
+    here, chosen = store.platforms(image), {}
+    for text in wanted:
+        parsed = platform.parse(text)
+        one = platform.best(here, parsed, strict=True)
+        if one is None:
+            raise NotFound(
+                f"failed to delete platform {parsed} for image {image.id}: image with reference {image.id} was found "
+                f"but does not provide the specified platform ({parsed})"
+            )
+        chosen[one.manifest] = one
+    for one in chosen.values():
+        _check_unused(one, True, lambda identity, layers=one.layers: standing(layers, used_by(identity)))
+    removed.records += [{"Deleted": manifest} for manifest in chosen if manifest != image.id]
+    if len(chosen) == len(here):
+        delete(store, image, noprune, used_by, removed)
+    else:
+        _forget(store, list(chosen.values()), used_by(image.id), removed)
 
 
 def _is_id(ref: str, image: Image) -> bool:
@@ -88,7 +154,7 @@ def _same_names(reference: Reference, names: Sequence[str]) -> list[str]:
     return [name for name in same if Reference.parse(name).tag or not others]
 
 
-def _check_unused(image: Image, force: bool, used_by: Callable[[str], Sequence]) -> None:
+def _check_unused(image: Image, force: bool, used_by: UsedBy) -> None:
     """Raises Conflict for containers, and for several names, unless the force given outweighs them."""
     containers = used_by(image.id)
     running = [container for container in containers if container.snapshot().running]
@@ -111,32 +177,52 @@ def _conflict(image: Image, force: str, why: str) -> Conflict:
     return Conflict(f"conflict: unable to delete {short_id(image.id)} ({force}) - {why}")
 
 
-def _untagged(store: "ImageStore", image: Image, names: Sequence[str]) -> list[dict]:
-    """Tell that the image has lost these names; the records of that."""
+def untag(store: "ImageStore", image: Image, names: Sequence[str], removed: Removed) -> None:
+    """Take canonical names away, and tell so; the image stays."""
+    if names:
+        store.untag(names)
+        _tell_untagged(store, image, names, removed)
+
+
+def _tell_untagged(store: "ImageStore", image: Image, names: Sequence[str], removed: Removed) -> None:
     shown = [Reference.parse(name).familiar for name in names]
     for name in shown:
         store.announce("untag", image.id, name)
-    return [{"Untagged": name} for name in shown]
+    removed.records += [{"Untagged": name} for name in shown]
 
 
-def _deleted(store: "ImageStore", image: Image) -> dict:
-    store.announce("delete", image.id, image.id)
-    return {"Deleted": image.id}
-
-
-def _delete(store: "ImageStore", image: Image, noprune: bool, used_by: Callable[[str], Sequence]) -> list[dict]:
+def delete(store: "ImageStore", image: Image, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
     """Delete the image, and then its parents for as long as they have neither a name nor another use."""
-    store.forget(image.id, hold_layers=bool(used_by(image.id)))
-    records = _untagged(store, image, image.names)
+    _delete_one(store, image, used_by, removed)
+    while not noprune and image.parent:
+        try:
+            image = store.find(image.parent)
+        except NotFound:
+            return
+        if image.names or used_by(image.id) or store.has_children(image) or store.held[image.id]:
+            return
+        _forget(store, store.platforms(image), (), removed)
+        _tell_deleted(store, image, removed)
+
+
+def _delete_one(store: "ImageStore", image: Image, used_by: UsedBy, removed: Removed) -> None:
+    _forget(store, store.platforms(image), used_by(image.id), removed)
+    _tell_untagged(store, image, image.names, removed)
     if not image.names:
         store.announce("untag", image.id, image.id)  # docker's images are never without a name, if only a made one
-    records.append(_deleted(store, image))
-    parents = {other.id: other for other in store.all()}
-    parent = parents.get(image.parent)
-    while not noprune and parent and not parent.names and not used_by(parent.id):
-        if any(other.parent == parent.id for other in store.all()):
-            break
-        store.forget(parent.id, hold_layers=False)
-        records.append(_deleted(store, parent))
-        parent = parents.get(parent.parent)
-    return records
+    _tell_deleted(store, image, removed)
+
+
+def _forget(store: "ImageStore", platforms: Sequence[Image], containers: Sequence, removed: Removed) -> None:
+    """Let go of platforms of one image; the layers that containers stand on are held."""
+    for hold in (True, False):
+        gone = [one for one in platforms if bool(standing(one.layers, containers)) is hold]
+        if gone:
+            removed.blobs += store.forget(gone[0].id, hold, [one.manifest for one in gone])
+        for one in gone:
+            removed.layers.update(zip(one.layers, one.layer_sizes, strict=True))
+
+
+def _tell_deleted(store: "ImageStore", image: Image, removed: Removed) -> None:
+    store.announce("delete", image.id, image.id)
+    removed.records.append({"Deleted": image.id})

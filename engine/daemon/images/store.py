@@ -5,13 +5,14 @@ unpacking) is done in the modules of each verb, without the lock, and ends in `a
 before it becomes visible. Never shows a half image: what a crash leaves is swept when the store is opened.
 """
 
+import collections
 import logging
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import BinaryIO, ContextManager
 
 from engine.daemon.images import listing, platform, removal
 from engine.daemon.images.content import Content
@@ -19,6 +20,7 @@ from engine.daemon.images.image import Image, load
 from engine.daemon.images.layers import storage
 from engine.daemon.images.layers.store import Layer, LayerStore, Session
 from engine.daemon.images.reference import Reference
+from engine.daemon.store import builds
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from engine.errors import Invalid, NotFound
@@ -62,6 +64,8 @@ class ImageStore:
         self.layer_root = os.path.join(data_root, "layers")
         self.layers = LayerStore(database, self.layer_root, storage_kind == storage.OVERLAY)
         self.changing = threading.RLock()
+        # Ids of images that a running build stands on, under `changing`: no pruning takes them.
+        self.held: collections.Counter[str] = collections.Counter()
         self._found: dict[tuple[str, str], Image] = {}
         self.layers.sweep()
         with database.reading() as connection:
@@ -73,17 +77,20 @@ class ImageStore:
     def find(self, ref: str, platform_text: str | None = None) -> Image:
         """The image called `ref`: name, name:tag, name@digest, id, or a short id that no other image shares.
 
-        platform_text: `os[/arch[/variant]]` it must be for. Raises NotFound in docker's words, Invalid.
+        platform_text: `os[/arch[/variant]]` it must be for; without, the platform is the host's best, or any that is
+            here. Raises NotFound in docker's words, Invalid.
         """
         key = (ref, platform_text or "")
         image = self._found.get(key)
         if image is not None:
             return image
         with self.changing:
-            image = self._image(self.resolve(ref))
+            here = self._platforms(self.resolve(ref))
+            image = here[0]
             if platform_text:
                 wanted = platform.parse(platform_text)
-                if platform.rank(wanted, platform.of(image.config), strict=True) is None:
+                image = platform.best(here, wanted, strict=True)
+                if image is None:
                     raise NotFound(
                         f"image with reference {ref} was found but does not provide the specified platform ({wanted})"
                     )
@@ -92,13 +99,32 @@ class ImageStore:
             self._found[key] = image
             return image
 
-    def origin(self, identity: str) -> Image:
-        """The image that a container was made of, also when it was removed since. Raises NotFound."""
+    def platforms(self, image: Image) -> list[Image]:
+        """The image as each of its platforms that are here: the host's best first. Raises NotFound."""
+        return self._platforms(image.id)
+
+    def has_children(self, image: Image) -> bool:
+        """True when an image that is here was made on top of it."""
+        with self.database.reading() as connection:
+            return table.has_children(connection, image.id)
+
+    def check(self, identity: str, layers: Sequence[str]) -> None:
+        """Raises NotFound unless the image with this id has a platform of these layers, as when it was found."""
+        if not any(image.layers == tuple(layers) for image in self._platforms(identity)):
+            raise NotFound(f"No such image: {identity}")
+
+    def origin(self, identity: str, container_layers: Sequence[str] | None = None) -> Image:
+        """The image that a container was made of, also when it was removed since. Raises NotFound.
+
+        container_layers: those of the container, for the platform that it stands on
+        """
         with self.database.reading() as connection:
             row = table.image_of_containers(connection, identity)
-            if row is None:
-                raise NotFound(f"No such image: {identity}")
-            return self._read(connection, row)
+            found = row and [image for removed in (False, True) for image in self._read(connection, row, removed)]
+        if not found:
+            raise NotFound(f"No such image: {identity}")
+        same = [image for image in found if container_layers is None or image.layers == tuple(container_layers)]
+        return (same or found)[0]
 
     def resolve(self, ref: str) -> str:
         """The id of the image called `ref`, as for `find`."""
@@ -130,43 +156,49 @@ class ImageStore:
         return found[0] if found else None
 
     def all(self) -> list[Image]:
-        """Every image, newest first."""
+        """Every image, as the platform that `find` would choose, newest first."""
         with self.database.reading() as connection:
-            return [self._read(connection, row) for row in table.images(connection)]
+            images = [self._read(connection, row)[0] for row in table.images(connection)]
+        return sorted(images, key=lambda image: image.created, reverse=True)
 
     def count(self) -> int:
         """How many images there are."""
         with self.database.reading() as connection:
-            return len(table.images(connection))
+            return table.count_images(connection)
 
-    def _image(self, identity: str) -> Image:
+    def _platforms(self, identity: str) -> list[Image]:
         with self.database.reading() as connection:
             row = table.image(connection, identity)
             if row is None:
                 raise NotFound(f"No such image: {identity}")
             return self._read(connection, row)
 
-    def _read(self, connection: object, row: dict) -> Image:
-        layers = table.image_layers(connection, row["id"], row["manifest"])
-        blobs = table.image_blobs(connection, row["id"])
+    def _read(self, connection: object, row: dict, removed: bool = False) -> list[Image]:
+        """The image as each of its platforms, or of those that were removed and are held; the host's best first."""
         names = table.image_names(connection, row["id"])
         references = [Reference.parse(name) for name, _ in names]
         digests = dict.fromkeys(f"{reference.familiar_name}@{row['id']}" for reference in references)
-        return Image(
-            id=row["id"],
-            descriptor={"mediaType": row["media_type"], "digest": row["id"], "size": row["descriptor_size"]},
-            manifest=row["manifest"],
-            config=load(row["config"].encode(), "image config"),
-            layers=tuple(str(layer["number"]) for layer in layers),
-            layer_sizes=tuple(layer["size"] for layer in layers),
-            content_size=sum(size for _, size in blobs),
-            created=row["created"],
-            parent=row["parent"],
-            names=tuple(name for name, _ in names),
-            repo_tags=tuple(reference.familiar for reference in references if reference.tag),
-            repo_digests=tuple(digests),
-            tagged_ns=max((tagged for _, tagged in names), default=0),
-        )
+        images = []
+        for one in table.platforms(connection, row["id"], removed):
+            layers = table.image_layers(connection, row["id"], one["manifest"])
+            blobs = table.image_blobs(connection, row["id"], one["manifest"])
+            image = Image(
+                id=row["id"],
+                descriptor={"mediaType": row["media_type"], "digest": row["id"], "size": row["descriptor_size"]},
+                manifest=one["manifest"],
+                config=load(one["config"].encode(), "image config"),
+                layers=tuple(str(layer["number"]) for layer in layers),
+                layer_sizes=tuple(layer["size"] for layer in layers),
+                content_size=sum(size for _, size in blobs),
+                created=one["created"],
+                parent=row["parent"],
+                names=tuple(name for name, _ in names),
+                repo_tags=tuple(reference.familiar for reference in references if reference.tag),
+                repo_digests=tuple(digests),
+                tagged_ns=max((tagged for _, tagged in names), default=0),
+            )
+            images.append(image)
+        return platform.sorted_for(platform.host(), images)
 
     # Changing
 
@@ -184,17 +216,20 @@ class ImageStore:
         blobs: Iterable[tuple[str, int]],
         names: Iterable[Reference],
         parent: str = "",
+        boot: str = "",
     ) -> Image:
         """Make an image of what was unpacked in `session`, durable, then visible under `names`.
 
         target: descriptor of the index or manifest that the names point at; manifest: digest of the platform's own
         config: the checked config document; blobs: (digest, size) of everything that stands in `content` for it
+        boot: the host's boot id, for one that a later `settle` makes durable; a power cut before that takes it
         """
         session.settle(image_layers)
-        self.content.flush()
+        if not boot:
+            self.content.flush()
         document = load(config, "image config")
         with self.changing:
-            with self.database.transaction(durable=True) as connection:
+            with self.database.transaction(durable=not boot) as connection:
                 table.mark_layers_ready(connection, [layer.number for layer in image_layers])
                 table.add_image(
                     connection,
@@ -208,10 +243,32 @@ class ImageStore:
                     layers=[layer.number for layer in image_layers],
                     blobs=blobs,
                 )
+                if boot:
+                    builds.unsettled(connection, target["digest"], boot)
                 for name in names:
                     table.set_name(connection, name.canonical, target["digest"], time.time_ns())
             self._found.clear()
-            return self._image(target["digest"])
+            return next(image for image in self._platforms(target["digest"]) if image.manifest == manifest)
+
+    def tag(self, image: Image, reference: Reference) -> None:
+        """Let a name, `latest` of it where it has no tag, point at the image, whatever it pointed at before.
+
+        Durable, then told. Raises NotFound when the image was removed meanwhile.
+        """
+        reference = reference.with_default_tag()
+        with self.changing:
+            with self.database.transaction(durable=True) as connection:
+                if table.image(connection, image.id) is None:
+                    raise NotFound(f"No such image: {image.id}")
+                table.set_name(connection, reference.canonical, image.id, time.time_ns())
+            self._found.clear()
+            self.announce("tag", image.id, reference.familiar, image)
+
+    def settle(self, images: Iterable[str]) -> None:
+        """Make images durable that were added with a `boot`."""
+        self.content.flush()
+        with self.database.transaction(durable=True) as connection:
+            builds.settle(connection, images)
 
     def untag(self, names: Iterable[str]) -> None:
         """Take canonical names away; their images stay."""
@@ -229,45 +286,77 @@ class ImageStore:
         labels = (image.config.get("config") or {}).get("Labels") or {} if image else {}
         self._publish("image", action, actor, {**labels, "name": name})
 
-    def forget(self, identity: str, hold_layers: bool) -> None:
+    def announce_prune(self, freed: int) -> None:
+        """Tell that a prune has set so many bytes free."""
+        self._publish("image", "prune", "", {"reclaimed": str(freed)})
+
+    def forget(self, identity: str, hold_layers: bool, manifests: Sequence[str] = ()) -> int:
         """Take an image away, and with it the blobs that no other image holds; its layers go with `layers.collect`.
 
         hold_layers: containers still stand on its layers, which stay until `release`.
+        manifests: only the platforms with these; an image without any platform is none. Returns the blobs' bytes.
         """
         with self.changing:
             with self.database.transaction(durable=True) as connection:
-                blobs = table.image_blobs(connection, identity)
-                if hold_layers:
-                    table.hide_image(connection, identity)
-                else:
-                    table.forget_image(connection, identity)
+                gone = manifests or table.manifests(connection, identity)
+                blobs = [blob for manifest in gone for blob in table.image_blobs(connection, identity, manifest)]
+                for manifest in gone:
+                    change = table.hide_platform if hold_layers else table.forget_platform
+                    change(connection, identity, manifest)
             self._found.clear()
-            if hold_layers:
-                return
-            for digest, _ in blobs:
-                with self.database.reading() as connection:
-                    held = table.blob_is_held(connection, digest)
-                if not held:
-                    self.content.remove(digest)
+            return 0 if hold_layers else self._drop_blobs({digest for digest, _ in blobs})
+
+    def _drop_blobs(self, digests: Iterable[str]) -> int:
+        """Remove those that no image holds; the bytes set free."""
+        freed = 0
+        for digest in digests:
+            with self.database.reading() as connection:
+                held = table.blob_is_held(connection, digest)
+            freed += 0 if held else self.content.remove(digest)
+        return freed
 
     def release(self, used_by: UsedBy) -> None:
         """Let go of removed images that no container stands on any more; for after a container is removed."""
         with self.changing:
             with self.database.reading() as connection:
-                removed = table.removed_images(connection)
-            unused = [identity for identity in removed if not used_by(identity)]
-            for identity in unused:
-                self.forget(identity, hold_layers=False)
+                removed = table.removed_platforms(connection)
+                layers = {
+                    key: tuple(str(row["number"]) for row in table.image_layers(connection, *key)) for key in removed
+                }
+            unused = [key for key in removed if not removal.standing(layers[key], used_by(key[0]))]
+            for identity, manifest in unused:
+                self.forget(identity, hold_layers=False, manifests=[manifest])
         if unused:
             self.layers.collect()
 
     # The verbs, each in its module; those that load heavy ones are imported when they are first asked for.
 
-    def pull(self, reference: str, tag: str, platform_text: str | None, auth: dict | None, progress: Progress) -> Image:
+    def pull(
+        self,
+        reference: str,
+        tag: str,
+        platform_text: str | None,
+        auth: dict | None,
+        progress: Progress,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> Image:
         """Pull an image from its registry; see `pull.pull`."""
         from engine.daemon.images.registries import pull  # the registry's side is not needed by an idle daemon
 
-        return pull.pull(self, reference, tag, platform_text, auth, progress)
+        return pull.pull(self, reference, tag, platform_text, auth, progress, gone)
+
+    def pull_all(
+        self,
+        reference: str,
+        platform_text: str | None,
+        auth: dict | None,
+        progress: Progress,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Pull every tag of a repository; see `pull.pull_all`."""
+        from engine.daemon.images.registries import pull  # as above
+
+        pull.pull_all(self, reference, platform_text, auth, progress, gone)
 
     def import_rootfs(
         self,
@@ -291,30 +380,47 @@ class ImageStore:
         """Where the storage is `copy`: fill a container's root; see `storage.copy_layers`."""
         storage.copy_layers(self.layer_root, layers, target)
 
-    def load(self, stream: BinaryIO, progress: Progress) -> list[Image]:
+    def load(self, stream: BinaryIO, progress: Progress, wanted: Sequence[platform.Platform] = ()) -> list[Image]:
         """Load every image of a docker-archive or an OCI layout; see `load.load`."""
         from engine.daemon.images.archives import load  # as above
 
-        return load.load(self, stream, progress)
+        return load.load(self, stream, progress, wanted)
 
-    def remove(self, ref: str, force: bool, noprune: bool, used_by: UsedBy) -> list[dict]:
+    def archive(self, names: Sequence[str], wanted: Sequence[platform.Platform]) -> ContextManager:
+        """The archive of images, as a context; see `save.archive`."""
+        from engine.daemon.images.archives import save  # as above
+
+        return save.archive(self, names, wanted)
+
+    def remove(
+        self, ref: str, force: bool, noprune: bool, used_by: UsedBy, platforms: Sequence[str] = ()
+    ) -> list[dict]:
         """Untag or delete an image; see `removal.remove`."""
-        return removal.remove(self, ref, force, noprune, used_by)
+        return removal.remove(self, ref, force, noprune, used_by, platforms)
+
+    def prune(self, filters: Mapping[str, Sequence[str]], used_by: UsedBy) -> tuple[list[dict] | None, int]:
+        """Remove the images that nobody uses; see `pruning.prune`."""
+        from engine.daemon.images import pruning  # as above
+
+        return pruning.prune(self, filters, used_by)
 
     def images_json(
         self,
-        filters: dict[str, list[str]],
+        filters: Mapping[str, Sequence[str]],
         all: bool = False,
         shared_size: bool = False,
         manifests: bool = False,
         used_by: UsedBy | None = None,
+        identity: bool = False,
     ) -> list[dict]:
         """GET /images/json; see `listing.images_json`."""
-        return listing.images_json(self, filters, all, shared_size, manifests, used_by)
+        return listing.images_json(self, filters, all, shared_size, manifests, used_by, identity)
 
-    def inspect_json(self, image: Image, manifests: bool = False) -> dict:
+    def inspect_json(
+        self, image: Image, manifests: bool = False, used_by: UsedBy | None = None, single: bool = False
+    ) -> dict:
         """GET /images/{name}/json; see `listing.inspect_json`."""
-        return listing.inspect_json(self, image, manifests)
+        return listing.inspect_json(self, image, manifests, used_by, single)
 
 
 def _shown(ref: str) -> str:

@@ -40,12 +40,27 @@ SCHEMA = (
     # Few containers have a health check, and those that have none pay nothing for it.
     "CREATE TABLE IF NOT EXISTS container_health (id TEXT PRIMARY KEY, health TEXT NOT NULL) WITHOUT ROWID",
     # A container shows its image's descriptor even when the image is gone; many containers share one.
-    "CREATE TABLE IF NOT EXISTS container_images (image_id TEXT PRIMARY KEY, descriptor TEXT NOT NULL) WITHOUT ROWID",
+    """
+    CREATE TABLE IF NOT EXISTS container_images (
+        image_id TEXT NOT NULL,
+        manifest TEXT NOT NULL,
+        descriptor TEXT NOT NULL,
+        PRIMARY KEY (image_id, manifest)
+    ) WITHOUT ROWID
+    """,
 )
 
 # What makes a file of that version one of the next.
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: ("ALTER TABLE container_states ADD COLUMN stopped_by_hand INTEGER NOT NULL DEFAULT 0",),
+    # A container of before does not know its manifest; its image was of one platform.
+    2: (
+        "ALTER TABLE container_images RENAME TO container_images_before",
+        SCHEMA[3],
+        """INSERT INTO container_images (image_id, manifest, descriptor)
+           SELECT image_id, '', descriptor FROM container_images_before""",
+        "DROP TABLE container_images_before",
+    ),
 }
 
 _STATE = (
@@ -61,14 +76,14 @@ _STATE = (
     "stopped_by_hand",
 )
 _IDENTITY = ("id", "name", "created_ns", "image", "image_id")
-_SETTINGS = ("config", "host_config", "networking", "path", "args", "layers", "mounts", "log_asked")
+_SETTINGS = ("config", "host_config", "networking", "path", "args", "layers", "mounts", "log_asked", "manifest")
 _COLUMNS = (*_IDENTITY, "settings", *_STATE)
 
 _INSERT = f"INSERT INTO containers ({', '.join(_IDENTITY)}, settings) VALUES ({', '.join('?' * len(_IDENTITY))}, ?)"
 _SAVE_STATE = f"REPLACE INTO container_states (id, {', '.join(_STATE)}) VALUES (?, {', '.join('?' * len(_STATE))})"
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM containers JOIN container_states USING (id) ORDER BY created_ns"
 _SAVE_HEALTH = "REPLACE INTO container_health (id, health) VALUES (?, ?)"
-_INSERT_DESCRIPTOR = "INSERT OR IGNORE INTO container_images (image_id, descriptor) VALUES (?, ?)"
+_INSERT_DESCRIPTOR = "INSERT OR IGNORE INTO container_images (image_id, manifest, descriptor) VALUES (?, ?, ?)"
 
 
 def insert(connection: sqlite3.Connection, container: Container, descriptor: dict | None) -> None:
@@ -77,7 +92,8 @@ def insert(connection: sqlite3.Connection, container: Container, descriptor: dic
     connection.execute(_INSERT, (*identity, _settings(container)))
     save_state(connection, container)
     if descriptor is not None:
-        connection.execute(_INSERT_DESCRIPTOR, (container.image_id, json.dumps(descriptor, separators=(",", ":"))))
+        data = json.dumps(descriptor, separators=(",", ":"))
+        connection.execute(_INSERT_DESCRIPTOR, (container.image_id, container.manifest, data))
 
 
 def save_state(connection: sqlite3.Connection, container: Container) -> None:
@@ -99,7 +115,7 @@ def rename(connection: sqlite3.Connection, container: Container, name: str) -> N
 
 
 def delete(connection: sqlite3.Connection, container: Container) -> None:
-    """Remove a container, and its image's descriptor with the last container of that image."""
+    """Remove a container, and its image's descriptors with the last container of that image."""
     connection.execute("DELETE FROM containers WHERE id = ?", (container.id,))
     connection.execute("DELETE FROM container_states WHERE id = ?", (container.id,))
     connection.execute("DELETE FROM container_health WHERE id = ?", (container.id,))
@@ -113,10 +129,10 @@ def load_all(connection: sqlite3.Connection) -> list[Container]:
     return [_container(row, health.get(row["id"])) for row in connection.execute(_SELECT)]
 
 
-def load_descriptors(connection: sqlite3.Connection) -> dict[str, dict]:
-    """Image id → descriptor of its manifest, for the images that containers were made from."""
-    rows = connection.execute("SELECT image_id, descriptor FROM container_images")
-    return {image_id: json.loads(descriptor) for image_id, descriptor in rows}
+def load_descriptors(connection: sqlite3.Connection) -> dict[tuple[str, str], dict]:
+    """(image id, manifest) → descriptor of that manifest, for the images that containers were made from."""
+    rows = connection.execute("SELECT image_id, manifest, descriptor FROM container_images")
+    return {(image_id, manifest): json.loads(descriptor) for image_id, manifest, descriptor in rows}
 
 
 def _settings(container: Container) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from engine.errors import SystemFailure, Unavailable
 
 # Raised when a table changes in a way that CREATE TABLE IF NOT EXISTS does not bring about by itself.
-VERSION = 2
+VERSION = 3
 
 # 512 KiB of pages: the tables are small and an idle daemon's memory is a feature.
 _PRAGMAS = (

@@ -3,12 +3,16 @@
 Runs in the daemon, on any thread, inside a transaction or reading of `Database`, whose connection each function takes
 first. Never decides what an image is or when a layer may go; `images.store` does.
 
-An image is what a name points at: the digest of an index or of a manifest. One that is `removed` is held only for the
-layers that a container still stands on. A layer without `diff_id` is being unpacked; `ready` says it is on the disk.
+An image is what a name points at: the digest of an index or of a manifest. Of an index any number of platforms are
+here, each with its manifest, layers and blobs. What is `removed`, a platform or the image with the last of them, is
+held only for the layers that a container still stands on. A layer without `diff_id` is being unpacked; `ready` says it
+is on the disk.
 """
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+
+from engine.daemon.store import blobsources
 
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS layers (
@@ -20,11 +24,15 @@ SCHEMA = (
         id TEXT PRIMARY KEY,
         media_type TEXT NOT NULL,
         descriptor_size INTEGER NOT NULL,
+        parent TEXT NOT NULL DEFAULT '',
+        removed INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS image_platforms (
+        image TEXT NOT NULL REFERENCES images ON DELETE CASCADE,
         manifest TEXT NOT NULL,
         config TEXT NOT NULL,
         created TEXT NOT NULL,
-        parent TEXT NOT NULL DEFAULT '',
-        removed INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
+        removed INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (image, manifest)) WITHOUT ROWID""",
     """CREATE TABLE IF NOT EXISTS image_layers (
         image TEXT NOT NULL REFERENCES images ON DELETE CASCADE,
         manifest TEXT NOT NULL,
@@ -34,16 +42,39 @@ SCHEMA = (
     "CREATE INDEX IF NOT EXISTS image_layers_by_layer ON image_layers (layer)",
     """CREATE TABLE IF NOT EXISTS image_blobs (
         image TEXT NOT NULL REFERENCES images ON DELETE CASCADE,
+        manifest TEXT NOT NULL,
         digest TEXT NOT NULL,
         size INTEGER NOT NULL,
-        PRIMARY KEY (image, digest)) WITHOUT ROWID""",
+        PRIMARY KEY (image, manifest, digest)) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS image_blobs_by_digest ON image_blobs (digest)",
     """CREATE TABLE IF NOT EXISTS image_names (
         name TEXT PRIMARY KEY,
         image TEXT NOT NULL REFERENCES images ON DELETE CASCADE,
         tagged_ns INTEGER NOT NULL) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS image_names_by_image ON image_names (image)",
+    *blobsources.SCHEMA,
 )
+
+# What makes a file of that version one of the next. Until version 2 an image was of one platform at a time: the layers
+# of those before it stayed for their containers, and are those of removed platforms from now on.
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    2: (
+        SCHEMA[2],
+        """INSERT INTO image_platforms (image, manifest, config, created, removed)
+           SELECT id, manifest, config, created, removed FROM images""",
+        """INSERT OR IGNORE INTO image_platforms (image, manifest, config, created, removed)
+           SELECT DISTINCT image, manifest, '{}', '', 1 FROM image_layers""",
+        "ALTER TABLE image_blobs RENAME TO image_blobs_before",
+        "DROP INDEX image_blobs_by_digest",
+        SCHEMA[5],
+        """INSERT INTO image_blobs (image, manifest, digest, size)
+           SELECT image, manifest, digest, size FROM image_blobs_before JOIN images ON id = image""",
+        "DROP TABLE image_blobs_before",
+        "ALTER TABLE images DROP COLUMN manifest",
+        "ALTER TABLE images DROP COLUMN config",
+        "ALTER TABLE images DROP COLUMN created",
+    ),
+}
 
 
 def new_layer(connection: sqlite3.Connection) -> int:
@@ -99,21 +130,25 @@ def add_image(
     layers: Sequence[int],
     blobs: Iterable[tuple[str, int]],
 ) -> None:
-    """Add an image, or give one that is there another platform's manifest; the layers of the former one stay held."""
+    """Add an image of one platform, or one more platform to an image that is there."""
     connection.execute(
-        """INSERT INTO images (id, media_type, descriptor_size, manifest, config, created, parent)
-           VALUES (?, ?, ?, ?, ?, ?, ?)
-           ON CONFLICT (id) DO UPDATE SET manifest = excluded.manifest, config = excluded.config,
-               created = excluded.created, removed = 0""",
-        (identity, media_type, descriptor_size, manifest, config, created, parent),
+        """INSERT INTO images (id, media_type, descriptor_size, parent) VALUES (?, ?, ?, ?)
+           ON CONFLICT (id) DO UPDATE SET removed = 0""",
+        (identity, media_type, descriptor_size, parent),
+    )
+    connection.execute(
+        """INSERT INTO image_platforms (image, manifest, config, created) VALUES (?, ?, ?, ?)
+           ON CONFLICT (image, manifest) DO UPDATE
+               SET config = excluded.config, created = excluded.created, removed = 0""",
+        (identity, manifest, config, created),
     )
     connection.executemany(
         "INSERT OR IGNORE INTO image_layers (image, manifest, position, layer) VALUES (?, ?, ?, ?)",
         ((identity, manifest, position, layer) for position, layer in enumerate(layers)),
     )
     connection.executemany(
-        "INSERT OR IGNORE INTO image_blobs (image, digest, size) VALUES (?, ?, ?)",
-        ((identity, digest, size) for digest, size in blobs),
+        "INSERT OR IGNORE INTO image_blobs (image, manifest, digest, size) VALUES (?, ?, ?, ?)",
+        ((identity, manifest, digest, size) for digest, size in blobs),
     )
 
 
@@ -128,8 +163,13 @@ def image_of_containers(connection: sqlite3.Connection, identity: str) -> sqlite
 
 
 def images(connection: sqlite3.Connection) -> list[sqlite3.Row]:
-    """The rows of every image that is not removed, newest first."""
-    return connection.execute("SELECT * FROM images WHERE NOT removed ORDER BY created DESC, id").fetchall()
+    """The rows of every image that is not removed."""
+    return connection.execute("SELECT * FROM images WHERE NOT removed ORDER BY id").fetchall()
+
+
+def count_images(connection: sqlite3.Connection) -> int:
+    """How many images are not removed."""
+    return connection.execute("SELECT COUNT(*) FROM images WHERE NOT removed").fetchone()[0]
 
 
 def images_by_prefix(connection: sqlite3.Connection, prefix: str) -> list[str]:
@@ -142,15 +182,51 @@ def images_by_prefix(connection: sqlite3.Connection, prefix: str) -> list[str]:
     ]
 
 
-def removed_images(connection: sqlite3.Connection) -> list[str]:
-    """Ids of images that are held only for containers."""
-    return [row[0] for row in connection.execute("SELECT id FROM images WHERE removed")]
+def has_children(connection: sqlite3.Connection, identity: str) -> bool:
+    """True when an image that is not removed was made on top of this one."""
+    row = connection.execute("SELECT 1 FROM images WHERE parent = ? AND NOT removed LIMIT 1", (identity,)).fetchone()
+    return row is not None
 
 
-def hide_image(connection: sqlite3.Connection, identity: str) -> None:
-    """Take the image from every list, and keep its layers for the containers that stand on them."""
-    connection.execute("UPDATE images SET removed = 1 WHERE id = ?", (identity,))
-    connection.execute("DELETE FROM image_names WHERE image = ?", (identity,))
+def platforms(connection: sqlite3.Connection, identity: str, removed: bool = False) -> list[sqlite3.Row]:
+    """manifest, config and created of the image's platforms: those that are not removed, or those that are."""
+    return connection.execute(
+        "SELECT manifest, config, created FROM image_platforms WHERE image = ? AND removed = ? ORDER BY manifest",
+        (identity, removed),
+    ).fetchall()
+
+
+def manifests(connection: sqlite3.Connection, identity: str) -> list[str]:
+    """Digests of the manifests of all the image's platforms, those that are only held too."""
+    return [row[0] for row in connection.execute("SELECT manifest FROM image_platforms WHERE image = ?", (identity,))]
+
+
+def removed_platforms(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Image and manifest of the platforms that are held only for containers."""
+    return [tuple(row) for row in connection.execute("SELECT image, manifest FROM image_platforms WHERE removed")]
+
+
+def hide_platform(connection: sqlite3.Connection, identity: str, manifest: str) -> None:
+    """Take a platform from every list, and keep its layers for the containers that stand on them."""
+    connection.execute("UPDATE image_platforms SET removed = 1 WHERE image = ? AND manifest = ?", (identity, manifest))
+    _settle_image(connection, identity)
+
+
+def forget_platform(connection: sqlite3.Connection, identity: str, manifest: str) -> None:
+    """Delete a platform and its hold on layers and blobs."""
+    for name in ("image_platforms", "image_layers", "image_blobs"):
+        connection.execute(f"DELETE FROM {name} WHERE image = ? AND manifest = ?", (identity, manifest))
+    _settle_image(connection, identity)
+
+
+def _settle_image(connection: sqlite3.Connection, identity: str) -> None:
+    """An image whose platforms are all removed is removed too, and has no names; one without any is gone."""
+    row = connection.execute("SELECT MIN(removed) FROM image_platforms WHERE image = ?", (identity,)).fetchone()
+    if row[0] is None:
+        forget_image(connection, identity)
+    elif row[0]:
+        connection.execute("UPDATE images SET removed = 1 WHERE id = ?", (identity,))
+        connection.execute("DELETE FROM image_names WHERE image = ?", (identity,))
 
 
 def forget_image(connection: sqlite3.Connection, identity: str) -> None:
@@ -175,10 +251,12 @@ def shared_layers(connection: sqlite3.Connection) -> set[int]:
     }
 
 
-def image_blobs(connection: sqlite3.Connection, identity: str) -> list[tuple[str, int]]:
-    """digest and size of the blobs that the image holds."""
+def image_blobs(connection: sqlite3.Connection, identity: str, manifest: str = "") -> list[tuple[str, int]]:
+    """digest and size of the blobs that the image holds, or that one of its platforms does."""
+    where, values = (" AND manifest = ?", (identity, manifest)) if manifest else ("", (identity,))
     return [
-        tuple(row) for row in connection.execute("SELECT digest, size FROM image_blobs WHERE image = ?", (identity,))
+        tuple(row)
+        for row in connection.execute(f"SELECT DISTINCT digest, size FROM image_blobs WHERE image = ?{where}", values)
     ]
 
 

@@ -16,6 +16,10 @@ from engine.errors import Invalid, Unavailable
 _INPUT = 128 * 1024
 # Long enough for the longest magic number.
 _HEAD = 6
+# What a stream may unpack to: anything up to the first, beyond it so many times what came in. Files of zeros (a disk
+# image, a database made to its size) pack a thousand to one and are honest; a program's files hardly pack ten to one.
+FAIR_BYTES = 10 << 30
+FAIR_RATIO = 200
 
 
 class Gunzip:
@@ -56,11 +60,14 @@ def _unxz() -> object:
 
 
 def _unzstd() -> object:
-    if not has_zstd():
-        raise Unavailable("zstd-compressed content needs Python 3.14 or later (compression.zstd), which this is not")
-    zstd = importlib.import_module("compression.zstd")
-    # 2^26: 64 MiB is more than any level below --ultra asks for.
-    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 26})
+    ours = importlib.import_module("engine.daemon.tar.zstd")
+    if _python_has_zstd():
+        theirs = importlib.import_module("compression.zstd")
+        return theirs.ZstdDecompressor(options={theirs.DecompressionParameter.window_log_max: ours.WINDOW_LOG})
+    library = ours.library()
+    if library is None:
+        raise Unavailable("zstd-compressed content needs libzstd.so.1 on the host, or Python 3.14 or later")
+    return ours.Unzstd(library)
 
 
 # Name → magic number and what makes a decompressor.
@@ -70,10 +77,11 @@ FORMATS: dict[str, tuple[bytes, Callable[[], object]]] = {
     "xz": (b"\xfd7zXZ\x00", _unxz),
     "zstd": (b"\x28\xb5\x2f\xfd", _unzstd),
 }
+# A zstd stream may begin with a frame to be skipped: sixteen magic numbers (RFC 8878, 3.1.2).
+_SKIPPABLE = tuple(bytes((number,)) + b"\x2a\x4d\x18" for number in range(0x50, 0x60))
 
 
-def has_zstd() -> bool:
-    """True where this Python can read zstd."""
+def _python_has_zstd() -> bool:
     # find_spec of a dotted name imports the parent, so the parent is asked for first.
     return importlib.util.find_spec("compression") is not None and (
         importlib.util.find_spec("compression.zstd") is not None
@@ -82,6 +90,8 @@ def has_zstd() -> bool:
 
 def detect(head: bytes) -> str:
     """The name in FORMATS whose magic number `head` starts with, or empty for none of them."""
+    if head.startswith(_SKIPPABLE):
+        return "zstd"
     return next((name for name, (magic, _) in FORMATS.items() if head.startswith(magic)), "")
 
 
@@ -113,6 +123,7 @@ class Unpacked(io.RawIOBase):
         self.form = self._source.form
         # Bytes of the next member that came along with the last one's.
         self._rest = b""
+        self._in = self._out = 0
         self._make = FORMATS[self.form][1] if self.form else None
         self._member = self._make() if self._make else None
 
@@ -138,6 +149,9 @@ class Unpacked(io.RawIOBase):
                 raise Invalid("unexpected EOF")
             data = self._decompress(given, len(buffer))
             if data:
+                self._out += len(data)
+                if self._out > FAIR_BYTES and self._out > FAIR_RATIO * self._in:
+                    raise Invalid(f"{self.form} stream unpacks to more than {FAIR_RATIO} times its size: {self._in} bytes")
                 buffer[: len(data)] = data
                 return len(data)
 
@@ -154,7 +168,11 @@ class Unpacked(io.RawIOBase):
 
     def _input(self) -> bytes:
         rest, self._rest = self._rest, b""
-        return rest or self._source.read(_INPUT)
+        if rest:
+            return rest
+        data = self._source.read(_INPUT)
+        self._in += len(data)
+        return data
 
     def _next_member(self) -> bool:
         """Start on what follows a member; zeros that pad the end of a gzip file are no member (gzip(1))."""

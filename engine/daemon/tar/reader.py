@@ -96,7 +96,8 @@ class TarReader:
     def _skip(self) -> None:
         for _ in self.chunks():
             pass
-        self._exactly(self._padding)
+        # The last member's may be missing: the docker CLI ends an archive so that it has put a Dockerfile into.
+        self._stream.read(self._padding)
         self._padding = 0
 
     def _exactly(self, count: int) -> bytes:

@@ -20,3 +20,10 @@ def check_space(fd: int) -> None:
     # 0: a file system that makes inodes as it needs them.
     if state.f_favail * 50 < state.f_files:
         raise NoSpace("no space left on device: less than 2 % of the data root's inodes are free")
+
+
+def check_room(fd: int, count: int) -> None:
+    """Raises NoSpace when so many bytes more cannot be written to the file system of `fd`, whatever is done."""
+    state = os.fstatvfs(fd)
+    if count > state.f_bavail * state.f_frsize:
+        raise NoSpace(f"no space left on device: {count} bytes do not fit on the data root's file system")

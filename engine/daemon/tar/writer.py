@@ -13,7 +13,7 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from engine.daemon.tar.reader import BLOCK
 from engine.kernel.beneath import open_beneath
@@ -163,10 +163,14 @@ class Packer:
     A chunk may be gone when the next one is asked for: whoever wants to keep it copies it.
 
     closed: numbers of devices whose directories are named but not entered (/proc, /sys, ... of a running container)
+    shown_as: what a member's header says, made of what is known of the file: another owner or mode
     """
 
-    def __init__(self, closed: Container[int] = ()):
+    def __init__(
+        self, closed: Container[int] = (), shown_as: Callable[[os.stat_result], os.stat_result] | None = None
+    ):
         self._closed = closed
+        self._shown_as = shown_as or (lambda found: found)
         self._buffer = bytearray()
         self._links: dict[tuple[int, int], bytes] = {}
 
@@ -175,9 +179,15 @@ class Packer:
         self._buffer += END
         return self._flush()
 
-    def blank(self, name: str, found: os.stat_result) -> None:
-        """Add an empty file that stands nowhere: a whiteout."""
+    def flushed(self) -> Iterator[Chunk]:
+        """What waits to be sent, now: something else is put in between."""
+        if self._buffer:
+            yield self._flush()
+
+    def blank(self, name: str, found: os.stat_result, data: bytes = b"") -> None:
+        """Add what stands nowhere: a whiteout, a directory, or a file with this data, `found.st_size` bytes of it."""
         self._buffer += header(os.fsencode(name), found)
+        self._buffer += data + bytes(-len(data) % BLOCK)
 
     def tree(self, directory: int, shown: str, below: str) -> Iterator[Chunk]:
         """Pack the open directory as the member `shown`, and all that is in it, named `below` + its path.
@@ -262,7 +272,7 @@ class Packer:
         return True
 
     def _directory(self, fd: int, shown: str) -> None:
-        self._buffer += header(os.fsencode(shown), os.fstat(fd), attributes=_attributes(fd))
+        self._buffer += header(os.fsencode(shown), self._shown_as(os.fstat(fd)), attributes=attributes(fd))
 
     def _member(self, parent: int, name: str, shown: str, is_file: bool) -> Iterator[Chunk]:
         """Add what is no directory."""
@@ -287,7 +297,7 @@ class Packer:
             log.debug("%r is a socket, which an archive cannot hold, or another kind of file meanwhile", shown)
         elif not self._is_link(found, shown_name):
             link = os.fsencode(os.readlink(name, dir_fd=parent)) if kind == stat.S_IFLNK else b""
-            self._buffer += header(shown_name, found, link)
+            self._buffer += header(shown_name, self._shown_as(found), link)
 
     def _is_link(self, found: os.stat_result, shown: bytes) -> bool:
         """Add a hard link, if another name of the same file is in the archive; else remember this one."""
@@ -296,7 +306,7 @@ class Packer:
         known = self._links.setdefault((found.st_dev, found.st_ino), shown)
         if known is shown:
             return False
-        self._buffer += header(shown, found, known, hard=True)
+        self._buffer += header(shown, self._shown_as(found), known, hard=True)
         return True
 
     def _file(self, parent: int, name: str, shown: bytes) -> tuple[int, int]:
@@ -305,7 +315,7 @@ class Packer:
         try:
             if self._is_link(found, shown):
                 return -1, 0
-            self._buffer += header(shown, found, attributes=_attributes(fd))
+            self._buffer += header(shown, self._shown_as(found), attributes=attributes(fd))
             size = found.st_size
             if size > _CHUNK:
                 large, fd = fd, -1
@@ -390,7 +400,7 @@ def _kind(entry: os.DirEntry) -> int:
     return _IS_DIRECTORY if entry.is_dir(follow_symlinks=False) else _IS_OTHER
 
 
-def _attributes(fd: int) -> dict[str, bytes] | None:
+def attributes(fd: int) -> dict[str, bytes] | None:
     """The attributes of an open file that an archive keeps."""
     try:
         names = os.listxattr(fd)

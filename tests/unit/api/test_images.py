@@ -32,8 +32,13 @@ class Store:
             raise self.error
         return SimpleNamespace(id="sha256:abc")
 
-    def pull(self, reference, tag, platform, auth, progress):
+    def pull(self, reference, tag, platform, auth, progress, gone):
+        assert not gone()
         return self._work(("pull", reference, tag, platform, auth), progress)
+
+    def pull_all(self, reference, platform, auth, progress, gone):
+        assert not gone()
+        return self._work(("pull all", reference, platform, auth), progress)
 
     def import_rootfs(self, stream, repo, tag, message, changes, platform, progress):
         return self._work(("import", stream.read(), repo, tag, message, changes, platform), progress)
@@ -41,20 +46,20 @@ class Store:
     def load(self, stream, progress):
         return self._work(("load", stream.read()), progress)
 
-    def images_json(self, filters, all, shared_size, manifests, used_by):
-        self.calls.append(("list", filters, all, shared_size, manifests, used_by("sha256:abc")))
-        return [{"Id": "sha256:abc", "Size": 3}]
+    def images_json(self, filters, all, shared_size, manifests, used_by, identity):
+        self.calls.append(("list", filters, all, shared_size, manifests, identity, used_by("sha256:abc")))
+        return [{"Id": "sha256:abc", "Size": 3, "Containers": 2, "RepoTags": [], "RepoDigests": []}]
 
     def find(self, name, platform):
         if name == "nope":
             raise NotFound("No such image: nope:latest")
         return (name, platform)
 
-    def inspect_json(self, image, manifests):
-        return {"Id": image[0], "Size": 3, "Platform": image[1], "Manifests": manifests}
+    def inspect_json(self, image, manifests, used_by, single):
+        return {"Id": image[0], "Size": 3, "Platform": image[1], "Manifests": manifests, "Single": single}
 
-    def remove(self, ref, force, noprune, used_by):
-        self.calls.append(("remove", ref, force, noprune))
+    def remove(self, ref, force, noprune, used_by, platforms):
+        self.calls.append(("remove", ref, force, noprune, platforms))
         if self.error:
             raise self.error
         return [{"Untagged": ref}]
@@ -93,20 +98,27 @@ def test_a_pull_tells_its_progress_in_lines(serve):
     assert client.ask("GET", "/_ping")[0] == 200
 
 
-def test_a_platform_means_nothing_before_1_32_and_a_trailing_colon_no_tag(serve):
+def test_a_platform_means_nothing_before_1_32(serve):
     store = Store()
-    assert post(serve(store), "/v1.31/images/create?fromImage=a:&platform=linux/arm64")[::2] == (200, b"")
-    assert store.calls == [("pull", "a", "", None, None)]
+    assert post(serve(store), "/v1.31/images/create?fromImage=a:1&platform=linux/arm64")[::2] == (200, b"")
+    assert store.calls == [("pull", "a:1", "", None, None)]
+
+
+@pytest.mark.parametrize("name", ["a/b", "a/b:"])
+def test_without_a_tag_every_tag_is_pulled(serve, name):
+    store = Store()
+    assert post(serve(store), f"/images/create?fromImage={name}&platform=linux/arm64")[0] == 200
+    assert store.calls == [("pull all", "a/b", "linux/arm64", None)]
 
 
 def test_a_pull_that_fails_before_its_first_line_is_an_error(serve):
-    status, _, data = post(serve(Store(error=NotFound("no such manifest"))), "/images/create?fromImage=a")
+    status, _, data = post(serve(Store(error=NotFound("no such manifest"))), "/images/create?fromImage=a&tag=1")
     assert (status, json.loads(data)) == (404, {"message": "no such manifest"})
 
 
 def test_a_pull_that_fails_later_ends_with_an_error_line(serve):
     client = serve(Store([{"status": "a"}], SystemFailure("connection reset")))
-    status, _, data = post(client, "/images/create?fromImage=a")
+    status, _, data = post(client, "/images/create?fromImage=a&tag=1")
     assert status == 200
     assert lines(data) == [
         {"status": "a"},
@@ -127,7 +139,7 @@ def test_a_pull_ends_when_its_client_hangs_up(serve):
     ended = threading.Event()
 
     class Endless(Store):
-        def pull(self, reference, tag, platform, auth, progress):
+        def pull(self, reference, tag, platform, auth, progress, gone):
             try:
                 while True:
                     progress({"status": "x" * 1000})
@@ -136,7 +148,7 @@ def test_a_pull_ends_when_its_client_hangs_up(serve):
                 raise
 
     client = serve(Endless())
-    client.send(b"POST /images/create?fromImage=a HTTP/1.1\r\n\r\n")
+    client.send(b"POST /images/create?fromImage=a&tag=1 HTTP/1.1\r\n\r\n")
     client.head()
     client.socket.close()
     assert ended.wait(10)
@@ -191,28 +203,28 @@ def test_a_quiet_load_tells_only_what_was_loaded(serve, query, count):
     assert lines(post(serve(store), f"/images/load{query}", b"tar")[2]) == store.lines[-count:]
 
 
-def test_what_a_load_or_a_removal_cannot_do_yet_is_refused(serve):
-    client = serve(Store())
-    assert post(client, "/images/load?platform=%7B%7D", b"tar")[0] == 501
-    assert client.ask("DELETE", "/images/a?platforms=%5B%5D")[0] == 501
-
-
 def test_images_are_listed_with_what_was_asked(serve):
     store = Store()
     client = serve(store)
     target = "/images/json?all=1&shared-size=1&manifests=1&filters=%7B%22label%22%3A%5B%22a%22%5D%7D"
-    assert client.ask("GET", target)[2] == [{"Id": "sha256:abc", "Size": 3}]
-    assert client.ask("GET", "/v1.30/images/json?filter=b*")[2] == [{"Id": "sha256:abc", "Size": 3, "VirtualSize": 3}]
+    shown = {"Id": "sha256:abc", "Size": 3, "Containers": 2, "RepoTags": [], "RepoDigests": []}
+    assert client.ask("GET", f"{target}&identity=1")[2] == [shown]
+    older = {**shown, "VirtualSize": 3, "Containers": -1}
+    older.update(RepoTags=["<none>:<none>"], RepoDigests=["<none>@<none>"])
+    assert client.ask("GET", "/v1.30/images/json?filter=b*&manifests=1&shared-size=1")[2] == [older]
     users = ["user of sha256:abc"]
     assert store.calls == [
-        ("list", {"label": ("a",)}, True, True, True, users),
-        ("list", {"reference": ("b*",)}, False, False, False, users),
+        ("list", {"label": ("a",)}, True, True, True, True, users),
+        ("list", {"reference": ("b*",)}, False, False, False, False, users),
     ]
+    refused = client.ask("GET", "/images/json?identity=1")
+    assert refused[::2] == (400, {"message": "conflicting options: identity requires manifests=1"})
 
 
 def test_an_image_is_inspected_by_its_whole_name(serve):
     client = serve(Store())
-    shown = {"Id": "localhost:5000/a/b:c", "Size": 3, "Platform": "linux/arm64", "Manifests": False}
+    shown = {"Id": "localhost:5000/a/b:c", "Size": 3, "Platform": "linux/arm64"}
+    shown.update(Manifests=False, Single=True)
     platform = quote('{"os":"linux","architecture":"arm64"}')
     assert client.ask("GET", f"/images/localhost:5000/a/b:c/json?platform={platform}")[2] == shown
     assert client.ask("GET", "/images/a/json?platform=linux/arm64")[0] == 400
@@ -225,6 +237,15 @@ def test_an_image_is_removed_or_the_conflict_told(serve):
     store = Store()
     client = serve(store)
     assert client.ask("DELETE", "/images/a/b:c?force=1&noprune=true")[::2] == (200, [{"Untagged": "a/b:c"}])
-    assert store.calls == [("remove", "a/b:c", True, True)]
+    asked = {"os": "linux", "architecture": "arm64"}, {"os": "linux", "architecture": "arm", "variant": "v7"}
+    both = "&".join(f"platforms={quote(json.dumps(one))}" for one in asked)
+    assert client.ask("DELETE", f"/images/a?force=1&{both}")[0] == 200
+    assert client.ask("DELETE", f"/v1.49/images/a?{both}")[0] == 200
+    assert store.calls == [
+        ("remove", "a/b:c", True, True, []),
+        ("remove", "a", True, False, ["linux/arm64", "linux/arm/v7"]),
+        ("remove", "a", False, False, []),
+    ]
+    assert client.ask("DELETE", "/images/a?platforms=linux")[0] == 400
     store.error = Conflict("image is being used")
     assert client.ask("DELETE", "/images/a")[::2] == (409, {"message": "image is being used"})

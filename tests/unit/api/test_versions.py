@@ -36,11 +36,24 @@ def test_the_texts_are_the_numbers():
     assert f"{versions.OLDEST[0]}.{versions.OLDEST[1]}" == versions.OLDEST_TEXT
 
 
-def test_an_image_had_a_virtual_size_until_1_43():
-    shown = {"Size": 5}
-    assert versions.image((1, 43), shown) == {"Size": 5, "VirtualSize": 5}
-    assert versions.image((1, 44), shown) == shown
-    assert shown == {"Size": 5}
+def test_an_image_of_a_list_was_shown_otherwise():
+    shown = {"Size": 5, "Containers": 1, "RepoTags": [], "RepoDigests": [], "Descriptor": {}}
+    assert versions.image((1, 51), shown) == shown == versions.image((1, 54), shown)
+    older = {"Size": 5, "Containers": -1, "RepoTags": [], "RepoDigests": []}
+    assert versions.image((1, 50), shown) == {**shown, "Containers": -1}
+    assert versions.image((1, 47), shown) == older
+    oldest = versions.image((1, 42), shown)
+    assert oldest == {**older, "VirtualSize": 5, "RepoTags": ["<none>:<none>"], "RepoDigests": ["<none>@<none>"]}
+    assert shown["Containers"] == 1
+
+
+def test_what_is_empty_of_an_inspected_image_was_shown():
+    shown = {"Size": 5, "Descriptor": {}, "Identity": {}}
+    assert versions.image((1, 54), shown) == shown
+    older = versions.image((1, 51), shown)
+    assert (older["Parent"], older["Comment"], older["GraphDriver"]["Data"]) == ("", "", None)
+    assert "Identity" not in older and "Created" not in older
+    assert versions.image((1, 43), shown)["Created"] == "0001-01-01T00:00:00Z"
 
 
 def test_the_parameter_filter_was_a_reference_until_1_40():

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import time
 
 import pytest
 
@@ -41,6 +42,16 @@ def test_memory_that_is_written_to_is_counted():
     with mmap.mmap(-1, 8 << 20) as block:
         block.write(b"x" * len(block))
         assert memory.pss([os.getpid()]) - before > 7 << 20
+
+
+def test_the_most_is_what_there_was_even_when_it_is_gone_again():
+    before = memory.pss([os.getpid()])
+    with memory.Most(lambda: [os.getpid()]) as most, mmap.mmap(-1, 8 << 20) as block:
+        block.write(b"x" * len(block))
+        end = time.monotonic() + 5
+        while most.value < before + (7 << 20) and time.monotonic() < end:
+            time.sleep(0.01)
+    assert most.value - before > 7 << 20
 
 
 @pytest.mark.root

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -57,6 +58,10 @@ class FakeImages:
         if reference not in self.by_name:
             raise NotFound(f"No such image: {reference if ':' in reference else reference + ':latest'}")
         return self.by_name[reference]
+
+    def check(self, identity: str, layers: Sequence[str]) -> None:
+        """NotFound unless the image is there."""
+        self.find(identity)
 
 
 class FakeCgroups:

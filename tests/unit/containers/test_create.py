@@ -187,7 +187,7 @@ def test_of_an_index_the_manifest_is_shown_that_runs(tmp_path):
     engine.images.content = SimpleNamespace(read=lambda digest, limit: document if digest == manifest else b"")
     container, _ = create(engine, None, {"Image": "many"}, None)
     assert container.image_id == index
-    shown = engine.containers.descriptors[index]
+    shown = engine.containers.descriptors[index, manifest]
     assert (shown["digest"], shown["size"], shown["platform"]["os"]) == (manifest, len(document), "linux")
     assert shown["mediaType"] == "application/vnd.oci.image.manifest.v1+json"
 

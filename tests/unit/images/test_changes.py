@@ -43,6 +43,23 @@ def test_instructions_build_on_one_another_and_on_the_config_that_is_there():
     assert before == {"Env": ["A=1", "B=2"], "WorkingDir": "/srv"}
 
 
+def test_variables_are_those_of_the_config_at_that_moment():
+    after = changes.apply({"Env": ["Z=1"]}, ["ENV A=2", "ENV B=$A$Z C='$A'", "LABEL l=${B}"])
+    assert after == {"Env": ["Z=1", "A=2", "B=21", "C=$A"], "Labels": {"l": "21"}}
+
+
+def test_an_entrypoint_does_away_with_the_command_of_the_image_below_but_not_with_one_beside_it():
+    assert changes.apply({"Cmd": ["/x"]}, ["ENTRYPOINT b"]) == {"Entrypoint": ["/bin/sh", "-c", "b"]}
+    assert changes.apply({"Cmd": ["/x"]}, ['CMD ["c"]', 'ENTRYPOINT ["b"]']) == {"Cmd": ["c"], "Entrypoint": ["b"]}
+
+
+def test_nothing_is_changed_when_a_later_instruction_is_wrong():
+    config = {"Env": ["A=1"]}
+    with pytest.raises(Invalid, match="copy is not a valid change command"):
+        changes.apply(config, ["ENV A=2", "COPY a b"])
+    assert config == {"Env": ["A=1"]}
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -51,8 +68,8 @@ def test_instructions_build_on_one_another_and_on_the_config_that_is_there():
         ("ENV A=1 B", "Can't find|can't find ="),
         ("EXPOSE 99999", "invalid containerPort: 99999"),
         ("EXPOSE x", "invalid containerPort: x"),
-        ("LABEL a='b", "can't parse"),
-        ("USER", "USER requires at least one argument"),
+        ("LABEL a='b", "looking for matching single-quote"),
+        ("USER", "USER requires exactly one argument"),
         ("HEALTHCHECK sh", "Unknown type"),
         ("HEALTHCHECK --wrong=1 CMD x", "unknown flag: --wrong"),
     ],

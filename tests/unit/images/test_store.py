@@ -28,7 +28,9 @@ def import_(store, data=TREE, repo="a", tag="", message="", changes=(), platform
 
 def container(image, identity="c" * 64, running=False, **state):
     snapshot = types.SimpleNamespace(running=running, **state)
-    return types.SimpleNamespace(id=identity, image_id=image.id, layers=image.layers, snapshot=lambda: snapshot)
+    return types.SimpleNamespace(
+        id=identity, image_id=image.id, layers=image.layers, mounts=(), snapshot=lambda: snapshot
+    )
 
 
 def using(*containers):

@@ -6,6 +6,7 @@ import socket
 import struct
 
 STDIN, STDOUT, STDERR = 1, 2, 4
+TURN = 9  # so often what is always ready is told until clients have been read once
 
 
 def frame(stream: int, data: bytes) -> bytes:
@@ -45,7 +46,7 @@ class Container:
     def settle(self, turns=4) -> list[tuple]:
         """Turns the pump until it has nothing to tell but the wake-up, several times; what else it told."""
         told, quiet = [], 0
-        while quiet < turns:
+        while quiet < turns * TURN:
             event = self.pump.run()
             if event == ("readable", self.wake):
                 quiet += 1

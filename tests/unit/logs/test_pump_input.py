@@ -85,6 +85,49 @@ def test_a_container_that_closes_its_stdin_does_not_block_the_sender(container):
     assert receive(client, 13) == frame(1, b"alive")
 
 
+def test_a_daemon_is_heard_before_what_clients_send_after_it(container):
+    """A terminal has its new size when the program reads what was typed after the resize."""
+    one = container(stdin="open")
+    one.pump.unwatch(one.wake)
+    client, _ = one.client()
+    daemon, link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with daemon, link:
+        one.pump.watch(link.fileno())
+        for message in (b"one", b"two"):
+            daemon.send(message)
+        client.sendall(b"typed")
+        os.set_blocking(one.stdin, False)
+        for message in (b"one", b"two"):
+            assert one.pump.run() == ("readable", link.fileno())
+            with pytest.raises(BlockingIOError):
+                os.read(one.stdin, 10)
+            assert link.recv(10) == message
+        one.pump.watch(one.wake)
+        one.settle()
+        assert os.read(one.stdin, 10) == b"typed"
+        one.pump.unwatch(link.fileno())
+
+
+def test_what_a_client_left_behind_is_not_forgotten_for_a_daemon_that_spoke(container):
+    """Who has hung up is in nobody's poll table any more."""
+    one = container(stdin="once")
+    one.pump.unwatch(one.wake)
+    client, number = one.client()
+    daemon, link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with daemon, link:
+        one.pump.watch(link.fileno())
+        daemon.send(b"one")
+        client.sendall(b"typed")
+        client.close()
+        assert one.pump.run() == ("readable", link.fileno())
+        assert link.recv(10) == b"one"
+        assert one.pump.run() == ("client", number, "stdin-closed")
+        assert one.pump.run() == ("client", number, "gone")
+        assert (os.read(one.stdin, 10), os.read(one.stdin, 10)) == (b"typed", b"")
+        one.pump.unwatch(link.fileno())
+        one.pump.watch(one.wake)
+
+
 def test_bytes_sent_before_there_is_a_stdin_wait_for_it(container):
     one = container()
     client, _ = one.client()

@@ -15,6 +15,7 @@ import _muxer
 from engine.logs import format
 from engine.logs import twin as twins
 from engine.logs.writer import Writer
+from tests.unit.logs.played import TURN
 
 if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
@@ -53,7 +54,7 @@ def play(name: str, directory: Path, script, max_size: int, once: bool) -> dict:
 
         def settle() -> None:
             quiet = 0
-            while quiet < 3:
+            while quiet < 3 * TURN:
                 event = pump.run()
                 quiet = quiet + 1 if event == ("readable", wake) else 0
                 if event[0] != "readable":
@@ -177,8 +178,9 @@ def play_keys(name: str, directory: Path, keys: bytes, script) -> tuple[bytes, b
             wake, waker = os.pipe()
             os.write(waker, b"x")
             pump.watch(wake)
-            while (event := pump.run()) != ("readable", wake):
-                detached = detached or event == ("client", number, "detached")
+            for _ in range(TURN):
+                while (event := pump.run()) != ("readable", wake):
+                    detached = detached or event == ("client", number, "detached")
             pump.unwatch(wake)
             os.close(wake)
             os.close(waker)

@@ -8,6 +8,7 @@ import pytest
 from engine.daemon.store import containers as table
 from engine.daemon.store import images as image_table
 from engine.daemon.store.database import VERSION, Database
+from engine.daemon.store.migrations import MIGRATIONS
 from engine.errors import Unavailable
 
 SCHEMA = (*table.SCHEMA, *image_table.SCHEMA)
@@ -23,6 +24,37 @@ VERSION_1 = """
         finished_ns INTEGER NOT NULL, restart_count INTEGER NOT NULL
     ) WITHOUT ROWID;
     CREATE TABLE container_images (image_id TEXT PRIMARY KEY, descriptor TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE layers (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, diff_id TEXT UNIQUE, size INTEGER NOT NULL DEFAULT 0,
+        ready INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TABLE images (
+        id TEXT PRIMARY KEY, media_type TEXT NOT NULL, descriptor_size INTEGER NOT NULL, manifest TEXT NOT NULL,
+        config TEXT NOT NULL, created TEXT NOT NULL, parent TEXT NOT NULL DEFAULT '',
+        removed INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID;
+    CREATE TABLE image_layers (
+        image TEXT NOT NULL REFERENCES images ON DELETE CASCADE, manifest TEXT NOT NULL, position INTEGER NOT NULL,
+        layer INTEGER NOT NULL REFERENCES layers, PRIMARY KEY (image, manifest, position)
+    ) WITHOUT ROWID;
+    CREATE INDEX image_layers_by_layer ON image_layers (layer);
+    CREATE TABLE image_blobs (
+        image TEXT NOT NULL REFERENCES images ON DELETE CASCADE, digest TEXT NOT NULL, size INTEGER NOT NULL,
+        PRIMARY KEY (image, digest)
+    ) WITHOUT ROWID;
+    CREATE INDEX image_blobs_by_digest ON image_blobs (digest);
+    CREATE TABLE image_names (
+        name TEXT PRIMARY KEY, image TEXT NOT NULL REFERENCES images ON DELETE CASCADE, tagged_ns INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX image_names_by_image ON image_names (image);
+    INSERT INTO layers VALUES (1, 'sha256:a', 10, 1), (2, 'sha256:b', 20, 1), (3, 'sha256:c', 30, 1);
+    INSERT INTO images VALUES ('sha256:i', 'index', 5, 'sha256:m2', '{"os":"linux"}', '2026', '', 0);
+    INSERT INTO images VALUES ('sha256:r', 'manifest', 6, 'sha256:r', '{}', '', 'sha256:i', 1);
+    INSERT INTO image_layers VALUES
+        ('sha256:i', 'sha256:m1', 0, 1), ('sha256:i', 'sha256:m2', 0, 2), ('sha256:r', 'sha256:r', 0, 3);
+    INSERT INTO image_blobs VALUES
+        ('sha256:i', 'sha256:i', 5), ('sha256:i', 'sha256:m2', 7), ('sha256:r', 'sha256:r', 6);
+    INSERT INTO image_names VALUES ('docker.io/library/x:1', 'sha256:i', 9);
     PRAGMA user_version = 1;
 """
 SETTINGS = {"config": {}, "host_config": {}, "networking": {}, "path": "true", "args": [], "layers": ["1", "2"]}
@@ -45,7 +77,7 @@ def old(tmp_path):
 
 
 def load(path):
-    database = Database(path, SCHEMA, table.MIGRATIONS)
+    database = Database(path, SCHEMA, MIGRATIONS)
     with database.reading() as connection:
         containers = table.load_all(connection)
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -65,6 +97,25 @@ def test_a_file_of_version_1_is_opened_with_all_that_is_in_it(old):
     database.close()
 
 
+def test_an_image_of_one_platform_at_a_time_is_one_of_several(old):
+    """The platform that was replaced is a removed one: its layers are held for the containers that stand on them."""
+    database, _, _ = load(old)
+    with database.reading() as connection:
+        assert [row["id"] for row in image_table.images(connection)] == ["sha256:i"]
+        (here,) = image_table.platforms(connection, "sha256:i")
+        assert tuple(here) == ("sha256:m2", '{"os":"linux"}', "2026")
+        assert image_table.removed_platforms(connection) == [("sha256:i", "sha256:m1"), ("sha256:r", "sha256:r")]
+        assert image_table.image_blobs(connection, "sha256:i", "sha256:m2") == [("sha256:i", 5), ("sha256:m2", 7)]
+        assert image_table.image_names(connection, "sha256:i") == [("docker.io/library/x:1", 9)]
+        assert image_table.idle_layers(connection) == []
+    with database.transaction() as connection:
+        image_table.forget_platform(connection, "sha256:i", "sha256:m1")
+        image_table.forget_platform(connection, "sha256:r", "sha256:r")
+        assert image_table.idle_layers(connection) == [1, 3]
+        assert image_table.image_of_containers(connection, "sha256:r") is None
+    database.close()
+
+
 def test_what_is_new_is_kept_in_it_from_then_on(old):
     database, containers, _ = load(old)
     containers[0].state.stopped_by_hand = True
@@ -79,7 +130,7 @@ def test_what_is_new_is_kept_in_it_from_then_on(old):
 
 
 def test_a_migration_that_fails_changes_nothing(old):
-    broken = {1: (*table.MIGRATIONS[1], "ALTER TABLE nowhere ADD COLUMN x INTEGER")}
+    broken = {1: (*MIGRATIONS[1], "ALTER TABLE nowhere ADD COLUMN x INTEGER")}
     with pytest.raises((Unavailable, Exception), match="nowhere"):
         Database(old, SCHEMA, broken)
     database, containers, version = load(old)
@@ -94,4 +145,4 @@ def test_a_new_file_needs_no_migration(tmp_path):
 
 
 def test_every_older_version_has_its_migration():
-    assert set(table.MIGRATIONS) == set(range(1, VERSION))
+    assert set(MIGRATIONS) == set(range(1, VERSION)) and all(MIGRATIONS.values())

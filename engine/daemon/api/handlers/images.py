@@ -3,13 +3,16 @@
 Each function runs in its request's thread.
 """
 
+from typing import BinaryIO
+
 from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.progress import Progress
 from engine.daemon.api.registryauth import HEADER, decode_auth
 from engine.daemon.api.request import Request
 from engine.daemon.images import platform as platforms
-from engine.errors import Invalid, NotBuilt, SystemFailure
+from engine.daemon.images.reference import Reference
+from engine.errors import Invalid, SystemFailure
 
 
 def create(engine: object, request: Request) -> None:
@@ -25,25 +28,37 @@ def _pull(engine: object, request: Request, progress: Progress) -> None:
     query = request.query
     credentials = decode_auth(request.headers.get(HEADER, ""))
     # `docker pull -a` may leave the colon of a tag that it does not name.
-    reference = query.text("fromImage").removesuffix(":")
-    engine.images.pull(reference, query.text("tag"), _platform(request), credentials, progress)
+    name, tag = query.text("fromImage").removesuffix(":"), query.text("tag")
+    reference = Reference.parse(name)
+    if tag or reference.tag or reference.digest:
+        engine.images.pull(name, tag, _platform(request), credentials, progress, request.gone)
+    else:
+        engine.images.pull_all(name, _platform(request), credentials, progress, request.gone)
     progress.begin()
 
 
 def _import(engine: object, request: Request, progress: Progress) -> None:
-    query = request.query
-    source = query.text("fromSrc")
+    source = request.query.text("fromSrc")
     if not source:
         # dockerd takes an empty source for an empty URL, and these are its words and its status.
         raise SystemFailure('Get "http:": http: no Host in request URL')
-    if source != "-":
-        raise NotBuilt("importing an image from a URL is not built yet in this engine: send it as the body, fromSrc=-")
-    message = query.text("message") or f"Imported from {source}"
+    if source == "-":
+        _import_stream(engine, request, progress, source, request.body)
+        return
+    from engine.daemon.images.archives import remote  # what an idle daemon does without
+
+    url = source if "://" in source else f"http://{source}"
+    with remote.told(url, progress) as stream:
+        _import_stream(engine, request, progress, url, stream)
+
+
+def _import_stream(engine: object, request: Request, progress: Progress, source: str, stream: BinaryIO) -> None:
+    query = request.query
     image = engine.images.import_rootfs(
-        request.body,
+        stream,
         query.text("repo"),
         query.text("tag"),
-        message,
+        query.text("message") or f"Imported from {source}",
         query.every("changes"),
         _platform(request),
         progress,
@@ -59,12 +74,17 @@ def list_(engine: object, request: Request) -> Response:
     """GET /images/json"""
     query = request.query
     filters = versions.image_filters(request.version, query.filters(), query.text("filter"))
+    manifests = query.flag("manifests") and request.version >= versions.LIST_MANIFESTS_SINCE
+    identity = query.flag("identity") and request.version >= versions.IDENTITY_SINCE
+    if identity and not manifests:
+        raise Invalid("conflicting options: identity requires manifests=1")
     shown = engine.images.images_json(
         filters,
         all=query.flag("all"),
-        shared_size=query.flag("shared-size"),
-        manifests=query.flag("manifests"),
+        shared_size=query.flag("shared-size") and request.version >= versions.SHARED_SIZE_SINCE,
+        manifests=manifests,
         used_by=engine.containers.using,
+        identity=identity,
     )
     return Json([versions.image(request.version, image) for image in shown])
 
@@ -73,34 +93,26 @@ def inspect(engine: object, request: Request) -> Response:
     """GET /images/{name}/json"""
     query = request.query
     wanted = query.text("platform") if request.version >= versions.INSPECT_PLATFORM_SINCE else ""
-    if wanted and query.flag("manifests"):
+    manifests = query.flag("manifests") and request.version >= versions.INSPECT_MANIFESTS_SINCE
+    if wanted and manifests:
         raise Invalid("conflicting options: manifests and platform options cannot both be set")
     image = engine.images.find(request.parameters["name"], str(platforms.from_json(wanted)) if wanted else None)
-    shown = engine.images.inspect_json(image, query.flag("manifests"))
+    shown = engine.images.inspect_json(image, manifests, engine.containers.using, single=bool(wanted))
     return Json(versions.image(request.version, shown))
 
 
 def remove(engine: object, request: Request) -> Response:
     """DELETE /images/{name}"""
     query = request.query
-    if query.every("platforms"):
-        raise NotBuilt("removing single platforms of an image is not built yet in this engine")
+    name = request.parameters["name"]
+    if not name.strip():
+        raise Invalid("image name cannot be blank")
+    wanted = query.every("platforms") if request.version >= versions.REMOVE_PLATFORMS_SINCE else []
     removed = engine.images.remove(
-        request.parameters["name"], query.flag("force"), query.flag("noprune"), engine.containers.using
+        name,
+        query.flag("force"),
+        query.flag("noprune"),
+        engine.containers.using,
+        [str(platforms.from_json(text)) for text in wanted],
     )
     return Json(removed)
-
-
-def load(engine: object, request: Request) -> None:
-    """POST /images/load: whatever is wrong with the archive is told as a line, since reading it has begun by then."""
-    if request.query.every("platform"):
-        raise NotBuilt("loading single platforms of an image is not built yet in this engine")
-    quiet = request.query.flag("quiet", default=True)
-    with Progress(request) as progress:
-
-        def show(line: dict) -> None:
-            if not (quiet and "progressDetail" in line):
-                progress(line)
-
-        progress.begin()
-        engine.images.load(request.body, show)

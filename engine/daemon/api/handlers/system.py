@@ -38,5 +38,5 @@ def auth(engine: object, request: Request) -> Response:
     credentials = request.json(AUTH_CONFIG)
     from engine.daemon.api.login import check_login  # the registry's side is not needed by an idle daemon
 
-    check_login(credentials.get("serveraddress", ""), credentials, engine.settings.insecure_registries)
-    return Json({"Status": "Login Succeeded", "IdentityToken": ""})
+    token = check_login(credentials.get("serveraddress", ""), credentials, engine.settings.insecure_registries)
+    return Json({"IdentityToken": token, "Status": "Login Succeeded"})

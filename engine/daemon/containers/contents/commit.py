@@ -32,7 +32,7 @@ from engine.kernel.beneath import open_beneath
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 # What of a container's Config an image has, in the order of the definition.
-_IMAGE_KEYS = (
+IMAGE_KEYS = (
     "User",
     "ExposedPorts",
     "Env",
@@ -119,19 +119,19 @@ def _paused(engine: object, container: Container) -> Iterator[None]:
 
 def _image(engine: object, container: Container, asked: Asked, made: dict, names: list[Reference]) -> Image:
     store = engine.images
-    parent = store.origin(container.image_id)
+    parent = store.origin(container.image_id, container.layers)
     with store.session() as session, store.content.incoming() as blob, contextlib.ExitStack() as pins:
         manifest = documents.load(store.content.read(parent.manifest, documents.LARGEST_DOCUMENT), "manifest")
         _, parts = documents.manifest_parts(manifest)
         layers = [session.layer(diff_id, _not_there(diff_id)) for diff_id in parent.diff_ids]
-        new = changes.compare(engine, container, lambda top, found: _layer(session, blob, top, found))
+        new = layer(engine, container, session, blob)
         if new is not None:
             if len(parts) >= documents.MOST_LAYERS:
                 raise Invalid(f"max depth exceeded: {documents.MOST_LAYERS} layers are allowed")
-            layer, form = new
+            added, form = new
             pins.enter_context(store.content.pinned([blob.digest]))
             blob.keep()
-            layers.append(layer)
+            layers.append(added)
             parts = [*parts, documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)]
         document = _document(parent.config, container, asked, made, layers[-1].diff_id if new else "")
         return making.add_made(store, session, document, parts, layers, names, parent=parent.id)
@@ -144,12 +144,17 @@ def _not_there(diff_id: str) -> object:
     return refuse
 
 
-def _layer(session: object, blob: object, top: int, found: Iterator[Change]) -> tuple[object, str] | None:
-    """The layer unpacked, its blob filled on the way, and the compression it is in; None where nothing has changed."""
-    first = next(found, None)
-    if first is None:
-        return None
-    return making.unpack(session, _Stream(_packed(top, first, found)), blob)
+def layer(engine: object, container: Container, session: object, blob: object) -> tuple[object, str] | None:
+    """What the container has changed as a layer of the session, its blob filled on the way, and its compression.
+
+    None where nothing has changed.
+    """
+
+    def made(top: int, found: Iterator[Change]) -> tuple[object, str] | None:
+        first = next(found, None)
+        return None if first is None else making.unpack(session, Stream(_packed(top, first, found)), blob)
+
+    return changes.compare(engine, container, made)
 
 
 def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]:
@@ -180,7 +185,7 @@ def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]
             os.close(parent)
 
 
-class _Stream(io.RawIOBase):
+class Stream(io.RawIOBase):
     """A file of the chunks that an iterator gives."""
 
     def __init__(self, chunks: Iterator[Chunk]):
@@ -224,7 +229,7 @@ def _document(parent: dict, container: Container, asked: Asked, made: dict, diff
         "architecture": parent.get("architecture") or host.architecture,
         **({"variant": parent["variant"]} if parent.get("variant") else {}),
         "os": parent.get("os") or host.os,
-        "config": {key: made[key] for key in _IMAGE_KEYS if made.get(key)},
+        "config": {key: made[key] for key in IMAGE_KEYS if made.get(key)},
         "rootfs": {"type": "layers", "diff_ids": [*diff_ids, diff_id] if diff_id else diff_ids},
         "history": [*(history if isinstance(history, list) else []), step],
     }

@@ -23,11 +23,13 @@ _STOP_FIRST = ": stop the container before removing or force remove"
 _sweeper = Turn("sweeper")
 
 
-def remove(engine: object, container: Container, force: bool, volumes: bool, name: str = "") -> None:
+def remove(
+    engine: object, container: Container, force: bool, volumes: bool, name: str = "", *, lasting: bool = True
+) -> None:
     """Remove the container, killing it first with `force`; `volumes`: with its volumes that have no name.
 
-    name: how the client calls it. Raises Conflict when it runs and `force` is not given, or when its removal is already
-    under way.
+    name: how the client calls it; lasting: as for `create`. Raises Conflict when it runs and `force` is not given, or
+    when its removal is already under way.
     """
     name = name or container.id
     while True:
@@ -41,7 +43,7 @@ def remove(engine: object, container: Container, force: bool, volumes: bool, nam
                 return  # its end was enough: it was to be removed with it
             # A start that was under way when we looked has had its turn before us.
             if not container.settled().running:
-                finish(engine, container, volumes)
+                finish(engine, container, volumes, lasting)
                 return
 
 
@@ -57,7 +59,7 @@ def _kill(engine: object, container: Container, state: State, force: bool, name:
         raise Conflict(f'cannot remove container "{name}": could not kill container')
 
 
-def finish(engine: object, container: Container, volumes: bool = False) -> None:
+def finish(engine: object, container: Container, volumes: bool = False, lasting: bool = True) -> None:
     """Remove a container that does not run; also what an earlier daemon began. The caller sees to `operation`."""
     with container.changed:
         if container.removed:
@@ -65,7 +67,7 @@ def finish(engine: object, container: Container, volumes: bool = False) -> None:
         if container.state.status != "removing":
             states.move(container, "removing")
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
-    _delete_record(engine, container, where)
+    _delete_record(engine, container, where, lasting)
     engine.containers.remove(container)
     mountpoints.release(engine, container, volumes)
     with container.changed:
@@ -79,9 +81,9 @@ def finish(engine: object, container: Container, volumes: bool = False) -> None:
     _sweeper.add(_give_back, engine, where)
 
 
-def _delete_record(engine: object, container: Container, where: paths.Paths) -> None:
+def _delete_record(engine: object, container: Container, where: paths.Paths, lasting: bool) -> None:
     try:
-        _delete(engine, container)
+        _delete(engine, container, lasting)
     except SystemFailure as error:
         log.warning("container %s: what it has written goes before its record: %s", container.id, error)
     else:
@@ -90,15 +92,15 @@ def _delete_record(engine: object, container: Container, where: paths.Paths) -> 
     with contextlib.suppress(OSError):  # then the transaction has no room either, and says so
         remove_path(where.home)
     try:
-        _delete(engine, container)
+        _delete(engine, container, lasting)
     except SystemFailure:
         with container.changed:
             states.move(container, "dead")
         raise
 
 
-def _delete(engine: object, container: Container) -> None:
-    with engine.database.transaction(durable=True) as connection:
+def _delete(engine: object, container: Container, lasting: bool) -> None:
+    with engine.database.transaction(durable=lasting) as connection:
         table.delete(connection, container)
 
 

@@ -6,7 +6,7 @@ their place; nothing is mounted: what a start needs is in `mounting`.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from engine.daemon.containers import paths
 from engine.daemon.containers.mounts import mountspecs
@@ -195,9 +195,9 @@ def hold(engine: object) -> None:
                 engine.volumes.hold(point["Name"], container.id)
 
 
-def images_of(container: Container) -> set[str]:
-    """The ids of the images that the container has mounted."""
-    return {point["Spec"]["Image"] for point in container.mounts if point["Type"] == "image"}
+def images_of(container: Container) -> list[tuple[str, Sequence[str]]]:
+    """Ids and layers of the images that the container has mounted."""
+    return [(point["Spec"]["Image"], point["Spec"]["Layers"]) for point in container.mounts if point["Type"] == "image"]
 
 
 def show(container: Container) -> list[dict]:

@@ -1,148 +1,248 @@
 """Loading images from an archive: what `docker save`, podman and skopeo write, docker-archives and OCI layouts alike.
 
-Runs in the daemon, on the request's thread. The outer tar is read once, as it arrives; each file in it goes straight
-into the content store, hashed on the way, and what no image turned out to need is removed at the end. Members' names
-are keys of a table and never paths. Formats: docker's image spec v1.2, OCI image-layout.
+Runs in the daemon, on the request's thread. The outer tar is read once, as it arrives (see `members`); then the
+documents in it say which images there are. Everything hostile in them ends in Invalid or NotFound, and what was not
+added to the store by then is removed. Formats: docker's image spec v1.2, OCI image-layout; the oldest is `legacy`'s.
 """
 
 import contextlib
 import io
-import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from engine.daemon.images import image as documents
-from engine.daemon.images import platform
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.archives import legacy
+from engine.daemon.images.archives.members import Members, Progress
 from engine.daemon.images.image import Image
 from engine.daemon.images.making import add_made
+from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
-from engine.daemon.store import images as table
 from engine.daemon.tar import compression
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.compression import Unpacked
 from engine.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
+    from engine.daemon.images.layers.store import Session
     from engine.daemon.images.store import ImageStore
 
 _BUFFER = 256 * 1024
-# Images, their layers, and in the oldest form three files for each; an archive with more is none of images.
-_MOST_MEMBERS = 20_000
-_MOST_LINKS = 8
+# Writers fill up their last record; what follows an archive's end beyond that is no part of it.
+_MOST_TRAILING = 64 << 20
+# Each is made durable by itself.
+_MOST_IMAGES = 1_000
+_MOST_MANIFESTS = 1_000
 _DEEPEST_INDEX = 3
 _NAME = "io.containerd.image.name"
 _REF_NAME = "org.opencontainers.image.ref.name"
-_BLOBS = "blobs/sha256/"
-
-Progress = Callable[[dict], None]
 
 
-def load(store: "ImageStore", stream: BinaryIO, progress: Progress) -> list[Image]:
+def load(store: "ImageStore", stream: BinaryIO, progress: Progress, wanted: Sequence[Platform] = ()) -> list[Image]:
     """Load every image of the archive in `stream` (plain or compressed); the images, in the archive's order.
 
-    Progress: `{"stream": "Loaded image: busybox:latest\\n"}` for each name. Raises Invalid, SystemFailure.
+    wanted: only these platforms of each, and each must be there; none: all that are there.
+    Progress: `{"stream": "Loaded image: busybox:latest\\n"}` for each name. Raises Invalid, NotFound, SystemFailure.
     """
-    with contextlib.ExitStack() as stack:
-        members = _Members(store, stack)
-        members.read(tar.TarReader(io.BufferedReader(Unpacked(stream), _BUFFER)))
+    with store.session() as session, contextlib.closing(Members(store, session, progress)) as members:
+        outer = io.BufferedReader(Unpacked(stream), _BUFFER)
+        members.read(tar.TarReader(outer))
+        _read_to_the_end(outer)
         images = []
-        for image in _images(store, members):
-            names = [f"Loaded image: {name}\n" for name in image.repo_tags] or [f"Loaded image ID: {image.id}\n"]
-            for name in names:
-                progress({"stream": name})
+        for image, names in _Loading(store, session, members, wanted).images():
+            shown = [f"Loaded image: {name.familiar}\n" for name in names] or [f"Loaded image ID: {image.id}\n"]
+            for text in shown:
+                progress({"stream": text})
             store.announce("load", image.id, image.id, image)
             images.append(image)
         return images
 
 
-class _Members:
-    """The files of one archive: name → digest and size in the content store, where they are pinned meanwhile."""
+def _read_to_the_end(outer: io.BufferedReader) -> None:
+    """A compressed stream is checked only when it is read to its end."""
+    left = _MOST_TRAILING
+    while data := outer.read1(_BUFFER):
+        left -= len(data)
+        if left < 0:
+            raise Invalid("invalid archive: it goes on after its end")
 
-    def __init__(self, store: "ImageStore", stack: contextlib.ExitStack):
+
+class _Loading:
+    """What one archive's documents make of its files."""
+
+    def __init__(self, store: "ImageStore", session: "Session", members: Members, wanted: Sequence[Platform]):
         self._store = store
-        self._content = store.content
-        self._stack = stack
-        self._files: dict[str, tuple[str, int]] = {}
-        self._links: dict[str, str] = {}
+        self._session = session
+        self._members = members
+        self._wanted = wanted
 
-    def read(self, reader: tar.TarReader) -> None:
-        """Keep every file that the archive holds."""
-        for entry in reader:
-            name = posixpath.normpath("/" + entry.name).lstrip("/")
-            if len(self._files) + len(self._links) >= _MOST_MEMBERS:
-                raise Invalid(f"more than {_MOST_MEMBERS} files in the archive")
-            if entry.kind == tar.FILE and entry.fragments is None:
-                self._keep(name, reader)
-            elif entry.kind == tar.SYMLINK:
-                self._links[name] = posixpath.normpath(posixpath.join("/", posixpath.dirname(name), entry.link))[1:]
-            elif entry.kind == tar.LINK:
-                self._links[name] = posixpath.normpath("/" + entry.link).lstrip("/")
-            elif entry.kind != tar.DIRECTORY:
-                raise Invalid(f"invalid archive: {entry.name!r} is no plain file")
+    def images(self) -> Iterator[tuple[Image, list[Reference]]]:
+        """Add each image; the image, and the names that the archive gives it."""
+        index, manifest = self._members.document("index.json"), self._members.document("manifest.json")
+        # dockerd writes both since version 25; the layout has the image's own digests and is read first.
+        if index is not None:
+            yield from self._layout(documents.load(index, "index.json"))
+        elif manifest is not None:
+            yield from self._docker_archive(manifest)
+        elif (repositories := self._members.document("repositories")) is not None:
+            for config, digests, names in legacy.images(self._members, repositories):
+                yield self._made(config, digests, names), names
+        else:
+            raise Invalid("unrecognized image format")
 
-    def _keep(self, name: str, reader: tar.TarReader) -> None:
-        with self._content.incoming() as blob:
-            for data in reader.chunks():
-                blob.write(data)
-            # Called back in reverse order: first the pin goes, then the blob, unless an image holds it by then.
-            self._stack.callback(self._release, blob.digest)
-            self._stack.enter_context(self._content.pinned([blob.digest]))
-            self._files[name] = blob.digest, blob.size
-            blob.keep()
+    # OCI layouts
 
-    def _release(self, digest: str) -> None:
-        with self._store.database.reading() as connection:
-            held = table.blob_is_held(connection, digest)
-        if not held:
-            self._content.remove(digest)
+    def _layout(self, index: dict) -> Iterator[tuple[Image, list[Reference]]]:
+        targets: dict[str, tuple[dict, list[Reference]]] = {}
+        for part in documents.index_entries(index):
+            _, names = targets.setdefault(part["digest"], (part, []))
+            names += [name for name in _names_of(part) if name not in names]
+        _check_count(targets)
+        for part, names in targets.values():
+            yield self._target(part, names), names
 
-    def find(self, name: str) -> tuple[str, int] | None:
-        """digest and size of a file, by way of the archive's own links; None where there is none."""
-        name = posixpath.normpath("/" + name).lstrip("/")
-        for _ in range(_MOST_LINKS):
-            if name in self._files:
-                return self._files[name]
-            if name not in self._links:
-                return None
-            name = self._links[name]
-        raise Invalid(f"invalid archive: too many links at {name!r}")
+    def _target(self, target: dict, names: list[Reference]) -> Image:
+        """An entry of index.json: the image in each of its platforms that are there and wanted."""
+        whole, broken = [], None
+        walk = _Walk(self._store, self._members)
+        for leaf in walk.leaves(target):
+            try:
+                whole.append(self._checked(leaf))
+            except NotFound as error:
+                # `docker save` writes the platforms that it has, and the index of all of them.
+                broken = broken or error
+        chosen = self._choose(whole, names, target)
+        if not chosen:
+            raise broken or NotFound(f"no matching manifest for {platforms.host()} in the manifest list entries")
+        # The best comes last: it is the one that stands for the image.
+        for leaf in reversed(chosen):
+            image = self._add(walk.top, leaf, names if leaf is chosen[0] else [])
+        return image
 
-    def document(self, name: str) -> bytes | None:
-        """A file's bytes, if it is there and no larger than a document may be."""
-        found = self.find(name)
-        return found and self._content.read(found[0], documents.LARGEST_DOCUMENT)
+    def _choose(self, whole: list["_Leaf"], names: list[Reference], target: dict) -> list["_Leaf"]:
+        """The platforms to be added, best first. Raises NotFound when a wanted one is not there."""
+        if not self._wanted:
+            return platforms.sorted_for(platforms.host(), whole)
+        chosen = []
+        for one in self._wanted:
+            found = platforms.best(whole, one, strict=True)
+            if found is None:
+                raise _without(one, names[0].familiar if names else target["digest"])
+            if found not in chosen:
+                chosen.append(found)
+        return chosen
 
-    def blob(self, part: dict) -> dict:
-        """The descriptor, if its blob is in the archive, or in the store, with that digest and size."""
-        found = self.find(_BLOBS + part["digest"].partition(":")[2])
-        if found is not None and found != (part["digest"], part["size"]):
-            raise Invalid(f"invalid archive: the blob {part['digest']} has digest {found[0]} and {found[1]} bytes")
-        if found is None and not self._content.has(part["digest"], part["size"]):
-            raise NotFound(f"content digest {part['digest']}: not found")
-        return part
+    def _checked(self, leaf: "_Leaf") -> "_Leaf":
+        """The manifest with all that it names. Raises NotFound for what is missing, Invalid for what is not that."""
+        config_part, layer_parts = documents.manifest_parts(leaf.document)
+        for part in (config_part, *layer_parts):
+            self._members.blob(part)
+        leaf.data = self._store.content.read(config_part["digest"], documents.LARGEST_DOCUMENT)
+        leaf.config = documents.config_of(leaf.data, len(layer_parts))
+        return leaf
+
+    def _add(self, target: dict, leaf: "_Leaf", names: list[Reference]) -> Image:
+        config_part, layer_parts = documents.manifest_parts(leaf.document)
+        diff_ids = documents.diff_ids_of(leaf.config)
+        layers = [self._members.layer(part["digest"], diff) for part, diff in zip(layer_parts, diff_ids, strict=True)]
+        blobs = [(part["digest"], part["size"]) for part in (*leaf.chain, config_part, *layer_parts)]
+        manifest = leaf.chain[-1]["digest"]
+        return self._store.add(self._session, target, manifest, leaf.data, layers, blobs, names)
+
+    # docker-archives
+
+    def _docker_archive(self, manifest: bytes) -> Iterator[tuple[Image, list[Reference]]]:
+        wrapped = documents.load(b'{"images":' + manifest + b"}", "manifest.json")
+        entries = wrapped.get("images")
+        if not isinstance(entries, list):
+            raise Invalid("invalid manifest.json: it is no list")
+        _check_count(entries)
+        for entry in entries:
+            config_name, layer_names, tags = _entry_of(entry)
+            config = self._members.document(config_name)
+            if config is None:
+                raise Invalid(f"invalid archive: {config_name!r} is missing")
+            if len(layer_names) > documents.MOST_LAYERS:
+                raise Invalid(
+                    f"max depth exceeded: {len(layer_names)} layers, where {documents.MOST_LAYERS} are allowed"
+                )
+            found = [(name, self._members.find(name)) for name in layer_names]
+            for name, file in found:
+                if file is None:
+                    raise Invalid(f"invalid archive: {name!r} is missing")
+            names = [Reference.parse(tag).with_default_tag() for tag in tags]
+            yield self._made(config, [file for _, file in found], names), names
+
+    def _made(self, config: bytes, files: list[tuple[str, int]], names: list[Reference]) -> Image:
+        """An image that came without a manifest: its config, and each layer's digest and size, lowest first."""
+        document = documents.config_of(config, len(files))
+        for one in self._wanted:
+            if platforms.rank(one, platforms.of(document), strict=True) is None:
+                raise _without(one, names[0].familiar if names else "of the archive")
+        diff_ids = documents.diff_ids_of(document)
+        parts, layers = [], []
+        for (digest, size), diff_id in zip(files, diff_ids, strict=True):
+            layers.append(self._members.layer(digest, diff_id))
+            parts.append(documents.descriptor(self._layer_type(digest), digest, size))
+        return add_made(self._store, self._session, config, parts, layers, names)
+
+    def _layer_type(self, digest: str) -> str:
+        """The media type of a layer's blob, by its first bytes."""
+        with self._store.content.open(digest) as blob:
+            form = compression.Peeked(blob).form
+        return f"{documents.OCI_LAYER}+{form}" if form else documents.OCI_LAYER
 
 
-def _images(store: "ImageStore", members: _Members) -> Iterator[Image]:
-    index, manifest = members.document("index.json"), members.document("manifest.json")
-    # dockerd writes both since version 25; the layout has the image's own digests and is read first.
-    if index is not None:
-        yield from _from_layout(store, members, documents.load(index, "index.json"))
-    elif manifest is not None:
-        yield from _from_docker_archive(store, members, manifest)
-    else:
-        raise Invalid("unrecognized image format")
+class _Leaf:
+    """One platform's manifest: the descriptors from the target down to it, and what it says; see `_Loading._checked`."""
+
+    __slots__ = ("chain", "config", "data", "document")
+
+    def __init__(self, chain: list[dict], document: dict):
+        self.chain = chain
+        self.document = document
+        self.data = b""
+        self.config: dict = {}
 
 
-# OCI layouts
+class _Walk:
+    """From an entry of index.json to the manifests below it: through indexes in indexes, as far as they are there."""
 
+    def __init__(self, store: "ImageStore", members: Members):
+        self._store = store
+        self._members = members
+        self._seen: set[str] = set()
+        self.top: dict = {}
 
-def _from_layout(store: "ImageStore", members: _Members, index: dict) -> Iterator[Image]:
-    targets: dict[str, tuple[dict, list[Reference]]] = {}
-    for part in documents.index_entries(index):
-        _, names = targets.setdefault(part["digest"], (part, []))
-        names += _names_of(part)
-    for part, names in targets.values():
-        yield _layout_image(store, members, part, names)
+    def leaves(self, target: dict) -> Iterator[_Leaf]:
+        """Each manifest once. Raises NotFound, Invalid."""
+        part, document = self._read(target)
+        self.top = part
+        yield from self._below([part], document)
+
+    def _below(self, chain: list[dict], document: dict) -> Iterator[_Leaf]:
+        if chain[-1]["mediaType"] not in documents.INDEXES:
+            yield _Leaf(chain, document)
+            return
+        if len(chain) > _DEEPEST_INDEX:
+            raise Invalid("invalid index: too many indexes inside one another")
+        for entry in documents.index_entries(document):
+            architecture = (entry.get("platform") or {}).get("architecture")
+            # What stands beside an image of BuildKit says of itself that it is for an unknown platform.
+            if entry["digest"] in self._seen or architecture == "unknown" or not self._members.has(entry):
+                continue
+            part, below = self._read(entry)
+            yield from self._below([*chain, part], below)
+
+    def _read(self, part: dict) -> tuple[dict, dict]:
+        """A manifest or index: its descriptor, of the type that it says itself, and the document."""
+        self._seen.add(part["digest"])
+        if len(self._seen) > _MOST_MANIFESTS:
+            raise Invalid(f"invalid index: more than {_MOST_MANIFESTS} manifests")
+        self._members.blob(part)
+        document = documents.load(self._store.content.read(part["digest"], documents.LARGEST_DOCUMENT), "manifest")
+        kind = documents.media_type_of(document, part.get("mediaType", ""))
+        return documents.descriptor(kind, part["digest"], part["size"]), document
 
 
 def _names_of(part: dict) -> list[Reference]:
@@ -153,67 +253,6 @@ def _names_of(part: dict) -> list[Reference]:
         if isinstance(text, str) and (":" in text or "/" in text):
             return [Reference.parse(text).with_default_tag()]
     return []
-
-
-def _layout_image(store: "ImageStore", members: _Members, target: dict, names: list[Reference]) -> Image:
-    with contextlib.ExitStack() as stack:
-        part, document = _read_document(store, members, stack, target)
-        target = chosen = part
-        chain = [part]
-        for _ in range(_DEEPEST_INDEX):
-            if chosen["mediaType"] not in documents.INDEXES:
-                break
-            chosen, document = _read_document(store, members, stack, _choose(members, document))
-            chain.append(chosen)
-        else:
-            raise Invalid("invalid index: too many indexes inside one another")
-        config_part, layer_parts = documents.manifest_parts(document)
-        parts = (config_part, *layer_parts)
-        stack.enter_context(store.content.pinned(part["digest"] for part in parts))
-        for part in parts:
-            members.blob(part)
-        config = store.content.read(config_part["digest"], documents.LARGEST_DOCUMENT)
-        diff_ids = documents.diff_ids_of(documents.config_of(config, len(layer_parts)))
-        session = stack.enter_context(store.session())
-        layers = [
-            _layer(store, session, part["digest"], diff) for part, diff in zip(layer_parts, diff_ids, strict=True)
-        ]
-        blobs = [(part["digest"], part["size"]) for part in (*chain, *parts)]
-        return store.add(session, target, chosen["digest"], config, layers, blobs, names)
-
-
-def _read_document(
-    store: "ImageStore", members: _Members, stack: contextlib.ExitStack, part: dict
-) -> tuple[dict, dict]:
-    """A manifest or index: its descriptor, of the type that it says itself, and the document. Pinned."""
-    stack.enter_context(store.content.pinned([part["digest"]]))
-    members.blob(part)
-    document = documents.load(store.content.read(part["digest"], documents.LARGEST_DOCUMENT), "manifest")
-    kind = documents.media_type_of(document, part.get("mediaType", ""))
-    return documents.descriptor(kind, part["digest"], part["size"]), document
-
-
-def _choose(members: _Members, index: dict) -> dict:
-    """The entry for this host; where it is not in the archive, any whole one: `docker save` writes what it has."""
-    entries = [part for part in documents.index_entries(index) if members.find(_BLOBS + part["digest"][7:])]
-    real = [part for part in entries if (part.get("platform") or {}).get("architecture") != "unknown"]
-    chosen = platform.choose(real, platform.host(), strict=False) or (real[0] if len(real) == 1 else None)
-    if chosen is None:
-        raise NotFound(f"no matching manifest for {platform.host()} in the manifest list entries")
-    return chosen
-
-
-# docker-archives
-
-
-def _from_docker_archive(store: "ImageStore", members: _Members, manifest: bytes) -> Iterator[Image]:
-    wrapped = documents.load(b'{"images":' + manifest + b"}", "manifest.json")
-    entries = wrapped.get("images")
-    if not isinstance(entries, list):
-        raise Invalid("invalid manifest.json: it is no list")
-    for entry in entries:
-        config, layers, tags = _entry_of(entry)
-        yield _archive_image(store, members, config, layers, tags)
 
 
 def _entry_of(entry: object) -> tuple[str, list[str], list[str]]:
@@ -229,33 +268,10 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
-def _archive_image(
-    store: "ImageStore", members: _Members, config_name: str, layer_names: list[str], tags: list[str]
-) -> Image:
-    config = members.document(config_name)
-    if config is None:
-        raise Invalid(f"invalid archive: {config_name!r} is missing")
-    if len(layer_names) > documents.MOST_LAYERS:
-        raise Invalid(f"max depth exceeded: {len(layer_names)} layers, where {documents.MOST_LAYERS} are allowed")
-    diff_ids = documents.diff_ids_of(documents.config_of(config, len(layer_names)))
-    names = [Reference.parse(tag).with_default_tag() for tag in tags]
-    with store.session() as session:
-        parts, layers = [], []
-        for name, diff_id in zip(layer_names, diff_ids, strict=True):
-            found = members.find(name)
-            if found is None:
-                raise Invalid(f"invalid archive: {name!r} is missing")
-            layers.append(_layer(store, session, found[0], diff_id))
-            parts.append(documents.descriptor(_layer_type(store, found[0]), *found))
-        return add_made(store, session, config, parts, layers, names)
+def _check_count(images: Sequence | dict) -> None:
+    if len(images) > _MOST_IMAGES:
+        raise Invalid(f"invalid archive: more than {_MOST_IMAGES} images")
 
 
-def _layer_type(store: "ImageStore", digest: str) -> str:
-    """The media type of a layer's blob, by its first bytes."""
-    with store.content.open(digest) as blob:
-        form = compression.Peeked(blob).form
-    return f"{documents.OCI_LAYER}+{form}" if form else documents.OCI_LAYER
-
-
-def _layer(store: "ImageStore", session: object, digest: str, diff_id: str) -> object:
-    return session.layer(diff_id, lambda: store.content.open(digest))
+def _without(wanted: Platform, shown: str) -> NotFound:
+    return NotFound(f"image {shown} doesn't provide the requested platform ({wanted})")

@@ -1,14 +1,17 @@
 """A look at an image's root as its containers would see it, without any mount on the host.
 
 Runs in the daemon, in a thread made for it: what is mounted there is mounted in that thread's own mount namespace and
-ends with the thread. One layer alone, and a root that was copied, need no mount.
+ends with the thread. One layer alone needs no mount, and storage that copies has none.
 """
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from engine.daemon.images.layers import storage
+from engine.daemon.tar.trees import remove_path
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
 
@@ -20,10 +23,13 @@ _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 def within(layer_root: str, layers: Sequence[str], work: Callable[[int], T]) -> T:
     """`work(root_fd)` with an O_PATH descriptor of the root that these layers (lowest first) make together.
 
-    For storage `overlayfs`. Whatever `work` raises is raised here; SystemFailure where the root cannot be shown.
+    No layers: an empty root. Where the storage is `copy`, several layers are copied for it, which takes its time.
+    Whatever `work` raises is raised here; SystemFailure where the root cannot be shown.
     """
-    if len(layers) <= 1:
-        return _opened(os.path.join(layer_root, layers[0]) if layers else "", work)
+    if len(layers) == 1:
+        return _opened(os.path.join(layer_root, layers[0]), work)
+    if layers and storage.choose(os.path.dirname(layer_root)) != storage.OVERLAY:
+        return _copied(layer_root, layers, work)
     results: list[T] = []
     failures: list[BaseException] = []
 
@@ -49,6 +55,19 @@ def _opened(path: str, work: Callable[[int], T]) -> T:
         os.close(root)
 
 
+def _copied(layer_root: str, layers: Sequence[str], work: Callable[[int], T]) -> T:
+    place = os.path.join(os.path.dirname(layer_root), "tmp", f"merged-{os.getpid()}-{time.monotonic_ns()}")
+    os.mkdir(place, 0o700)
+    try:
+        try:
+            storage.copy_layers(layer_root, layers, place)
+        except OSError as error:
+            raise SystemFailure(f"the image's files cannot be shown: {error}") from error
+        return _opened(place, work)
+    finally:
+        remove_path(place)
+
+
 def _mounted(layer_root: str, layers: Sequence[str], work: Callable[[int], T]) -> T:
     try:
         # Linux gives the thread a root and a working directory of its own with it (unshare(2), CLONE_FS).
@@ -56,7 +75,10 @@ def _mounted(layer_root: str, layers: Sequence[str], work: Callable[[int], T]) -
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         os.chdir(layer_root)
         lowest_last = ":".join(layers[::-1])
-        syscalls.mount("overlay", layer_root, "overlay", syscalls.MS_RDONLY, f"lowerdir={lowest_last}")
+        if layers:
+            syscalls.mount("overlay", layer_root, "overlay", syscalls.MS_RDONLY, f"lowerdir={lowest_last}")
+        else:
+            syscalls.mount("tmpfs", layer_root, "tmpfs", syscalls.MS_RDONLY, "mode=755")
     except OSError as error:
         raise SystemFailure(f"the image's files cannot be shown: {error}") from error
     return _opened(layer_root, work)

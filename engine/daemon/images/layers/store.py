@@ -21,6 +21,7 @@ from engine.daemon.images.content import sha256
 from engine.daemon.images.layers import unpack as layers
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
+from engine.daemon.tar.ahead import Ahead
 from engine.daemon.tar.compression import Unpacked
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid
@@ -32,6 +33,7 @@ _BUFFER = 256 * 1024
 # Writers fill up their last record; what follows an archive's end beyond that is no layer.
 _MOST_TRAILING = 64 * 1024 * 1024
 _ROOT_MODE = 0o755
+_LOOK = 0.2
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -83,10 +85,11 @@ class LayerStore:
         """A context in which layers are found, unpacked and put together for one image."""
         return Session(self)
 
-    def claim(self, diff_id: str) -> Layer | None:
+    def claim(self, diff_id: str, check: Callable[[], None] = lambda: None) -> Layer | None:
         """The layer, pinned once more, if it is there; waits for another thread that is unpacking it.
 
         None makes the caller the one who unpacks it; it must call `disclaim` when it is done or has failed.
+        check: called again and again meanwhile, to end the waiting by raising
         """
         while True:
             with self._lock:
@@ -99,24 +102,30 @@ class LayerStore:
                 if busy is None:
                     self._busy[diff_id] = threading.Event()
                     return None
-            busy.wait()
+            while not busy.wait(_LOOK):
+                check()
 
     def disclaim(self, diff_id: str) -> None:
         """The unpacking that `claim` gave to the caller is over."""
         with self._lock:
             self._busy.pop(diff_id).set()
 
-    def unpack(self, source: BinaryIO, diff_id: str) -> tuple[Layer, tuple[str, ...]]:
+    def unpack(
+        self, source: BinaryIO, diff_id: str, abandon: Callable[[], None] | None = None
+    ) -> tuple[Layer, tuple[str, ...]]:
         """Unpack a (compressed) tar; returns the layer, pinned, and the directories that it only implied.
 
-        diff_id: what the plain tar's digest must be, or empty to take what it is. Raises Invalid, SystemFailure.
+        diff_id: what the plain tar's digest must be, or empty to take what it is
+        abandon: given for a source that another thread may read, ahead; see `Ahead`
+        Raises Invalid, SystemFailure.
         """
         with self._lock, self._database.transaction() as connection:
             number = table.new_layer(connection)
             self._pins[number] += 1
         try:
             plain = Hashing(Unpacked(source))
-            unpacked = self._unpack_into(number, io.BufferedReader(plain, _BUFFER))
+            with contextlib.nullcontext(plain) if abandon is None else Ahead(plain, abandon) as stream:
+                unpacked = self._unpack_into(number, io.BufferedReader(stream, _BUFFER))
             if diff_id and plain.digest != diff_id:
                 raise Invalid(f'wrong diff id calculated on extraction "{plain.digest}"')
         except BaseException:
@@ -206,21 +215,27 @@ class Session:
         self._store.unpin(self._pinned)
         self._store.collect()
 
-    def layer(self, diff_id: str, open_source: Callable[[], BinaryIO]) -> Layer:
-        """The layer with these contents, unpacked from open_source() (closed afterwards) if it is not there."""
-        found = self._store.claim(diff_id)
+    def layer(
+        self, diff_id: str, open_source: Callable[[], BinaryIO], check: Callable[[], None] = lambda: None
+    ) -> Layer:
+        """The layer with these contents, unpacked from open_source() (closed afterwards) if it is not there.
+
+        The source is read by another thread; one whose reading may have to wait for somebody has an `abandon` for it.
+        check: called again and again while somebody else unpacks the layer, to end the waiting by raising
+        """
+        found = self._store.claim(diff_id, check)
         if found is None:
             try:
                 with open_source() as source:
-                    return self.unpack(source, diff_id)
+                    return self.unpack(source, diff_id, getattr(source, "abandon", lambda: None))
             finally:
                 self._store.disclaim(diff_id)
         self._hold(found)
         return found
 
-    def unpack(self, source: BinaryIO, diff_id: str = "") -> Layer:
-        """A layer from its (compressed) tar; an empty diff_id takes any contents."""
-        layer, implied = self._store.unpack(source, diff_id)
+    def unpack(self, source: BinaryIO, diff_id: str = "", abandon: Callable[[], None] | None = None) -> Layer:
+        """A layer from its (compressed) tar; an empty diff_id takes any contents. See `LayerStore.unpack`."""
+        layer, implied = self._store.unpack(source, diff_id, abandon)
         self._hold(layer)
         if implied:
             with self._lock:

@@ -90,13 +90,16 @@ Fetch = Callable[[str, dict[str, str], dict[str, str] | None], tuple[int, dict]]
 class Authorizer:
     """Answers the challenges of one registry during one call; used by several threads.
 
-    scope: as `repository:library/busybox:pull`; fetch: how a token server is asked.
+    scope: as `repository:library/busybox:pull`, several parted by blanks; fetch: how a token server is asked
+    offline: ask for a token to keep as well, an OAuth refresh token, which is then in `identity_token`
     """
 
-    def __init__(self, credentials: Credentials, scope: str, fetch: Fetch):
+    def __init__(self, credentials: Credentials, scope: str, fetch: Fetch, offline: bool = False):
         self.credentials = credentials
         self.scope = scope
         self.fetch = fetch
+        self.offline = offline
+        self.identity_token = ""
         self._lock = threading.Lock()
         self._header = f"Bearer {credentials.registry_token}" if credentials.registry_token else ""
 
@@ -141,19 +144,38 @@ def _bearer(authorizer: Authorizer, parameters: dict[str, str]) -> str:
     realm, credentials = parameters.get("realm", ""), authorizer.credentials
     if not realm:
         raise Unauthorized("authorization failed: the bearer challenge names no realm")
-    asked = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or authorizer.scope}
+    asked = {"service": parameters.get("service", ""), "scope": _union(authorizer.scope, parameters.get("scope", ""))}
     asked = {name: value for name, value in asked.items() if value}
     if credentials.identity_token:
         form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": _CLIENT}
         status, document = authorizer.fetch(realm, {}, form | asked)
     else:
+        if authorizer.offline:
+            asked |= {"offline_token": "true", "client_id": _CLIENT, "account": credentials.username}
         headers = {"Authorization": _basic_header(credentials)} if credentials.username else {}
         mark = "&" if urllib.parse.urlsplit(realm).query else "?"
-        status, document = authorizer.fetch(realm + mark + urllib.parse.urlencode(asked), headers, None)
+        status, document = authorizer.fetch(realm + mark + _query(asked), headers, None)
     token = document.get("token") or document.get("access_token")
     if status != 200 or not isinstance(token, str) or not token.isprintable():
         raise Unauthorized(f"authorization failed: the token server answered {status}{_reason(document)}")
+    kept = document.get("refresh_token") or credentials.identity_token
+    authorizer.identity_token = kept if authorizer.offline and isinstance(kept, str) else ""
     return f"Bearer {token}"
+
+
+def _union(*scopes: str) -> str:
+    """The scopes (`type:name:action,action`, parted by blanks) in one text, each name once with all of its actions."""
+    actions: dict[str, dict[str, None]] = {}
+    for scope in " ".join(scopes).split():
+        name, _, wanted = scope.rpartition(":")
+        actions.setdefault(name, {}).update(dict.fromkeys(wanted.split(",")))
+    return " ".join(f"{name}:{','.join(wanted)}" for name, wanted in actions.items())
+
+
+def _query(asked: dict[str, str]) -> str:
+    """As a query; each scope is a parameter of its own."""
+    scopes = [("scope", scope) for scope in asked.get("scope", "").split()]
+    return urllib.parse.urlencode([*((name, value) for name, value in asked.items() if name != "scope"), *scopes])
 
 
 def _reason(document: dict) -> str:

@@ -1,26 +1,27 @@
 """Pulling an image: from a reference to a platform's manifest, its blobs, its unpacked layers, and its name.
 
-Runs in the daemon, on the request's thread and on up to three of its own, which have ended when `pull` returns. The
-image becomes visible in one step at the end; what an interrupted pull leaves is blobs to resume from, never an image.
+Runs in the daemon, on the request's thread; the layers have threads of their own (`fetching`), which have ended when
+`pull` returns. The image becomes visible in one step at the end; what an interrupted pull leaves is blobs to resume
+from, never an image, and after one that filled the disk not even those.
 """
 
 import contextlib
-import io
 import logging
-import threading
-import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.image import Image
-from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.registries import download
-from engine.daemon.images.registries.download import Cancelled
+from engine.daemon.images.registries.fetching import fetch_layers
 from engine.daemon.images.registries.registry import Registry, registries
+from engine.daemon.images.registries.report import Progress, Report
+from engine.daemon.store import blobsources
+from engine.daemon.store import images as table
+from engine.daemon.tar.space import NoSpace
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
 
 if TYPE_CHECKING:
@@ -28,88 +29,72 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# dockerd's max-concurrent-downloads.
-_AT_ONCE = 3
 _DEEPEST_INDEX = 3
-_REPORT_SECONDS = 0.1
 _LAYER_KINDS = ("tar", "diff.tar")
 
-Progress = Callable[[dict], None]
-
-
-class _Report:
-    """The progress lines of one pull: one at a time, whichever thread tells them, and not too many."""
-
-    def __init__(self, progress: Progress):
-        self._progress = progress
-        self._lock = threading.Lock()
-        self._last: dict[str, float] = {}
-        self.cancelled = threading.Event()
-
-    def line(self, status: str, identity: str = "", detail: dict | None = None) -> None:
-        """One line; a client that has gone away cancels the pull."""
-        line: dict = {"status": status}
-        if detail is not None:
-            line["progressDetail"] = detail
-        if identity:
-            line["id"] = identity
-        with self._lock:
-            if self.cancelled.is_set():
-                raise Cancelled("context canceled")
-            try:
-                self._progress(line)
-            except BaseException:
-                self.cancelled.set()
-                raise
-
-    def part(self, status: str, identity: str, current: int, total: int) -> None:
-        """How far one layer is; told at most ten times a second for each."""
-        now = time.monotonic()
-        if now - self._last.get(identity, 0.0) >= _REPORT_SECONDS:
-            self._last[identity] = now
-            self.line(status, identity, {"current": current, "total": total})
-
-
-class _Counted(io.RawIOBase):
-    """A raw file that tells how far it was read."""
-
-    def __init__(self, source: BinaryIO, told: Callable[[int], None]):
-        self._source = source
-        self._told = told
-        self._count = 0
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.RawIOBase."""
-        count = self._source.readinto(buffer)
-        self._count += count
-        self._told(self._count)
-        return count
-
-    def close(self) -> None:
-        """Close the file too."""
-        self._source.close()
-        super().close()
+Answer = TypeVar("Answer")
 
 
 def pull(
-    store: "ImageStore", text: str, tag: str, platform_text: str | None, auth: dict | None, progress: Progress
+    store: "ImageStore",
+    text: str,
+    tag: str,
+    platform_text: str | None,
+    auth: dict | None,
+    progress: Progress,
+    gone: Callable[[], bool] = lambda: False,
 ) -> Image:
     """Pull the image that `text` and `tag` (a tag, a digest, or empty) name.
 
-    auth: the decoded X-Registry-Auth. No progress line is told before the registry has answered for the reference, so
-    that an error until then can still be a status. Raises Invalid, NotFound, Unauthorized, SystemFailure.
+    auth: the decoded X-Registry-Auth; gone: says whether the client has hung up. No progress line is told before the
+    registry has answered for the reference, so that an error until then can still be a status.
+    Raises Invalid, NotFound, Unauthorized, SystemFailure.
     """
-    reference = _reference(text, tag)
     wanted = platform.parse(platform_text) if platform_text else None
-    report = _Report(progress)
-    registry, digest = _resolve(store, reference, auth)
+    return _pull(store, _reference(text, tag), wanted, auth, Report(progress), gone)
+
+
+def pull_all(
+    store: "ImageStore",
+    text: str,
+    platform_text: str | None,
+    auth: dict | None,
+    progress: Progress,
+    gone: Callable[[], bool] = lambda: False,
+) -> None:
+    """Pull every tag of the repository that `text` names, one after another, as `pull` does."""
+    wanted = platform.parse(platform_text) if platform_text else None
+    reference = Reference.parse(text)
+    report = Report(progress)
+    registry, tags = _first(store, reference, auth, Registry.tags, "failed to list the tags of")
+    registry.transport.close()
+    if not tags:
+        raise NotFound(f"no tags found for {reference.familiar_name}")
+    for tag in tags:
+        one = Reference(reference.domain, reference.path).with_tag(tag)
+        _pull(store, one, wanted, auth, report, gone)
+
+
+def _pull(
+    store: "ImageStore",
+    reference: Reference,
+    wanted: platform.Platform | None,
+    auth: dict | None,
+    report: Report,
+    gone: Callable[[], bool],
+) -> Image:
+    def resolve(registry: Registry) -> str:
+        return registry.resolve(reference.digest or reference.tag)
+
+    registry, digest = _first(store, reference, auth, resolve, "failed to resolve reference")
     with contextlib.closing(registry.transport):
         report.line(f"Pulling from {reference.path}", reference.tag or reference.digest)
-        image = _Pull(store, registry, reference, wanted, report).run(digest)
+        work = _Pull(store, registry, reference, wanted, report, gone)
+        try:
+            image = work.run(digest)
+        except NoSpace:
+            work.give_back()
+            raise
     store.announce("pull", reference.familiar, reference.familiar_name, image)
     return image
 
@@ -128,25 +113,27 @@ def _reference(text: str, tag: str) -> Reference:
     return reference.with_default_tag()
 
 
-def _resolve(store: "ImageStore", reference: Reference, auth: dict | None) -> tuple[Registry, str]:
-    """The first endpoint that has the reference, and the digest it says, if any."""
+def _first(
+    store: "ImageStore", reference: Reference, auth: dict | None, ask: Callable[[Registry], Answer], what: str
+) -> tuple[Registry, Answer]:
+    """The first endpoint that answers what it is asked, its connections open, and the answer."""
     mirrors, insecure = store.settings.registry_mirrors, store.settings.insecure_registries
     endpoints = registries(reference, tuple(mirrors), tuple(insecure), auth)
     for registry in endpoints:
         try:
-            return registry, registry.resolve(reference.digest or reference.tag)
+            return registry, ask(registry)
         except EngineError as error:
             registry.transport.close()
             if registry is not endpoints[-1]:
                 log.info("the mirror %s does not have %s: %s", registry.origin.netloc, reference.canonical, error)
                 continue
-            raise _unresolved(reference, error) from error
+            raise _unresolved(reference, error, what) from error
     raise AssertionError("there is always the registry itself")
 
 
-def _unresolved(reference: Reference, error: EngineError) -> EngineError:
+def _unresolved(reference: Reference, error: EngineError, what: str) -> EngineError:
     """The failure in the words of dockerd (transcript 220)."""
-    text = f'failed to resolve reference "{reference.canonical}": '
+    text = f'{what} "{reference.canonical}": '
     if isinstance(error, NotFound):
         return NotFound(f"{text}{reference.canonical}: not found")
     if isinstance(error, Unauthorized) and "no basic auth credentials" not in str(error):
@@ -169,7 +156,8 @@ class _Pull:
         registry: Registry,
         reference: Reference,
         wanted: platform.Platform | None,
-        report: _Report,
+        report: Report,
+        gone: Callable[[], bool],
     ):
         self._store = store
         self._content = store.content
@@ -177,6 +165,8 @@ class _Pull:
         self._reference = reference
         self._wanted = wanted
         self._report = report
+        self._gone = gone
+        self._wanted_blobs: list[str] = []
 
     def run(self, digest: str) -> Image:
         """Everything from the manifest on; the finished image."""
@@ -193,6 +183,14 @@ class _Pull:
             else:
                 raise Invalid("invalid index: too many indexes inside one another")
             return self._image(stack, target, manifest_part, document, chain)
+
+    def give_back(self) -> None:
+        """Remove what came, unless an image or another pull holds it: on a full disk nobody can resume from it."""
+        for digest in self._wanted_blobs:
+            with self._store.database.reading() as connection:
+                held = table.blob_is_held(connection, digest)
+            if not held:
+                self._content.remove(digest)
 
     def _child(self, stack: contextlib.ExitStack, index: dict) -> tuple[dict, dict, list[dict]]:
         """The platform's entry of an index, fetched."""
@@ -226,13 +224,20 @@ class _Pull:
         config_part, layer_parts = documents.manifest_parts(document)
         for part in layer_parts:
             _check_layer_kind(part)
-        stack.enter_context(self._content.pinned(part["digest"] for part in (config_part, *layer_parts)))
+        self._wanted_blobs = [part["digest"] for part in (config_part, *layer_parts)]
+        stack.enter_context(self._content.pinned(self._wanted_blobs))
         config = self._config(config_part, len(layer_parts))
         session = stack.enter_context(self._store.session())
-        layers = self._layers(session, layer_parts, documents.diff_ids_of(documents.load(config, "image config")))
+        diff_ids = documents.diff_ids_of(documents.load(config, "image config"))
+        layers = fetch_layers(
+            self._content, self._registry, session, layer_parts, diff_ids, self._report, self._gone
+        )
         before = self._present()
         blobs = [(part["digest"], part["size"]) for part in (*chain, config_part, *layer_parts)]
         image = self._store.add(session, target, manifest_part["digest"], config, layers, blobs, [self._reference])
+        with self._store.database.transaction() as connection:
+            held = [part["digest"] for part in (config_part, *layer_parts)]
+            blobsources.remember(connection, self._reference.domain, self._reference.path, held)
         self._report.line(f"Digest: {target['digest']}")
         fresh = before != (image.id, image.manifest)
         what = "Downloaded newer image for" if fresh else "Image is up to date for"
@@ -262,71 +267,6 @@ class _Pull:
                 f"wanted {self._wanted}, actual: {offered}"
             )
         return data
-
-    # Layers
-
-    def _layers(self, session: Session, parts: Sequence[dict], diff_ids: Sequence[str]) -> list[Layer]:
-        """Download and unpack what is missing, three at a time; the layers, lowest first."""
-        # A layer may stand in an image more than once.
-        jobs = {(part["digest"], diff_id): part for part, diff_id in zip(parts, diff_ids, strict=True)}
-        for part in parts:
-            here = self._content.has(part["digest"], part["size"])
-            self._report.line("Already exists" if here else "Pulling fs layer", _short(part["digest"]), {})
-        done: dict[str, Layer] = {}
-        failures: list[BaseException] = []
-        waiting = [(part, diff_id) for (_, diff_id), part in jobs.items()][::-1]
-        lock = threading.Lock()
-
-        def work() -> None:
-            while True:
-                with lock:
-                    if not waiting or failures:
-                        return
-                    part, diff_id = waiting.pop()
-                try:
-                    done[diff_id] = self._layer(session, part, diff_id)
-                except BaseException as error:
-                    with lock:
-                        failures.append(error)
-                    self._report.cancelled.set()
-                    # The others must not wait for a silent registry first.
-                    self._registry.transport.close()
-
-        threads = [threading.Thread(target=work, name=f"pull-{number}") for number in range(min(_AT_ONCE, len(jobs)))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failures:
-            # The first one: the others are only told that it is over.
-            raise next((error for error in failures if not isinstance(error, Cancelled)), failures[0])
-        return [done[diff_id] for diff_id in diff_ids]
-
-    def _layer(self, session: Session, part: dict, diff_id: str) -> Layer:
-        identity, size = _short(part["digest"]), part["size"]
-        fresh = download.fetch(
-            self._registry,
-            self._content,
-            part,
-            self._report.cancelled,
-            lambda current: self._report.part("Downloading", identity, current, size),
-        )
-        if fresh:
-            self._report.line("Download complete", identity, {})
-
-        def told(current: int) -> None:
-            if self._report.cancelled.is_set():
-                raise Cancelled("context canceled")
-            self._report.part("Extracting", identity, current, size)
-
-        layer = session.layer(diff_id, lambda: _Counted(self._content.open(part["digest"]), told))
-        if fresh:
-            self._report.line("Pull complete", identity, {})
-        return layer
-
-
-def _short(digest: str) -> str:
-    return digest.partition(":")[2][:12]
 
 
 def _check_layer_kind(part: dict) -> None:

@@ -6,6 +6,7 @@ Specification: OCI distribution-spec 1.1.
 """
 
 import contextlib
+import re
 import urllib.parse
 from collections.abc import Iterator
 
@@ -17,8 +18,10 @@ from engine.daemon.images.registries.auth import Authorizer, Credentials, parse_
 from engine.daemon.images.registries.transport import (
     ConnectFailure,
     Origin,
+    Sender,
     Transport,
     is_insecure,
+    joined,
     read_body,
     split_url,
 )
@@ -28,15 +31,29 @@ _OFFICIAL = "docker.io"
 _OFFICIAL_HOST = "registry-1.docker.io"
 _ACCEPT = ", ".join((*documents.MANIFESTS, *documents.INDEXES, "*/*"))
 _REDIRECTS = (301, 302, 303, 307, 308)
+_KEEP_METHOD = (307, 308)
 _MOST_REDIRECTS = 10
 _MOST_CHALLENGES = 2
+_TAGS_A_PAGE = 1000
+_MOST_TAGS = 20_000
+_MOST_PAGES = 1000
+# RFC 8288, as registries write it.
+_NEXT = re.compile(r'<([^<>\s]{1,2048})>\s*;\s*rel="?next"?')
 _LONGEST_ERROR = 64 * 1024
 
 
 class Registry:
     """One endpoint that may have a repository: the registry itself, or a mirror of it."""
 
-    def __init__(self, netloc: str, scheme: str, repository: str, insecure: tuple[str, ...], credentials: Credentials):
+    def __init__(
+        self,
+        netloc: str,
+        scheme: str,
+        repository: str,
+        insecure: tuple[str, ...],
+        credentials: Credentials,
+        actions: str = "pull",
+    ):
         self._insecure = insecure
         unchecked = is_insecure(netloc, insecure)
         _, host, port, _ = split_url(f"{scheme}://{netloc}/")
@@ -46,7 +63,7 @@ class Registry:
         self._origins = [Origin(scheme, host, port, unchecked), *plain]
         self.transport = Transport()
         self.repository = repository
-        self._authorizer = Authorizer(credentials, f"repository:{repository}:pull", self._fetch_token)
+        self._authorizer = Authorizer(credentials, f"repository:{repository}:{actions}", self._fetch_token)
 
     @property
     def origin(self) -> Origin:
@@ -71,7 +88,7 @@ class Registry:
             raise ConnectFailure(str(failure).removeprefix("failed to do request: ")) from failure
         try:
             if answer.status >= 400:
-                raise _refusal(answer, "GET", self.base)
+                raise refusal(answer, "GET", self.base)
         finally:
             self.transport.drop(origin)
 
@@ -91,11 +108,32 @@ class Registry:
             raise SystemFailure(f"unexpected manifest digest {digest_of(data)}, expected {reference}")
         return data, kind
 
+    def tags(self) -> list[str]:
+        """Every tag of the repository, page after page. Raises NotFound, Invalid."""
+        found: dict[str, None] = {}
+        path = f"tags/list?n={_TAGS_A_PAGE}"
+        for _ in range(_MOST_PAGES):
+            with self._ask("GET", path, {}) as answer:
+                data = read_body(answer, documents.LARGEST_DOCUMENT + 1)
+                link = answer.headers.get("Link") or ""
+            if len(data) > documents.LARGEST_DOCUMENT:
+                raise Invalid(f"the list of tags is larger than {documents.LARGEST_DOCUMENT} bytes")
+            found |= dict.fromkeys(_tags_of(data))
+            following = _NEXT.search(link)
+            if following is None:
+                return list(found)
+            if len(found) > _MOST_TAGS:
+                break
+            # Whatever host and path it names: only where to go on from is taken of it.
+            path = f"tags/list?{urllib.parse.urlsplit(following[1]).query}"
+        raise Invalid(f"the list of the tags of {self.repository} does not end: pull them one by one")
+
     @contextlib.contextmanager
     def blob(self, digest: str, start: int = 0) -> Iterator[tuple[object, int]]:
         """The answer to read the blob from, and the byte it starts at: `start`, or 0 where ranges are not known."""
         headers = {"Range": f"bytes={start}-"} if start else {}
         with self._ask("GET", f"blobs/{digest}", headers) as answer:
+            answer.paced.as_blob()
             yield answer, start if answer.status == 206 and _starts_at(answer, start) else 0
 
     @contextlib.contextmanager
@@ -105,16 +143,18 @@ class Registry:
         answer, origin = self._answered(method, url_path, headers)
         try:
             if answer.status >= 400:
-                raise _refusal(answer, method, f"{self.origin.scheme}://{self.origin.netloc}{url_path}")
+                raise refusal(answer, method, f"{self.origin.scheme}://{self.origin.netloc}{url_path}")
             yield answer
         finally:
             if not answer.isclosed():
                 self.transport.drop(origin)
 
-    def _answered(self, method: str, path: str, headers: dict[str, str]) -> tuple[object, Origin]:
+    def _answered(
+        self, method: str, path: str, headers: dict[str, str], body: bytes | Sender | None = None
+    ) -> tuple[object, Origin]:
         for _ in range(_MOST_CHALLENGES + 1):
             sent = self._authorizer.header
-            answer, origin = self._followed(method, path, headers, sent)
+            answer, origin = self._followed(method, path, headers, sent, body)
             if answer.status != 401:
                 return answer, origin
             challenges = parse_challenges(answer.headers.get("WWW-Authenticate", ""))
@@ -123,20 +163,23 @@ class Registry:
             self._authorizer.answer(challenges, sent)
         raise Unauthorized("authorization failed: the registry keeps asking for credentials")
 
-    def _followed(self, method: str, path: str, headers: dict[str, str], authorization: str) -> tuple[object, Origin]:
-        """The answer at the end of the redirects."""
+    def _followed(
+        self, method: str, path: str, headers: dict[str, str], authorization: str, body: bytes | Sender | None = None
+    ) -> tuple[object, Origin]:
+        """The answer at the end of the redirects; one that would make a GET of another method is not followed."""
         origin, target = self._first_origin(), path
         for _ in range(_MOST_REDIRECTS):
             own = {"Authorization": authorization} if authorization and origin == self.origin else {}
-            answer = self._sent(method, origin, target, {**headers, **own})
+            answer = self._sent(method, origin, target, {**headers, **own}, body)
             location = answer.headers.get("Location")
-            if answer.status not in _REDIRECTS or not location:
+            known = _REDIRECTS if method in ("GET", "HEAD") else _KEEP_METHOD
+            if answer.status not in known or not location:
                 return answer, origin
             base = f"{origin.scheme}://{origin.netloc}{target}"
             read_body(answer, _LONGEST_ERROR)
             if not answer.isclosed():
                 self.transport.drop(origin)
-            scheme, host, port, target = split_url(urllib.parse.urljoin(base, location))
+            scheme, host, port, target = split_url(joined(base, location))
             origin = self._origin_of(scheme, host, port)
         raise SystemFailure(f"stopped after {_MOST_REDIRECTS} redirects")
 
@@ -159,7 +202,7 @@ class Registry:
         other = Origin(scheme, host, port)
         return Origin(scheme, host, port, is_insecure(other.netloc, self._insecure))
 
-    def _sent(self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | None = None):
+    def _sent(self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | Sender | None = None):
         try:
             return self.transport.send(method, origin, target, headers, body)
         except ConnectFailure as failure:
@@ -198,12 +241,22 @@ def registries(
     return [*found, Registry(_OFFICIAL_HOST, "https", reference.path, insecure, Credentials.of(auth))]
 
 
+def _tags_of(data: bytes) -> list[str]:
+    """The tags in one page of the list."""
+    document = jsontext.parse(data, "list of tags")
+    tags = document.get("tags") if isinstance(document, dict) else None
+    tags = [] if tags is None else tags
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise Invalid("invalid list of tags: it is no list of texts")
+    return tags
+
+
 def _starts_at(answer: object, start: int) -> bool:
     """True when a partial answer is the part that was asked for."""
     return (answer.headers.get("Content-Range") or "").startswith(f"bytes {start}-")
 
 
-def _refusal(answer: object, method: str, url: str) -> EngineError:
+def refusal(answer: object, method: str, url: str) -> EngineError:
     """The failure that a status of 400 or more means, with the registry's own words where it has some."""
     status, data = answer.status, read_body(answer, _LONGEST_ERROR)
     said = _words(data)
@@ -220,6 +273,6 @@ def _words(data: bytes) -> str:
     """`code: message` of the first error in a registry's error document."""
     try:
         errors = jsontext.parse(data, "error")["errors"]
-        return f"{str(errors[0]['code']).lower().replace('_', '')}: {errors[0]['message']}"
+        return f"{str(errors[0]['code']).lower().replace('_', ' ')}: {errors[0]['message']}"
     except (Invalid, KeyError, IndexError, TypeError):
         return ""

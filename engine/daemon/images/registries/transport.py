@@ -11,11 +11,13 @@ import logging
 import os
 import socket
 import threading
+import time
 import urllib.parse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from engine.errors import SystemFailure
+from engine.daemon.images.registries.proxies import Proxy, proxy_for
+from engine.errors import Invalid, SystemFailure
 
 if TYPE_CHECKING:
     import http.client
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 30.0
+# Of silence; and of waiting for all of an answer that is a head or a document. A blob has no end to its time as long
+# as this many bytes come a second, of the seconds that are spent waiting for them.
 _SILENCE_SECONDS = 60.0
+_DOCUMENT_SECONDS = 120.0
+_LEAST_RATE = 1024
 CERTIFICATES = "/etc/docker/certs.d"
 _USER_AGENT = "engine/1.0 (linux)"
 _PORTS = {"https": 443, "http": 80}
@@ -57,8 +63,8 @@ class Origin:
 
 def split_url(url: str) -> tuple[str, str, int, str]:
     """scheme, host, port and request target of an http(s) URL. Raises SystemFailure for any other."""
-    parts = urllib.parse.urlsplit(url)
     try:
+        parts = urllib.parse.urlsplit(url)
         port = parts.port
     except ValueError as error:
         raise SystemFailure(f"unsupported URL {url!r}") from error
@@ -66,6 +72,17 @@ def split_url(url: str) -> tuple[str, str, int, str]:
         raise SystemFailure(f"unsupported URL {url!r}")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return parts.scheme, parts.hostname, port or _PORTS[parts.scheme], target
+
+
+def joined(base: str, location: str) -> str:
+    """The URL that a `Location` means, which may be relative. Raises SystemFailure for one that is none."""
+    # urllib leaves line ends out of what it reads, and so would take two lines for one URL.
+    if any(not 32 < ord(letter) < 127 for letter in location):
+        raise SystemFailure(f"unsupported URL {location!r}")
+    try:
+        return urllib.parse.urljoin(base, location)
+    except ValueError as error:
+        raise SystemFailure(f"unsupported URL {location!r}") from error
 
 
 def is_insecure(netloc: str, insecure: tuple[str, ...]) -> bool:
@@ -90,6 +107,15 @@ def _addresses(host: str, resolve: bool) -> list[str]:
     return [address[4][0].partition("%")[0] for address in found]
 
 
+class Sender(Protocol):
+    """A request's body that writes itself: any number of times, since a request may have to be sent again."""
+
+    size: int
+
+    def send(self, connection: socket.socket) -> bool:
+        """Write `size` bytes; False where the other side has answered before it had them all. Raises OSError."""
+
+
 class Transport:
     """The connections of one pull. Every thread has its own, so no answer waits for another thread's."""
 
@@ -97,6 +123,7 @@ class Transport:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._all: list[http.client.HTTPConnection] = []
+        self._interrupted = False
 
     def close(self) -> None:
         """Close every connection; a thread that is reading from one gets an error."""
@@ -108,12 +135,20 @@ class Transport:
                 connection.close()
             self._all.clear()
 
+    def interrupt(self) -> None:
+        """Break every connection, so that no thread waits on; each stays open, and its number taken, until `close`."""
+        with self._lock:
+            self._interrupted = True
+            for connection in self._all:
+                if connection.sock is not None:
+                    _shut(connection.sock)
+
     def send(
-        self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | None = None
+        self, method: str, origin: Origin, target: str, headers: dict[str, str], body: "bytes | Sender | None" = None
     ) -> "http.client.HTTPResponse":
         """One request and the head of its answer; the body is the caller's to read, whole, or `drop` it.
 
-        Raises ConnectFailure.
+        body: bytes, or what writes itself into the connection. Raises ConnectFailure.
         """
         import http.client  # loads ssl and email: only once something is pulled
 
@@ -123,13 +158,15 @@ class Transport:
         for connection in (kept.pop(origin, None), None):
             fresh = connection is None
             try:
-                connection = connection or self._connect(origin)
-                connection.request(method, target, body=body, headers=sent)
-                answer = connection.getresponse()
+                proxy = self._proxy(origin)
+                connection = connection or self._connect(origin, proxy)
+                plain = proxy if origin.scheme == "http" else None
+                answer = _exchange(connection, method, *_by_way_of(plain, origin, target, sent), body)
             except (http.client.HTTPException, OSError) as error:
                 if connection is not None:
                     connection.close()
-                if not fresh:
+                # What writes itself may have been read in part: its owner knows where to go on.
+                if not fresh and (body is None or isinstance(body, bytes)):
                     continue
                 raise self._failure(error) from error
             if not answer.will_close:
@@ -143,16 +180,25 @@ class Transport:
         if connection is not None:
             connection.close()
 
-    def _connect(self, origin: Origin) -> "http.client.HTTPConnection":
+    @staticmethod
+    def _proxy(origin: Origin) -> Proxy | None:
+        try:
+            return proxy_for(origin.scheme, origin.host, origin.port, os.environ)
+        except Invalid as error:
+            raise ConnectFailure(f"proxyconnect tcp: {error}") from error
+
+    def _connect(self, origin: Origin, proxy: Proxy | None) -> "http.client.HTTPConnection":
         import http.client  # as above
 
         connection = http.client.HTTPConnection(origin.host, origin.port, timeout=_SILENCE_SECONDS)
-        plain = _dial(origin.host, origin.port)
+        plain = _dial(origin.host, origin.port) if proxy is None else _dial_proxy(proxy)
         try:
             if origin.scheme == "https":
+                if proxy is not None:
+                    _tunnel(plain, proxy, origin)
                 plain = _tls(origin).wrap_socket(plain, server_hostname=origin.host)
             plain.settimeout(_SILENCE_SECONDS)
-        except OSError:
+        except (OSError, ConnectFailure):
             plain.close()
             raise
         connection.response_class = _answer_class()
@@ -161,6 +207,8 @@ class Transport:
         connection.auto_open = 0
         with self._lock:
             self._all.append(connection)
+            if self._interrupted:
+                _shut(plain)
         return connection
 
     def _failure(self, error: Exception) -> ConnectFailure:
@@ -183,6 +231,70 @@ class Transport:
         return ConnectFailure("EOF" if not str(error) else str(error))
 
 
+def _by_way_of(
+    proxy: Proxy | None, origin: Origin, target: str, headers: dict[str, str]
+) -> tuple[str, dict[str, str]]:
+    """Target and headers of a request that a proxy is to send on as it is; without one they stay what they are."""
+    if proxy is None:
+        return target, headers
+    own = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
+    return f"{origin.scheme}://{origin.netloc}{target}", {**headers, **own}
+
+
+def _dial_proxy(proxy: Proxy) -> socket.socket:
+    try:
+        return _dial(proxy.host, proxy.port)
+    except ConnectFailure as failure:
+        raise ConnectFailure(f"proxyconnect tcp: {failure}") from failure
+
+
+def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
+    """Have the proxy connect us through to the origin (RFC 9110, 9.3.6). Raises ConnectFailure, OSError."""
+    import http.client  # as above
+
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    head = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}", f"User-Agent: {_USER_AGENT}"]
+    if proxy.authorization:
+        head.append(f"Proxy-Authorization: {proxy.authorization}")
+    connection.settimeout(_SILENCE_SECONDS)
+    connection.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
+    # Nothing comes behind the head before we have spoken TLS, so nothing is lost in this answer's buffer.
+    answer = _answer_class()(connection, method="CONNECT")
+    try:
+        answer.begin()
+    except http.client.HTTPException as error:
+        raise ConnectFailure(f"proxyconnect tcp: malformed HTTP response: {error}") from error
+    finally:
+        answer.close()
+    if answer.status != 200:
+        raise ConnectFailure(answer.reason or f"proxyconnect tcp: {answer.status}")
+
+
+def _exchange(
+    connection: "http.client.HTTPConnection",
+    method: str,
+    target: str,
+    headers: dict[str, str],
+    body: "bytes | Sender | None",
+) -> "http.client.HTTPResponse":
+    if body is None or isinstance(body, bytes):
+        connection.request(method, target, body=body, headers=headers)
+        return connection.getresponse()
+    connection.request(method, target, headers={**headers, "Content-Length": str(body.size)})
+    failure: OSError | None = None
+    try:
+        whole = body.send(connection.sock)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        whole, failure = False, error
+    try:
+        answer = connection.getresponse()
+    except OSError as error:
+        raise failure or error from None
+    # What the other side left unread would be taken for the next request.
+    answer.will_close = answer.will_close or not whole
+    return answer
+
+
 def read_body(answer: "http.client.HTTPResponse", most: int) -> bytes:
     """At most `most` bytes of an answer's body. Raises ConnectFailure where it breaks off or is malformed."""
     import http.client  # loaded with the answer already
@@ -191,6 +303,47 @@ def read_body(answer: "http.client.HTTPResponse", most: int) -> bytes:
         return answer.read(most)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise ConnectFailure(f"failed to read the registry's answer: {str(error) or 'unexpected EOF'}") from error
+
+
+class _Paced(io.RawIOBase):
+    """A connection that is given up when it trickles: a silence has its limit, but a byte would end each of them.
+
+    Only waiting counts, so a reader that takes its time is no slow sender.
+    """
+
+    def __init__(self, source: io.RawIOBase):
+        self._source = source
+        self._waited = 0.0
+        self._came = 0
+        # Until `as_blob`: a head, or a document, is to come whole in this time.
+        self._endless = False
+
+    def as_blob(self) -> None:
+        """What comes now may take any time, at a rate that is worth waiting for."""
+        self._endless, self._waited, self._came = True, 0.0, 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        """See io.RawIOBase. Raises TimeoutError."""
+        began = time.monotonic()
+        count = self._source.readinto(buffer)
+        self._waited += time.monotonic() - began
+        self._came += count
+        if self._endless and self._waited >= _SILENCE_SECONDS:
+            if self._came < _LEAST_RATE * self._waited:
+                raise TimeoutError(f"less than {_LEAST_RATE} bytes a second in the last {_SILENCE_SECONDS:.0f} seconds")
+            self._waited, self._came = 0.0, 0
+        elif not self._endless and self._waited >= _DOCUMENT_SECONDS:
+            raise TimeoutError("context deadline exceeded while reading the answer")
+        return count
+
+    def close(self) -> None:
+        """Close the connection's side too."""
+        self._source.close()
+        super().close()
 
 
 class _Bounded(io.BufferedReader):
@@ -212,7 +365,8 @@ def _answer_class() -> type:
 
         def __init__(self, *arguments: object, **options: object):
             super().__init__(*arguments, **options)
-            self.fp = _Bounded(self.fp.detach())
+            self.paced = _Paced(self.fp.detach())
+            self.fp = _Bounded(self.paced)
 
     return Answer
 

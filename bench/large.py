@@ -1,0 +1,166 @@
+"""The large image: a whole small Debian, about 200 MB in 6,700 files, for the cases that pull, load, save and build.
+
+Run by the benchmarks' process. debootstrap makes it once a machine (half a minute, the network), and the tests' cache
+keeps it: the same bytes in every run. Where debootstrap is missing or fails, as many files of the host's own of about
+the same size take its place, for that run only. It only reads the host's files and what the cache has, and writes
+below the directory it is given; no case may change what is here, for the next case asks the same files.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from tests.harness.namespaces import Namespaces
+from tests.harness.registry import CONFIG_V1, LAYER_V2, MANIFEST_V2, Registry, architecture, digest
+
+NAME = "bench/large"
+SUITE = "bookworm"
+SECONDS = 300
+BYTES = 205_000_000
+FILES = 6_700
+SMALL = 30_000
+_PACK = ("tar", "--create", "--numeric-owner", "--sort=name", "--one-file-system")
+
+
+class Large:
+    """The image in every dress that a case needs; each is made when it is first asked for, and is to be left as it is.
+
+    kept:      the directory of what lasts from run to run; directory: of what lasts for this run
+    layer:     the image's one layer as a plain tar (a Path); `packed`: the same through gzip
+    """
+
+    def __init__(self, kept: Path, directory: Path) -> None:
+        directory.mkdir()
+        self._directory = directory
+        self._kept = kept
+        kept.mkdir(parents=True, exist_ok=True)
+        self.layer = kept / f"debootstrap-{SUITE}.tar"
+        if not self.layer.exists() and not _debootstrap(self.layer, directory / "debian"):
+            self._kept = directory
+            self.layer = directory / "host.tar"
+            _host_files(self.layer)
+
+    @cached_property
+    def packed(self) -> Path:
+        """The layer as a registry serves it, in gzip."""
+        path = self._kept / f"{self.layer.name}.gz"
+        if not path.exists():
+            unfinished = path.with_suffix(".part")
+            with open(self.layer, "rb") as source, gzip.GzipFile(unfinished, "wb", 6, mtime=0) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+            unfinished.rename(path)
+        return path
+
+    @cached_property
+    def root(self) -> Path:
+        """The files themselves."""
+        path = self._directory / "root"
+        path.mkdir()
+        subprocess.run(["tar", "--extract", "--numeric-owner", "--file", self.layer, "--directory", path], check=True)
+        return path
+
+    @cached_property
+    def config(self) -> dict:
+        """The image's configuration."""
+        with open(self.layer, "rb") as source:
+            layer = "sha256:" + hashlib.file_digest(source, "sha256").hexdigest()
+        return {
+            "architecture": architecture(),
+            "os": "linux",
+            "config": {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},
+            "rootfs": {"type": "layers", "diff_ids": [layer]},
+            "history": [{"created_by": "debootstrap"}],
+        }
+
+    @cached_property
+    def archive(self) -> Path:
+        """What `docker save` writes of it: its name is `bench/large:latest`."""
+        path = self._directory / "archive.tar"
+        config = json.dumps(self.config).encode()
+        names = {"Config": f"{digest(config).partition(':')[2]}.json", "Layers": ["layer/layer.tar"]}
+        manifest = json.dumps([{**names, "RepoTags": [f"{NAME}:latest"]}]).encode()
+        with tarfile.open(path, "w") as archive:
+            for name, data in ((names["Config"], config), ("manifest.json", manifest)):
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+            archive.add(self.layer, arcname=names["Layers"][0])
+        return path
+
+    @cached_property
+    def registry(self) -> Path:
+        """A directory for a `tests.harness.registry.Registry`, with `bench/large:latest` in it; many may serve it."""
+        directory = self._directory / "registry"
+        with Namespaces() as namespaces, Registry(directory, namespaces) as registry:
+            config = registry.push_blob(NAME, json.dumps(self.config).encode())
+            layer = registry.push_blob(NAME, self.packed.read_bytes())
+            manifest = {
+                "schemaVersion": 2,
+                "mediaType": MANIFEST_V2,
+                "config": {"mediaType": CONFIG_V1, **config},
+                "layers": [{"mediaType": LAYER_V2, **layer}],
+            }
+            registry.push_manifest(NAME, "latest", manifest)
+        return directory
+
+
+def _debootstrap(target: Path, root: Path) -> bool:
+    """Make a small Debian in `root`, pack it as `target`, remove it; False when it cannot be made here."""
+    if shutil.which("debootstrap") is None:
+        return False
+    root.mkdir()
+    try:
+        made = subprocess.run(
+            ["debootstrap", "--variant=minbase", SUITE, root],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS,
+        )
+        if made.returncode:
+            return False
+        _pack(target, root, ["."])
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        shutil.rmtree(root)
+    return True
+
+
+def _pack(target: Path, root: Path, names: list[str]) -> None:
+    """A tar of what is named below `root`; the file is whole or not there."""
+    with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as unfinished:
+        command = [*_PACK, "--file", unfinished.name, "--directory", str(root), "--null", "--files-from=-"]
+        subprocess.run(command, input="\0".join(names).encode(), check=True)
+    Path(unfinished.name).rename(target)
+
+
+def _host_files(target: Path) -> None:
+    """Pack the host's own files: as many small ones as a Debian has, then large ones up to its size."""
+    small, large, size = [], [], 0
+    for path, its in _regular_files():
+        if its <= SMALL and len(small) < FILES:
+            small.append(path)
+            size += its
+        elif its > SMALL:
+            large.append((path, its))
+    names = [str(path.relative_to("/")) for path in small]
+    for path, its in large:
+        if size + its <= BYTES:
+            names.append(str(path.relative_to("/")))
+            size += its
+    _pack(target, Path("/"), names)
+
+
+def _regular_files() -> Iterator[tuple[Path, int]]:
+    for top in ("/usr/bin", "/usr/lib", "/usr/share"):
+        for path in sorted(Path(top).rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                yield path, path.stat().st_size

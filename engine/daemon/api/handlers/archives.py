@@ -1,0 +1,52 @@
+"""The endpoints of image archives: save and load.
+
+Each function runs in its request's thread. Loaded by the first request of this kind.
+"""
+
+from engine.daemon.api import versions
+from engine.daemon.api.progress import Progress
+from engine.daemon.api.request import Request
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.platform import Platform
+from engine.errors import Invalid
+
+_TAR = "application/x-tar"
+
+
+def get(engine: object, request: Request) -> None:
+    """GET /images/{name}/get"""
+    _save(engine, request, [request.parameters["name"]])
+
+
+def get_all(engine: object, request: Request) -> None:
+    """GET /images/get: also of no image at all, as dockerd answers."""
+    _save(engine, request, request.query.every("names"))
+
+
+def _save(engine: object, request: Request, names: list[str]) -> None:
+    wanted = _platforms(request)
+    with engine.images.archive(names, wanted) as archive, request.stream(200, _TAR) as stream:
+        archive.send(stream)
+
+
+def load(engine: object, request: Request) -> None:
+    """POST /images/load: whatever is wrong with the archive is told as a line, since reading it has begun by then."""
+    wanted = _platforms(request)
+    quiet = request.query.flag("quiet", default=True)
+    with Progress(request) as progress:
+
+        def show(line: dict) -> None:
+            if not (quiet and "progressDetail" in line):
+                progress(line)
+
+        progress.begin()
+        engine.images.load(request.body, show, wanted)
+
+
+def _platforms(request: Request) -> list[Platform]:
+    """The platforms that a client asks for, in JSON each; a client before they were there asks for none."""
+    texts = request.query.every("platform") if request.version >= versions.ARCHIVE_PLATFORM_SINCE else []
+    if len(texts) > 1 and request.version < versions.ARCHIVE_PLATFORMS_SINCE:
+        # In dockerd's words, until it took several.
+        raise Invalid("multiple platform parameters not supported")
+    return list(dict.fromkeys(platforms.from_json(text) for text in texts if text))

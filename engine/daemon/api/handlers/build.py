@@ -1,0 +1,48 @@
+"""The endpoints of builds: from a request to the build room, and from its result to an answer.
+
+Each function runs in its request's thread. Loaded by the first build: an idle daemon does without.
+"""
+
+from engine.daemon.api import versions
+from engine.daemon.api.answers import Json, Response
+from engine.daemon.api.progress import Progress
+from engine.daemon.api.registryauth import CONFIG_HEADER, decode_auths
+from engine.daemon.api.request import Request
+from engine.daemon.api.streams import ClientGone
+from engine.daemon.build import prune as pruning
+from engine.daemon.build.build import build as build_image
+from engine.daemon.build.options import read
+from engine.errors import Invalid
+
+
+def build(engine: object, request: Request) -> None:
+    """POST /build"""
+    auths = decode_auths(request.headers.get(CONFIG_HEADER, ""))
+    options = read(request.query, auths, request.version >= versions.BUILD_IDS_SINCE)
+
+    def check() -> None:
+        if request.gone():
+            raise ClientGone
+
+    with Progress(request) as progress:
+        build_image(engine, options, request.body, progress, request.wait, check)
+
+
+def prune(engine: object, request: Request) -> Response:
+    """POST /build/prune"""
+    query = request.query
+    asked = pruning.Asked(
+        all=query.flag("all"),
+        filters=query.filters(pruning.NAMES),
+        reserved=_space(query.number("reserved-space") or query.number("keep-storage")),
+        most=_space(query.number("max-used-space")),
+        free=_space(query.number("min-free-space")),
+    )
+    deleted, space = pruning.prune(engine, asked)
+    return Json({"CachesDeleted": deleted or None, "SpaceReclaimed": space})
+
+
+def _space(value: int | None) -> int:
+    if value is not None and value < 0:
+        raise Invalid(f"invalid space: {value} is negative")
+    return value or 0

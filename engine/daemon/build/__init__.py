@@ -1,0 +1,1 @@
+"""Building images: the executor of a Dockerfile, its context, and its cache."""

@@ -1,0 +1,49 @@
+"""The images that a Dockerfile names: found here, or pulled.
+
+Runs on the thread that builds.
+"""
+
+from collections.abc import Callable
+
+from engine.daemon.build.options import Options
+from engine.daemon.images.image import Image
+from engine.daemon.images.reference import Reference
+from engine.errors import NotFound
+
+_HUB, _HUB_KEY = "docker.io", "https://index.docker.io/v1/"
+
+
+def find(
+    engine: object, name: str, platform: str, options: Options, progress: Callable[[dict], None], fresh: set[str]
+) -> Image:
+    """The image of that name for the platform (empty for any), pulled where it is not here or the client wants it new.
+
+    fresh: names that were pulled in this build, which need no second look. Raises what a pull does, Invalid.
+    """
+    if not options.pull or f"{name} {platform}" in fresh:
+        try:
+            return engine.images.find(name, platform or None)
+        except NotFound:
+            if _is_id(name):
+                raise
+    Reference.parse(name)
+    image = engine.images.pull(name, "", platform or None, credentials(options.auths, name), progress)
+    fresh.add(f"{name} {platform}")
+    return image
+
+
+def _is_id(name: str) -> bool:
+    return name.startswith("sha256:")
+
+
+def credentials(auths: dict[str, dict], name: str) -> dict | None:
+    """What X-Registry-Config has for the registry of that name; the keys are hosts, or URLs as old clients write them."""
+    domain = Reference.parse(name).domain
+    key = _HUB_KEY if domain == _HUB else domain
+    if key in auths:
+        return auths[key]
+    for known, found in auths.items():
+        host = known.removeprefix("https://").removeprefix("http://").partition("/")[0]
+        if host == domain or (domain == _HUB and host == "index.docker.io"):
+            return found
+    return None

@@ -1,0 +1,60 @@
+"""POST /build: one image out of a Dockerfile and its context.
+
+Runs on the request's thread, from the first byte of the upload to the last name of the image. What goes wrong before the
+first line is a plain error, as dockerd has it; after that it is the answer's last line.
+"""
+
+from collections.abc import Callable
+from typing import BinaryIO
+
+from engine.daemon.build import building
+from engine.daemon.build.cache import Cache
+from engine.daemon.build.context import opened
+from engine.daemon.build.options import Options
+from engine.daemon.build.output import Output, short
+from engine.daemon.build.state import Maker
+from engine.daemon.images.image import Image
+from engine.errors import EngineError
+
+
+def build(
+    engine: object,
+    options: Options,
+    body: BinaryIO,
+    progress: Callable[[dict], None],
+    watch: Callable[[int], object],
+    check: Callable[[], None],
+) -> Image:
+    """Build the image, give it its names, and say so.
+
+    progress: takes the answer's lines; watch: sleeps until a descriptor is readable, and raises when the client is gone
+    check: raises when the client is gone
+    """
+    output = Output(progress, options.quiet, options.shows_ids)
+    with opened(engine.settings.data_root, body, options.remote, options.dockerfile) as context:
+        dockerfile, plan, arguments = building.prepare(context.dockerfile, context.name, options)
+        cache = Cache(engine, options.no_cache, options.cache_from)
+        try:
+            with Maker(engine) as maker:
+                work = building.Build(
+                    engine, options, context, output, watch, check, maker, cache, dockerfile, plan, arguments
+                )
+                image = work.run()
+                maker.settle()
+                _finish(engine, options, output, image, arguments.unused())
+        except EngineError:
+            output.failed()
+            raise
+        finally:
+            cache.close()
+    return image
+
+
+def _finish(engine: object, options: Options, output: Output, image: Image, unused: list[str]) -> None:
+    if unused:
+        output.text(f"[Warning] One or more build-args [{' '.join(unused)}] were not consumed\n")
+    output.text(f"Successfully built {short(image.id)}\n")
+    for reference in options.tags:
+        engine.images.tag(image, reference)
+        output.text(f"Successfully tagged {reference.familiar}\n")
+    output.result(image.id)

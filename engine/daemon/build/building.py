@@ -1,0 +1,188 @@
+"""One build, from the Dockerfile to the image: its stages one after the other.
+
+Runs on the request's thread. What each kind of instruction does is in `steps`; here is what they have in common.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.daemon.build import bases, stages, steps
+from engine.daemon.build.arguments import Arguments
+from engine.daemon.build.cache import Cache
+from engine.daemon.build.options import Options
+from engine.daemon.build.output import Output, short
+from engine.daemon.build.stages import SCRATCH, Plan, Stage
+from engine.daemon.build.state import Maker, State
+from engine.daemon.dockerfile import commands, instructions, parser, scope, words
+from engine.daemon.dockerfile.parser import Dockerfile, Instruction
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.image import Image
+from engine.errors import EngineError, Invalid
+
+
+# Of a trigger, which is a text of its own.
+_ESCAPE = "\\"
+_NO_TRIGGERS = ("FROM", "ONBUILD", "MAINTAINER")
+
+
+@dataclass(slots=True)
+class Build:
+    """What the steps of one build share.
+
+    context: see `context.Context`; watch: sleeps until a descriptor is readable, and raises once the client is gone;
+    check: raises once the client is gone
+    built: number of a stage → what it has made, None for nothing; fresh: see `bases.find`
+    """
+
+    engine: object
+    options: Options
+    context: object
+    output: Output
+    watch: Callable[[int], object]
+    check: Callable[[], None]
+    maker: Maker
+    cache: Cache
+    dockerfile: Dockerfile
+    plan: Plan
+    arguments: Arguments
+    built: dict[int, Image | None] = field(default_factory=dict)
+    fresh: set[str] = field(default_factory=set)
+    number: int = 0
+    current: int = 0
+
+    def run(self) -> Image:
+        """Build all that is needed; the image of the last stage."""
+        for instruction in self.plan.arguments:
+            self._announce(instruction)
+        for stage in self.plan.stages:
+            if stage.index not in self.built:
+                self._stage(stage)
+        image = self.built[self.plan.every[-1].index]
+        if image is None:
+            raise Invalid("No image was generated. Is your Dockerfile empty?")
+        return image
+
+    def _announce(self, instruction: Instruction) -> None:
+        self.number += 1
+        self.output.step(self.number, self.plan.total, instruction.original)
+
+    def _stage(self, stage: Stage) -> None:
+        self._announce(stage.start)
+        if stage.name and any(other.name == stage.name for other in self.plan.every[: stage.index]):
+            raise Invalid(f"{stage.name} stage name already used")
+        self.current = stage.index
+        state = self._opened(stage)
+        self.output.text(f" ---> {short(state.identity)}\n")
+        for instruction in stage.steps:
+            self._announce(instruction)
+            steps.take(self, state, instruction, state.escape)
+            self.output.text(f" ---> {short(state.identity)}\n")
+        self.built[stage.index] = state.image
+        if state.image is not None:
+            self.output.image(state.identity)
+
+    def _opened(self, stage: Stage) -> State:
+        """The stage's beginning: its base, and what that wants to be run."""
+        outer = self.arguments.of_from()
+        base = words.expand(stage.opening.image, outer, self.dockerfile.escape)
+        if not base:
+            raise Invalid(f"base name ({stage.opening.image}) should not be blank")
+        platform = words.expand(stage.opening.platform, outer, self.dockerfile.escape) or self.options.platform
+        wanted = platforms.parse(platform) if platform else platforms.host()
+        state = State(self.arguments.of_stage(), wanted, self.dockerfile.escape)
+        if base == SCRATCH:
+            state.set_path()
+            return state
+        below = stages.named(self.plan.every[: stage.index], base)
+        image = self.stage_image(below) if below else self._image(base, platform)
+        if image is None:  # another stage that has made nothing
+            state.set_path()
+            return state
+        self.maker.hold(image)
+        triggers = state.begin(image)
+        state.set_path()
+        if triggers:
+            self._trigger(state, triggers)
+        return state
+
+    def _trigger(self, state: State, triggers: list[str]) -> None:
+        """Run what the base wants to be run before anything else."""
+        self.output.text(f"# Executing {len(triggers)} build trigger")
+        if len(triggers) > 1:
+            self.output.text("s")
+        self.output.text("\n")
+        for trigger in triggers:
+            read = parser.statement(trigger)
+            if read.keyword in _NO_TRIGGERS:
+                raise Invalid(f"{read.keyword} isn't allowed as an ONBUILD trigger")
+            steps.take(self, state, read, _ESCAPE)
+
+    def stage_image(self, stage: Stage) -> Image | None:
+        """What an earlier stage has made; one that nobody knew to be needed is built now."""
+        if stage.index not in self.built:
+            current = self.current
+            self._stage(stage)
+            self.current = current
+        return self.built[stage.index]
+
+    def _image(self, name: str, platform: str) -> Image:
+        return bases.find(self.engine, name, platform, self.options, self.output.line, self.fresh)
+
+    def source(self, name: str) -> Image | None:
+        """The image that `--from` names: an earlier stage by name or number, or an image. Raises Invalid."""
+        earlier = self.plan.every[: self.current]
+        stage = stages.find(earlier, name)
+        if stage is not None:
+            return self.stage_image(stage)
+        if name.isascii() and name.isdigit():
+            raise Invalid(f"invalid from flag value {name}: index out of bounds")
+        if name.lower() == SCRATCH:
+            return None
+        try:
+            image = self._image(name, self.options.platform)
+        except EngineError as error:
+            raise type(error)(f"invalid from flag value {name}: {error}") from error
+        self.maker.hold(image)
+        return image
+
+
+def prepare(dockerfile_text: bytes, name: str, options: Options) -> tuple[Dockerfile, Plan, Arguments]:
+    """All that can be said of a Dockerfile before the first step. Raises Invalid."""
+    dockerfile = parser.parse(dockerfile_text, name)
+    target = platforms.parse(options.platform) if options.platform else platforms.host()
+    automatic = scope.platform_arguments(str(platforms.host()), str(target))
+    arguments = Arguments(options.args, automatic)
+    for instruction in dockerfile.instructions:
+        if instruction.keyword == "FROM":
+            break
+        if instruction.keyword == "ARG":
+            _declare_before(instruction, arguments, dockerfile.escape)
+    plan = stages.plan(dockerfile, lambda text: words.expand(text, arguments.of_from(), dockerfile.escape), options.target)
+    return dockerfile, _with_labels(plan, options.labels), arguments
+
+
+def _declare_before(instruction: Instruction, arguments: Arguments, escape: str) -> None:
+    seen = arguments.of_from()
+    command = instructions.read(
+        instruction,
+        lambda text: words.expand(text, seen, escape),
+        lambda text: words.expand_list(text, seen, escape),
+        escape,
+    )
+    for name, default in command.pairs:
+        arguments.declare_before(name, default)
+
+
+def _with_labels(plan: Plan, labels: dict[str, str]) -> Plan:
+    """The client's labels, each as a LABEL at the end of the last stage."""
+    if not labels:
+        return plan
+    last = plan.every[-1]
+    added = tuple(_label(name, labels[name]) for name in sorted(labels))
+    changed = Stage(last.index, last.start, last.opening, last.base, (*last.steps, *added))
+    return Plan(plan.arguments, (*plan.every[:-1], changed), (*plan.stages[:-1], changed))
+
+
+def _label(name: str, value: str) -> Instruction:
+    text = f"{name}={value}"
+    return steps.Given("LABEL", 0, 0, (), text, f"LABEL {text}", command=commands.Label(((name, value),)))

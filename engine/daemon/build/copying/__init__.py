@@ -1,0 +1,1 @@
+"""COPY and ADD: what is copied, where it goes, and the layer that it makes."""

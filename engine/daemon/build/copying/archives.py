@@ -1,0 +1,195 @@
+"""ADD of a local archive: unpacked beside the base, as if it were unpacked in it.
+
+Runs in the build's thread; into the base it looks in a thread of its own. What comes out is in a directory of the
+build's scratch, so nothing of the base is written to, and the layer is packed from there. A link of the base, or of the
+archive, on the way to a member leads where it leads within the destination, never further: docker unpacks in a chroot
+there. Names that look like whiteouts are names until the layer is unpacked, and whiteouts then: so they are for docker.
+"""
+
+import contextlib
+import errno
+import io
+import os
+import posixpath
+import stat
+import time
+from collections.abc import Callable, Iterator
+
+from engine.daemon.build.copying.request import Base
+from engine.daemon.images.layers import merged
+from engine.daemon.tar import extract
+from engine.daemon.tar import reader as tar
+from engine.daemon.tar.compression import Unpacked
+from engine.daemon.tar.space import check_room
+from engine.daemon.tar.trees import remove_tree
+from engine.daemon.tar.writer import open_file
+from engine.errors import Invalid
+from engine.kernel.beneath import open_beneath
+
+_BUFFER = 256 * 1024
+_MOST_LINKS = 255
+_FAILED = "failed to copy files: Error processing tar file: "
+
+
+def is_archive(directory: int, name: str) -> bool:
+    """Whether the file, plain or compressed, begins as a tar does: its name says nothing. Raises OSError."""
+    fd, _ = open_file(directory, name)
+    with os.fdopen(fd, "rb") as file:
+        try:
+            for _ in tar.TarReader(io.BufferedReader(Unpacked(file), _BUFFER)):
+                return True
+        except Invalid:
+            return False
+    return False
+
+
+@contextlib.contextmanager
+def unpacked(directory: int, name: str, base: Base, place: str, check: Callable[[], None]) -> Iterator[int]:
+    """A descriptor of the directory with what the archive brings to `place` (a real path of the base).
+
+    Raises Invalid, SystemFailure.
+    """
+    tree = f"add-{time.monotonic_ns()}"
+    os.mkdir(tree, 0o755, dir_fd=base.scratch)
+    try:
+        top = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=base.scratch)
+        try:
+            fd, _ = open_file(directory, name)
+            with os.fdopen(fd, "rb") as file:
+                merged.within(base.layer_root, base.layers, lambda root: _unpack(root, place, top, file, check))
+            yield top
+        finally:
+            os.close(top)
+    finally:
+        remove_tree(base.scratch, tree)
+
+
+def _unpack(root: int, place: str, top: int, file: io.BufferedReader, check: Callable[[], None]) -> None:
+    below = -1
+    # A place that the base does not have, or has as something else with --link, has nothing in it.
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        below = open_beneath(root, place or ".", extract.DIRECTORY)
+    try:
+        with contextlib.closing(_Into(top, below)) as into:
+            reader = tar.TarReader(io.BufferedReader(Unpacked(file), _BUFFER))
+            for entry in reader:
+                check()
+                try:
+                    into.add(entry, reader)
+                except OSError as error:
+                    raise extract.failure(entry.name, error) from error
+            into.settle_directories()
+    except Invalid as error:
+        raise Invalid(f"{_FAILED}{error}") from error
+    finally:
+        if below >= 0:
+            os.close(below)
+
+
+class _Into(extract.Extraction):
+    """An extraction into an empty tree that lies over a directory of the base (-1: over none)."""
+
+    what = "archive"
+
+    def __init__(self, top: int, below: int):
+        super().__init__(top)
+        self._below = below
+        self._holes = 0
+
+    def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
+        """Make one member."""
+        parts = self.parts_of(entry.name)
+        self.check(entry)
+        if entry.fragments is not None:
+            # Holes cost nothing here, but in the layer they are bytes like others.
+            self._holes += entry.size - entry.stored
+            check_room(self.root, self._holes)
+        # The place itself is not the archive's to change.
+        if not parts:
+            return
+        self.make(entry, parts, reader)
+        if entry.kind != tar.FILE and self._below >= 0:
+            # What the base has as a link is something else from now on, also for what was opened through it.
+            self._forget_open_except(-1)
+
+    def parts_of(self, name: str) -> list[str]:
+        """As docker, which cleans a name first: only what leads out is refused."""
+        clean = posixpath.normpath(name)
+        if clean == ".." or clean.startswith("../"):
+            raise Invalid(f'"{name}" is outside of the destination')
+        return [part for part in clean.split("/") if part not in ("", ".")]
+
+    def open_directory(self, path: str) -> int:
+        """The directory of the tree, made where only the base has it, or nothing yet."""
+        return open_beneath(self.root, self._real(path) or ".", extract.DIRECTORY, no_symlinks=True)
+
+    def _real(self, path: str) -> str:
+        """The path with its links followed, every directory of it there."""
+        done = ""
+        waiting = path.split("/")[::-1]
+        links = 0
+        while waiting:
+            part = waiting.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                done = posixpath.dirname(done)
+                continue
+            here = f"{done}/{part}" if done else part
+            link = self._enter(here)
+            if link is None:
+                done = here
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            if link.startswith("/"):
+                done = ""
+            waiting.extend(link.split("/")[::-1])
+        return done
+
+    def _enter(self, path: str) -> str | None:
+        """Make sure that the directory is in the tree; what it says where it is a symbolic link instead."""
+        found, link = _seen(self.root, path)
+        if found is not None:
+            return link
+        below, link = _seen(self._below, path) if self._below >= 0 else (None, None)
+        if link is not None:
+            return link
+        directory, _, name = path.rpartition("/")
+        parent = open_beneath(self.root, directory or ".", extract.DIRECTORY, no_symlinks=True)
+        try:
+            os.mkdir(name, 0o755, dir_fd=parent)
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            try:
+                if below is not None:
+                    os.fchown(fd, below.st_uid, below.st_gid)
+                os.fchmod(fd, stat.S_IMODE(below.st_mode) if below is not None else 0o755)
+            finally:
+                os.close(fd)
+        finally:
+            os.close(parent)
+        return None
+
+
+def _seen(root: int, path: str) -> tuple[os.stat_result | None, str | None]:
+    """What is at the path and no link leads to; what it says if it is a link itself. Raises NotADirectoryError."""
+    directory, _, name = path.rpartition("/")
+    try:
+        parent = open_beneath(root, directory or ".", extract.DIRECTORY, no_symlinks=True)
+    except OSError as error:
+        # Of the base a directory may be hidden by one of the archive's, and be a link or a file itself.
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise
+        return None, None
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            return found, os.readlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        return None, None
+    finally:
+        os.close(parent)
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return found, None

@@ -1,0 +1,111 @@
+"""The digest of what is copied: names, contents, kinds, modes, owners, attributes and link targets, never times.
+
+Runs in the build's thread. Large files go through one buffer. Two trees have one digest only if a copy of the one is a
+copy of the other: every part of a record stands behind its length.
+"""
+
+import os
+import stat
+
+from engine.daemon.build.copying import sources
+from engine.daemon.build.copying.request import Request
+from engine.daemon.build.copying.sources import Source
+from engine.daemon.images.content import sha256
+from engine.daemon.tar.writer import attributes, open_file
+from engine.kernel.beneath import open_beneath
+
+_BUFFER = 1024 * 1024
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class Digester:
+    """The digests of one request's sources."""
+
+    def __init__(self, request: Request):
+        self._request = request
+        self._buffer = memoryview(bytearray(_BUFFER))
+        # Which file each of several names is: copied, they stay one.
+        self._links: dict[tuple[int, int], bytes] = {}
+
+    def source(self, source: Source) -> str:
+        """`file:HASH` or `dir:HASH`. Raises OSError."""
+        total = sha256()
+        self._field(total, os.fsencode(source.name))
+        for shown, path in source.above:
+            self._at(total, source.root, path, shown)
+        if not source.is_directory:
+            self._at(total, source.root, source.path, source.name)
+            return f"file:{total.hexdigest()}"
+        if self._request.parents:
+            # Else only what is in it is copied.
+            self._record(total, source.found, source.name, {}, b"")
+        for member in sources.contents(source, self._request):
+            self._request.check()
+            self._member(total, member.parent, member.name, member.path)
+        return f"dir:{total.hexdigest()}"
+
+    def inline(self, name: str, data: bytes) -> str:
+        """The same for a file that the Dockerfile itself holds."""
+        total = sha256()
+        self._field(total, b"inline", os.fsencode(name), data)
+        return f"file:{total.hexdigest()}"
+
+    def _at(self, total: object, root: int, path: str, shown: str) -> None:
+        directory, _, name = path.rpartition("/")
+        parent = open_beneath(root, directory or ".", _DIRECTORY, no_symlinks=True)
+        try:
+            self._member(total, parent, name, shown)
+        finally:
+            os.close(parent)
+
+    def _member(self, total: object, parent: int, name: str, shown: str) -> None:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode):
+            self._file(total, parent, name, shown)
+        elif stat.S_ISDIR(found.st_mode):
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            try:
+                self._record(total, found, shown, attributes(fd) or {}, b"")
+            finally:
+                os.close(fd)
+        else:
+            link = os.fsencode(os.readlink(name, dir_fd=parent)) if stat.S_ISLNK(found.st_mode) else b""
+            self._record(total, found, shown, {}, link)
+
+    def _file(self, total: object, parent: int, name: str, shown: str) -> None:
+        fd, found = open_file(parent, name)
+        try:
+            first = os.fsencode(shown)
+            if found.st_nlink > 1:
+                first = self._links.setdefault((found.st_dev, found.st_ino), first)
+            self._record(total, found, shown, attributes(fd) or {}, first)
+            if first == os.fsencode(shown):
+                contents = sha256()
+                while count := os.readv(fd, [self._buffer]):
+                    contents.update(self._buffer[:count])
+                    self._request.check()
+                total.update(contents.digest())
+        finally:
+            os.close(fd)
+
+    def _record(
+        self, total: object, found: os.stat_result, shown: str, attached: dict[str, bytes], link: bytes
+    ) -> None:
+        mode = found.st_mode if not stat.S_ISLNK(found.st_mode) else stat.S_IFLNK
+        keeps = self._request.keep_owners and not self._request.chown
+        owner = b"%d:%d" % (found.st_uid, found.st_gid) if keeps else b""
+        device = b"%d" % found.st_rdev if stat.S_ISBLK(mode) or stat.S_ISCHR(mode) else b""
+        self._field(total, os.fsencode(shown), b"%o" % mode, owner, device, link, b"%d" % len(attached))
+        for key, value in sorted(attached.items()):
+            self._field(total, os.fsencode(key), value)
+
+    @staticmethod
+    def _field(total: object, *parts: bytes) -> None:
+        total.update(b"".join(b"%d:%b," % (len(part), part) for part in parts))
+
+
+def combined(digests: list[str]) -> str:
+    """What docker's history calls several sources."""
+    total = sha256()
+    total.update(",".join(digests).encode())
+    return f"multi:{total.hexdigest()}"

@@ -1,0 +1,110 @@
+"""ADD of a URL: the file downloaded into the build's scratch directory, with the name and the time that it has there.
+
+Runs in the build's thread, before anything is digested.
+"""
+
+import os
+import posixpath
+import time
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.daemon.build import download
+from engine.daemon.build.download import is_url as is_url
+from engine.daemon.images.content import sha256
+from engine.daemon.tar.space import check_space
+from engine.errors import Invalid, NotFound, SystemFailure
+
+_CHUNK = 256 * 1024
+_SPACE_STEP = 16 * 1024 * 1024
+_MODE = 0o600
+_LONGEST_NAME = 255
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A downloaded file: what it is called by its URL (empty: the URL does not say), and where it is.
+
+    directory: the scratch directory's descriptor; stored: its name in there
+    """
+
+    url: str
+    name: str
+    directory: int
+    stored: str
+
+
+def fetch(
+    url: str, checksum: str, scratch: int, progress: Callable[[int, int], None] | None = None, shown: str = "ADD"
+) -> Fetched:
+    """Download; progress(bytes so far, bytes in all or -1). Raises NotFound, SystemFailure, Invalid."""
+    if download.is_git(url):
+        raise Invalid(f"{shown} failed: {url}: a git repository is not fetched here; ADD an archive of it instead")
+    algorithm, _, wanted = checksum.partition(":")
+    if checksum and (algorithm != "sha256" or len(wanted) != 64 or wanted.strip("0123456789abcdef")):
+        raise Invalid(f"{shown} failed: invalid checksum {checksum!r}: it must be sha256: and 64 hexadecimal digits")
+    try:
+        with download.get(url) as answer:
+            stored = f"fetched-{time.monotonic_ns()}"
+            total = _stored(answer, scratch, stored, progress)
+            name = _name(url, answer.header("Content-Disposition"))
+    except (NotFound, SystemFailure) as error:
+        raise type(error)(f"{shown} failed: {error}") from error
+    if checksum and total != wanted:
+        raise Invalid(f"{shown} failed: digest mismatch sha256:{total}: {checksum}")
+    return Fetched(url, name, scratch, stored)
+
+
+def _stored(answer: download.Answer, scratch: int, stored: str, progress: Callable[[int, int], None] | None) -> str:
+    """Write the body; its sha256."""
+    total, count, unchecked = sha256(), 0, 0
+    fd = os.open(stored, _CREATE, _MODE, dir_fd=scratch)
+    try:
+        while data := answer.read(_CHUNK):
+            total.update(data)
+            left = memoryview(data)
+            while left:
+                left = left[os.write(fd, left) :]
+            count += len(data)
+            unchecked += len(data)
+            if unchecked >= _SPACE_STEP:
+                unchecked = 0
+                check_space(fd)
+            if progress is not None:
+                progress(count, answer.length)
+        seconds = _time(answer.header("Last-Modified"))
+        os.fchmod(fd, _MODE)
+        os.utime(fd, (seconds, seconds))
+    finally:
+        os.close(fd)
+    return total.hexdigest()
+
+
+def _time(text: str) -> int:
+    """Seconds since the epoch, which it is too where the server says nothing."""
+    import email.utils  # an idle daemon does without
+
+    try:
+        return max(0, int(email.utils.parsedate_to_datetime(text).timestamp()))
+    except (ValueError, TypeError, OverflowError):
+        return 0
+
+
+def _name(url: str, disposition: str) -> str:
+    path = urllib.parse.unquote(urllib.parse.urlsplit(url).path)
+    name = _usable(path) if not path.endswith("/") else ""
+    if name or not disposition:
+        return name
+    import email.message  # as above
+
+    message = email.message.Message()
+    message["Content-Disposition"] = disposition
+    return _usable(message.get_filename() or "")
+
+
+def _usable(path: str) -> str:
+    name = posixpath.basename(path)
+    bad = name in (".", "..") or "\0" in name or len(os.fsencode(name)) > _LONGEST_NAME
+    return "" if bad else name

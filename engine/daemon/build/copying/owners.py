@@ -1,0 +1,58 @@
+"""What --chown says: numbers, or names as the base image's own files have them.
+
+Runs in the thread that looks into the base. The host's user database is never asked. Words and rules are dockerd's.
+"""
+
+import re
+
+from engine.errors import Invalid
+from engine.sandbox import users
+
+_NUMBER = re.compile("[0-9]{1,10}")
+_LARGEST = 2**32 - 2
+_FAILED = "unable to convert uid/gid chown string to host mapping: "
+
+
+def split(text: str) -> tuple[str, str]:
+    """User and group; a user alone names the group too. Raises Invalid."""
+    parts = text.split(":")
+    if len(parts) > 2:
+        raise Invalid(f"{_FAILED}invalid chown string format: {text}")
+    return parts[0], parts[-1]
+
+
+def numbers(text: str) -> tuple[int, int] | None:
+    """uid and gid where both are numbers, None where names have to be looked up. Raises Invalid."""
+    user, group = split(text)
+    if not (_is_number(user) and _is_number(group)):
+        return None
+    return _id(user), _id(group)
+
+
+def look_up(root: int, text: str) -> tuple[int, int]:
+    """uid and gid by the passwd and group files beneath `root`. Raises Invalid, OSError."""
+    user, group = split(text)
+    return (
+        _found(root, "/etc/passwd", "uid", "user", user),
+        _found(root, "/etc/group", "gid", "group", group),
+    )
+
+
+def _found(root: int, path: str, number: str, kind: str, name: str) -> int:
+    if _is_number(name):
+        return _id(name)
+    for line in users.read(root, path).split("\n"):
+        fields = line.split(":")
+        if name and len(fields) > 2 and fields[0] == name and _is_number(fields[2]):
+            return _id(fields[2])
+    raise Invalid(f"{_FAILED}can't find {number} for {kind} {name}: no such {kind}: {name}")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and _NUMBER.fullmatch(text.removeprefix("-")) is not None
+
+
+def _id(text: str) -> int:
+    if not 0 <= int(text) <= _LARGEST:
+        raise Invalid(f"{_FAILED}uids and gids must be in range 0-{_LARGEST}, and {text} is not")
+    return int(text)

@@ -1,0 +1,65 @@
+"""What --chmod says: an octal mode, or chmod(1)'s symbolic ones.
+
+Pure.
+"""
+
+import re
+import stat
+from collections.abc import Callable
+
+from engine.errors import Invalid
+
+_OCTAL = re.compile("[0-7]{1,4}")
+_CLAUSE = re.compile("([ugoa]*)((?:[-+=](?:[ugo]|[rwxXst]*))+)")
+_ACTION = re.compile("([-+=])([ugo]|[rwxXst]*)")
+_SHIFTS = {"u": 6, "g": 3, "o": 0}
+_BITS = {"r": 4, "w": 2, "x": 1}
+
+
+def parse(text: str) -> Callable[[int], int]:
+    """What makes a file's new st_mode of its old one. Raises Invalid."""
+    if _OCTAL.fullmatch(text):
+        wanted = int(text, 8)
+        return lambda mode: stat.S_IFMT(mode) | wanted
+    clauses = [_CLAUSE.fullmatch(part) for part in text.split(",")]
+    if not all(clauses):
+        raise Invalid(f"invalid chmod parameter: '{text}'. it should be octal string and between 0 and 07777")
+    actions = [(found[1] or "a", act[1], act[2]) for found in clauses for act in _ACTION.finditer(found[2])]
+
+    def change(mode: int) -> int:
+        for who, operator, what in actions:
+            mode = _applied(mode, "ugo" if "a" in who else who, operator, what)
+        return mode
+
+    return change
+
+
+def _applied(mode: int, who: str, operator: str, what: str) -> int:
+    whole = set(who) == {"u", "g", "o"}
+    mask = wanted = 0
+    for one in dict.fromkeys(who):
+        mask |= 7 << _SHIFTS[one]
+        wanted |= _wanted(mode, what) << _SHIFTS[one]
+    # The bits beside the permissions belong to somebody each, the sticky one to all.
+    for bit, letter, owner in ((stat.S_ISUID, "s", "u"), (stat.S_ISGID, "s", "g"), (stat.S_ISVTX, "t", "")):
+        if owner in who if owner else whole:
+            mask |= bit
+            wanted |= bit if letter in what and what not in _SHIFTS else 0
+    if operator == "+":
+        return mode | wanted
+    if operator == "-":
+        return mode & ~wanted
+    # As chmod(1): `=` leaves a directory's setuid and setgid alone unless they are named.
+    kept = mode & (stat.S_ISUID | stat.S_ISGID) if stat.S_ISDIR(mode) else 0
+    return mode & ~mask | wanted | kept
+
+
+def _wanted(mode: int, what: str) -> int:
+    """The three bits that the letters ask for, of this file."""
+    if what in _SHIFTS:
+        return mode >> _SHIFTS[what] & 7
+    bits = sum(_BITS[letter] for letter in set(what) if letter in _BITS)
+    # X: to search directories, and to run what somebody can run.
+    if "X" in what and (stat.S_ISDIR(mode) or mode & 0o111):
+        bits |= 1
+    return bits

@@ -1,0 +1,87 @@
+"""COPY and ADD in two steps: what is to be copied and its digest, then the layer's tar.
+
+Runs in the build's thread. The first step reads every file once and looks at no base: what a base decides is in its
+image's id. The second is only taken where the cache knows nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.daemon.build.copying import digests, packing, permissions, sources
+from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.images.content import sha256
+from engine.daemon.tar.writer import Chunk
+from engine.errors import Invalid, SystemFailure
+from engine.sandbox.mounts import words
+
+# So many digests are kept to be put together; more become one on the way.
+_FEW = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is copied.
+
+    digest: sha256, in hex, of all that decides the outcome but the base
+    shown: `file:HASH`, `dir:HASH` or `multi:HASH`, as docker's history has it
+    """
+
+    digest: str
+    shown: str
+    _root: int
+    _request: Request
+    _base: Base
+
+    def tar(self) -> Iterator[Chunk]:
+        """The layer, while the root is still open. A chunk may be gone when the next one is asked for.
+
+        Raises Invalid, SystemFailure.
+        """
+        return packing.chunks(self._root, self._request, self._base)
+
+
+def prepare(root: int, request: Request, base: Base) -> Prepared:
+    """Find and digest the sources beneath `root`. Raises Invalid, NotFound, SystemFailure in docker's words."""
+    if request.chmod:
+        permissions.parse(request.chmod)
+    try:
+        shown = _shown(root, request)
+    except OSError as error:
+        raise SystemFailure(f"{request.shown} failed: {words(error)}") from error
+    flags = (request.parents, request.link, request.unpack, request.unpack_fetched, request.keep_owners)
+    total = sha256()
+    # What the instruction says in words decides as much as the files do.
+    for part in (
+        shown,
+        request.shown,
+        request.destination,
+        request.workdir,
+        request.chown,
+        request.chmod,
+        *map(str, flags),
+    ):
+        data = part.encode("utf-8", "surrogateescape")
+        total.update(b"%d:%b," % (len(data), data))
+    return Prepared(total.hexdigest(), shown, root, request, base)
+
+
+def _shown(root: int, request: Request) -> str:
+    digester = digests.Digester(request)
+    found: list[str] = []
+    count = 0
+    for source in sources.find(root, request):
+        count += 1
+        found.append(digester.source(source))
+        if len(found) > _FEW:
+            found = [digests.combined(found)]
+    for name, data in request.inline:
+        count += 1
+        found.append(digester.inline(name, data))
+    if not count:
+        raise Invalid(f"{request.shown} failed: no source files were specified")
+    if count > 1 and not request.destination.endswith("/") and not request.parents:
+        raise Invalid(
+            f"When using {request.shown} with more than one source file, "
+            "the destination must be a directory and end with a /"
+        )
+    return found[0] if count == 1 else digests.combined(found)

@@ -1,0 +1,190 @@
+"""What a COPY or an ADD names: the files and directories of the context, or of another image, that it speaks of.
+
+Runs in the build's thread. Links in the root lead where they lead inside it, never out. What is found is given one by
+one, and may be asked for again: a pattern can match more than the memory should hold.
+"""
+
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.daemon.build.copying import places, walking
+from engine.daemon.build.copying.fetching import Fetched
+from engine.daemon.build.copying.request import Request
+from engine.daemon.build.copying.wildcards import Pattern, is_pattern
+from engine.daemon.dockerfile.ignore import Ignore
+from engine.errors import Invalid, NotFound, SystemFailure
+from engine.kernel.beneath import open_beneath
+
+_PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIVOT = "/./"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One thing to be copied.
+
+    root, path: where it is, no part of the path a symbolic link (but perhaps the last, with --parents)
+    name: what it is called where it comes to: of a directory what is in it is copied, so only --parents gives it one
+    above: with --parents, the directories that come along: (name at the destination, path beneath the root)
+    """
+
+    root: int
+    path: str
+    name: str
+    found: os.stat_result
+    fetched: bool = False
+    above: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is one."""
+        return stat.S_ISDIR(self.found.st_mode)
+
+
+def find(root: int, request: Request) -> Iterator[Source]:
+    """Everything that the request's sources name, in their order. Raises NotFound, Invalid in docker's words."""
+    failed = f"{request.shown} failed: "
+    excluded = Ignore("\n".join(request.exclude)) if request.exclude else None
+    for text in request.sources:
+        if isinstance(text, Fetched):
+            yield _fetched(text, request, failed)
+            continue
+        try:
+            found = _with_parents(root, text) if request.parents else _plain(root, text)
+            for source in found:
+                request.check()
+                # A directory's own name is no matter: what is in it is looked at, one by one.
+                if excluded is None or source.is_directory or not excluded.matches(source.name):
+                    yield source
+        except FileNotFoundError as error:
+            missing = "" if request.keep_owners else "file not found in build context or excluded by .dockerignore: "
+            raise NotFound(f"{failed}{missing}stat {error.filename}: file does not exist") from error
+        except OSError as error:
+            # An ordinary path brings this about by a file in its middle, by links in a circle, or by its length.
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG):
+                raise SystemFailure(f"{failed}{os.strerror(error.errno or errno.EIO).lower()}") from error
+            raise Invalid(f"{failed}forbidden path outside the build context: {error.filename} ()") from error
+
+
+def contents(source: Source, request: Request) -> Iterator[walking.Member]:
+    """What is in a source that is a directory, but for what `exclude` says. Raises OSError."""
+    top = open_beneath(source.root, source.path, os.O_RDONLY | os.O_DIRECTORY, no_symlinks=True)
+    try:
+        if not request.exclude:
+            yield from walking.members(top)
+            return
+        excluded = Ignore("\n".join(request.exclude))
+        before = f"{source.name}/" if request.parents and source.name != "." else ""
+
+        def choose(path: str, is_directory: bool) -> tuple[bool, bool]:
+            out = excluded.matches(before + path, is_directory)
+            return not out, not out or excluded.takes_back
+
+        yield from walking.members(top, choose)
+    finally:
+        os.close(top)
+
+
+def _fetched(text: Fetched, request: Request, failed: str) -> Source:
+    name = text.name
+    if not name:
+        if request.destination.endswith("/"):
+            raise Invalid(f"{failed}cannot determine filename for source {text.url}")
+        name = "__unnamed__"
+    return Source(text.directory, text.stored, name, os.stat(text.stored, dir_fd=text.directory), fetched=True)
+
+
+def _cleaned(text: str) -> str:
+    """The path without what says nothing; `.` for the root. Raises OSError (EXDEV) for one that leads out."""
+    shown = text.removeprefix("/").removeprefix("./")
+    if "\0" in shown:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), shown)
+    clean = posixpath.normpath(shown.lstrip("/") or ".") if not shown.startswith("..") else shown
+    if clean == ".." or clean.startswith("../"):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), shown)
+    return clean
+
+
+def _plain(root: int, text: str) -> Iterator[Source]:
+    if not is_pattern(text):
+        yield _one(root, _cleaned(text))
+        return
+    # Not cleaned: docker compares the pattern as it stands, but for what it begins with.
+    for path in _matched(root, Pattern(text.removeprefix("/").removeprefix("./"))):
+        yield _one(root, path)
+
+
+def _one(root: int, path: str) -> Source:
+    """What the path leads to. Raises OSError with the path in it."""
+    try:
+        real = places.within(root, path, whole=True)
+    except OSError as error:
+        error.filename = path
+        raise
+    if not real:
+        return Source(root, ".", ".", os.fstat(root))
+    return Source(root, real[-1][0], posixpath.basename(path), real[-1][1])
+
+
+def _matched(top: int, pattern: Pattern) -> Iterator[str]:
+    """The paths beneath `top` that match; what is in a directory that does is a part of it."""
+
+    def state_of(path: str) -> frozenset[int]:
+        state = pattern.start
+        for name in path.split("/"):
+            state = pattern.step(state, name)
+        return state
+
+    def choose(path: str, _is_directory: bool) -> tuple[bool, bool]:
+        state = state_of(path)
+        found = pattern.accepts(state)
+        return found, not found and bool(state)
+
+    for member in walking.members(top, choose):
+        yield member.path
+
+
+def _with_parents(root: int, text: str) -> Iterator[Source]:
+    """As `_plain`, each with the directories that stand between the pivot (`/./`, else the root) and it."""
+    before, pivot, after = text.partition(_PIVOT)
+    start, rest = (_cleaned(before), _cleaned(after)) if pivot else (".", _cleaned(text))
+    if not is_pattern(rest):
+        yield _kept(root, start, rest)
+        return
+    try:
+        top = open_beneath(root, start, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        error.filename = start
+        raise
+    try:
+        for path in _matched(top, Pattern(rest, deep=True)):
+            yield _kept(root, start, path)
+    finally:
+        os.close(top)
+
+
+def _kept(root: int, start: str, rest: str) -> Source:
+    whole = posixpath.normpath(posixpath.join(start, rest))
+    try:
+        begin = places.within(root, start, whole=True)
+        prefix = f"{begin[-1][0]}/" if begin else ""
+        fd = open_beneath(root, f"{prefix}{rest}", _PLACE)
+        try:
+            found = os.fstat(fd)
+        finally:
+            os.close(fd)
+        names = rest.split("/")
+        above = tuple(
+            ("/".join(names[:count]), prefix + "/".join(names[:count])) for count in range(1, len(names)) if rest != "."
+        )
+        # Each directory that comes along is a real one, or what is copied would be called what it is not.
+        if above:
+            os.close(open_beneath(root, above[-1][1], _PLACE, no_symlinks=True))
+    except OSError as error:
+        error.filename = whole
+        raise
+    return Source(root, f"{prefix}{rest}" if rest != "." else prefix.rstrip("/") or ".", rest, found, above=above)

@@ -1,0 +1,80 @@
+"""Walking a tree that a stranger shaped: every member once, in the order of its names, and never a step outside.
+
+Runs in the build's thread. Holds one directory's names and a bounded number of descriptors, however deep the tree is.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from engine.kernel.beneath import open_beneath
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_LEVELS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What is called `name` in the open directory `parent`, which stays open until the next member is asked for.
+
+    path: from the directory that is walked; is_directory: a symbolic link to one is none
+    """
+
+    parent: int
+    name: str
+    path: str
+    is_directory: bool
+
+
+# For a path: whether it is a member, and, of a directory, whether what is in it is looked at.
+Choice = Callable[[str, bool], tuple[bool, bool]]
+
+
+def _all(_path: str, _is_directory: bool) -> tuple[bool, bool]:
+    return True, True
+
+
+def members(top: int, choose: Choice = _all) -> Iterator[Member]:
+    """What is beneath the directory `top`, a directory before what it holds. Raises OSError."""
+    levels = [_Level(os.open(".", _DIRECTORY, dir_fd=top), "")]
+    try:
+        while levels:
+            level = levels[-1]
+            if level.fd < 0:
+                level.fd = open_beneath(top, level.path.rstrip("/"), _DIRECTORY, no_symlinks=True)
+            entered = None
+            for name, is_directory in level.entries:
+                path = level.path + name
+                shown, looked_at = choose(path, is_directory)
+                if shown:
+                    yield Member(level.fd, name, path, is_directory)
+                if is_directory and looked_at:
+                    entered = _Level(os.open(name, _DIRECTORY, dir_fd=level.fd), f"{path}/")
+                    break
+            if entered is None:
+                levels.pop().close()
+                continue
+            levels.append(entered)
+            if len(levels) > _OPEN_LEVELS:
+                levels[-_OPEN_LEVELS].close()
+    finally:
+        for level in levels:
+            level.close()
+
+
+class _Level:
+    """One directory: its descriptor (-1: closed meanwhile), its path, and the entries still to come."""
+
+    __slots__ = ("entries", "fd", "path")
+
+    def __init__(self, fd: int, path: str):
+        self.fd = fd
+        self.path = path
+        with os.scandir(fd) as found:
+            self.entries = iter(sorted([(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]))
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1

@@ -1,0 +1,267 @@
+"""RUN --mount: from what a Dockerfile says to the mounts of the step's container.
+
+Runs on the thread that builds. What is mounted is no part of the layer, and neither are the places that were made for
+it. A bind that may be written to is a copy, which goes with the step: sources are never changed.
+"""
+
+import contextlib
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.daemon.build import directories
+from engine.daemon.build.copying import preparing
+from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.build.state import State
+from engine.daemon.dockerfile import commands
+from engine.daemon.images.image import Image
+from engine.daemon.images.layers import merged, storage
+from engine.daemon.tar.trees import remove_tree
+from engine.errors import Invalid, NotFound, SystemFailure
+from engine.kernel.beneath import open_beneath
+
+_PLACE = os.O_PATH | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_SESSION = "the classic builder has no session to ask the client by: build with `docker buildx`"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One mount of a step, looked at before the cache is.
+
+    target: absolute; image: what it takes files from, None for the context; digest: of what it shows, where that is
+    the context's
+    """
+
+    mount: commands.Mount
+    target: str
+    image: Image | None = None
+    digest: str = ""
+
+    def decides(self) -> list[object]:
+        """What of it decides the step's outcome; a cache's contents never do."""
+        mount = self.mount
+        where = [mount.type, self.target, mount.source, mount.readonly]
+        if mount.type == "bind":
+            return [*where, self.image.id if self.image else "", self.digest]
+        return [*where, mount.id] if mount.type == "cache" else where
+
+
+def wanted(build: object, state: State, mount: commands.Mount) -> Wanted | None:
+    """The mount, its source found; None for what is left out: a secret that nobody needs. Raises Invalid, NotFound."""
+    if mount.type in ("secret", "ssh"):
+        if mount.required:
+            name = mount.id or posixpath.basename(mount.source or mount.target) or mount.type
+            raise Invalid(f"{mount.type} {name} is required, and {_NO_SESSION}")
+        return None
+    if not mount.target:
+        raise Invalid(f"invalid mount type {mount.type}: target is required")
+    target = posixpath.normpath(posixpath.join(state.config.get("WorkingDir") or "/", mount.target))
+    target = "/" + target.lstrip("/")
+    if target == "/":
+        raise Invalid(f"invalid mount target {mount.target}: it is the root")
+    if mount.type == "tmpfs":
+        return Wanted(mount, target)
+    image = build.source(mount.from_) if mount.from_ else None
+    if mount.from_ and image is None:
+        if mount.type == "cache":  # FROM scratch: empty, as a cache begins
+            return Wanted(commands.Mount(**{**_fields(mount), "from_": "", "source": ""}), target)
+        raise Invalid(f"nothing can be mounted from {mount.from_}: it is empty")
+    if mount.type == "cache" or image is not None:
+        return Wanted(mount, target, image)
+    return Wanted(mount, target, None, _digest(build, mount))
+
+
+def _fields(mount: commands.Mount) -> dict[str, object]:
+    return {name: getattr(mount, name) for name in mount.__dataclass_fields__}
+
+
+def _digest(build: object, mount: commands.Mount) -> str:
+    """Of what a bind shows of the context: as COPY's, so times do not count."""
+    request = Request((mount.source or ".",), "/", keep_owners=True, shown="RUN --mount", check=build.check)
+    base = Base((), build.engine.images.layer_root, build.context.scratch)
+    return preparing.prepare(build.context.root, request, base).digest
+
+
+@contextlib.contextmanager
+def mounted(build: object, asked: tuple[Wanted, ...]) -> Iterator[list[dict]]:
+    """The mounts as HostConfig.Mounts has them; copies and locks are let go of afterwards."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(_KINDS[each.mount.type](build, each)) for each in asked]
+
+
+@contextlib.contextmanager
+def _tmpfs(_build: object, wanted: Wanted) -> Iterator[dict]:
+    options = {"SizeBytes": wanted.mount.size} if wanted.mount.size else {}
+    yield {"Type": "tmpfs", "Target": wanted.target, "TmpfsOptions": options}
+
+
+@contextlib.contextmanager
+def _cache(build: object, wanted: Wanted) -> Iterator[dict]:
+    mount = wanted.mount
+
+    def fill(sink: int) -> None:
+        if wanted.image is not None:
+            _copied(build, wanted.image, mount.source, sink)
+
+    name = mount.id or wanted.target
+    owner = (mount.uid or 0, mount.gid or 0, 0o755 if mount.mode is None else mount.mode)
+    with directories.taken(build.engine, name, mount.sharing or "shared", owner, fill, build.check) as path:
+        yield {"Type": "bind", "Source": path, "Target": wanted.target, "ReadOnly": mount.readonly}
+
+
+@contextlib.contextmanager
+def _bind(build: object, wanted: Wanted) -> Iterator[dict]:
+    mount, image = wanted.mount, wanted.image
+    if mount.readonly and image is not None:
+        subpath = mount.source.strip("/")
+        shown = {"Type": "image", "Source": image.id, "Target": wanted.target, "ReadOnly": True}
+        yield {**shown, "ImageOptions": {"Subpath": subpath}} if subpath not in ("", ".") else shown
+    elif mount.readonly:
+        source = _opened(build.context.root, mount.source)
+        try:
+            yield _bound(os.readlink(f"/proc/self/fd/{source}"), wanted)
+        finally:
+            os.close(source)
+    else:
+        with _scratch(build) as (sink, path):
+            name = _copied(build, image, mount.source, sink)
+            yield _bound(os.path.join(path, name) if name else path, wanted)
+
+
+def _bound(path: str, wanted: Wanted) -> dict:
+    return {"Type": "bind", "Source": path, "Target": wanted.target, "ReadOnly": wanted.mount.readonly}
+
+
+def _opened(root: int, source: str) -> int:
+    try:
+        return open_beneath(root, source or "/", _PLACE)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"failed to find the mount's source {source}: not found") from error
+    except OSError as error:
+        raise SystemFailure(f"failed to open the mount's source {source}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _scratch(build: object) -> Iterator[tuple[int, str]]:
+    """An empty directory in the build's own, and its path."""
+    above = build.context.scratch
+    name = f"mount-{build.number}-{len(os.listdir(above))}"
+    os.mkdir(name, 0o755, dir_fd=above)
+    sink = os.open(name, _DIRECTORY, dir_fd=above)
+    try:
+        yield sink, os.readlink(f"/proc/self/fd/{sink}")
+    finally:
+        os.close(sink)
+        remove_tree(above, name)
+
+
+def _copied(build: object, image: Image | None, source: str, sink: int) -> str:
+    """Copy what is at `source` into the open directory; the name of a single file, empty for a directory's contents."""
+
+    def copy(root: int) -> str:
+        found = _opened(root, source)
+        try:
+            if stat.S_ISDIR(os.fstat(found).st_mode):
+                inner = os.open(".", _DIRECTORY, dir_fd=found)
+                try:
+                    storage.copy_tree(inner, sink)
+                finally:
+                    os.close(inner)
+                return ""
+            return _copy_file(found, sink, posixpath.basename(source.rstrip("/")))
+        finally:
+            os.close(found)
+
+    if image is None:
+        return copy(build.context.root)
+    return merged.within(build.engine.images.layer_root, image.layers, copy)
+
+
+def _copy_file(found: int, sink: int, name: str) -> str:
+    status = os.fstat(found)
+    if not stat.S_ISREG(status.st_mode):
+        raise Invalid(f"the mount's source {name} is neither a file nor a directory")
+    old = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        new = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=sink)
+        try:
+            while os.sendfile(new, old, None, 1 << 20):
+                pass
+            os.fchown(new, status.st_uid, status.st_gid)
+            os.fchmod(new, stat.S_IMODE(status.st_mode))
+        finally:
+            os.close(new)
+    finally:
+        os.close(old)
+    return name
+
+
+_KINDS = {"tmpfs": _tmpfs, "cache": _cache, "bind": _bind}
+
+
+# The places that were made for mounts
+
+
+def places(build: object, state: State, targets: list[str]) -> tuple[str, ...]:
+    """Which paths the base lacks of those that mounts need, deepest first."""
+
+    def absent(root: int) -> set[str]:
+        found = set()
+        for target in targets:
+            parts = target.strip("/").split("/")
+            found |= {path for path in map("/".join, _growing(parts)) if not _there(root, path)}
+        return found
+
+    made = merged.within(build.engine.images.layer_root, state.layers, absent) if targets else set()
+    return tuple(sorted(made, key=lambda path: path.count("/"), reverse=True))
+
+
+def _growing(parts: list[str]) -> Iterator[list[str]]:
+    for count in range(1, len(parts) + 1):
+        yield parts[:count]
+
+
+def _there(root: int, path: str) -> bool:
+    try:
+        os.close(open_beneath(root, path, _PLACE | os.O_NOFOLLOW))
+    except OSError:
+        return False
+    return True
+
+
+def clear(upper: str, paths: tuple[str, ...]) -> None:
+    """Take the empty places out of what a container has written; one that was put to use stays."""
+    try:
+        root = os.open(upper, _DIRECTORY)
+    except FileNotFoundError:
+        return
+    try:
+        for path in paths:
+            above, _, name = path.rpartition("/")
+            _clear_one(root, above, name)
+    finally:
+        os.close(root)
+
+
+def _clear_one(root: int, above: str, name: str) -> None:
+    try:
+        parent = open_beneath(root, above or "/", _DIRECTORY, no_symlinks=True)
+    except OSError:
+        return  # the command has put something else there, which is its to keep
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode):
+            os.rmdir(name, dir_fd=parent)
+        elif stat.S_ISREG(found.st_mode) and not found.st_size:
+            os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise SystemFailure(f"the place of a mount cannot be taken away: {error}") from error
+    finally:
+        os.close(parent)

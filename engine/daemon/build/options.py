@@ -1,0 +1,184 @@
+"""What a client asks of one build, as plain values, and what of it is refused in words.
+
+Pure; runs in the request's thread before anything of the body is read. Every parameter of the definition has its place
+here: nothing that a client says is passed over.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from engine.daemon import jsontext
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.reference import Reference
+from engine.errors import Invalid, NotBuilt
+
+_CLASSIC = "1"
+_BUILDKIT = "2"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A build.
+
+    tags: what the image is to be called; args: build arguments, None for one without a value
+    platform: as the client wrote it, or empty; host: what every container of a step has of HostConfig
+    auths: registry → credentials; shows_ids: lines with `aux` are wanted
+    """
+
+    tags: tuple[Reference, ...] = ()
+    dockerfile: str = "Dockerfile"
+    remote: str = ""
+    quiet: bool = False
+    no_cache: bool = False
+    cache_from: tuple[str, ...] = ()
+    pull: bool = False
+    remove: bool = True
+    force_remove: bool = False
+    args: dict[str, str | None] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    target: str = ""
+    platform: str = ""
+    host: dict[str, object] = field(default_factory=dict)
+    auths: dict[str, dict] = field(default_factory=dict)
+    shows_ids: bool = True
+
+
+class Query(Protocol):
+    """The part of `api.query.Query` that is used here."""
+
+    def text(self, name: str, default: str = "") -> str: ...
+
+    def every(self, name: str) -> list[str]: ...
+
+    def flag(self, name: str, default: bool = False) -> bool: ...
+
+    def number(self, name: str, default: int | None = None) -> int | None: ...
+
+
+# Parameter → the key of HostConfig that it is for each container of a step.
+_NUMBERS = {
+    "memory": "Memory",
+    "memswap": "MemorySwap",
+    "cpushares": "CpuShares",
+    "cpuperiod": "CpuPeriod",
+    "cpuquota": "CpuQuota",
+    "shmsize": "ShmSize",
+}
+_TEXTS = {"cpusetcpus": "CpusetCpus", "cpusetmems": "CpusetMems", "cgroupparent": "CgroupParent"}
+
+
+def read(query: Query, auths: dict[str, dict], shows_ids: bool) -> Options:
+    """The options of a request. Raises Invalid, and NotBuilt for what only BuildKit has."""
+    _refuse(query)
+    force = query.flag("forcerm")
+    # A parameter that is there and empty says as little as one that is not.
+    remove = query.flag("rm") if query.text("rm") else True
+    return Options(
+        tags=tuple(dict.fromkeys(_tag(text) for text in query.every("t") if text)),
+        dockerfile=query.text("dockerfile") or "Dockerfile",
+        remote=query.text("remote"),
+        quiet=query.flag("q"),
+        no_cache=query.flag("nocache"),
+        cache_from=tuple(_json(query, "cachefrom", "cache-from", list, _are_texts) or ()),
+        pull=query.flag("pull"),
+        remove=remove or force,
+        force_remove=force,
+        args=_json(query, "buildargs", "build args", dict, _are_arguments) or {},
+        labels=_json(query, "labels", "labels", dict, _are_texts) or {},
+        target=query.text("target"),
+        platform=_platform(query.text("platform")),
+        host=_host(query),
+        auths=auths,
+        shows_ids=shows_ids,
+    )
+
+
+def _refuse(query: Query) -> None:
+    version = query.text("version") or _CLASSIC
+    if version == _BUILDKIT:
+        raise NotBuilt(
+            "BuildKit (version=2) is not built in this engine: set DOCKER_BUILDKIT=0 to build with the classic builder,"
+            " or use `docker buildx` with its docker-container driver"
+        )
+    if version != _CLASSIC:
+        raise Invalid(f"invalid version {version}")
+    if query.flag("squash"):
+        raise Invalid("squash is only supported with experimental mode, which this engine does not have")
+    if _json(query, "outputs", "outputs", list, lambda _: True):
+        raise Invalid("outputs are only supported by BuildKit: docker save and docker export write what was built")
+    isolation = query.text("isolation")
+    if isolation.lower() not in ("", "default"):
+        raise Invalid(f'Unsupported isolation: "{isolation}"')
+    if query.every("securityopt"):
+        raise Invalid("security options are not supported for a build on linux")
+
+
+def _tag(text: str) -> Reference:
+    reference = Reference.parse(text)
+    if reference.digest:
+        raise Invalid("build tag cannot contain a digest")
+    return reference.with_default_tag()
+
+
+def _platform(text: str) -> str:
+    if text:
+        platforms.parse(text)
+    return text
+
+
+def _json(query: Query, name: str, shown: str, kind: type, fits: Callable[[object], bool]) -> object:
+    """A parameter in JSON; None when it is not given, or null."""
+    text = query.text(name)
+    if not text:
+        return None
+    try:
+        value = jsontext.parse(text, shown)
+    except Invalid as error:
+        raise Invalid(f"error reading {shown}: {_reason(text) or error}") from error
+    if value is None:
+        return None
+    if not isinstance(value, kind) or not fits(value):
+        raise Invalid(f"error reading {shown}: {name} is of the wrong type")
+    return value
+
+
+def _reason(text: str) -> str:
+    """Go's words for a JSON text that ends too early, which is what clients meet."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return "unexpected end of JSON input" if error.pos >= len(text.rstrip()) else ""
+    return ""
+
+
+def _are_texts(value: dict | list) -> bool:
+    return all(isinstance(each, str) for each in (value.values() if isinstance(value, dict) else value))
+
+
+def _are_arguments(value: dict) -> bool:
+    return all(each is None or isinstance(each, str) for each in value.values())
+
+
+def _host(query: Query) -> dict[str, object]:
+    asked: dict[str, object] = {key: query.number(name, 0) for name, key in _NUMBERS.items()}
+    asked |= {key: query.text(name) for name, key in _TEXTS.items()}
+    asked["NetworkMode"] = query.text("networkmode") or "default"
+    asked["ExtraHosts"] = _extra_hosts(query)
+    asked["Ulimits"] = _json(query, "ulimits", "ulimit settings", list, _are_limits)
+    return {key: value for key, value in asked.items() if value}
+
+
+def _extra_hosts(query: Query) -> list[str]:
+    # One parameter a host, as the client sends it, or all of them in one with commas.
+    return [each for text in query.every("extrahosts") for each in text.split(",") if each]
+
+
+def _are_limits(value: list) -> bool:
+    return all(
+        isinstance(each, dict)
+        and isinstance(each.get("Name"), str)
+        and all(isinstance(each.get(key, 0), int) for key in ("Hard", "Soft"))
+        for each in value
+    )

@@ -1,0 +1,193 @@
+"""POST /build/prune, and what a look at the disk's use shows of builds.
+
+Runs on the request's thread. Two kinds of things are kept for builds: what a step has made, which is no more than a row
+that names an image, and the directories of cache mounts. Images are not taken: `docker image prune` does that.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.daemon import moments
+from engine.daemon.build import directories
+from engine.daemon.clock import rfc3339
+from engine.daemon.store import builds as table
+from engine.errors import Invalid
+
+_STEP, _MOUNT = "regular", "exec.cachemount"
+_ID_LENGTH = 25
+_TRUE = frozenset({"1", "true", "t"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A pruning. all: also what named images stand on; reserved, most, free: bytes, 0 where nothing is said.
+
+    reserved: that much may stay; most: more than that may not; free: so much of the disk is to be free
+    """
+
+    all: bool = False
+    filters: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reserved: int = 0
+    most: int = 0
+    free: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One thing that is kept. key: of a step's row; number: of a directory; named: an image with a name stands on it."""
+
+    id: str
+    type: str
+    description: str
+    created_ns: int
+    used_ns: int
+    uses: int
+    size: int = 0
+    in_use: bool = False
+    named: bool = False
+    key: str = ""
+    number: int = 0
+
+
+def records(engine: object) -> list[Record]:
+    """Everything that is kept for builds, what was used last first."""
+    with engine.database.reading() as connection:
+        rows, mounts = table.entries(connection), table.mounts(connection)
+    named = _named(engine)
+    found = [
+        Record(
+            row["key"][:_ID_LENGTH],
+            _STEP,
+            row["step"],
+            row["created_ns"],
+            row["used_ns"],
+            row["uses"],
+            named=row["image"] in named,
+            key=row["key"],
+        )
+        for row in rows
+    ]
+    found += [
+        Record(
+            hashlib.sha256(b"mount %d" % row["number"]).hexdigest()[:_ID_LENGTH],
+            _MOUNT,
+            f"cached mount {row['name']}",
+            row["created_ns"],
+            row["used_ns"],
+            row["uses"],
+            size=directories.size(engine, row["number"]),
+            in_use=directories.in_use(row["number"]),
+            number=row["number"],
+        )
+        for row in mounts
+    ]
+    return sorted(found, key=lambda record: record.used_ns, reverse=True)
+
+
+def figures(engine: object) -> list[dict]:
+    """As the BuildCache of GET /system/df."""
+    return [
+        {
+            "ID": record.id,
+            "Type": record.type,
+            "Description": record.description,
+            "InUse": record.in_use,
+            "Shared": record.named,
+            "Size": record.size,
+            "CreatedAt": rfc3339(record.created_ns),
+            "LastUsedAt": rfc3339(record.used_ns),
+            "UsageCount": record.uses,
+        }
+        for record in records(engine)
+    ]
+
+
+def _named(engine: object) -> set[str]:
+    """Ids of the images that have a name, and of all that those were made from."""
+    images = {image.id: image for image in engine.images.all()}
+    found: set[str] = set()
+    for image in images.values():
+        if not image.names:
+            continue
+        current = image
+        while current is not None and current.id not in found:
+            found.add(current.id)
+            current = images.get(current.parent)
+    return found
+
+
+def prune(engine: object, asked: Asked) -> tuple[list[str], int]:
+    """Let go of what is not needed; the ids of that, and the bytes that were set free. Raises Invalid."""
+    tests = [_FILTERS[name](values) for name, values in asked.filters.items()]
+    everything = records(engine)
+    total = sum(record.size for record in everything)
+    directories.sweep(engine)
+    deleted, freed, keys = [], 0, []
+    for record in reversed(everything):
+        if record.in_use or (record.named and not asked.all) or not all(test(record) for test in tests):
+            continue
+        if _enough(engine, asked, total - freed, record):
+            continue
+        if record.key:
+            keys.append(record.key)
+        elif not directories.remove(engine, record.number):
+            continue
+        deleted.append(record.id)
+        freed += record.size
+    if keys:
+        with engine.database.transaction() as connection:
+            table.drop(connection, keys)
+    engine.events.publish("builder", "prune", "", {"reclaimed": str(freed)})
+    return deleted, freed
+
+
+def _enough(engine: object, asked: Asked, total: int, record: Record) -> bool:
+    """Whether no more needs to go for the space that was asked for; what takes none stays then."""
+    if not (asked.reserved or asked.most or asked.free):
+        return False
+    if not record.size or total <= asked.reserved:
+        return True
+    if not (asked.most or asked.free):
+        return False
+    if asked.most and total > asked.most:
+        return False
+    found = os.statvfs(engine.settings.data_root)
+    return not (asked.free and found.f_bavail * found.f_frsize < asked.free)
+
+
+Test = Callable[[Record], bool]
+
+
+def _until(values: tuple[str, ...]) -> Test:
+    if len(values) != 1:
+        raise Invalid("more than one until filter specified")
+    moment = moments.parse(values[0], time.time_ns())
+    return lambda record: record.used_ns <= moment
+
+
+def _text(name: str) -> Callable[[tuple[str, ...]], Test]:
+    return lambda values: lambda record: getattr(record, name) in values
+
+
+def _flag(name: str, wanted: bool = True) -> Callable[[tuple[str, ...]], Test]:
+    def compiled(values: tuple[str, ...]) -> Test:
+        said = not values or any(value.lower() in _TRUE or not value for value in values)
+        return lambda record: getattr(record, name) == (said == wanted)
+
+    return compiled
+
+
+_FILTERS: dict[str, Callable[[tuple[str, ...]], Test]] = {
+    "until": _until,
+    "unused-for": _until,
+    "id": _text("id"),
+    "type": _text("type"),
+    "description": _text("description"),
+    "inuse": _flag("in_use"),
+    "shared": _flag("named"),
+    "private": _flag("named", wanted=False),
+}
+NAMES = tuple(_FILTERS)

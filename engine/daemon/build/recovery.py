@@ -1,0 +1,28 @@
+"""After a daemon that died within builds: the containers of their steps go, and what they made is put on the disk.
+
+Runs in a thread of its own at the daemon's start, and only when there is something left.
+"""
+
+import logging
+
+from engine.daemon.build.run import discard
+from engine.daemon.store import builds as table
+from engine.errors import EngineError, NotFound
+
+log = logging.getLogger(__name__)
+
+
+def recover(engine: object) -> None:
+    """Take away the steps' containers, running or not, and settle the images that are whole."""
+    with engine.database.reading() as connection:
+        left, whole = table.steps(connection), table.all_unsettled(connection)
+    for container_id in left:
+        try:
+            discard(engine, engine.containers.find(container_id))
+        except NotFound:
+            with engine.database.transaction() as connection:
+                table.end_step(connection, container_id)
+        except EngineError as error:
+            log.warning("container %s of a build that was cut off stays: %s", container_id, error)
+    if whole:
+        engine.images.settle(whole)

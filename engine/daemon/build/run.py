@@ -1,0 +1,247 @@
+"""RUN: a container that runs the command, and the layer of what it has changed.
+
+Runs on the thread that builds. The container is made, started and removed by the verbs of its own room, so that it is
+what any other is: it can be seen, stopped and counted. Its output goes over a socket pair to this thread, which sleeps
+on it and on the client's connection at once: a client that goes away takes the step with it.
+"""
+
+import contextlib
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.daemon.build import mounting, wording
+from engine.daemon.build.output import short
+from engine.daemon.build.state import Part, State
+from engine.daemon.containers import create, paths
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.contents import commit
+from engine.daemon.containers.life import remove, start, wait
+from engine.daemon.containers.record import Container
+from engine.daemon.dockerfile import commands
+from engine.daemon.store import builds as table
+from engine.errors import CommandFailed, EngineError, Invalid, NotFound
+from engine.logs.format import FRAME
+from engine.wire.messages import Client
+
+_OUTPUT = Client(streams=2 | 4, framed=True)
+_ERRORS = 2
+_PIECE = 64 * 1024
+# BuildKit's place for a here-document that is a program.
+_PIPES = "/dev/pipes"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A step's command, ready to be run.
+
+    env: all that it sees; created_by: its line of history; exact: that line says all that decides
+    """
+
+    argv: tuple[str, ...]
+    env: tuple[str, ...]
+    created_by: str
+    network: str
+    hosts: tuple[str, ...]
+    mounts: tuple[mounting.Wanted, ...]
+    script: str = ""
+    script_name: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the line of history says all that decides the outcome."""
+        return not self.mounts and not self.script
+
+    def decides(self) -> dict[str, object]:
+        """What decides the outcome beside the image below."""
+        return {
+            "kind": "RUN",
+            "argv": self.argv,
+            "env": self.env,
+            "network": self.network,
+            "hosts": self.hosts,
+            "mounts": [mount.decides() for mount in self.mounts],
+            "script": hashlib.sha256(self.script.encode("utf-8", "surrogateescape")).hexdigest(),
+        }
+
+
+def asked(build: object, state: State, command: commands.Run) -> Asked:
+    """What a RUN asks for. Raises Invalid for what this builder cannot do."""
+    if command.security != "sandbox":
+        raise Invalid(f"--security={command.security} is not allowed: this builder gives no more rights than a container's")
+    argv, script = _command(state, command)
+    own = {entry.partition("=")[0] for entry in state.config.get("Env") or ()}
+    arguments = {name: value for name, value in state.arguments.visible().items() if name not in own}
+    shown = [f"{name}={arguments[name]}" for name in sorted(state.arguments.shown(arguments))]
+    words = [f"|{len(shown)}", *shown, *argv] if shown else argv
+    host = build.options.host
+    network = command.network if command.network != "default" else host.get("NetworkMode", "default")
+    mounts = [mounting.wanted(build, state, mount) for mount in command.mounts]
+    return Asked(
+        argv=argv,
+        env=(*(state.config.get("Env") or ()), *(f"{name}={arguments[name]}" for name in sorted(arguments))),
+        created_by=" ".join(words),
+        network=network,
+        hosts=tuple(host.get("ExtraHosts") or ()),
+        mounts=tuple(mount for mount in mounts if mount is not None),
+        script=command.script.data if command.script else "",
+        script_name=script,
+    )
+
+
+def _command(state: State, command: commands.Run) -> tuple[tuple[str, ...], str]:
+    """The words to run, and the name of the file that they are in, if they are a program."""
+    if command.argv is not None:
+        return command.argv, ""
+    if command.script is not None:
+        name = command.script.name
+        if "/" in name or name in ("", ".", ".."):
+            raise Invalid(f"a here-document that is run cannot be called {name}")
+        return (f"{_PIPES}/{name}",), name
+    return (*(state.config.get("Shell") or wording.SHELL), command.shell), ""
+
+
+@contextlib.contextmanager
+def run(build: object, state: State, asked: Asked) -> Iterator[Part | None]:
+    """Run the command; its layer, None where it changed nothing. Raises CommandFailed, ClientGone, what start does."""
+    store = build.engine.images
+    targets = [mount.target for mount in asked.mounts]
+    made = mounting.places(build, state, targets)
+    with contextlib.ExitStack() as stack:
+        mounts = stack.enter_context(mounting.mounted(build, asked.mounts))
+        if asked.script:
+            mounts.append(stack.enter_context(_script(build, asked)))
+        container = _create(build, state, asked, mounts)
+        # When the client is gone, nothing stays; when the command has failed, docker leaves the container unless told.
+        keep_failed = not build.options.force_remove
+        try:
+            _finish(build, container)
+            where = paths.of(build.engine.settings.data_root, build.engine.settings.exec_root, container.id)
+            mounting.clear(where.upper, made)
+            blob = stack.enter_context(store.content.incoming())
+            new = commit.layer(build.engine, container, build.maker.session, blob)
+        except EngineError:
+            if keep_failed:
+                _let_stay(build, container)
+            else:
+                _remove(build, container)
+            raise
+        except BaseException:
+            _discard(build, container)
+            raise
+        if build.options.remove:
+            _remove(build, container)
+        else:
+            _let_stay(build, container)
+        yield stack.enter_context(build.maker.kept(blob, *new)) if new else None
+
+
+def _create(build: object, state: State, asked: Asked, mounts: list[dict]) -> Container:
+    engine = build.engine
+    body = {
+        "Image": state.identity,
+        "Cmd": list(asked.argv),
+        "Entrypoint": [""],
+        "Env": list(asked.env),
+        "User": state.config.get("User") or "",
+        "WorkingDir": state.config.get("WorkingDir") or "",
+        "Volumes": state.config.get("Volumes") or None,
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": {
+            **build.options.host,
+            "NetworkMode": asked.network,
+            "LogConfig": {"Type": "none"},
+            "Mounts": mounts or None,
+        },
+    }
+    container, warnings = create.create(engine, None, body, None, lasting=False)
+    with engine.database.transaction() as connection:
+        table.begin_step(connection, container.id)
+    for warning in warnings:
+        build.output.text(f" ---> [Warning] {warning}\n")
+    build.output.text(f" ---> Running in {short(container.id)}\n")
+    return container
+
+
+@contextlib.contextmanager
+def _script(build: object, asked: Asked) -> Iterator[dict]:
+    """The mount of a here-document that is a program."""
+    above, name = build.context.scratch, f"script-{build.number}"
+    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700, dir_fd=above)
+    try:
+        with open(file, "wb") as sink:
+            sink.write(asked.script.encode("utf-8", "surrogateescape"))
+            os.fchmod(sink.fileno(), 0o755)
+        source = os.path.join(os.readlink(f"/proc/self/fd/{above}"), name)
+        yield {"Type": "bind", "Source": source, "Target": f"{_PIPES}/{asked.script_name}", "ReadOnly": True}
+    finally:
+        os.unlink(name, dir_fd=above)
+
+
+def _finish(build: object, container: Container) -> None:
+    """Run the container to its end. Raises CommandFailed with its code."""
+    engine = build.engine
+    ours, theirs = socket.socketpair()
+    with ours:
+        waiter = wait.subscribe(container, "next-exit")
+        with container.operation:
+            container.waiting.append((_OUTPUT, theirs))
+        announce(engine, container, "attach")
+        start.start(engine, container)
+        _relay(build, ours)
+        code, text = waiter.result(build.watch)
+    if code:
+        words = " ".join(container.config["Cmd"])
+        message = f"The command '{words}' returned a non-zero code: {code}"
+        raise CommandFailed(f"{message}: {text}" if text else message, code)
+
+
+def _relay(build: object, source: socket.socket) -> None:
+    """Say what comes in frames until their end."""
+    waiting = bytearray()
+    while True:
+        build.watch(source.fileno())
+        data = source.recv(_PIECE)
+        if not data:
+            break
+        waiting += data
+        place = 0
+        while len(waiting) - place >= FRAME.size:
+            stream, size = FRAME.unpack_from(waiting, place)
+            if len(waiting) - place < FRAME.size + size:
+                break
+            place += FRAME.size
+            build.output.command(bytes(waiting[place : place + size]), stream == _ERRORS)
+            place += size
+        del waiting[:place]
+    build.output.command_ended()
+
+
+def _remove(build: object, container: Container) -> None:
+    _discard(build, container)
+    build.output.text(f" ---> Removed intermediate container {short(container.id)}\n")
+
+
+def _discard(build: object, container: Container) -> None:
+    """Remove a container, whatever it is doing, with its volumes."""
+    discard(build.engine, container)
+
+
+def discard(engine: object, container: Container) -> None:
+    """As `_discard`, for one that a daemon before this one has left too."""
+    with contextlib.suppress(NotFound):  # somebody else was faster
+        remove.remove(engine, container, force=True, volumes=True, lasting=False)
+    if not engine.containers.using(container.image_id):
+        engine.containers.descriptors.pop((container.image_id, container.manifest), None)
+    _let_go(engine, container)
+
+
+def _let_stay(build: object, container: Container) -> None:
+    _let_go(build.engine, container)
+
+
+def _let_go(engine: object, container: Container) -> None:
+    with engine.database.transaction() as connection:
+        table.end_step(connection, container.id)

@@ -1,0 +1,138 @@
+"""From a Dockerfile to the stages that a build needs.
+
+Pure. A stage that neither the target nor anything it stands on looks at is not built, and not counted.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from engine.daemon.dockerfile import commands, instructions
+from engine.daemon.dockerfile.parser import Dockerfile, Instruction
+from engine.errors import Invalid
+
+SCRATCH = "scratch"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One FROM and what follows it; `opening` is the FROM as written, `base` its image with variables in place.
+
+    base: None where its variables cannot be put in place, which fails once the stage is begun
+    """
+
+    index: int
+    start: Instruction
+    opening: commands.From
+    base: str | None
+    steps: tuple[Instruction, ...]
+
+    @property
+    def name(self) -> str:
+        """What AS calls it, in lower case; may be empty."""
+        return self.opening.name
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be built: `arguments` stand before the first FROM, `stages` are those needed, in order.
+
+    every: all stages of the file, up to the target
+    """
+
+    arguments: tuple[Instruction, ...]
+    every: tuple[Stage, ...]
+    stages: tuple[Stage, ...]
+
+    @property
+    def total(self) -> int:
+        """How many steps there are."""
+        return len(self.arguments) + sum(1 + len(stage.steps) for stage in self.stages)
+
+
+def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str) -> Plan:
+    """The plan for a target: a stage's name or number, or empty for the last stage.
+
+    expand: puts the values of arguments before the first FROM in place, raises Invalid. Raises Invalid.
+    """
+    before, groups = _split(dockerfile)
+    if not groups:
+        raise Invalid("no build stage in current context")
+    every = tuple(_stage(index, group, expand) for index, group in enumerate(groups))
+    last = find(every, target) if target else every[-1]
+    if last is None:
+        raise Invalid(f'target stage "{target}" could not be found')
+    every = every[: last.index + 1]
+    needed = _needed(every)
+    return Plan(before, every, tuple(stage for stage in every if stage.index in needed))
+
+
+def find(stages: tuple[Stage, ...], name: str) -> Stage | None:
+    """The stage of that name, the last one where several have it, or else of that number; None for another image."""
+    wanted = name.lower()
+    for stage in reversed(stages):
+        if stage.name and stage.name == wanted:
+            return stage
+    if name.isascii() and name.isdigit() and int(name) < len(stages):
+        return stages[int(name)]
+    return None
+
+
+def named(stages: tuple[Stage, ...], name: str) -> Stage | None:
+    """As `find`, but by name alone: FROM takes no numbers."""
+    found = find(stages, name)
+    return found if found is not None and found.name == name.lower() else None
+
+
+def _split(dockerfile: Dockerfile) -> tuple[tuple[Instruction, ...], list[list[Instruction]]]:
+    before: list[Instruction] = []
+    groups: list[list[Instruction]] = []
+    for instruction in dockerfile.instructions:
+        if instruction.keyword == "FROM":
+            groups.append([instruction])
+        elif groups:
+            groups[-1].append(instruction)
+        elif instruction.keyword == "ARG":
+            before.append(instruction)
+        else:
+            raise Invalid("no build stage in current context")
+    return tuple(before), groups
+
+
+def _stage(index: int, group: list[Instruction], expand: Callable[[str], str]) -> Stage:
+    opening = instructions.read(group[0])
+    try:
+        base = expand(opening.image) or None
+    except Invalid:
+        base = None
+    return Stage(index, group[0], opening, base, tuple(group[1:]))
+
+
+def _needed(every: tuple[Stage, ...]) -> set[int]:
+    """The numbers of the last stage, and of all that it stands on."""
+    needed: set[int] = set()
+    waiting = [every[-1]]
+    while waiting:
+        stage = waiting.pop()
+        if stage.index in needed:
+            continue
+        needed.add(stage.index)
+        earlier = every[: stage.index]
+        if stage.base is not None and (below := named(earlier, stage.base)):
+            waiting.append(below)
+        for name in _looked_at(stage):
+            if "$" in name:
+                waiting.extend(earlier)  # only its own step knows which one
+            elif found := find(earlier, name):
+                waiting.append(found)
+    return needed
+
+
+def _looked_at(stage: Stage) -> Iterator[str]:
+    """What a stage's steps take files from."""
+    for step in stage.steps:
+        if step.keyword == "COPY":
+            yield from (value for name, value in step.flags if name == "from" and value)
+        elif step.keyword == "RUN":
+            for mount in instructions.read(step).mounts:
+                if mount.from_:
+                    yield mount.from_

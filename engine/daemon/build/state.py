@@ -1,0 +1,235 @@
+"""Where a stage of a build stands: the image that it has made so far, and the images that its steps make.
+
+Runs on the thread that builds. Each step makes an image whose parent is the one before, as `docker history` shows and as
+the cache needs it. They are visible at once and durable at the build's end: one flush for all of them.
+"""
+
+import collections
+import contextlib
+import copy
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from engine.daemon.build.arguments import Arguments
+from engine.daemon.clock import rfc3339
+from engine.daemon.containers.contents.commit import IMAGE_KEYS, Stream
+from engine.daemon.images import image as documents
+from engine.daemon.images import making
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.image import Image
+from engine.daemon.images.layers.store import Layer
+from engine.daemon.tar.writer import END, Chunk
+from engine.errors import Invalid, NotFound
+from engine.kernel.syscalls import boot_id
+
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One layer of an image in the making: unpacked, and the descriptor of its blob."""
+
+    layer: Layer
+    descriptor: dict
+
+
+@dataclass(slots=True)
+class State:
+    """A stage.
+
+    image: what was made last, None on top of nothing; config: the container's config, as the next step finds it
+    command_set: the stage has had a CMD; escape: of the Dockerfile
+    """
+
+    arguments: Arguments
+    platform: platforms.Platform
+    escape: str = "\\"
+    image: Image | None = None
+    config: dict = field(default_factory=dict)
+    author: str = ""
+    command_set: bool = False
+
+    def begin(self, image: Image) -> list[str]:
+        """Stand on an image; returns what it wants to be run first (ONBUILD)."""
+        self.image = image
+        self.config = copy.deepcopy(image.config.get("config") or {})
+        self.author = image.config.get("author") or ""
+        return self.config.pop("OnBuild", None) or []
+
+    def set_path(self) -> None:
+        """What is run finds its programs also where an image has no PATH."""
+        env = self.config.get("Env") or []
+        if not any(each.partition("=")[0] == "PATH" for each in env):
+            self.config["Env"] = [*env, f"PATH={_DEFAULT_PATH}"]
+
+    def environment(self) -> dict[str, str]:
+        """The variables that a step's words see: those of ENV before arguments."""
+        own: dict[str, str] = {}
+        for entry in self.config.get("Env") or ():
+            name, equals, value = entry.partition("=")
+            if equals:
+                own.setdefault(name, value)
+        return {**self.arguments.visible(), **own}
+
+    @property
+    def identity(self) -> str:
+        """The image's id, empty on top of nothing."""
+        return self.image.id if self.image else ""
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The directories of what was made so far, lowest first."""
+        return self.image.layers if self.image else ()
+
+
+class Maker:
+    """Makes the images of one build; a context whose end makes them durable.
+
+    session: pins every layer of the build until its end
+    """
+
+    def __init__(self, engine: object):
+        self._store = engine.images
+        self._session = self._store.session()
+        self._boot = boot_id()
+        self._made: list[str] = []
+        self._held: list[str] = []
+
+    def __enter__(self) -> "Maker":
+        self._session.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.settle()
+        finally:
+            with self._store.changing:
+                self._store.held.subtract(self._held)
+                self._store.held += collections.Counter()  # of those that nobody holds nothing stays
+            self._session.__exit__(None, None, None)
+
+    @property
+    def session(self) -> object:
+        """See `ImageStore.session`."""
+        return self._session
+
+    def settle(self) -> None:
+        """Make durable what was made."""
+        if self._made:
+            self._store.settle(self._made)
+            self._made = []
+
+    def hold(self, image: Image) -> None:
+        """No pruning takes the image away before the build has ended."""
+        with self._store.changing:
+            self._store.held[image.id] += 1
+        self._held.append(image.id)
+
+    @contextlib.contextmanager
+    def packed(self, chunks: Iterator[Chunk]) -> Iterator[Part | None]:
+        """A layer of a plain tar; None for one with nothing in it. Its blob is there within the context at least."""
+        with self._store.content.incoming() as blob:
+            layer, form = making.unpack(self._session, Stream(chunks), blob)
+            with self.kept(blob, layer, form) as part:
+                yield part
+
+    @contextlib.contextmanager
+    def kept(self, blob: object, layer: Layer, form: str) -> Iterator[Part | None]:
+        """A layer that is unpacked, with its blob kept; None for an empty one."""
+        if layer.diff_id == EMPTY_LAYER:
+            yield None
+            return
+        with self._store.content.pinned([blob.digest]):
+            descriptor = documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)
+            blob.keep()
+            yield Part(layer, descriptor)
+
+    def add(self, state: State, created_by: str, part: Part | None, history: dict | None = None) -> Image:
+        """Make the image of a step of the stage, whose config is the stage's, and stand on it.
+
+        history: the step as another image has it, for one that was taken from there
+        """
+        parts = self.parts(state.image)
+        if part is not None:
+            if len(parts) >= documents.MOST_LAYERS:
+                raise Invalid(f"max depth exceeded: {documents.MOST_LAYERS} layers are allowed")
+            parts.append(part)
+        document = _document(state, created_by, part, history)
+        descriptors = [each.descriptor for each in parts]
+        layers = [each.layer for each in parts]
+        with self._store.content.pinned([each["digest"] for each in descriptors]):
+            image = making.add_made(
+                self._store, self._session, document, descriptors, layers, [], state.identity, self._boot
+            )
+        self._made.append(image.id)
+        self.hold(image)
+        self._store.announce("create", image.id, image.id, image)
+        state.image = image
+        return image
+
+    def take(self, state: State, created_by: str, source: Image, place: int) -> None:
+        """As `add`, with what another image has made in the step at that place of its history."""
+        history = source.config["history"]
+        part = None
+        if not history[place].get("empty_layer"):
+            filled = sum(1 for step in history[:place] if not step.get("empty_layer"))
+            layers = self.parts(source)
+            if filled >= len(layers):
+                raise Invalid(f"the history of {source.id} has more steps with a layer than it has layers")
+            part = layers[filled]
+        self.add(state, created_by, part, history[place])
+
+    def parts(self, image: Image | None) -> list[Part]:
+        """The layers of an image, pinned."""
+        if image is None:
+            return []
+        content = self._store.content
+        manifest = documents.load(content.read(image.manifest, documents.LARGEST_DOCUMENT), "manifest")
+        _, descriptors = documents.manifest_parts(manifest)
+        layers = [self._session.layer(diff_id, _not_there(diff_id)) for diff_id in image.diff_ids]
+        return [Part(*pair) for pair in zip(layers, descriptors, strict=True)]
+
+
+def _not_there(diff_id: str) -> object:
+    def refuse() -> None:
+        raise NotFound(f"the layer {diff_id} of the image is not there")
+
+    return refuse
+
+
+def _empty_layer() -> str:
+    from engine.daemon.images.content import digest_of
+
+    return digest_of(END)
+
+
+EMPTY_LAYER = _empty_layer()
+
+
+def shown_config(config: dict) -> dict:
+    """The config as an image has it: only what says something, in the definition's order."""
+    return {key: config[key] for key in IMAGE_KEYS if config.get(key)}
+
+
+def _document(state: State, created_by: str, part: Part | None, history: dict | None) -> dict:
+    parent = state.image.config if state.image else {}
+    step = history or {
+        "created": rfc3339(time.time_ns()),
+        "created_by": created_by,
+        **({"author": state.author} if state.author else {}),
+        **({} if part is not None else {"empty_layer": True}),
+    }
+    steps: Sequence = parent.get("history") if isinstance(parent.get("history"), list) else ()
+    diff_ids = documents.diff_ids_of(parent)
+    variant = parent.get("variant") if state.image else state.platform.variant
+    return {
+        "created": step.get("created") or rfc3339(time.time_ns()),
+        **({"author": state.author} if state.author else {}),
+        "architecture": parent.get("architecture") or state.platform.architecture,
+        **({"variant": variant} if variant else {}),
+        "os": parent.get("os") or state.platform.os,
+        "config": shown_config(state.config),
+        "rootfs": {"type": "layers", "diff_ids": [*diff_ids, part.layer.diff_id] if part else diff_ids},
+        "history": [*steps, step],
+    }

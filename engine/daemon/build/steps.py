@@ -1,0 +1,208 @@
+"""What each kind of instruction does in a build: one row of a table each.
+
+Runs on the thread that builds. Every step either finds in the cache the image that it made before, or makes one.
+"""
+
+import copy
+import os
+import posixpath
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from engine.daemon.build import run, workdir, wording
+from engine.daemon.build.cache import key_of
+from engine.daemon.build.copying import fetching, preparing
+from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.build.state import Part, State, shown_config
+from engine.daemon.dockerfile import commands, configure, instructions, words
+from engine.daemon.dockerfile.commands import Command
+from engine.daemon.dockerfile.parser import Instruction
+from engine.daemon.images.layers import merged
+from engine.errors import Invalid
+
+
+@dataclass(frozen=True)
+class Given(Instruction):
+    """An instruction of the client's beside the Dockerfile, its value said already."""
+
+    command: Command | None = None
+
+
+def take(build: object, state: State, instruction: Instruction, escape: str) -> None:
+    """Do one step of a stage. Raises whatever is wrong with it."""
+    if isinstance(instruction, Given):
+        command = instruction.command
+    else:
+        seen = state.environment()
+        command = instructions.read(
+            instruction,
+            lambda text: words.expand(text, seen, escape),
+            lambda text: words.expand_list(text, seen, escape),
+            escape,
+            lambda text: words.expand_raw(text, seen, escape),
+        )
+    _STEPS.get(type(command), _configure)(build, state, command)
+
+
+def _nothing() -> AbstractContextManager[Part | None]:
+    return nullcontext()
+
+
+def _make(
+    build: object,
+    state: State,
+    created_by: str,
+    what: dict[str, object],
+    make: Callable[[], AbstractContextManager[Part | None]] = _nothing,
+    exact: bool = True,
+) -> None:
+    """Stand on the image that this step makes: the one of the cache, or a new one.
+
+    what: all that decides the step's outcome beside the image below, the config and `created_by`
+    make: the step's layer; exact: `created_by` alone says what the layer is made of, which `cachefrom` goes by
+    """
+    config = {**shown_config(state.config), "author": state.author}
+    key = key_of(state.identity, str(state.platform), config, {**what, "text": created_by})
+    image = build.cache.find(key)
+    if image is not None:
+        build.output.text(" ---> Using cache\n")
+        build.maker.hold(image)
+        state.image = image
+        return
+    trusted = build.cache.trusted(state.image, created_by) if exact else None
+    if trusted is not None:
+        build.output.text(" ---> Using cache\n")
+        build.maker.take(state, created_by, *trusted)
+        return
+    with make() as part:
+        image = build.maker.add(state, created_by, part)
+    build.cache.keep(key, image, created_by)
+
+
+def _configure(build: object, state: State, command: Command) -> None:
+    """An instruction that changes the config and nothing else."""
+    config = copy.deepcopy(state.config)
+    _note(build, config, command)
+    if isinstance(command, commands.Maintainer):
+        state.author = command.name
+    else:
+        configure.apply(config, command, cmd_set=state.command_set)
+    state.config = config
+    if isinstance(command, commands.Cmd):
+        state.command_set = True
+    text = wording.nothing_run(config, wording.of(command, config))
+    _make(build, state, text, {"kind": type(command).__name__})
+
+
+def _note(build: object, config: dict, command: Command) -> None:
+    before = (config.get("Healthcheck") or {}).get("Test") or ["NONE"]
+    if isinstance(command, commands.Healthcheck) and before[0] != "NONE":
+        build.output.text(f"Note: overriding previous HEALTHCHECK: {wording.plain(before)}\n")
+
+
+def _arg(build: object, state: State, command: commands.Arg) -> None:
+    for name, default in command.pairs:
+        state.arguments.declare(name, default)
+    _make(build, state, wording.nothing_run(state.config, wording.of(command, state.config)), {"kind": "Arg"})
+
+
+def _workdir(build: object, state: State, command: commands.Workdir) -> None:
+    config = copy.deepcopy(state.config)
+    configure.apply(config, command, cmd_set=state.command_set)
+    state.config = config
+    path = posixpath.normpath(config["WorkingDir"])  # by its words, before any link is followed
+
+    def make() -> AbstractContextManager[Part | None]:
+        layer_root = build.engine.images.layer_root
+        absent = merged.within(layer_root, state.layers, lambda root: workdir.missing(root, path))
+        return build.maker.packed(workdir.tar(absent)) if absent else nullcontext()
+
+    text = wording.nothing_run(config, wording.of(command, config), gap="")
+    _make(build, state, text, {"kind": "Workdir"}, make)
+
+
+def _copy(build: object, state: State, command: commands.Copy) -> None:
+    request = _request(build, state, command, keep_owners=bool(command.from_), parents=command.parents)
+    if not command.from_:
+        _place(build, state, command, request, build.context.root)
+        return
+    source = build.source(command.from_)
+    # Not within that look: there the layers' directory is hidden by what is looked at. A descriptor keeps it alive.
+    root = merged.within(build.engine.images.layer_root, source.layers if source else (), os.dup)
+    try:
+        _place(build, state, command, request, root)
+    finally:
+        os.close(root)
+
+
+def _add(build: object, state: State, command: commands.Add) -> None:
+    sources = tuple(
+        fetching.fetch(each, command.checksum, build.context.scratch) if fetching.is_url(each) else each
+        for each in command.sources
+    )
+    if command.checksum and not any(isinstance(each, fetching.Fetched) for each in sources):
+        raise Invalid("checksum can't be specified for sources that are not downloaded")
+    request = _request(
+        build,
+        state,
+        command,
+        sources=sources,
+        unpack=command.unpack is not False,
+        unpack_fetched=command.unpack is True,
+    )
+    _place(build, state, command, request, build.context.root)
+
+
+def _request(build: object, state: State, command: commands.Copy | commands.Add, **more: object) -> Request:
+    return Request(
+        **{
+            "sources": command.sources,
+            "destination": command.destination,
+            "workdir": state.config.get("WorkingDir") or "/",
+            "chown": command.chown,
+            "chmod": command.chmod,
+            "exclude": command.exclude,
+            "link": command.link,
+            "inline": tuple((file.name, file.data.encode("utf-8", "surrogateescape")) for file in command.heredocs),
+            "shown": type(command).__name__.upper(),
+            "check": build.check,
+            **more,
+        }
+    )
+
+
+def _place(build: object, state: State, command: commands.Copy | commands.Add, request: Request, root: int) -> None:
+    base = Base(state.layers, build.engine.images.layer_root, build.context.scratch)
+    prepared = preparing.prepare(root, request, base)
+    chown = f"--chown={command.chown} " if command.chown else ""
+    text = f"{request.shown} {chown}{prepared.shown} in {command.destination} "
+    what = {
+        "kind": request.shown,
+        "digest": prepared.digest,
+        "destination": request.destination,
+        "workdir": request.workdir,
+        "chown": request.chown,
+        "chmod": request.chmod,
+        "exclude": request.exclude,
+        "parents": request.parents,
+        "link": request.link,
+        "unpack": [request.unpack, request.unpack_fetched],
+        "keep_owners": request.keep_owners,
+    }
+    created_by = wording.nothing_run(state.config, text, gap="")
+    _make(build, state, created_by, what, lambda: build.maker.packed(prepared.tar()))
+
+
+def _run(build: object, state: State, command: commands.Run) -> None:
+    asked = run.asked(build, state, command)
+    _make(build, state, asked.created_by, asked.decides(), lambda: run.run(build, state, asked), asked.exact)
+
+
+_STEPS: dict[type, Callable[[object, State, Command], None]] = {
+    commands.Arg: _arg,
+    commands.Workdir: _workdir,
+    commands.Copy: _copy,
+    commands.Add: _add,
+    commands.Run: _run,
+}

@@ -1,0 +1,70 @@
+"""WORKDIR: the directories that a base lacks, as a layer's tar.
+
+Runs on the thread that builds, or on the one that looks into the base. Nothing is written to the base, and its symbolic
+links lead nowhere out of it.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+
+from engine.daemon.tar.writer import END, Chunk, header
+from engine.errors import Invalid
+from engine.kernel.beneath import open_beneath
+
+_MODE = stat.S_IFDIR | 0o755
+_PLACE = os.O_PATH | os.O_CLOEXEC
+_DIRECTORY = _PLACE | os.O_DIRECTORY
+_MOST_LINKS = 40
+
+
+def missing(root: int, path: str) -> tuple[str, ...]:
+    """The directories to be made for `path` beneath `root`, parents first, relative to it; links are followed.
+
+    Raises Invalid where something else than a directory is in the way.
+    """
+    real: list[str] = []
+    waiting = [part for part in path.split("/") if part not in ("", ".")][::-1]
+    absent: list[str] = []
+    links = 0
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            del real[-1:]
+            continue
+        found = None if absent else _look(root, real, part)
+        real.append(part)
+        if found is None:
+            absent.append("/".join(real))
+        elif stat.S_ISLNK(found[0]):
+            links += 1
+            if links > _MOST_LINKS:
+                raise Invalid(f"WORKDIR {path}: too many levels of symbolic links")
+            real = [] if found[1].startswith("/") else real[:-1]
+            waiting.extend([part for part in found[1].split("/") if part not in ("", ".")][::-1])
+        elif not stat.S_ISDIR(found[0]):
+            raise Invalid(f"Cannot mkdir: {path} is not a directory")
+    return tuple(dict.fromkeys(absent))
+
+
+def _look(root: int, above: list[str], name: str) -> tuple[int, str] | None:
+    """The mode of one name in a directory of the root, and where it leads if it is a link; None if it is not there."""
+    directory = open_beneath(root, "/".join(above) or "/", _DIRECTORY, no_symlinks=True)
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        target = os.readlink(name, dir_fd=directory) if stat.S_ISLNK(found.st_mode) else ""
+    except FileNotFoundError:
+        return None
+    finally:
+        os.close(directory)
+    return found.st_mode, target
+
+
+def tar(paths: tuple[str, ...]) -> Iterator[Chunk]:
+    """A layer of directories of root's own."""
+    now = int(time.time())
+    found = os.stat_result((_MODE, 0, 0, 1, 0, 0, 0, now, now, now))
+    for path in paths:
+        yield header(f"{path}/".encode("utf-8", "surrogateescape"), found)
+    yield END

@@ -1,0 +1,1 @@
+"""A Dockerfile's grammar: its text in, values out; also .dockerignore, and what changes only an image's config."""

@@ -1,0 +1,167 @@
+"""Instructions that only change an image's config, applied to it.
+
+Pure: of commands and an OCI image config's `config`, a dict, which is changed in place.
+"""
+
+import posixpath
+import re
+import signal
+from collections.abc import Callable, Iterator
+
+from engine.daemon.dockerfile import commands
+from engine.daemon.dockerfile.commands import Command
+from engine.errors import Invalid
+
+SHELL = ("/bin/sh", "-c")
+"""What reads a text where no SHELL says otherwise."""
+
+_PORT = re.compile(r"(?a:(?:.*:)?(\d{1,5})(?:-(\d{1,5}))?(?:/([a-z]+))?)", re.IGNORECASE)
+_PROTOCOLS = ("tcp", "udp", "sctp")
+_LAST_PORT = 65535
+_SIGNAL = re.compile(r"(?a:(?:SIG)?(?:(RTMIN)\+(\d{1,2})|(RTMAX)-(\d{1,2})|([A-Z][A-Z0-9]*)))", re.IGNORECASE)
+_HEALTH_TIMES = (
+    ("Interval", "interval"),
+    ("Timeout", "timeout"),
+    ("StartPeriod", "start_period"),
+    ("StartInterval", "start_interval"),
+    ("Retries", "retries"),
+)
+
+
+def apply(config: dict, command: Command, *, cmd_set: bool = False) -> None:
+    """Change the config as the command says; Invalid in dockerd's words.
+
+    cmd_set: a CMD came before in the same stage; without one, ENTRYPOINT does away with the base image's.
+    """
+    if isinstance(command, commands.Entrypoint) and not cmd_set:
+        config.pop("Cmd", None)
+    _TABLE[type(command)](config, command)
+
+
+def shell(config: dict) -> list[str]:
+    """What reads the texts of RUN, CMD and ENTRYPOINT."""
+    return list(config.get("Shell") or SHELL)
+
+
+def workdir(config: dict, path: str) -> str:
+    """Where WORKDIR leads: from the one before, if the path does not begin at the root."""
+    if not path:
+        raise Invalid("cannot normalize nothing")
+    if path.startswith("/"):
+        return path
+    joined = posixpath.normpath(posixpath.join("/", config.get("WorkingDir") or "", path))
+    return "/" + joined.lstrip("/")
+
+
+def ports(words: tuple[str, ...]) -> Iterator[str]:
+    """The ports of EXPOSE one by one, as "80/tcp"; what is published where is not for an image to say."""
+    for word in words:
+        match = _PORT.fullmatch(word)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not 0 <= first <= last <= _LAST_PORT:
+            raise Invalid(f"invalid containerPort: {word}")
+        protocol = (match[3] or "tcp").lower()
+        if protocol not in _PROTOCOLS:
+            raise Invalid(f"invalid proto: {match[3]}")
+        yield from (f"{port}/{protocol}" for port in range(first, last + 1))
+
+
+def _command_line(config: dict, command: commands.Cmd | commands.Entrypoint) -> list[str]:
+    if command.argv is not None:
+        return list(command.argv)
+    return [*shell(config), *((command.shell,) if command.shell else ())]
+
+
+def _cmd(config: dict, command: commands.Cmd) -> None:
+    config["Cmd"] = _command_line(config, command)
+
+
+def _entrypoint(config: dict, command: commands.Entrypoint) -> None:
+    config["Entrypoint"] = _command_line(config, command)
+    if not command.argv and not command.shell:
+        config["Entrypoint"] = None
+
+
+def _env(config: dict, command: commands.Env) -> None:
+    variables = dict(entry.partition("=")[::2] for entry in config.get("Env") or [])
+    for name, value in command.pairs:
+        if not name:
+            raise Invalid(f"invalid environment variable: ={value}")
+        variables[name] = value
+    config["Env"] = [f"{name}={value}" for name, value in variables.items()]
+
+
+def _label(config: dict, command: commands.Label) -> None:
+    config["Labels"] = {**(config.get("Labels") or {}), **dict(command.pairs)}
+
+
+def _expose(config: dict, command: commands.Expose) -> None:
+    config["ExposedPorts"] = {**(config.get("ExposedPorts") or {}), **{port: {} for port in ports(command.ports)}}
+
+
+def _volume(config: dict, command: commands.Volume) -> None:
+    if not all(command.paths):
+        raise Invalid("VOLUME specified can not be an empty string")
+    config["Volumes"] = {**(config.get("Volumes") or {}), **{path: {} for path in command.paths}}
+
+
+def _user(config: dict, command: commands.User) -> None:
+    config["User"] = command.user
+
+
+def _workdir(config: dict, command: commands.Workdir) -> None:
+    config["WorkingDir"] = workdir(config, command.path)
+
+
+def _shell(config: dict, command: commands.Shell) -> None:
+    config["Shell"] = list(command.argv)
+
+
+def _stopsignal(config: dict, command: commands.Stopsignal) -> None:
+    if not _is_signal(command.signal):
+        raise Invalid(f"invalid signal: {command.signal}")
+    config["StopSignal"] = command.signal
+
+
+def _is_signal(text: str) -> bool:
+    if text.isascii() and text.isdigit():
+        # dockerd takes any number but this one.
+        return int(text[:9]) > 0
+    match = _SIGNAL.fullmatch(text)
+    if match is None:
+        return False
+    if offset := match[2] or match[4]:
+        return int(offset) < signal.SIGRTMAX - signal.SIGRTMIN
+    return f"SIG{match[5].upper()}" in signal.Signals.__members__
+
+
+def _healthcheck(config: dict, command: commands.Healthcheck) -> None:
+    given = {name: getattr(command, attribute) for name, attribute in _HEALTH_TIMES}
+    config["Healthcheck"] = {"Test": list(command.test), **{name: value for name, value in given.items() if value}}
+
+
+def _onbuild(config: dict, command: commands.Onbuild) -> None:
+    config["OnBuild"] = [*(config.get("OnBuild") or []), command.text]
+
+
+def _author(config: dict, command: commands.Maintainer) -> None:
+    """An image's author stands beside its config."""
+
+
+_TABLE: dict[type, Callable[[dict, Command], None]] = {
+    commands.Cmd: _cmd,
+    commands.Entrypoint: _entrypoint,
+    commands.Env: _env,
+    commands.Expose: _expose,
+    commands.Healthcheck: _healthcheck,
+    commands.Label: _label,
+    commands.Maintainer: _author,
+    commands.Onbuild: _onbuild,
+    commands.Shell: _shell,
+    commands.Stopsignal: _stopsignal,
+    commands.User: _user,
+    commands.Volume: _volume,
+    commands.Workdir: _workdir,
+}
+APPLIES = tuple(_TABLE)
+"""The commands that `apply` takes."""

@@ -1,0 +1,90 @@
+"""The flags between an instruction's keyword and its arguments.
+
+Pure.
+"""
+
+import re
+from collections.abc import Mapping
+
+from engine.daemon.dockerfile.gotext import SPACE, meant
+from engine.errors import Invalid
+
+BOOLEAN, TEXT, TEXTS = "boolean", "text", "texts"
+"""What a flag takes: true or false (or nothing: true), one text, or a text each time it is given."""
+
+Written = tuple[tuple[str, str | None], ...]
+
+# A word that may have quoted parts; an end that is missing is the line's.
+_WORD = {
+    escape: re.compile(
+        rf"""(?:[^{SPACE}'"{mark}]|{mark}.|{mark}\Z|'(?:[^'{mark}]|{mark}.)*+(?:'|{mark}?\Z)"""
+        rf"""|"(?:[^"{mark}]|{mark}.)*+(?:"|{mark}?\Z))++""",
+        re.DOTALL,
+    )
+    for escape, mark in (("\\", r"\\"), ("`", "`"))
+}
+_QUOTED = {
+    escape: re.compile(
+        rf"""{mark}(.?)|'((?:[^'{mark}]|{mark}.)*+)(?:'|{mark}?\Z)|"((?:[^"{mark}]|{mark}.)*+)(?:"|{mark}?\Z)""",
+        re.DOTALL,
+    )
+    for escape, mark in (("\\", r"\\"), ("`", "`"))
+}
+_SPACES = re.compile(f"[{SPACE}]*")
+_ESCAPED = {"\\": re.compile(r"\\(.)", re.DOTALL), "`": re.compile(r"`(.)", re.DOTALL)}
+
+
+def taken_off(text: str, escape: str) -> tuple[Written, str]:
+    """The flags at a text's beginning, and the rest; `--` alone ends them."""
+    found: list[tuple[str, str | None]] = []
+    place = 0
+    while True:
+        rest = _SPACES.match(text, place).end()
+        if not text.startswith("--", rest):
+            return tuple(found), text[rest:].strip(SPACE)
+        match = _WORD[escape].match(text, rest)
+        word, place = _unquoted(match[0], escape), match.end()
+        if word == "--":
+            return tuple(found), text[place:].strip(SPACE)
+        name, equals, value = word[2:].partition("=")
+        found.append((name, value if equals else None))
+
+
+def _unquoted(word: str, escape: str) -> str:
+    def plain(match: re.Match) -> str:
+        if match[1] is not None:
+            return match[1]
+        return _ESCAPED[escape].sub(r"\1", match[2] if match[2] is not None else match[3])
+
+    return _QUOTED[escape].sub(plain, word)
+
+
+def read(written: Written, known: Mapping[str, str]) -> dict[str, object]:
+    """The value of each known flag: False, "" or () where it was not given; Invalid in docker's words."""
+    values: dict[str, object] = {name: _ABSENT[kind] for name, kind in known.items()}
+    seen: set[str] = set()
+    for name, value in written:
+        kind = known.get(name)
+        if kind is None:
+            raise Invalid(f"unknown flag: --{name}{meant(name, known)}")
+        if name in seen and kind != TEXTS:
+            raise Invalid(f"duplicate flag specified: --{name}")
+        seen.add(name)
+        if (value is None and kind != BOOLEAN) or (value == "" and kind == BOOLEAN):
+            raise Invalid(f"missing a value on flag: --{name}")
+        if kind == BOOLEAN:
+            values[name] = _boolean(name, value)
+        elif kind == TEXTS:
+            values[name] = (*values[name], value)
+        else:
+            values[name] = value
+    return values
+
+
+_ABSENT = {BOOLEAN: False, TEXT: "", TEXTS: ()}
+
+
+def _boolean(name: str, value: str | None) -> bool:
+    if (value or "true").lower() not in ("true", "false"):
+        raise Invalid(f"expecting boolean value for flag --{name}, not: {value}")
+    return (value or "true").lower() == "true"

@@ -1,0 +1,125 @@
+"""How an instruction's text comes apart into arguments: by space, as pairs, as a JSON list, or not at all.
+
+Pure. Quotes, escapes and variables stay: `words` deals with them when the values of the variables are known.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.daemon.dockerfile.gotext import SPACE, quoted
+from engine.daemon.jsontext import DEEPEST, deeper_than
+from engine.errors import Invalid
+
+_BLANK = re.compile(r"[\t\v\f\r ]+")
+_TYPE = re.compile(f"([^{SPACE}]+)[{SPACE}]*(.*)", re.DOTALL)
+# One word: text, escaped characters, quoted text, whose end may be missing. An escape as the very last is lost.
+_PAIR_WORDS = {
+    escape: re.compile(
+        rf"""(?:'[^']*+'?|"(?:[^"{mark}]|{mark}.)*+(?:"|(?P<in_quotes>{mark}\Z))?|{mark}.|(?P<last>{mark}\Z)"""
+        rf"""|[^{SPACE}'"{mark}])++""",
+        re.DOTALL,
+    )
+    for escape, mark in (("\\", r"\\"), ("`", "`"))
+}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments as written, and whether they were a JSON list."""
+
+    values: tuple[str, ...] = ()
+    exec_form: bool = False
+
+
+Form = Callable[[str, str], Arguments]
+
+
+def whole(text: str, escape: str) -> Arguments:
+    """One argument, or none."""
+    return Arguments((text,) if text else ())
+
+
+def by_space(text: str, escape: str) -> Arguments:
+    """Words, whatever quotes there are."""
+    return Arguments(tuple(_BLANK.split(text)) if text else ())
+
+
+def exec_or_whole(text: str, escape: str) -> Arguments:
+    """A JSON list, or a text for a shell."""
+    return _exec_form(text) or whole(text, escape)
+
+
+def exec_or_space(text: str, escape: str) -> Arguments:
+    """A JSON list, or words."""
+    return _exec_form(text) or by_space(text, escape)
+
+
+def names(text: str, escape: str) -> Arguments:
+    """`name other=value "third=with space"`."""
+    return Arguments(tuple(_words(text, escape)))
+
+
+def env_pairs(text: str, escape: str) -> Arguments:
+    """Name, value, name, value, ..."""
+    return _pairs("ENV", text, escape)
+
+
+def label_pairs(text: str, escape: str) -> Arguments:
+    """As `env_pairs`, with the other name in its errors."""
+    return _pairs("LABEL", text, escape)
+
+
+def health(text: str, escape: str) -> Arguments:
+    """A type, and perhaps a JSON list or a text for a shell."""
+    match = _TYPE.match(text)
+    if match is None:
+        return Arguments()
+    command = exec_or_whole(match[2], escape)
+    return Arguments((match[1], *command.values), command.exec_form)
+
+
+def _exec_form(text: str) -> Arguments | None:
+    """None for what is no JSON list: then it is a shell's."""
+    if not text.startswith("[") or deeper_than(DEEPEST, text):
+        return None
+    try:
+        values = json.loads(text, parse_constant=_no_constant, parse_int=float)
+    except ValueError:
+        return None
+    if not all(isinstance(value, str) for value in values):
+        raise Invalid("when using JSON array syntax, arrays must be comprised of strings only")
+    # Half a surrogate pair is no text that a program can be given.
+    return Arguments(
+        tuple(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for value in values), True
+    )
+
+
+def _no_constant(name: str) -> None:
+    """NaN and Infinity are Python's, not JSON's."""
+    raise ValueError(name)
+
+
+def _words(text: str, escape: str) -> list[str]:
+    matches = _PAIR_WORDS[escape].finditer(text)
+    return [match[0][:-1] if match["last"] or match["in_quotes"] else match[0] for match in matches]
+
+
+def _pairs(keyword: str, text: str, escape: str) -> Arguments:
+    words = [word for word in _words(text, escape) if word]
+    if not words:
+        return Arguments()
+    if "=" not in words[0]:
+        # The old form: the name, and the whole rest is its value.
+        name, *value = _BLANK.split(text, maxsplit=1)
+        if not value:
+            raise Invalid(f"{keyword} must have two arguments")
+        return Arguments((name, value[0]))
+    values: list[str] = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise Invalid(f"Syntax error - can't find = in {quoted(word)}. Must be of the form: name=value")
+        values += [name, value]
+    return Arguments(tuple(values))

@@ -1,0 +1,236 @@
+"""What a .dockerignore leaves out of a context.
+
+Pure. Patterns are those of docker: Go's filepath.Match with `**`, and `!` to take some back; the last pattern that
+matches a path, or a directory that it is in, decides. A pattern becomes an expression in which no repetition is tried
+twice (atomic, or bounded by the slashes of a path), as Python's engine would else need ages for a hostile one.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable
+from functools import partial
+
+from engine.daemon.dockerfile.gotext import SPACE
+from engine.errors import Invalid
+
+LARGEST = 2**17
+MOST_PATTERNS = 2000
+LONGEST_PATTERN = 1024
+
+_MOST_REMEMBERED = 4096
+
+# What a pattern is made of beside characters: each of these may also be nothing.
+_STAR, _GAP, _REST = "star", "gap", "rest"
+_ANY = "[^/]"
+
+Matcher = Callable[[str], object]
+
+
+class Ignore:
+    """The patterns of one .dockerignore; Invalid for a text that has none such."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > LARGEST:
+            raise Invalid(f"a .dockerignore of {len(text)} characters is too large: {LARGEST} are allowed")
+        patterns = [pattern for line in text.removeprefix("\ufeff").split("\n") if (pattern := _cleaned(line))]
+        if len(patterns) > MOST_PATTERNS:
+            raise Invalid(f"more than {MOST_PATTERNS} patterns in a .dockerignore")
+        self._taken_back = tuple(pattern.startswith("!") for pattern in patterns)
+        self._matchers = tuple(_matcher(pattern.removeprefix("!")) for pattern in patterns)
+        # Which patterns match a directory, or one that it is in, as bits.
+        self._directories: dict[str, int] = {}
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether something in a directory that is left out may yet be kept."""
+        return any(self._taken_back)
+
+    def matches(self, path: str, is_directory: bool = False) -> bool:
+        """Whether a path of the context ("a/b", no slash in front) is left out.
+
+        No pattern asks for the kind of a file, a slash at its end means nothing; `is_directory` only says that more
+        paths below this one will be asked for.
+        """
+        path = path.strip("/")
+        hits = (
+            self._of_directory(path) if is_directory else self._of_directory(posixpath.dirname(path)) | self._own(path)
+        )
+        return bool(hits) and not self._taken_back[hits.bit_length() - 1]
+
+    def _of_directory(self, path: str) -> int:
+        """The patterns that match the directory or one that it is in."""
+        unknown = []
+        while path and path not in self._directories:
+            unknown.append(path)
+            path = posixpath.dirname(path)
+        hits = self._directories[path] if path else 0
+        for directory in reversed(unknown):
+            hits |= self._own(directory)
+            if len(self._directories) >= _MOST_REMEMBERED:
+                self._directories.clear()
+            self._directories[directory] = hits
+        return hits
+
+    def _own(self, path: str) -> int:
+        return sum(1 << at for at, matcher in enumerate(self._matchers) if matcher(path))
+
+
+def _cleaned(line: str) -> str:
+    """The pattern of a line, as short as it can be written; "" for none."""
+    pattern = line.strip(SPACE)
+    if line.startswith("#") or not pattern:
+        return ""
+    taken_back = pattern.startswith("!")
+    pattern = pattern.removeprefix("!").strip(SPACE) if taken_back else pattern
+    if not pattern:
+        raise Invalid('illegal exclusion pattern: "!"')
+    if len(pattern) > LONGEST_PATTERN:
+        raise Invalid(f"a pattern of {len(pattern)} characters in a .dockerignore is too long")
+    pattern = posixpath.normpath(pattern).lstrip("/").strip(SPACE) or "/"
+    return ("!" if taken_back else "") + pattern
+
+
+def _matcher(pattern: str) -> Matcher:
+    """What says whether a path matches the pattern by itself."""
+    elements = _elements(pattern)
+    if not any(element in (_STAR, _GAP, _REST) or len(element) > 2 for element in elements):
+        return _literal(elements).__eq__
+    if elements[0] == _GAP and not pattern.startswith("**/") and _plain(elements[1:]):
+        # Without a slash behind it, and nothing else to be guessed, it is the end of any path.
+        return partial(_ends, _literal(elements[1:]))
+    whole = all(at == 0 or elements[at - 1] == "/" for at, element in enumerate(elements) if element == _GAP)
+    return re.compile(_expression(elements), re.DOTALL).fullmatch if whole else _Automaton(elements)
+
+
+def _ends(suffix: str, path: str) -> bool:
+    return path.endswith(suffix)
+
+
+def _plain(elements: list[str]) -> bool:
+    return all(element not in (_STAR, _GAP, _REST) and len(element) <= 2 for element in elements)
+
+
+def _literal(elements: list[str]) -> str:
+    return "".join(element[-1] for element in elements)
+
+
+def _elements(pattern: str) -> list[str]:
+    """The pattern taken apart: a star, a gap (`**`, directories), the rest of a path, or one character's expression.
+
+    An expression of one character is the character, perhaps after a backslash, or longer.
+    """
+    elements: list[str] = []
+    place = 0
+    while place < len(pattern):
+        character = pattern[place]
+        if pattern.startswith("**", place):
+            place += 2 + pattern.startswith("/", place + 2)
+            # A gap after a gap is the same gap.
+            if elements[-1:] == [_GAP]:
+                elements.pop()
+            elements.append(_GAP if place < len(pattern) else _REST)
+        elif character == "*":
+            place += 1
+            elements.append(_STAR)
+        elif character == "?":
+            place += 1
+            elements.append(_ANY)
+        elif character == "[":
+            found = _CLASS.match(pattern, place)
+            if found is None:
+                raise Invalid("syntax error in pattern")
+            place = found.end()
+            elements.append(_one_of(found[1], found[2]))
+        else:
+            escaped = character == "\\"
+            place += 1 + escaped
+            if place > len(pattern):
+                raise Invalid("syntax error in pattern")
+            elements.append(re.escape(pattern[place - 1]))
+    return elements
+
+
+_IN_CLASS = r"(?:\\.|[^\\\]\-])"
+_CLASS = re.compile(rf"\[(\^?)((?:{_IN_CLASS}(?:-{_IN_CLASS})?)++)\]", re.DOTALL)
+_RANGE = re.compile(rf"({_IN_CLASS})(?:-({_IN_CLASS}))?", re.DOTALL)
+
+
+def _one_of(negated: str, members: str) -> str:
+    """One character of a class, never a slash."""
+    pieces = []
+    for low, high in _RANGE.findall(members):
+        low, high = low[-1:], high[-1:] or low[-1:]
+        if high < low:
+            raise Invalid("syntax error in pattern")
+        pieces.append(f"{re.escape(low)}-{re.escape(high)}")
+    return f"(?!/)[{'^' if negated else ''}{''.join(pieces)}]"
+
+
+def _expression(elements: list[str]) -> str:
+    """For patterns whose gaps begin where a path's part does, so that each is a number of whole directories."""
+    *firsts, last = _split(elements, _GAP)
+    open_end = last[-1:] == [_REST]
+    last = _parts(last[:-1] if open_end else last)
+    if not firsts:
+        return last + (".*" if open_end else "")
+    begin, *others = (_parts(one) for one in firsts)
+    between = "".join(f"(?>(?:[^/]*+/)*?{one})" for one in others)
+    return begin + between + (f"(?>(?:[^/]*+/)*?{last}).*" if open_end else f"(?:[^/]*+/)*{last}")
+
+
+def _parts(elements: list[str]) -> str:
+    """One after the other, the parts of a path between slashes."""
+    return "/".join(_part(part) for part in _split(elements, "/"))
+
+
+def _part(elements: list[str]) -> str:
+    """Each star but the last stops at the first place that what follows it allows."""
+    first, *others = ("".join(piece) for piece in _split(elements, _STAR))
+    if not others:
+        return first
+    return first + "".join(f"(?>[^/]*?{one})" for one in others[:-1]) + f"[^/]*{others[-1]}"
+
+
+def _split(elements: list[str], at: str) -> list[list[str]]:
+    pieces: list[list[str]] = [[]]
+    for element in elements:
+        if element == at:
+            pieces.append([])
+        else:
+            pieces[-1].append(element)
+    return pieces
+
+
+class _Automaton:
+    """For a gap in the middle of a name (`a**b`), which is nothing or all up to a slash: every way at once, as bits."""
+
+    def __init__(self, elements: list[str]) -> None:
+        self._elements = elements
+        self._single: dict[str, int] = {}
+        self._star, self._gap, self._rest = (
+            sum(1 << at for at, element in enumerate(elements) if element == kind) for kind in (_STAR, _GAP, _REST)
+        )
+        self._tests = [
+            (re.compile(element), 1 << at) for at, element in enumerate(elements) if element not in (_STAR, _GAP, _REST)
+        ]
+
+    def __call__(self, path: str) -> bool:
+        now, inside = self._with_nothing(1), 0
+        for character in path:
+            if character not in self._single:
+                self._single[character] = sum(bit for test, bit in self._tests if test.fullmatch(character))
+            after = (now & self._single[character]) << 1 | now & self._rest
+            if character != "/":
+                after |= now & self._star
+            inside |= now & self._gap
+            if character == "/":
+                after |= inside << 1
+            now = self._with_nothing(after)
+        return bool(now >> len(self._elements) & 1)
+
+    def _with_nothing(self, states: int) -> int:
+        """Also the states reached when what may be nothing is nothing."""
+        may = self._star | self._gap | self._rest
+        while (more := states | (states & may) << 1) != states:
+            states = more
+        return states

@@ -1,0 +1,385 @@
+"""An instruction's flags and arguments read as a value of its kind: one table, a row an instruction.
+
+Pure. Invalid in dockerd's words for what an instruction does not allow.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from engine.daemon.dockerfile import commands, flags, forms, heredocs, mounts
+from engine.daemon.dockerfile.commands import Command
+from engine.daemon.dockerfile.gotext import SPACE, meant, nanoseconds, quoted
+from engine.daemon.dockerfile.statements import Dockerfile, Heredoc, Instruction
+from engine.errors import Invalid
+
+Expand = Callable[[str], str]
+ExpandList = Callable[[str], list[str]]
+
+_STAGE_NAME = re.compile(r"[a-z][a-z0-9\-_.]*")
+_ONBUILD = re.compile(rf"ONBUILD[{SPACE}]*", re.IGNORECASE)
+_NETWORKS = ("default", "none", "host")
+_SECURITY = ("sandbox", "insecure")
+_NO_TRIGGERS = ("FROM", "MAINTAINER")
+_SMALLEST_INTERVAL = 10**6
+_MOST_RETRIES = 2**31 - 1
+_WHOLE = re.compile(r"(?a:[+-]?\d{1,18})")
+
+
+def check(dockerfile: Dockerfile) -> None:
+    """Refuse what stands before the first FROM, but for ARG. `parse` has looked at everything else."""
+    first = next((one.keyword for one in dockerfile.instructions if one.keyword != "ARG"), "")
+    if first != "FROM":
+        raise Invalid("no build stage in current context")
+
+
+def read(
+    instruction: Instruction,
+    expand: Expand | None = None,
+    expand_list: ExpandList | None = None,
+    escape: str = "\\",
+    expand_raw: Expand | None = None,
+) -> Command:
+    """What the instruction says, its variables put in where docker does; without `expand`: as written.
+
+    expand: `words.expand` with the variables of this moment, so for the others; expand_raw is for heredocs' data.
+    """
+    row = TABLE.get(instruction.keyword)
+    if row is None:
+        word = instruction.written
+        raise Invalid(f"unknown instruction: {word}{meant(word, TABLE, cased=False)}")
+    reading = _Reading(instruction, row.flags, expand, expand_list, expand_raw)
+    command = row.reader(reading)
+    # Those of an instruction that takes none must be refused all the same, if its arguments are right.
+    _ = reading.flags
+    return command
+
+
+def form(keyword: str) -> forms.Form:
+    """How an instruction's text comes apart; that of an unknown one stays whole."""
+    return TABLE[keyword].form if keyword in TABLE else forms.whole
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What a reader is given."""
+
+    instruction: Instruction
+    known_flags: dict[str, str] | None
+    expand: Expand | None
+    expand_list: ExpandList | None
+    expand_raw: Expand | None
+
+    @cached_property
+    def flags(self) -> dict:
+        """The value of each flag; where a reader asks decides which of several mistakes is named."""
+        return {} if self.known_flags is None else flags.read(self.instruction.flags, self.known_flags)
+
+    @property
+    def keyword(self) -> str:
+        return self.instruction.keyword
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self.instruction.arguments
+
+    def words(self) -> tuple[str, ...]:
+        """All arguments, of which there must be one."""
+        if not self.arguments:
+            raise Invalid(f"{self.keyword} requires at least one argument")
+        return self.arguments
+
+    def word(self) -> str:
+        """The only argument."""
+        if len(self.arguments) != 1:
+            raise Invalid(f"{self.keyword} requires exactly one argument")
+        return self.arguments[0]
+
+    def meant(self, text: str) -> str:
+        """With its variables put in."""
+        return self.expand(text) if self.expand else text
+
+    def all_meant(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        """The same for each."""
+        return tuple(self.meant(text) for text in texts)
+
+
+def _from(reading: _Reading) -> commands.From:
+    words = reading.arguments
+    name = ""
+    if len(words) == 3 and words[1].lower() == "as":
+        name = words[2].lower()
+        if not _STAGE_NAME.fullmatch(name):
+            raise Invalid(
+                f"invalid name for build stage: {quoted(words[2])}, name can't start with a number or contain symbols"
+            )
+    elif len(words) != 1:
+        raise Invalid("FROM requires either one or three arguments")
+    return commands.From(reading.meant(words[0]), reading.meant(reading.flags["platform"]), name)
+
+
+def _run(reading: _Reading) -> commands.Run:
+    network, security = reading.flags["network"] or "default", reading.flags["security"] or "sandbox"
+    if network not in _NETWORKS:
+        raise Invalid(f"invalid network mode {quoted(network)}")
+    if security not in _SECURITY:
+        raise Invalid(f"security {quoted(security)} is not valid")
+    found = (mounts.read(line, reading.expand) for line in reading.flags["mount"])
+    common = {
+        "mounts": tuple(mount for mount in found if mount is not None),
+        "network": network,
+        "security": security,
+        "heredocs": reading.instruction.heredocs,
+    }
+    if reading.instruction.exec_form:
+        return commands.Run(argv=reading.arguments, **common)
+    return commands.Run(**_shell_text(reading), **common)
+
+
+def _shell_text(reading: _Reading) -> dict[str, object]:
+    """What the shell is to read, heredocs included: not every shell has heredocs of its own."""
+    text = " ".join(reading.arguments)
+    inline = reading.instruction.heredocs
+    if not inline:
+        return {"shell": text}
+    if heredocs.read(text) is None:
+        return {"shell": text + "".join(f"\n{one.data}{one.name}" for one in inline)}
+    only = inline[0].chomped()
+    return {"script": only} if inline[0].data.startswith("#!") else {"shell": only.data}
+
+
+def _cmd(reading: _Reading) -> commands.Cmd:
+    return commands.Cmd(**_command(reading))
+
+
+def _entrypoint(reading: _Reading) -> commands.Entrypoint:
+    return commands.Entrypoint(**_command(reading))
+
+
+def _command(reading: _Reading) -> dict[str, object]:
+    if reading.instruction.exec_form:
+        return {"argv": reading.arguments}
+    return {"shell": " ".join(reading.arguments)}
+
+
+def _copy(reading: _Reading) -> commands.Copy:
+    files, from_ = _files(reading), reading.flags["from"]
+    if "$" in from_[:-1]:
+        raise Invalid("'from' doesn't support variable expansion, define alias stage instead")
+    return commands.Copy(**files, from_=from_, parents=reading.flags["parents"])
+
+
+def _add(reading: _Reading) -> commands.Add:
+    given = {name for name, _ in reading.instruction.flags}
+    return commands.Add(
+        **_files(reading),
+        checksum=reading.meant(reading.flags["checksum"]),
+        keep_git_dir=reading.flags["keep-git-dir"] if "keep-git-dir" in given else None,
+        unpack=reading.flags["unpack"] if "unpack" in given else None,
+    )
+
+
+def _files(reading: _Reading) -> dict[str, object]:
+    """What COPY and ADD have in common."""
+    *sources, destination = reading.arguments or ("",)
+    if not sources:
+        raise Invalid(
+            f"{reading.keyword} requires at least two arguments, but only one was provided."
+            " Destination could not be determined"
+        )
+    _ = reading.flags
+    if heredocs.read(destination) is not None:
+        raise Invalid(f"{reading.keyword} cannot accept a heredoc as a destination")
+    named = {one.name: one for one in reading.instruction.heredocs}
+    paths: list[str] = []
+    inline: list[Heredoc] = []
+    for source in sources:
+        announced = None if reading.instruction.exec_form else heredocs.read(source)
+        if announced is None or announced.name not in named:
+            paths.append(reading.meant(source))
+            continue
+        one = named[announced.name].chomped()
+        if one.expand and reading.expand_raw:
+            one = replace(one, data=reading.expand_raw(one.data))
+        inline.append(one)
+    return {
+        "sources": tuple(paths),
+        "destination": reading.meant(destination),
+        "chown": reading.meant(reading.flags["chown"]),
+        "chmod": reading.meant(reading.flags["chmod"]),
+        "link": reading.flags["link"],
+        "exclude": reading.all_meant(reading.flags["exclude"]),
+        "heredocs": tuple(inline),
+    }
+
+
+def _env(reading: _Reading) -> commands.Env:
+    return commands.Env(_pairs(reading))
+
+
+def _label(reading: _Reading) -> commands.Label:
+    return commands.Label(_pairs(reading))
+
+
+def _pairs(reading: _Reading) -> tuple[tuple[str, str], ...]:
+    _ = reading.flags
+    words = reading.words()
+    if not all(words[::2]):
+        raise Invalid(f"{reading.keyword} names can not be blank")
+    return tuple(zip(reading.all_meant(words[::2]), reading.all_meant(words[1::2]), strict=True))
+
+
+def _arg(reading: _Reading) -> commands.Arg:
+    pairs = []
+    for word in reading.words():
+        name, equals, default = word.partition("=")
+        if not name:
+            raise Invalid("ARG names can not be blank")
+        pairs.append((reading.meant(name), reading.meant(default) if equals else None))
+    return commands.Arg(tuple(pairs))
+
+
+def _expose(reading: _Reading) -> commands.Expose:
+    ports = sorted(reading.words())
+    if reading.expand_list:
+        ports = [port for word in ports for port in reading.expand_list(word)]
+    return commands.Expose(tuple(ports))
+
+
+def _volume(reading: _Reading) -> commands.Volume:
+    paths = tuple(path.strip(SPACE) for path in reading.words())
+    if not all(paths):
+        raise Invalid("VOLUME specified can not be an empty string")
+    return commands.Volume(reading.all_meant(paths))
+
+
+def _workdir(reading: _Reading) -> commands.Workdir:
+    return commands.Workdir(reading.meant(reading.word()))
+
+
+def _user(reading: _Reading) -> commands.User:
+    return commands.User(reading.meant(reading.word()))
+
+
+def _stopsignal(reading: _Reading) -> commands.Stopsignal:
+    return commands.Stopsignal(reading.meant(reading.word()))
+
+
+def _maintainer(reading: _Reading) -> commands.Maintainer:
+    return commands.Maintainer(reading.word())
+
+
+def _shell(reading: _Reading) -> commands.Shell:
+    _ = reading.flags
+    if not reading.arguments:
+        raise Invalid("SHELL requires at least one argument")
+    if not reading.instruction.exec_form:
+        raise Invalid("SHELL requires the arguments to be in JSON form")
+    return commands.Shell(reading.arguments)
+
+
+def _onbuild(reading: _Reading) -> commands.Onbuild:
+    trigger = reading.words()[0].upper()
+    if trigger == "ONBUILD":
+        raise Invalid("Chaining ONBUILD via `ONBUILD ONBUILD` isn't allowed")
+    if trigger in _NO_TRIGGERS:
+        raise Invalid(f"{trigger} isn't allowed as an ONBUILD trigger")
+    text = _ONBUILD.sub("", reading.instruction.original, count=1)
+    return commands.Onbuild(text + "".join(f"\n{one.data}{one.name}" for one in reading.instruction.heredocs))
+
+
+def _healthcheck(reading: _Reading) -> commands.Healthcheck:
+    kind, *command = reading.words()
+    if kind.upper() == "NONE":
+        if command:
+            raise Invalid("HEALTHCHECK NONE takes no arguments")
+        return commands.Healthcheck(("NONE",))
+    given = flags.read(reading.instruction.flags, _HEALTH_FLAGS)
+    if kind.upper() != "CMD":
+        raise Invalid(f"Unknown type {quoted(kind.upper())} in HEALTHCHECK (try CMD)")
+    if not command:
+        raise Invalid("Missing command after HEALTHCHECK CMD")
+    test = ("CMD", *command) if reading.instruction.exec_form else ("CMD-SHELL", " ".join(command))
+    times = {name.replace("-", "_"): _interval(name, given[name]) for name in _HEALTH_TIMES}
+    return commands.Healthcheck(test, **times, retries=_retries(given["retries"]))
+
+
+_HEALTH_TIMES = ("interval", "timeout", "start-period", "start-interval")
+_HEALTH_FLAGS = dict.fromkeys((*_HEALTH_TIMES, "retries"), flags.TEXT)
+
+
+def _interval(name: str, text: str) -> int:
+    if not text:
+        return 0
+    value = nanoseconds(text)
+    if value and value < _SMALLEST_INTERVAL:
+        raise Invalid(f"Interval {quoted(name)} cannot be less than 1ms")
+    return value
+
+
+def _retries(text: str) -> int:
+    if not text:
+        return 0
+    if not _WHOLE.fullmatch(text):
+        raise Invalid(f"strconv.ParseInt: parsing {quoted(text)}: invalid syntax")
+    if abs(int(text)) > _MOST_RETRIES:
+        raise Invalid(f"strconv.ParseInt: parsing {quoted(text)}: value out of range")
+    if int(text) < 0:
+        raise Invalid(f"--retries cannot be negative ({int(text)})")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class Row:
+    """How an instruction is read: the form of its text, its flags (None: they are not looked at), its reader.
+
+    layer: it can make a layer; else it is metadata only. expanded: which of its parts have variables put in.
+    """
+
+    form: forms.Form
+    flags: dict[str, str] | None
+    reader: Callable[[_Reading], Command]
+    layer: bool = False
+    expanded: str = ""
+
+
+_FILES = {
+    "chown": flags.TEXT,
+    "chmod": flags.TEXT,
+    "link": flags.BOOLEAN,
+    "exclude": flags.TEXTS,
+}
+_ADDED = {"keep-git-dir": flags.BOOLEAN, "checksum": flags.TEXT, "unpack": flags.BOOLEAN}
+_RUN = {"mount": flags.TEXTS, "network": flags.TEXT, "security": flags.TEXT}
+_PATHS = "sources, destination, chown, chmod, exclude, checksum, data of unquoted heredocs"
+
+TABLE: dict[str, Row] = {
+    "ADD": Row(forms.exec_or_space, {**_FILES, **_ADDED}, _add, layer=True, expanded=_PATHS),
+    "ARG": Row(forms.names, None, _arg, expanded="names, defaults"),
+    "CMD": Row(forms.exec_or_whole, {}, _cmd),
+    "COPY": Row(
+        forms.exec_or_space,
+        {**_FILES, "from": flags.TEXT, "parents": flags.BOOLEAN},
+        _copy,
+        layer=True,
+        expanded=_PATHS,
+    ),
+    "ENTRYPOINT": Row(forms.exec_or_whole, {}, _entrypoint),
+    "ENV": Row(forms.env_pairs, {}, _env, expanded="names, values"),
+    "EXPOSE": Row(forms.by_space, {}, _expose, expanded="ports, into words"),
+    "FROM": Row(forms.by_space, {"platform": flags.TEXT}, _from, expanded="image, platform"),
+    "HEALTHCHECK": Row(forms.health, None, _healthcheck),
+    "LABEL": Row(forms.label_pairs, {}, _label, expanded="names, values"),
+    "MAINTAINER": Row(forms.whole, {}, _maintainer),
+    "ONBUILD": Row(forms.whole, {}, _onbuild),
+    "RUN": Row(forms.exec_or_whole, _RUN, _run, layer=True, expanded="values of mounts"),
+    "SHELL": Row(forms.exec_or_whole, {}, _shell),
+    "STOPSIGNAL": Row(forms.whole, None, _stopsignal, expanded="signal"),
+    "USER": Row(forms.whole, {}, _user, expanded="user"),
+    "VOLUME": Row(forms.exec_or_space, {}, _volume, expanded="paths"),
+    "WORKDIR": Row(forms.whole, {}, _workdir, layer=True, expanded="path"),
+}
+
+LAYERS = frozenset(keyword for keyword, row in TABLE.items() if row.layer)
+"""The instructions that can make a layer; the others are metadata only (FROM begins a stage)."""

@@ -1,0 +1,119 @@
+"""A Dockerfile's bytes become logical lines: continued ones joined, comments and empty ones left out.
+
+Pure. It goes through the text once; the heredocs that a line announces are taken out of the same lines, in turn.
+"""
+
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from engine.daemon.dockerfile.gotext import SPACE
+from engine.daemon.dockerfile.statements import Heredoc
+from engine.errors import Invalid
+
+LARGEST = 4 * 2**20
+LONGEST_LINE = 65535
+"""Bytes of one line as it stands in the file; dockerd's limit too."""
+
+_DIRECTIVE = re.compile(rf"#[{SPACE}]*(?a:([a-zA-Z][a-zA-Z0-9]*))[{SPACE}]*=[{SPACE}]*(.+)")
+_KNOWN_DIRECTIVES = ("syntax", "escape", "check")
+_ESCAPES = ("\\", "`")
+# The escape at a line's end, if it does not itself come after one.
+_CONTINUED = {
+    "\\": re.compile(r"(?<!\\)\\[ \t]*\Z"),
+    "`": re.compile(r"(?<!`)`[ \t]*\Z"),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One logical line; first and last number its lines in the file, from 1."""
+
+    text: str
+    first: int
+    last: int
+
+
+@dataclass
+class Reader:
+    """Gives the logical lines of a Dockerfile, and on demand the heredocs that follow one. Raises Invalid."""
+
+    data: bytes
+    escape: str = "\\"
+    directives: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.data) > LARGEST:
+            raise Invalid(f"a Dockerfile of {len(self.data)} bytes is too large: {LARGEST} are allowed")
+        self._lines = self._split()
+        self._number = 0
+        self._directives_over = False
+
+    def _split(self) -> Iterator[str]:
+        """Lines with their ends, which are "\\n" alone."""
+        for line in io.BytesIO(self.data.removeprefix(b"\xef\xbb\xbf")):
+            if len(line) > LONGEST_LINE and len(line.removesuffix(b"\n")) > LONGEST_LINE:
+                raise Invalid(f"dockerfile line greater than max allowed size of {LONGEST_LINE}")
+            if b"\0" in line:
+                raise Invalid(f"line {self._number + 1} has a NUL byte, which no program can be given")
+            yield line.decode("utf-8", "replace")
+
+    def _next(self) -> str | None:
+        line = next(self._lines, None)
+        self._number += line is not None
+        return line
+
+    def lines(self) -> Iterator[Line]:
+        """Each logical line; between two of them the heredocs of the first may be taken."""
+        while (read := self._next()) is not None:
+            text = read.rstrip("\r\n").lstrip(SPACE)
+            self._directive(text)
+            if not text or text.startswith("#"):
+                continue
+            first = self._number
+            text, continued = self._cut(text)
+            parts = [text]
+            while continued and (read := self._next()) is not None:
+                text = read.rstrip("\r\n")
+                bare = text.lstrip(SPACE)
+                if bare and not bare.startswith("#"):
+                    text, continued = self._cut(text)
+                    parts.append(text)
+            yield Line("".join(parts), first, self._number)
+
+    def _cut(self, text: str) -> tuple[str, bool]:
+        """The line without the escape that says it goes on, and whether it does."""
+        found = _CONTINUED[self.escape].search(text)
+        return (text[: found.start()], True) if found else (text, False)
+
+    def _directive(self, text: str) -> None:
+        if self._directives_over:
+            return
+        match = _DIRECTIVE.fullmatch(text.rstrip(SPACE))
+        name = match[1].lower() if match else ""
+        if name not in _KNOWN_DIRECTIVES:
+            self._directives_over = True
+            return
+        if name in self.directives:
+            raise Invalid(f"only one {name} parser directive can be used")
+        self.directives[name] = match[2]
+        if name == "escape":
+            if match[2] not in _ESCAPES:
+                raise Invalid(f"invalid escape token '{match[2]}' does not match ` or \\")
+            self.escape = match[2]
+
+    def heredoc(self, announced: Heredoc) -> Heredoc:
+        """The same with its data, up to the line that ends it."""
+        parts = []
+        while (read := self._next()) is not None:
+            end = read.rstrip("\r\n")
+            if (end.lstrip("\t") if announced.chomp else end) == announced.name:
+                return Heredoc(announced.name, "".join(parts), announced.expand, announced.chomp)
+            parts.append(read)
+        raise Invalid("unterminated heredoc")
+
+    @property
+    def number(self) -> int:
+        """How many lines have been read."""
+        return self._number

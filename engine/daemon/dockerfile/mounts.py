@@ -1,0 +1,184 @@
+"""RUN's --mount: a line of keys and values.
+
+Pure.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.daemon.dockerfile.commands import Mount
+from engine.daemon.dockerfile.gotext import BOOLEANS, meant, quoted
+from engine.errors import Invalid
+
+TYPES = ("bind", "cache", "secret", "ssh", "tmpfs")
+SHARING = ("locked", "private", "shared")
+_REQUIRABLE = ("secret", "ssh")
+_WITH_OWNER = ("secret", "ssh", "cache")
+_WRITABLE = ("cache", "tmpfs")
+_SIZE = re.compile(r"(?a:(\d+(?:\.\d+)?) ?([kmgtp]?)(?:i?b)?)", re.IGNORECASE)
+_UNITS = {unit: 1024**power for power, unit in enumerate(("", "k", "m", "g", "t", "p"))}
+_LARGEST_ID = 2**32 - 1
+# What one line may hold; more is no mount that someone wrote.
+_MOST_FIELDS = 64
+
+
+@dataclass
+class _Reading:
+    """A mount while its keys are read, in order: what a key may be depends on those before it."""
+
+    type: str = "bind"
+    values: dict[str, object] = field(default_factory=dict)
+    readonly: bool | None = None
+
+
+def read(line: str, expand: Callable[[str], str] | None = None) -> Mount | None:
+    """One mount; Invalid in BuildKit's words.
+
+    Without `expand` and with a variable in it: None, as only the build can tell, apart from what is wrong all the same.
+    """
+    if expand is None:
+        _refuse_variable_source(line)
+        if "$" in line:
+            return None
+    reading = _Reading()
+    for entry in _fields(line):
+        name, equals, value = entry.partition("=")
+        name = name.lower()
+        if not equals:
+            _bare(reading, name, entry)
+            continue
+        key = _KEYS.get(name)
+        if key is None:
+            raise Invalid(f"unexpected key '{name}' in '{entry}'{meant(name, _KEYS)}")
+        key(reading, name, expand(value) if expand else value)
+    return _checked(reading)
+
+
+def _refuse_variable_source(line: str) -> None:
+    for entry in _fields(line):
+        name, _, value = entry.partition("=")
+        if name.lower() == "from" and "$" in value[:-1]:
+            raise Invalid(f"'{name.lower()}' doesn't support variable expansion, define alias stage instead")
+
+
+def _fields(line: str) -> list[str]:
+    """The comma separated values of one line, as CSV quotes them."""
+    fields, place = [], 0
+    while len(fields) < _MOST_FIELDS:
+        match = _FIELD.match(line, place)
+        if match is None:
+            raise Invalid(
+                f"failed to parse csv mounts: parse error on line 1, column {place + 1}: bare or extraneous quote"
+            )
+        fields.append(match[1].replace('""', '"') if match[1] is not None else match[2])
+        if match.end() == len(line):
+            return fields
+        place = match.end() + 1
+    raise Invalid(f"a mount has more than {_MOST_FIELDS} keys")
+
+
+_FIELD = re.compile(r'(?:"((?:[^"]|"")*+)"|([^",]*+))(?=,|\Z)')
+
+
+def _bare(reading: _Reading, name: str, entry: str) -> None:
+    """A key without a value."""
+    if name in ("readonly", "ro", "readwrite", "rw"):
+        reading.readonly = name in ("readonly", "ro")
+    elif name == "required":
+        _required(reading, name, "true")
+    else:
+        raise Invalid(f"invalid field '{entry}' must be a key=value pair")
+
+
+def _text(key: str) -> Callable[[_Reading, str, str], None]:
+    def keep(reading: _Reading, name: str, value: str) -> None:
+        reading.values[key] = value
+
+    return keep
+
+
+def _number(key: str, base: int) -> Callable[[_Reading, str, str], None]:
+    digits = re.compile("[0-7]{1,16}" if base == 8 else "[0-9]{1,16}")
+
+    def keep(reading: _Reading, name: str, value: str) -> None:
+        if not digits.fullmatch(value) or int(value, base) > _LARGEST_ID:
+            raise Invalid(f"invalid value {value} for {name}")
+        reading.values[key] = int(value, base)
+
+    return keep
+
+
+def _type(reading: _Reading, name: str, value: str) -> None:
+    if value.lower() not in TYPES:
+        raise Invalid(f"unsupported mount type {quoted(value)}{meant(value, TYPES)}")
+    reading.type = value.lower()
+
+
+def _sharing(reading: _Reading, name: str, value: str) -> None:
+    if value.lower() not in SHARING:
+        raise Invalid(f"unsupported sharing value {quoted(value)}{meant(value, SHARING)}")
+    reading.values["sharing"] = value.lower()
+
+
+def _boolean(name: str, value: str) -> bool:
+    if value not in BOOLEANS:
+        raise Invalid(f"invalid value for {name}: {value}")
+    return BOOLEANS[value]
+
+
+def _readonly(reading: _Reading, name: str, value: str) -> None:
+    reading.readonly = _boolean(name, value) == (name in ("readonly", "ro"))
+
+
+def _required(reading: _Reading, name: str, value: str) -> None:
+    if reading.type not in _REQUIRABLE:
+        raise Invalid(f"unexpected key '{name}' for mount type '{reading.type}'")
+    reading.values["required"] = _boolean(name, value)
+
+
+def _size(reading: _Reading, name: str, value: str) -> None:
+    if reading.type != "tmpfs":
+        raise Invalid(f"unexpected key '{name}' for mount type '{reading.type}'")
+    match = _SIZE.fullmatch(value[:64])
+    if match is None:
+        raise Invalid(f"invalid value for {name}: {value}")
+    reading.values["size"] = int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def _checked(reading: _Reading) -> Mount:
+    values = reading.values
+    if reading.type not in _WITH_OWNER:
+        for key in ("mode", "uid", "gid"):
+            if key in values:
+                raise Invalid(f"{key} not allowed for {quoted(reading.type)} type mounts")
+    if reading.type == "secret":
+        if values.get("from_"):
+            raise Invalid("secret mount should not have a from")
+        if "sharing" in values:
+            raise Invalid("secret mount should not define sharing")
+        if not any(values.get(key) for key in ("source", "target", "id")):
+            raise Invalid("invalid secret mount. one of source, target required")
+        if values.get("source") and values.get("id"):
+            raise Invalid("both source and id can't be set")
+    if "sharing" in values and reading.type != "cache":
+        raise Invalid(f"invalid cache sharing set for {reading.type} mount")
+    readonly = reading.type not in _WRITABLE if reading.readonly is None else reading.readonly
+    return Mount(type=reading.type, readonly=readonly, **values)
+
+
+_KEYS: dict[str, Callable[[_Reading, str, str], None]] = {
+    "type": _type,
+    "from": _text("from_"),
+    **dict.fromkeys(("source", "src"), _text("source")),
+    **dict.fromkeys(("target", "dst", "destination"), _text("target")),
+    **dict.fromkeys(("readonly", "ro", "readwrite", "rw"), _readonly),
+    "required": _required,
+    "size": _size,
+    "id": _text("id"),
+    "sharing": _sharing,
+    "mode": _number("mode", 8),
+    "uid": _number("uid", 10),
+    "gid": _number("gid", 10),
+    "env": _text("env"),
+}

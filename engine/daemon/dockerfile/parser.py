@@ -1,0 +1,104 @@
+"""A Dockerfile's bytes become instructions, each with its lines, flags and heredocs.
+
+Pure, and linear in the text. `parse` also has every instruction read as written, so that what can be wrong without a
+build is found before its first step.
+"""
+
+import re
+from dataclasses import replace
+
+from engine.daemon.dockerfile import flags, forms, heredocs, instructions
+from engine.daemon.dockerfile.gotext import SPACE, quoted
+from engine.daemon.dockerfile.lines import Line, Reader
+from engine.daemon.dockerfile.statements import Dockerfile, Heredoc, Instruction
+from engine.errors import Invalid
+
+__all__ = ["Dockerfile", "Heredoc", "Instruction", "parse", "statement", "statements"]
+
+MOST_INSTRUCTIONS = 10_000
+
+_BLANK = re.compile(r"[\t\v\f\r ]+")
+_WITH_HEREDOCS = ("ADD", "COPY", "RUN")
+# A trigger may hold a trigger, which is refused later; more of them are no text that someone wrote.
+_MOST_TRIGGERS = 8
+
+
+def parse(data: bytes, name: str = "Dockerfile") -> Dockerfile:
+    """The whole Dockerfile; Invalid in dockerd's words, which name the file or the line."""
+    if not data:
+        raise Invalid(f"the Dockerfile ({name}) cannot be empty")
+    try:
+        dockerfile = statements(data)
+    except Invalid as error:
+        raise Invalid(f"failed to parse {name}: {error}") from error
+    for one in dockerfile.instructions:
+        try:
+            instructions.read(one)
+        except Invalid as error:
+            raise Invalid(f"dockerfile parse error on line {one.line}: {error}") from error
+    return dockerfile
+
+
+def statements(data: bytes) -> Dockerfile:
+    """The instructions as far as their form goes, known or not."""
+    reader = Reader(data)
+    found: list[Instruction] = []
+    for line in reader.lines():
+        if len(found) == MOST_INSTRUCTIONS:
+            raise Invalid(f"more than {MOST_INSTRUCTIONS} instructions")
+        found.append(_with_heredocs(_statement(line, reader.escape, _MOST_TRIGGERS), reader))
+    if not found:
+        raise Invalid("file with no instructions")
+    return Dockerfile(tuple(found), reader.escape, reader.directives)
+
+
+def statement(text: str) -> Instruction:
+    """One instruction as ONBUILD keeps it in an image's config; Invalid as `parse`, and for more than one."""
+    try:
+        dockerfile = statements(text.encode("utf-8", "replace"))
+    except Invalid as error:
+        raise Invalid(f"failed to parse the trigger {quoted(text)}: {error}") from error
+    if len(dockerfile.instructions) != 1:
+        raise Invalid("onbuild trigger should be a single expression")
+    return dockerfile.instructions[0]
+
+
+def _statement(line: Line, escape: str, triggers: int) -> Instruction:
+    text = line.text.strip(SPACE)
+    written, *rest = _BLANK.split(text, maxsplit=1)
+    keyword = written.upper()
+    flagged, arguments = flags.taken_off(rest[0], escape) if rest else ((), "")
+    if keyword == "ONBUILD":
+        taken = _trigger(arguments, escape, triggers)
+    else:
+        taken = instructions.form(keyword)(arguments, escape)
+    return Instruction(
+        keyword=keyword,
+        line=line.first,
+        last_line=line.last,
+        flags=flagged,
+        text=arguments,
+        original=text,
+        arguments=taken.values,
+        exec_form=taken.exec_form,
+        written=written,
+    )
+
+
+def _trigger(text: str, escape: str, triggers: int) -> forms.Arguments:
+    if not text:
+        return forms.Arguments()
+    if not triggers:
+        raise Invalid("Chaining ONBUILD via `ONBUILD ONBUILD` isn't allowed")
+    inner = _statement(Line(text, 0, 0), escape, triggers - 1)
+    return forms.Arguments((inner.written, *inner.arguments), inner.exec_form)
+
+
+def _with_heredocs(instruction: Instruction, reader: Reader) -> Instruction:
+    keyword = instruction.keyword
+    if keyword == "ONBUILD" and instruction.arguments:
+        keyword = instruction.arguments[0].upper()
+    if keyword not in _WITH_HEREDOCS or instruction.exec_form or "<<" not in instruction.original:
+        return instruction
+    found = tuple(reader.heredoc(announced) for announced in heredocs.announced(instruction.original))
+    return replace(instruction, heredocs=found, last_line=reader.number)

@@ -1,0 +1,89 @@
+"""The oldest docker-archives, of docker before 1.10: `repositories`, and a directory for each layer with its own JSON.
+
+Pure but for the archive's files, which it asks for by name. There a layer is an image: it names its parent, and the
+config is the uppermost one's. What today's config has beside it (the layers' digests, a history) is made here, as
+dockerd did it.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from engine.daemon.images import image as documents
+from engine.daemon.images.reference import Reference
+from engine.errors import Invalid
+
+if TYPE_CHECKING:
+    from engine.daemon.images.archives.members import Members
+
+# Fields of the old document that say nothing in a new one.
+_DROPPED = ("id", "parent", "parent_id", "layer_id", "throwaway", "Size", "Tag")
+_MOST_NAMES = 1_000
+
+
+def images(members: "Members", repositories: bytes) -> Iterator[tuple[bytes, list[tuple[str, int]], list[Reference]]]:
+    """Of each image: its config, its layers' digest and size, lowest first, and its names. Raises Invalid."""
+    for identity, names in _names(documents.load(repositories, "repositories")).items():
+        chain = _chain(members, identity)
+        files, diff_ids = [], []
+        for one, _ in chain:
+            file = members.find(f"{one}/layer.tar")
+            if file is None:
+                raise Invalid(f"invalid archive: '{one}/layer.tar' is missing")
+            files.append(file)
+            diff_ids.append(members.layer_of(file[0]).diff_id)
+        yield _config(chain, diff_ids), files, names
+
+
+def _names(repositories: dict) -> dict[str, list[Reference]]:
+    """identity of the uppermost layer → the names that it goes by."""
+    found: dict[str, list[Reference]] = {}
+    for name, tags in repositories.items():
+        for tag, identity in tags.items() if isinstance(tags, dict) else [("", None)]:
+            if not isinstance(identity, str):
+                raise Invalid("invalid repositories: names, tags and ids are expected")
+            found.setdefault(identity, []).append(Reference.parse(name).with_tag(tag))
+    if sum(len(names) for names in found.values()) > _MOST_NAMES:
+        raise Invalid(f"invalid archive: more than {_MOST_NAMES} images")
+    return found
+
+
+def _chain(members: "Members", identity: str) -> list[tuple[str, dict]]:
+    """Identity and document of each layer, lowest first."""
+    chain: list[tuple[str, dict]] = []
+    while identity:
+        if len(chain) == documents.MOST_LAYERS:  # a circle ends here too
+            raise Invalid(f"max depth exceeded: more than {documents.MOST_LAYERS} layers")
+        data = members.document(f"{identity}/json")
+        if data is None:
+            raise Invalid(f"invalid archive: '{identity}/json' is missing")
+        document = documents.load(data, "image JSON")
+        chain.append((identity, document))
+        identity = document.get("parent") or ""
+        if not isinstance(identity, str):
+            raise Invalid("invalid image JSON: the parent is no id")
+    return chain[::-1]
+
+
+def _config(chain: list[tuple[str, dict]], diff_ids: list[str]) -> bytes:
+    _, uppermost = chain[-1]
+    config = {key: value for key, value in uppermost.items() if key not in _DROPPED}
+    config["rootfs"] = {"type": "layers", "diff_ids": diff_ids}
+    config["history"] = [_step(document) for _, document in chain]
+    return documents.dump(config)
+
+
+def _step(document: dict) -> dict:
+    made_by = (document.get("container_config") or {}) if isinstance(document.get("container_config"), dict) else {}
+    command = made_by.get("Cmd")
+    step = {
+        "created": document.get("created"),
+        "author": document.get("author"),
+        "created_by": " ".join(command) if _is_texts(command) else None,
+        "comment": document.get("comment"),
+    }
+    return {key: value for key, value in step.items() if isinstance(value, str) and value}
+
+
+def _is_texts(value: object) -> bool:
+    """Whether this is a list of texts."""
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)

@@ -1,0 +1,164 @@
+"""The filters of GET /images/json and POST /images/prune: from names and values to functions that judge an image.
+
+Runs in the daemon's request threads; reads, and changes nothing. One row of `FILTERS` is one filter of the API. More
+than one value is "any of them", but for labels, which must all be there.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from engine.daemon.images.image import Image
+from engine.daemon.images.reference import Reference
+from engine.errors import Invalid
+
+if TYPE_CHECKING:
+    from engine.daemon.images.store import ImageStore
+
+Match = Callable[[Image], bool]
+
+_TRUE, _FALSE = ("1", "true", "True", "TRUE", "t", "T"), ("0", "false", "False", "FALSE", "f", "F")
+_SECOND = 1_000_000_000
+# Longer than any name: what is longer matches nothing, and its search is bounded.
+_LONGEST_PATTERN = 512
+
+
+def compile_filters(
+    store: "ImageStore", filters: Mapping[str, Sequence[str]], allowed: Iterable[str] | None = None
+) -> list[Match]:
+    """One function a filter. Raises Invalid for an unknown filter or value, NotFound for an unknown image."""
+    known = FILTERS if allowed is None else {name: FILTERS[name] for name in allowed}
+    for name in filters:
+        if name not in known:
+            raise Invalid(f"invalid filter '{name}'")
+    return [known[name](store, values) for name, values in filters.items() if values]
+
+
+def created_ns(image: Image) -> int | None:
+    """The moment that the image's config says, in nanoseconds since the epoch; None for none that can be read."""
+    from engine.daemon import moments  # with datetime, which an idle daemon does without
+
+    try:
+        return moments.parse(image.created, 0)
+    except Invalid:
+        return None
+
+
+def truth(name: str, values: Sequence[str]) -> bool:
+    """What the one value of a filter means, as Go reads it. Raises Invalid."""
+    if len(set(values)) != 1 or values[0] not in _TRUE + _FALSE:
+        raise Invalid(f"invalid filter '{name}=[{' '.join(values)}]'")
+    return values[0] in _TRUE
+
+
+def _dangling(_: "ImageStore", values: Sequence[str]) -> Match:
+    wanted = truth("dangling", values)
+    return lambda image: bool(image.names) != wanted
+
+
+def _label(_: "ImageStore", values: Sequence[str]) -> Match:
+    pairs = [value.partition("=") for value in values]
+
+    def test(image: Image) -> bool:
+        labels = (image.config.get("config") or {}).get("Labels") or {}
+        return all(key in labels and (not equals or labels[key] == value) for key, equals, value in pairs)
+
+    return test
+
+
+def _not_label(store: "ImageStore", values: Sequence[str]) -> Match:
+    tests = [_label(store, [value]) for value in values]
+    return lambda image: not any(test(image) for test in tests)
+
+
+def _reference(_: "ImageStore", values: Sequence[str]) -> Match:
+    matches = by_reference(values)
+    return lambda image: any(matches(Reference.parse(name)) for name in image.names)
+
+
+def by_reference(values: Sequence[str]) -> Callable[[Reference], bool]:
+    """Whether a name fits any of the patterns, with its tag or without. Raises Invalid."""
+    patterns = [glob(value) for value in values]
+
+    def matches(name: Reference) -> bool:
+        texts = (name.familiar, name.familiar_name)
+        return any(pattern.fullmatch(text) for pattern in patterns for text in texts)
+
+    return matches
+
+
+# A class in brackets, an escaped character, or one character: the parts of a pattern.
+_PART = re.compile(r"\[(\^?)((?:\\.|[^\]\\])+)\]|\\(.)|(.)", re.DOTALL)
+_MEMBER = re.compile(r"(\\.|[^\\-])(?:-(\\.|[^\\-]))?", re.DOTALL)
+
+
+def glob(pattern: str) -> re.Pattern:
+    """The expression that a pattern of Go's path.Match is: `*` and `?` stay within one part of a path.
+
+    Stars take as little as they can and never give it back, so that no pattern makes the search slow. Raises Invalid.
+    """
+    if len(pattern) > _LONGEST_PATTERN:
+        raise Invalid(f"invalid filter 'reference={pattern[:32]}...': syntax error in pattern")
+    pieces, place = [""], 0
+    while place < len(pattern):
+        part = _PART.match(pattern, place)
+        if part is None or part[4] in ("[", "\\"):
+            raise Invalid(f"invalid filter 'reference={pattern}': syntax error in pattern")
+        place = part.end()
+        if part[4] == "*":
+            pieces.append("")
+        elif part[2]:
+            pieces[-1] += _class(pattern, part[1], part[2])
+        else:
+            pieces[-1] += "[^/]" if part[4] == "?" else re.escape(part[3] or part[4])
+    first, *rest = pieces
+    if not rest:
+        return re.compile(first)
+    *middle, last = rest
+    return re.compile(first + "".join(f"(?>[^/]*?{piece})" for piece in middle) + f"[^/]*{last}")
+
+
+def _class(pattern: str, negated: str, members: str) -> str:
+    shown, place = "", 0
+    while place < len(members):
+        found = _MEMBER.match(members, place)
+        low, high = (end.removeprefix("\\") for end in (found[1], found[2] or found[1])) if found else ("b", "a")
+        if low > high:
+            raise Invalid(f"invalid filter 'reference={pattern}': syntax error in pattern")
+        shown += f"{re.escape(low)}-{re.escape(high)}"
+        place = found.end()
+    return f"(?!/)[{negated}{shown}]"
+
+
+def _before(store: "ImageStore", values: Sequence[str]) -> Match:
+    limits = [limit for value in values if (limit := created_ns(store.find(value))) is not None]
+    return lambda image: (made := created_ns(image)) is not None and any(made < limit for limit in limits)
+
+
+def _since(store: "ImageStore", values: Sequence[str]) -> Match:
+    limits = [limit for value in values if (limit := created_ns(store.find(value))) is not None]
+    return lambda image: (made := created_ns(image)) is not None and any(made > limit for limit in limits)
+
+
+def _until(_: "ImageStore", values: Sequence[str]) -> Match:
+    from engine.daemon import moments  # as above
+
+    if len(values) != 1:
+        raise Invalid("more than one until filter specified")
+    try:
+        limit = moments.parse(values[0], time.time_ns())
+    except Invalid as error:
+        raise Invalid(f"invalid filter 'until={values[0]}': {error}") from error
+    return lambda image: (created_ns(image) or 0) < limit
+
+
+FILTERS: dict[str, Callable[["ImageStore", Sequence[str]], Match]] = {
+    "dangling": _dangling,
+    "label": _label,
+    "label!": _not_label,
+    "reference": _reference,
+    "before": _before,
+    "since": _since,
+    "until": _until,
+}

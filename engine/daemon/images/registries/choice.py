@@ -1,0 +1,155 @@
+"""What of an image a push sends: the documents and blobs of all of it, or of one platform.
+
+Runs in the daemon, on the request's thread. Reads the content store and asks nobody else.
+
+Of an index of which only some platforms are here, as docker with containerd's store does it: the whole index goes where
+the repository has the missing ones already (which the caller finds out); else the one platform that is here, or the
+host's among several, goes by itself under the tag, and a line (`manifestPushedInsteadOfIndex`) says so. With a platform
+named, that one alone goes.
+"""
+
+from typing import NamedTuple
+
+from engine.daemon.images import image as documents
+from engine.daemon.images import platform
+from engine.daemon.images.content import Content
+from engine.errors import Conflict, Invalid, NotFound
+
+_DEEPEST_INDEX = 3
+
+
+class Document(NamedTuple):
+    """A manifest or index that is here: its descriptor, and its bytes."""
+
+    part: dict
+    data: bytes
+
+
+class Plan(NamedTuple):
+    """What a push sends: documents, the one that the tag will name last, and the blobs that they need."""
+
+    documents: list[Document]
+    blobs: dict[str, dict]
+    layers: frozenset[str]
+
+    @property
+    def target(self) -> dict:
+        """The descriptor of what the tag will name."""
+        return self.documents[-1].part
+
+
+class Choice:
+    """What of an image is here, and which part of it a push may send. Reads the content; tells nobody.
+
+    missing: descriptors of the manifests of its index that are not here, or not whole
+    """
+
+    def __init__(self, content: Content, root: dict):
+        self._content = content
+        self._root = self._document(root)
+        self._offered: list[tuple[Plan, platform.Platform, bool]] = []
+        self._indexes: list[Document] = []
+        self._seen: set[str] = set()
+        self.missing: list[dict] = []
+        if root["mediaType"] in documents.INDEXES:
+            self._look(self._root, 1)
+        else:
+            document = documents.load(self._root.data, "manifest")
+            self._offered.append((self._plan(self._root, document), self._platform(root, document), False))
+
+    def whole(self) -> Plan:
+        """All of it."""
+        if not self._indexes:
+            return self._offered[0][0]
+        blobs = {digest: part for plan, _, _ in self._offered for digest, part in plan.blobs.items()}
+        layers = frozenset().union(*(plan.layers for plan, _, _ in self._offered))
+        manifests = {plan.target["digest"]: plan.documents[0] for plan, _, _ in self._offered}
+        # The innermost index first.
+        return Plan([*manifests.values(), *self._indexes[::-1]], blobs, layers)
+
+    def best(self, familiar: str) -> Plan:
+        """The one platform that is here, or the host's."""
+        here = [(plan, offered) for plan, offered, is_attestation in self._offered if not is_attestation]
+        if len(here) == 1:
+            return here[0][0]
+        if not here:
+            raise NotFound(f"image with reference {familiar} was found but does not provide any platform")
+        ranked = [(platform.rank(platform.host(), offered, strict=False), plan) for plan, offered in here]
+        fitting = [(place, plan) for place, plan in ranked if place is not None]
+        if not fitting:
+            raise Conflict("multiple matching manifests found but no specific platform requested")
+        return min(fitting, key=lambda pair: pair[0])[1]
+
+    def of_platform(self, wanted: platform.Platform, familiar: str) -> Plan:
+        """That platform's manifest by itself."""
+        ranked = [
+            (place, plan)
+            for plan, offered, is_attestation in self._offered
+            if not is_attestation and (place := platform.rank(wanted, offered, strict=True)) is not None
+        ]
+        if not ranked:
+            raise NotFound(
+                f"image with reference {familiar} was found but does not provide the specified platform ({wanted})"
+            )
+        best = min(place for place, _ in ranked)
+        found = {plan.target["digest"]: plan for place, plan in ranked if place == best}
+        if len(found) > 1:
+            raise Conflict(f"multiple manifests found for platform {wanted}")
+        return next(iter(found.values()))
+
+    def blobs(self) -> set[str]:
+        """Digests of every config and layer that is here."""
+        return {digest for plan, _, _ in self._offered for digest in plan.blobs}
+
+    def everything(self) -> list[str]:
+        """Digests of all that may be sent."""
+        manifests = (plan.target["digest"] for plan, _, _ in self._offered)
+        return [self._root.part["digest"], *(index.part["digest"] for index in self._indexes), *manifests, *self.blobs()]
+
+    def _look(self, index: Document, depth: int) -> None:
+        """What is here of an index, and of those in it."""
+        if depth > _DEEPEST_INDEX:
+            raise Invalid("invalid index: too many indexes inside one another")
+        self._indexes.append(index)
+        for entry in documents.index_entries(documents.load(index.data, "index")):
+            part = documents.descriptor(entry.get("mediaType") or documents.OCI_MANIFEST, entry["digest"], entry["size"])
+            if part["digest"] in self._seen:
+                continue
+            self._seen.add(part["digest"])
+            if not self._content.has(part["digest"], part["size"]):
+                self.missing.append(part)
+                continue
+            document = self._document(part)
+            if part["mediaType"] in documents.INDEXES:
+                self._look(document, depth + 1)
+                continue
+            manifest = documents.load(document.data, "manifest")
+            plan = self._plan(document, manifest)
+            if not all(self._content.has(digest, blob["size"]) for digest, blob in plan.blobs.items()):
+                self.missing.append(part)
+                continue
+            self._offered.append((plan, self._platform(entry, manifest), _is_attestation(entry)))
+
+    def _document(self, part: dict) -> Document:
+        return Document(part, self._content.read(part["digest"], documents.LARGEST_DOCUMENT))
+
+    @staticmethod
+    def _plan(document: Document, manifest: dict) -> Plan:
+        config, layers = documents.manifest_parts(manifest)
+        blobs = {part["digest"]: part for part in (*layers, config)}
+        return Plan([document], blobs, frozenset(part["digest"] for part in layers))
+
+    def _platform(self, entry: dict, manifest: dict) -> platform.Platform:
+        """What an entry of an index says, or else the config."""
+        if isinstance(entry.get("platform"), dict):
+            return platform.of(entry["platform"])
+        digest = manifest["config"]["digest"]
+        if not self._content.has(digest):
+            return platform.of({})
+        return platform.of(documents.load(self._content.read(digest, documents.LARGEST_DOCUMENT), "image config"))
+
+
+def _is_attestation(entry: dict) -> bool:
+    """True for what BuildKit hangs on an image: it has no platform of its own."""
+    annotations = entry.get("annotations")
+    return isinstance(annotations, dict) and "vnd.docker.reference.type" in annotations

@@ -1,0 +1,83 @@
+"""Reading ahead: a thread reads the next blocks of a stream (unpacks them, hashes them) while this one uses the last.
+
+The thread belongs to whoever made the `Ahead`, and has ended when its context has. A few blocks are all that it holds.
+zlib, the hashes and write(2) let each other run, so a layer's time is that of the slower side, not of both.
+"""
+
+import io
+import queue
+import threading
+from collections.abc import Callable
+
+_BLOCK = 128 * 1024
+_BLOCKS = 4
+
+
+class Ahead(io.RawIOBase):
+    """The bytes of `source`, a raw stream, read by a thread of its own; a context manager.
+
+    abandon: called when the context ends before the stream does: makes a read that waits for somebody give up
+    """
+
+    def __init__(self, source: io.RawIOBase, abandon: Callable[[], None]):
+        self._source = source
+        self._abandon = abandon
+        # Blocks to be filled; None ends the thread.
+        self._free: queue.SimpleQueue[bytearray | None] = queue.SimpleQueue()
+        # What was read: a block and how much is in it (0: the end), or what went wrong.
+        self._read: queue.SimpleQueue[tuple[bytearray, int] | BaseException] = queue.SimpleQueue()
+        for _ in range(_BLOCKS):
+            self._free.put(bytearray(_BLOCK))
+        self._block, self._left = bytearray(), memoryview(b"")
+        self._failure: BaseException | None = None
+        self._ended = False
+        self._thread = threading.Thread(target=self._work, name="read-ahead")
+
+    def __enter__(self) -> "Ahead":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._ended:
+            self._abandon()
+        self._free.put(None)
+        self._thread.join()
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        """See io.RawIOBase; raises what reading the source raised, again at each further call."""
+        if not self._left and not self._ended:
+            self._next()
+        if self._failure is not None:
+            raise self._failure
+        count = min(len(self._left), len(buffer))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+    def _next(self) -> None:
+        if self._block:
+            self._left = memoryview(b"")
+            self._free.put(self._block)
+        found = self._read.get()
+        if isinstance(found, BaseException):
+            self._failure, self._ended = found, True
+            return
+        self._block, size = found
+        self._left = memoryview(self._block)[:size]
+        self._ended = not size
+
+    def _work(self) -> None:
+        """The thread: fill free blocks until the stream ends, fails, or nobody wants more."""
+        while (block := self._free.get()) is not None:
+            try:
+                size = self._source.readinto(block)
+            except BaseException as error:
+                self._read.put(error)
+                return
+            self._read.put((block, size))
+            if not size:
+                return

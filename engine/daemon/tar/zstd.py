@@ -1,0 +1,99 @@
+"""zstd where Python has none: the host's libzstd.so.1, called by way of ctypes.
+
+Runs in the daemon, on the thread that reads; the library's calls let other threads run meanwhile. A frame says how far
+back it refers, and that much memory it takes: a limit is set before the first byte is unpacked. Never opens a
+dictionary. Format: RFC 8878; calls: zstd's manual, "Streaming decompression".
+"""
+
+import ctypes
+import functools
+import weakref
+
+from engine.errors import Invalid
+
+# 32 MiB: 8 is what RFC 8878 wants of every reader and the most that ordinary levels ask for; some pack images with 32.
+WINDOW_LOG = 25
+_OUTPUT = 128 * 1024
+_LIBRARY = "libzstd.so.1"
+_WINDOW_LOG_MAX = 100  # ZSTD_d_windowLogMax
+
+
+class _Buffer(ctypes.Structure):
+    """ZSTD_inBuffer and ZSTD_outBuffer, which look alike."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t), ("place", ctypes.c_size_t))
+
+
+# Name → what it returns, and what it takes.
+_FUNCTIONS = {
+    "ZSTD_createDCtx": (ctypes.c_void_p, ()),
+    "ZSTD_freeDCtx": (ctypes.c_size_t, (ctypes.c_void_p,)),
+    "ZSTD_DCtx_setParameter": (ctypes.c_size_t, (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)),
+    "ZSTD_decompressStream": (
+        ctypes.c_size_t,
+        (ctypes.c_void_p, ctypes.POINTER(_Buffer), ctypes.POINTER(_Buffer)),
+    ),
+    "ZSTD_isError": (ctypes.c_uint, (ctypes.c_size_t,)),
+    "ZSTD_getErrorName": (ctypes.c_char_p, (ctypes.c_size_t,)),
+}
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The host's library; None where there is none, or one older than 1.4 (2019)."""
+    try:
+        found = ctypes.CDLL(_LIBRARY)
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(found, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError):  # no such library; no such function in it
+        return None
+    return found
+
+
+class Unzstd:
+    """One frame's decompressor, behind the interface that bz2, lzma and Python 3.14's zstd share.
+
+    library: what `library` found. Raises Invalid for damage and for a window that is too large.
+    """
+
+    def __init__(self, library: ctypes.CDLL):
+        self._library = library
+        self._context = library.ZSTD_createDCtx()
+        if not self._context:
+            raise MemoryError("zstd")
+        weakref.finalize(self, library.ZSTD_freeDCtx, self._context)
+        self._checked(library.ZSTD_DCtx_setParameter(self._context, _WINDOW_LOG_MAX, WINDOW_LOG))
+        self._output = ctypes.create_string_buffer(_OUTPUT)
+        self._given = b""
+        self._taken = 0
+        # More may come out without more going in, since the last call filled its place.
+        self._full = False
+        self.eof = False
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """At most max_length bytes; what was given and not used is kept for the next call."""
+        if data:
+            self._given, self._taken = self._given[self._taken :] + data, 0
+        source = _Buffer(ctypes.cast(self._given, ctypes.c_void_p), len(self._given), self._taken)
+        target = _Buffer(ctypes.cast(self._output, ctypes.c_void_p), min(max_length, _OUTPUT), 0)
+        result = self._library.ZSTD_decompressStream(self._context, ctypes.byref(target), ctypes.byref(source))
+        self.eof = self._checked(result) == 0
+        self._taken = source.place
+        self._full = target.place == target.size
+        return ctypes.string_at(self._output, target.place)
+
+    def _checked(self, result: int) -> int:
+        if self._library.ZSTD_isError(result):
+            raise Invalid(f"damaged zstd stream: {self._library.ZSTD_getErrorName(result).decode()}")
+        return result
+
+    @property
+    def needs_input(self) -> bool:
+        """True when nothing more comes out without more going in."""
+        return not self._full and self._taken == len(self._given)
+
+    @property
+    def unused_data(self) -> bytes:
+        """What stands after the frame's end."""
+        return self._given[self._taken :]

@@ -1,0 +1,291 @@
+"""The cache of POST /build: what it is keyed on, whom it trusts, and how it goes."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.api import building
+from tests.api.archives import docker_archive
+from tests.api.building import build, history, images, inspect, unique
+from tests.harness import rootfs
+from tests.harness.daemon import Daemon
+from tests.harness.http import Answer
+
+
+@pytest.fixture(scope="module")
+def builder(world) -> Iterator[Daemon]:
+    """A daemon for the builds of this file, with busybox."""
+    alone = world.daemon()
+    alone.start()
+    alone.import_busybox()
+    yield alone
+    alone.close()
+
+
+def prune(builder: Daemon, query: str = "") -> dict:
+    """POST /build/prune"""
+    answer: Answer = builder.request("POST", f"/build/prune{query}")
+    assert answer.status == 200, answer
+    return answer.json()
+
+
+def test_an_unchanged_context_runs_nothing_and_gives_the_same_image(builder: Daemon) -> None:
+    word = unique()
+    files = {"Dockerfile": f"FROM busybox\nRUN echo {word}\nCOPY x /\nWORKDIR /w\nENV A=b\n", "x": "1"}
+    first = build(builder, files, t="cached:1")
+    before = images(builder)
+    second = build(builder, files, t="cached:2")
+    assert second.image == first.image and (second.cached, second.ran) == (4, 0) and images(builder) == before
+    assert inspect(builder, "cached:2")["RepoTags"] == ["cached:1", "cached:2"]
+
+
+def test_times_and_owners_of_the_uploaded_do_not_matter_and_all_else_does(builder: Daemon) -> None:
+    import io
+    import tarfile
+
+    word = unique()
+
+    def upload(**more: object) -> building.Built:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for name, content in (("Dockerfile", f"FROM busybox\nCOPY d /d\nLABEL l={word}\n"), ("d/f", "content")):
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mtime, entry.mode = len(content), time.time_ns() % 1_000_000, 0o644
+                for key, value in more.items():
+                    if name == "d/f" and key != "content":
+                        setattr(entry, key, value)
+                data = more.get("content", content) if name == "d/f" else content
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data.encode()))
+        return building.Built(builder.request("POST", building.request_target({}), buffer.getvalue(), building.TAR))
+
+    first = upload()
+    assert upload().image == first.image and upload(uid=7, gid=8).image == first.image
+    assert upload(mode=0o755).image != first.image
+    assert upload(content="changed").image != first.image
+    assert upload(name="d/other").image != first.image
+    assert upload().image == first.image
+
+
+def test_what_a_command_sees_decides(builder: Daemon) -> None:
+    word = unique()
+    dockerfile = f"FROM busybox\nARG A\nRUN echo {word} $A\n"
+    assert build(builder, dockerfile, buildargs={"A": "1"}).ran == 1
+    assert build(builder, dockerfile, buildargs={"A": "1"}).ran == 0
+    assert build(builder, dockerfile, buildargs={"A": "2"}).ran == 1
+    assert build(builder, dockerfile, buildargs={"A": "1"}, extrahosts="a:1.2.3.4").ran == 1
+    assert build(builder, dockerfile, buildargs={"A": "1"}).ran == 0
+    proxied = build(builder, dockerfile, buildargs={"A": "1", "HTTP_PROXY": "p"})
+    assert proxied.ran == 1 and "p" not in history(builder, proxied.image)[0].split()
+
+
+def test_a_changed_mount_of_the_context_decides(builder: Daemon) -> None:
+    word = unique()
+    dockerfile = f"FROM busybox\nRUN --mount=source=f,target=/f cat /f; : {word}\n"
+    for content, ran in (("1", 1), ("1", 0), ("2", 1), ("1", 0)):
+        assert build(builder, {"Dockerfile": dockerfile, "f": content}).ran == ran
+
+
+def test_nocache_runs_all_and_is_remembered(builder: Daemon) -> None:
+    dockerfile = f"FROM busybox\nRUN echo {unique()}\nENV A=b\n"
+    first = build(builder, dockerfile).image
+    second = build(builder, dockerfile, nocache=1)
+    assert (second.cached, second.ran) == (0, 1) and second.image != first
+    assert build(builder, dockerfile).image == second.image
+
+
+def test_the_cache_outlives_the_daemon_and_goes_with_its_images(builder: Daemon) -> None:
+    dockerfile = f"FROM busybox\nRUN echo {unique()}\nLABEL a=b\n"
+    first = build(builder, dockerfile, t="outlives")
+    builder.restart()
+    assert build(builder, dockerfile).image == first.image
+    builder.kill9()
+    builder.start()
+    assert build(builder, dockerfile).cached == 2
+    builder.request("DELETE", "/images/outlives")
+    assert build(builder, dockerfile).ran == 1
+
+
+def forged(builder: Daemon, name: str, created_by: str) -> str:
+    """Load an image that stands on busybox and says of itself that it is what a build would have made (CVE-2024-24557)."""
+    base = rootfs.busybox()
+    parent = inspect(builder, "busybox")
+    evil = building.context({"evil": "1"})
+    steps = builder.request("GET", "/images/busybox/history").json()
+    created = parent["Created"]
+    config = {"Env": parent["Config"]["Env"], "Cmd": ["sh"], "Healthcheck": {"Test": ["CMD-SHELL", "evil"]}}
+    entries = [{"created": created, "comment": step["Comment"]} for step in steps] + [{"created": created, "created_by": created_by}]
+    archive = docker_archive([base, evil], [name], config, {"created": created, "history": entries})
+    # The helper writes a history of its own; what is forged takes its place.
+    archive = _with_history(archive, entries)
+    answer = builder.request("POST", "/images/load", archive, building.TAR)
+    assert "error" not in answer.lines[-1], answer
+    return inspect(builder, name)["Id"]
+
+
+def _with_history(archive: bytes, entries: list[dict]) -> bytes:
+    import io
+    import tarfile
+
+    files = {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            files[member.name] = tar.extractfile(member).read()
+    name = json.loads(files["manifest.json"])[0]["Config"]
+    config = json.loads(files[name])
+    config["history"] = entries
+    files[name] = json.dumps(config).encode()
+    manifest = json.loads(files["manifest.json"])
+    import hashlib
+
+    renamed = hashlib.sha256(files[name]).hexdigest() + ".json"
+    files[renamed] = files.pop(name)
+    manifest[0]["Config"] = renamed
+    files["manifest.json"] = json.dumps(manifest).encode()
+    return building.context(files)
+
+
+def test_an_image_with_a_forged_history_is_not_used(builder: Daemon) -> None:
+    """CVE-2024-24557: whoever made an image has written its history, so it proves nothing."""
+    word = unique()
+    command = f"ls /evil; : {word}"
+    evil = forged(builder, "evil:1", f"/bin/sh -c {command}")
+    made = build(builder, f"FROM busybox\nRUN {command} || true\n".replace(" || true", ""), t="honest", forcerm=1)
+    assert made.cached == 0 and evil not in str(made.lines)
+    scratch = build(builder, f"FROM scratch\nHEALTHCHECK CMD {word}\n")
+    assert scratch.cached == 0
+
+
+def test_an_image_that_the_client_trusts_serves_for_that_build_alone(builder: Daemon) -> None:
+    """cachefrom: the history of a pulled image counts, when it goes on from the very base; the config never does."""
+    word = unique()
+    dockerfile = f"FROM busybox\nRUN echo {word} >/made\nENV A={word}\nRUN cat /made\n"
+    first = build(builder, dockerfile, t="shared:1")
+    layers = inspect(builder, "shared:1")["RootFS"]["Layers"]
+    other = build(builder, dockerfile, nocache=1, t="other:1")
+    for tag in ("shared:1", "other:1"):
+        assert inspect(builder, tag)["RootFS"]["Layers"] == layers or tag == "other:1"
+    prune(builder, "?all=1")
+    trusted = build(builder, dockerfile, cachefrom='["nope:1", "shared:1"]')
+    assert (trusted.cached, trusted.ran) == (3, 0), trusted.text
+    assert inspect(builder, trusted.image)["RootFS"]["Layers"] == layers
+    assert other.image != first.image
+    assert build(builder, dockerfile).ran == 2  # nothing of that is remembered
+    config = inspect(builder, trusted.image)["Config"]
+    assert config["Env"][-1] == f"A={word}"
+
+
+def test_a_trusted_image_lends_its_layer_and_not_its_config(builder: Daemon) -> None:
+    word = unique()
+    evil = forged(builder, "lender:1", f"/bin/sh -c true {word}")
+    made = build(builder, f"FROM busybox\nRUN true {word}\n", cachefrom='["lender:1"]')
+    shown = inspect(builder, made.image)
+    assert made.cached in (0, 1) and "Healthcheck" not in shown["Config"] and made.image != evil
+
+
+def test_two_builds_of_the_same_at_once(builder: Daemon) -> None:
+    dockerfile = f"FROM busybox\nRUN echo {unique()} >/f; sleep 0.1\nLABEL a=b\n"
+    found: list[building.Built] = []
+    threads = [threading.Thread(target=lambda: found.append(build(builder, dockerfile, t="atonce"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(inspect(builder, made.image) for made in found)
+    assert inspect(builder, "atonce")["Id"] in {made.image for made in found}
+    assert build(builder, dockerfile).cached == 2 and building.containers(builder) == []
+
+
+def test_a_pruning_of_images_takes_nothing_from_a_running_build(builder: Daemon) -> None:
+    dockerfile = f"FROM busybox\nLABEL a={unique()}\nRUN sleep 0.3\nLABEL c=d\n"
+    found: list[building.Built] = []
+    thread = threading.Thread(target=lambda: found.append(build(builder, dockerfile)))
+    thread.start()
+    while thread.is_alive():
+        assert builder.request("POST", "/images/prune").status == 200
+        time.sleep(0.02)
+    thread.join()
+    assert inspect(builder, found[0].image)
+
+
+def test_a_locked_cache_is_one_steps_at_a_time_and_a_private_one_its_own(builder: Daemon) -> None:
+    step = (
+        "FROM busybox\nRUN --mount=type=cache,id={},sharing={},target=/c"
+        " test ! -e /c/here && touch /c/here && sleep 0.2 && rm /c/here && echo {} >>/c/n && wc -l </c/n\n"
+    )
+    for sharing, counts in (("locked", {"1", "2", "3"}), ("private", {"1"})):
+        name, found = unique(), []
+        threads = [
+            threading.Thread(target=lambda n=n: found.append(build(builder, step.format(name, sharing, n))))
+            for n in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [made.error for made in found] == [""] * 3, [made.text for made in found]
+        assert {made.output[0] for made in found} == counts
+
+
+def test_pruning_lets_go_of_steps_and_of_cache_directories(builder: Daemon) -> None:
+    prune(builder, "?all=1")
+    assert prune(builder) == {"CachesDeleted": None, "SpaceReclaimed": 0}
+    dockerfile = f"FROM busybox\nRUN --mount=type=cache,target=/c head -c 1m /dev/zero >/c/{unique()}\n"
+    named = f"FROM busybox\nRUN echo {unique()}\n"
+    build(builder, dockerfile)
+    build(builder, named, t="named")
+    since = time.time()
+    found = prune(builder)
+    assert len(found["CachesDeleted"]) == 2 and found["SpaceReclaimed"] >= 1 << 20
+    told = builder.request("GET", f"/events?since={since:.9f}&until={time.time():.9f}").lines[-1]
+    assert (told["Type"], told["Action"]) == ("builder", "prune")
+    assert told["Actor"]["Attributes"] == {"reclaimed": str(found["SpaceReclaimed"])}
+    assert build(builder, named).ran == 0  # what stands under a name is kept
+    assert len(prune(builder, "?all=1")["CachesDeleted"]) == 1
+    assert build(builder, named).ran == 1
+    assert inspect(builder, "named")
+
+
+def test_pruning_by_age_kind_and_space(builder: Daemon) -> None:
+    prune(builder, "?all=1")
+    for size in (1, 2):
+        step = f"RUN --mount=type=cache,id=size{size},target=/c head -c {size}m /dev/zero >/c/{unique()}"
+        build(builder, f"FROM busybox\n{step}\n")
+
+    def by(**filters: str) -> str:
+        return f"?filters={json.dumps({name.replace('_', '-'): [value] for name, value in filters.items()})}".replace(" ", "")
+
+    assert prune(builder, by(until="1h"))["CachesDeleted"] is None
+    assert prune(builder, by(type="nothing"))["CachesDeleted"] is None
+    assert prune(builder, by(id="0"))["CachesDeleted"] is None
+    assert len(prune(builder, by(type="regular"))["CachesDeleted"]) == 2
+    assert prune(builder, f"?max-used-space={64 << 20}")["CachesDeleted"] is None
+    # The one that was used first goes, until what is left is no more than that.
+    found = prune(builder, f"?reserved-space={2200 << 10}")
+    assert len(found["CachesDeleted"]) == 1 and 1 << 20 <= found["SpaceReclaimed"] < 2 << 20
+    assert len(prune(builder, by(type="exec.cachemount"))["CachesDeleted"]) == 1
+    assert builder.request("POST", "/build/prune" + by(nope="1")).status == 400
+
+
+def test_a_daemon_killed_within_a_step_leaves_nothing_and_keeps_what_was_made(builder: Daemon) -> None:
+    """The container of the step goes at the next start, and the finished steps need not run again."""
+    word = unique()
+    dockerfile = f"FROM busybox\nRUN echo {word} >/f\nRUN test -e /go || sleep 100\n"
+    with builder.connection() as connection:
+        body = building.context({"Dockerfile": dockerfile})
+        connection.send_request("POST", building.request_target({}), body, building.TAR)
+        building.see(lambda: any(word in step for step in steps_of_running(builder)))
+        builder.kill9()
+    builder.start()
+    building.see(lambda: not building.containers(builder))
+    made = build(builder, f"FROM busybox\nRUN echo {word} >/f\nLABEL a=b\n")
+    assert made.cached == 1 and made.ran == 0
+
+
+def steps_of_running(builder: Daemon) -> list[str]:
+    """What the images of running containers were made by."""
+    running = builder.request("GET", "/containers/json").json()
+    return [step for container in running for step in history(builder, container["ImageID"])]

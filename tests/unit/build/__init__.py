@@ -1,0 +1,1 @@
+"""Tests of the build room, without root but where they say so."""

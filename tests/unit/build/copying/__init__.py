@@ -1,0 +1,1 @@
+"""Tests of COPY and ADD as far as they need no root."""

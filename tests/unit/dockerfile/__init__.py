@@ -1,0 +1,1 @@
+"""Tests of the Dockerfile's grammar, without root: texts in, values out."""

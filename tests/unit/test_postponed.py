@@ -1,0 +1,72 @@
+"""Tests of `engine.postponed`, each in an interpreter of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def said(script: str) -> str:
+    """What a script prints in a Python of its own, without what the environment's site brings."""
+    done = subprocess.run([sys.executable, "-S", "-c", script], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_what_an_idle_process_loads_asks_for_nothing_that_is_postponed() -> None:
+    """Neither does what they bring along come by another way."""
+    script = "import sys; from engine import postponed; postponed.postpone(*postponed.IDLE); import engine.boot"
+    loaded = said(f"{script}, engine.daemon.main, engine.spawner.main; print(*sys.modules)").split()
+    assert {"inspect", "traceback"} <= set(loaded)
+    assert not {"ast", "dis", "tokenize", "linecache"} & set(loaded)
+
+
+def test_a_module_is_there_whole_once_it_is_asked() -> None:
+    """For those who imported it before, too; and it is the module that everybody gets from then on."""
+    script = """
+from engine.postponed import postpone
+postpone("traceback", "inspect")
+import inspect, logging, sys, traceback
+early = traceback
+try:
+    raise ValueError("so it is")
+except ValueError:
+    logging.exception("what")
+import traceback
+assert traceback is not early and early.format_exc is traceback.format_exc
+print(sys.modules["traceback"] is traceback, traceback.__spec__.name, inspect.isfunction(postpone), inspect.__name__)
+"""
+    assert said(script) == "True traceback True inspect"
+
+
+def test_a_dataclass_without_a_docstring_gets_one() -> None:
+    """Which is what `dataclasses` needs `inspect` for."""
+    script = """
+from engine.postponed import postpone
+postpone("inspect")
+from dataclasses import dataclass
+@dataclass
+class Pair:
+    left: int
+    right: int = 2
+print(Pair.__doc__)
+"""
+    assert said(script) == "Pair(left: int, right: int = 2)"
+
+
+def test_what_is_loaded_already_stays() -> None:
+    """Nothing is taken from who has it."""
+    assert (
+        said(
+            "import inspect, sys; from engine.postponed import postpone; postpone('inspect'); "
+            "print(sys.modules['inspect'] is inspect, hasattr(inspect, 'signature'))"
+        )
+        == "True True"
+    )
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """As of any module."""
+    script = "from engine.postponed import postpone; postpone('traceback'); import traceback; "
+    assert said(script + "print(hasattr(traceback, 'no_such_name'), hasattr(traceback, 'print_exc'))") == "False True"
