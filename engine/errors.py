@@ -47,6 +47,6 @@ class SystemFailure(EngineError):
 class CommandFailed(EngineError):
     """A command that the engine was to run for the caller has ended with a code other than 0."""
 
-    def __init__(self, message: str, code: int):
+    def __init__(self, message: str, code: int = 1):
         super().__init__(message)
         self.code = code

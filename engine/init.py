@@ -12,7 +12,6 @@ Everything is imported and bound here at import time: after the fork each object
 import os
 import socket
 from collections.abc import Callable
-from typing import NoReturn
 
 from engine.errors import Invalid
 from engine.kernel import syscalls
@@ -195,9 +194,7 @@ def prepare(place: str) -> stage.Stage:
     return stage.build(place, host)
 
 
-def run(
-    sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, staged: stage.Stage | None = None
-) -> NoReturn:
+def run(sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, staged: stage.Stage | None = None) -> None:
     """Build the sandbox around this process and execute its command.
 
     stdio: the descriptors to become 0, 1 and 2; None with `sandbox.tty`

@@ -16,7 +16,6 @@ import os
 import select
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
 
 from engine.errors import Conflict
 from engine.kernel import syscalls
@@ -219,7 +218,7 @@ def run(
     newborn: Newborn | None = None,
     prepared: bool = False,
     held: tuple[int, ...] = (),
-) -> NoReturn:
+) -> None:
     """Enter the container of this process 1, and execute the sandbox's command there.
 
     stdio, report: as `init.run` takes them; newborn: see `Newborn`, None to fork; prepared: `prepare` was called in

@@ -13,7 +13,6 @@ import signal
 import socket
 import stat
 from collections.abc import Callable, Iterable
-from typing import NoReturn
 
 from engine.errors import EngineError
 from engine.kernel import syscalls
@@ -67,7 +66,7 @@ class Process:
         except Exception as error:  # a mistake of ours: there is nobody above to show it, so the client reads it
             self._fail(0, f"{self.step}: {type(error).__name__}: {error}", FAILED)
 
-    def _fail(self, number: int, text: str, status: int) -> NoReturn:
+    def _fail(self, number: int, text: str, status: int) -> None:
         self.before_failure()
         self.tell_failure(protocol.Failure(self.step, number, text, status))
         os._exit(status)
@@ -117,7 +116,7 @@ class Process:
         if self.sandbox.no_new_privileges:
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 
-    def execute(self) -> NoReturn:
+    def execute(self) -> None:
         path, arguments, variables = self.command()
         self.let_go()
         try:

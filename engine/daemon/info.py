@@ -77,6 +77,8 @@ def version(newest: str, oldest: str) -> dict:
 
 def info(engine: object) -> dict:
     """A SystemInfo, its keys in the order in which dockerd shows them."""
+    from engine.daemon.images.registries import proxies  # a registry's side, as of a pull
+
     settings = engine.settings
     release = read_os_release()
     system = os.uname()
@@ -113,9 +115,9 @@ def info(engine: object) -> dict:
         "MemTotal": memory_total(),
         "GenericResources": None,
         "DockerRootDir": settings.data_root,
-        "HttpProxy": "",  # pulls go straight to their registries
-        "HttpsProxy": "",
-        "NoProxy": "",
+        "HttpProxy": proxies.shown(proxies.variable(os.environ, "HTTP_PROXY")),
+        "HttpsProxy": proxies.shown(proxies.variable(os.environ, "HTTPS_PROXY")),
+        "NoProxy": proxies.variable(os.environ, "NO_PROXY"),
         "Name": socket.gethostname(),
         "Labels": [],
         "ExperimentalBuild": False,

@@ -200,7 +200,7 @@ def _alive(pid: int) -> bool:
 
 
 def _drop_torn_images(database: Database) -> None:
-    """Forget the images of builds that a loss of power met before they were on the disk; the sweeps take their files."""
+    """Forget the images of builds that a loss of power met before they were on the disk; sweeps take their files."""
     with database.reading() as connection:
         torn = build_table.torn(connection, syscalls.boot_id())
     if torn:
@@ -212,11 +212,11 @@ def _drop_torn_images(database: Database) -> None:
 def _finish_builds(engine: Engine) -> None:
     """Take away what a daemon that died within a build left of it."""
     with engine.database.reading() as connection:
-        left = build_table.steps(connection) or build_table.all_unsettled(connection)
-    if left:
+        steps, images = build_table.steps(connection), build_table.all_unsettled(connection)
+    if steps or images:
         from engine.daemon.build import recovery  # after a crash alone
 
-        later(recovery.recover, engine)
+        later(recovery.recover, engine, steps, images)
 
 
 def _engine_id(data_root: str) -> str:
@@ -226,9 +226,8 @@ def _engine_id(data_root: str) -> str:
         with open(path) as file:
             return file.read().strip()
     except FileNotFoundError:
-        import uuid  # once in a data root's life: not worth keeping in memory
-
-        made = str(uuid.uuid4())
+        with open("/proc/sys/kernel/random/uuid") as kernel:
+            made = kernel.read().strip()
         with open(path, "w") as file:
             file.write(made + "\n")
         return made

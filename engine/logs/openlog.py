@@ -4,7 +4,6 @@ Owned by the monitor. With the C pump an open end only owns the descriptors, and
 """
 
 import os
-from typing import Self
 
 
 class OpenLog:
@@ -19,14 +18,14 @@ class OpenLog:
         self.log_fd = self.index_fd = self.directory_fd = -1
 
     @classmethod
-    def taken_over(cls, fields: dict) -> Self:
+    def taken_over(cls, fields: dict) -> "OpenLog":
         """One that another process has opened: `fields` are all its own, with this process's numbers."""
         log = cls.__new__(cls)
         for name, value in fields.items():
             setattr(log, name, value)
         return log
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "OpenLog":
         return self
 
     def __exit__(self, *failure: object) -> None:

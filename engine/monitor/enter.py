@@ -9,7 +9,6 @@ is whole forks a joiner and hears it here.
 import os
 import socket
 import time
-from typing import NoReturn
 
 from engine import join
 from engine.kernel import syscalls
@@ -35,7 +34,7 @@ def prepare() -> None:
     join.rehearse()
 
 
-def become_joiner(asked: Exec, descriptors: list[int], stay: object, prepared: bool) -> NoReturn:
+def become_joiner(asked: Exec, descriptors: list[int], stay: object, prepared: bool) -> None:
     """In the launching half: hand over, join, execute. descriptors: those of the request. Raises before that only."""
     link, pidfd, *clients = descriptors
     streams = _streams(asked)

@@ -28,7 +28,10 @@ def builder(world) -> Iterator[Daemon]:
 def test_a_build_says_what_dockerd_says(builder: Daemon) -> None:
     """The stream of a classic builder, line by line; only a step that runs something has a container."""
     word = unique()
-    files = {"Dockerfile": f'FROM busybox\nRUN echo {word}; echo err >&2\nENV A=b\nCOPY x /x\nCMD ["ls"]\n', "x": "data"}
+    files = {
+        "Dockerfile": f'FROM busybox\nRUN echo {word}; echo err >&2\nENV A=b\nCOPY x /x\nCMD ["ls"]\n',
+        "x": "data",
+    }
     made = build(builder, files, t=["rec/b:1", "rec/c"], rm=1)
     ids = [each["Id"] for each in builder.request("GET", "/images/rec/b:1/history").json()]
     short = [each.removeprefix("sha256:")[:12] for each in reversed(ids)]
@@ -199,7 +202,9 @@ def test_arguments_are_in_the_environment_and_in_history_and_not_in_the_image(bu
 
 
 def test_the_platforms_arguments_are_known(builder: Daemon) -> None:
-    made = build(builder, f"FROM busybox\nARG TARGETOS\nARG BUILDPLATFORM\nRUN echo {unique()} $TARGETOS $BUILDPLATFORM\n")
+    made = build(
+        builder, f"FROM busybox\nARG TARGETOS\nARG BUILDPLATFORM\nRUN echo {unique()} $TARGETOS $BUILDPLATFORM\n"
+    )
     assert made.output[0].split()[1:] == ["linux", f"linux/{inspect(builder, 'busybox')['Architecture']}"]
 
 
@@ -320,10 +325,12 @@ FAILING = [
     ("FROM busybox\nUSER nosuch\nRUN true\n", "unable to find user nosuch"),
     ("FROM scratch\nRUN true\n", "/bin/sh"),
     ("FROM busybox\nCOPY nothere /x\n", "COPY failed"),
+    (f"FROM busybox\nWORKDIR /{'x' * 300}\n", "WORKDIR failed: file name too long"),
+    ("FROM busybox\nRUN --mount=target=/ true\n", "invalid mount target /"),
 ]
 
 
-@pytest.mark.parametrize(("dockerfile", "text"), FAILING)
+@pytest.mark.parametrize(("dockerfile", "text"), FAILING, ids=[text for _, text in FAILING])
 def test_a_step_that_cannot_be_done_ends_the_build(builder: Daemon, dockerfile: str, text: str) -> None:
     made = build(builder, dockerfile, forcerm=1)
     assert made.answer.status == 200 and text in made.error
@@ -364,7 +371,9 @@ def test_a_base_that_is_not_here_is_pulled_with_the_clients_credentials(builder:
     name = f"{registry.address}/base/{unique()}:1"
     registry.push(name.partition("/")[2], [building.context({"first": "1"})])
     dockerfile = {"Dockerfile": f"FROM {name}\nCOPY x /\n", "x": "1"}
-    auth = base64.urlsafe_b64encode(json.dumps({registry.address: {"username": "u", "password": "p"}}).encode()).decode()
+    auth = base64.urlsafe_b64encode(
+        json.dumps({registry.address: {"username": "u", "password": "p"}}).encode()
+    ).decode()
     first = build(builder, dockerfile, headers={"X-Registry-Config": auth})
     assert len(inspect(builder, first.image)["RootFS"]["Layers"]) == 2 and "Status: Downloaded newer image" in str(
         first.lines

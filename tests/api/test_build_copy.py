@@ -214,6 +214,16 @@ def test_an_archive_is_unpacked_through_the_links_of_the_base_and_keeps_its_owne
     assert "etc/group" not in tree(daemon, made.id, "etc")
 
 
+def test_an_archive_is_unpacked_over_the_ones_before_it(daemon: Daemon) -> None:
+    first = archive(link("lib", "usr/lib"), Member("usr/lib", None), Member("f", "of the first"))
+    second = archive(Member("lib/x", "x"), Member("f", "of the second"))
+    made = build(daemon, "FROM scratch\nADD 1 2 plain /", Member("1", first), Member("2", second), Member("plain", "p"))
+    assert made.id, made
+    assert tree(daemon, made.id, "lib") == {"lib": "l0777 0:0 -> usr/lib"}
+    assert tree(daemon, made.id, "usr/lib") == {"lib": "d0755 0:0", "lib/x": "-0644 0:0 x"}
+    assert tree(daemon, made.id, "f") == {"f": "-0644 0:0 of the second"}
+
+
 def test_archives_are_known_by_their_contents_alone(daemon: Daemon) -> None:
     small = archive(Member("only", "1"))
     packed = {"a.gz": gzip.compress(small), "b": bz2.compress(small), "c.txt": lzma.compress(small), "d": small}
@@ -256,6 +266,13 @@ def test_setuid_bits_capabilities_hard_links_devices_and_times_come_along(daemon
     finally:
         daemon.remove(container)
     assert b"security.capability" in answer.body
+
+
+def test_names_of_one_file_stay_one_within_one_source(daemon: Daemon) -> None:
+    members = (Member("t", None), Member("t/one", "1"), hard("t/two", "t/one"))
+    made = build(daemon, "FROM scratch\nCOPY t /t\nCOPY t/* /apart/", *members)
+    assert tree(daemon, made.id, "t")["t/two"] == "h0644 0:0 -> t/one"
+    assert tree(daemon, made.id, "apart")["apart/two"] == "-0644 0:0 1"
 
 
 def test_a_stage_keeps_owners_and_chown_changes_them(daemon: Daemon, base: str) -> None:

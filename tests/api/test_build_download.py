@@ -7,47 +7,46 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness import web
 from tests.harness.contexts import Member, archive, build, tree
 from tests.harness.daemon import Daemon
-from tests.harness.web import Web
 
 BODY = b"downloaded"
 SUM = "sha256:" + hashlib.sha256(BODY).hexdigest()
 MODIFIED = {"Last-Modified": "Sun, 09 Sep 2001 01:46:40 GMT"}
 CONTEXT = archive(Member("Dockerfile", "FROM scratch\nCOPY a /a"), Member("a", "remote"))
+PAGES: web.Pages = {
+    "/dir/file.bin": (200, MODIFIED, BODY),
+    "/a.tar": (200, {"Content-Type": "application/x-tar"}, archive(Member("inside", "1"))),
+    "/": (200, {"Content-Disposition": 'attachment; filename="../named.txt"'}, BODY),
+    "/none/": (200, {}, BODY),
+    "/moved": (302, {"Location": "/dir/file.bin"}, b""),
+    "/round": (302, {"Location": "/round"}, b""),
+    "/gone": (410, {}, b"  not any more \n"),
+    "/short": (200, {"Content-Length": "100"}, BODY),
+    "/ctx.tar.gz": (200, {"Content-Type": "application/gzip"}, gzip.compress(CONTEXT)),
+    "/ctx": (200, {"Content-Type": "application/octet-stream"}, CONTEXT),
+    "/Dockerfile": (200, {"Content-Type": "text/plain; charset=utf-8"}, b"FROM scratch\nLABEL remote=1\n"),
+    "/plain": (200, {}, b"FROM scratch\nCOPY a /a\n"),
+    "/empty": (200, {"Content-Type": "text/plain"}, b""),
+    "/page": (200, {"Content-Type": "text/html"}, b"<html>"),
+}
 
 
 @pytest.fixture(scope="module")
-def web(daemon: Daemon) -> Iterator[Web]:
-    with Web(daemon.namespaces) as serving:
-        serving.pages = {
-            "/dir/file.bin": (200, MODIFIED, BODY),
-            "/a.tar": (200, {"Content-Type": "application/x-tar"}, archive(Member("inside", "1"))),
-            "/": (200, {"Content-Disposition": 'attachment; filename="../named.txt"'}, BODY),
-            "/none/": (200, {}, BODY),
-            "/moved": (302, {"Location": "/dir/file.bin"}, b""),
-            "/round": (302, {"Location": "/round"}, b""),
-            "/gone": (410, {}, b"  not any more \n"),
-            "/short": (200, {"Content-Length": "100"}, BODY),
-            "/private": lambda headers: (200 if headers.get("Authorization") == "Basic dTpw" else 401, {}, BODY),
-            "/ctx.tar.gz": (200, {"Content-Type": "application/gzip"}, gzip.compress(CONTEXT)),
-            "/ctx": (200, {"Content-Type": "application/octet-stream"}, CONTEXT),
-            "/Dockerfile": (200, {"Content-Type": "text/plain; charset=utf-8"}, b"FROM scratch\nLABEL remote=1\n"),
-            "/plain": (200, {}, b"FROM scratch\nCOPY a /a\n"),
-            "/empty": (200, {"Content-Type": "text/plain"}, b""),
-            "/page": (200, {"Content-Type": "text/html"}, b"<html>"),
-        }
-        yield serving
+def url(daemon: Daemon) -> Iterator[str]:
+    """Where the pages are."""
+    with web.serving(PAGES, daemon.namespaces.socket()) as place:
+        yield place
 
 
-def test_a_downloaded_file_has_its_name_its_time_and_mode_600(daemon: Daemon, web: Web) -> None:
+def test_a_downloaded_file_has_its_name_its_time_and_mode_600(daemon: Daemon, url: str) -> None:
     words = [
-        f"ADD {web.url}/dir/file.bin /x/",
-        f"ADD {web.url}/dir/file.bin /y",
-        f"ADD --chown=7:8 --chmod=755 --checksum={SUM} {web.url}/moved /z/",
-        f"ADD {web.url}/a.tar {web.url}/ /t/",
-        f"ADD --unpack=true {web.url}/a.tar /u/",
-        f"ADD {web.url.replace('//', '//u:p@')}/private /p",
+        f"ADD {url}/dir/file.bin /x/",
+        f"ADD {url}/dir/file.bin /y",
+        f"ADD --chown=7:8 --chmod=755 --checksum={SUM} {url}/moved /z/",
+        f"ADD {url}/a.tar {url}/ /t/",
+        f"ADD --unpack=true {url}/a.tar /u/",
     ]
     made = build(daemon, "FROM scratch\n" + "\n".join(words))
     assert made.id, made
@@ -57,7 +56,7 @@ def test_a_downloaded_file_has_its_name_its_time_and_mode_600(daemon: Daemon, we
     assert set(tree(daemon, made.id, "u")) == {"u", "u/inside"}
     container = daemon.create(Image=made.id, Cmd=["x"])
     try:
-        for path in ("/t/a.tar", "/t/named.txt", "/p"):
+        for path in ("/t/a.tar", "/t/named.txt"):
             assert daemon.request("HEAD", f"/containers/{container}/archive?path={path}").status == 200
         answer = daemon.request("GET", f"/containers/{container}/archive?path=/y")
     finally:
@@ -65,24 +64,24 @@ def test_a_downloaded_file_has_its_name_its_time_and_mode_600(daemon: Daemon, we
     assert b"07346545400" in answer.body or int(answer.body[136:147], 8) == 1_000_000_000
 
 
-def test_an_unchanged_download_is_cached_by_its_contents(daemon: Daemon, web: Web) -> None:
-    words = f"FROM scratch\nADD {web.url}/changing /c"
-    web.pages["/changing"] = (200, {}, b"1")
+def test_an_unchanged_download_is_cached_by_its_contents(daemon: Daemon, url: str) -> None:
+    words = f"FROM scratch\nADD {url}/changing /c"
+    PAGES["/changing"] = (200, {}, b"1")
     one = build(daemon, words)
-    web.pages["/changing"] = (200, MODIFIED, b"1")
+    PAGES["/changing"] = (200, MODIFIED, b"1")
     assert build(daemon, words).id == one.id
-    web.pages["/changing"] = (200, {}, b"2")
+    PAGES["/changing"] = (200, {}, b"2")
     assert build(daemon, words).id != one.id
 
 
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("@URL@/nope /x", "ADD failed: failed to GET @URL@/nope with status 404 Not Found: nothing here"),
+        ("@URL@/nope /x", "ADD failed: failed to GET @URL@/nope with status 404 Not Found: no such page"),
         ("@URL@/gone /x", "ADD failed: failed to GET @URL@/gone with status 410 Gone: not any more"),
         ("@URL@/none/ /x/", "ADD failed: cannot determine filename for source @URL@/none/"),
         ("@URL@/round /x", 'ADD failed: Get "@URL@/round": stopped after 10 redirects'),
-        ("@URL@/short /x", 'ADD failed: Get "@URL@/short": unexpected EOF'),
+        ("@URL@/short /x", "ADD failed: unexpected EOF"),
         (
             "http://127.0.0.1:1/x /x",
             'ADD failed: Get "http://127.0.0.1:1/x": dial tcp 127.0.0.1:1: connect: connection refused',
@@ -101,21 +100,30 @@ def test_an_unchanged_download_is_cached_by_its_contents(daemon: Daemon, web: We
         ),
     ],
 )
-def test_what_cannot_be_downloaded_is_told(daemon: Daemon, web: Web, words: str, error: str) -> None:
-    made = build(daemon, "FROM scratch\nADD " + words.replace("@URL@", web.url))
-    assert made.error == error.replace("@URL@", web.url)
+def test_what_cannot_be_downloaded_is_told(daemon: Daemon, url: str, words: str, error: str) -> None:
+    made = build(daemon, "FROM scratch\nADD " + words.replace("@URL@", url))
+    assert made.error == error.replace("@URL@", url)
 
 
-def test_a_context_comes_by_the_url_of_an_archive(daemon: Daemon, web: Web) -> None:
+def test_a_download_is_told_as_it_goes(daemon: Daemon, url: str) -> None:
+    PAGES["/told.tar"] = (200, {}, archive(Member("Dockerfile", f"FROM scratch\nADD {url}/dir/file.bin /x\n")))
+    lines = daemon.request("POST", f"/build?remote={url}/told.tar").lines
+    size = len(PAGES["/told.tar"][2])
+    told = [line for line in lines if line.get("id") == "Downloading context"]
+    assert told[0]["status"] == f"{url}/told.tar" and told[0]["progressDetail"]["total"] == size
+    assert {"status": "Downloading", "progressDetail": {"current": len(BODY), "total": len(BODY)}} in lines
+
+
+def test_a_context_comes_by_the_url_of_an_archive(daemon: Daemon, url: str) -> None:
     for path in ("/ctx.tar.gz", "/ctx"):
-        made = build(daemon, "", body=b"", remote=web.url + path)
+        made = build(daemon, "", body=b"", remote=url + path)
         assert made.id, made
         assert tree(daemon, made.id, "a") == {"a": "-0644 0:0 remote"}
 
 
-def test_the_url_of_a_text_is_a_dockerfile_without_files(daemon: Daemon, web: Web) -> None:
-    assert build(daemon, "", body=b"", remote=f"{web.url}/Dockerfile").id
-    made = build(daemon, "", body=b"", remote=f"{web.url}/plain")
+def test_the_url_of_a_text_is_a_dockerfile_without_files(daemon: Daemon, url: str) -> None:
+    assert build(daemon, "", body=b"", remote=f"{url}/Dockerfile").id
+    made = build(daemon, "", body=b"", remote=f"{url}/plain")
     assert re.search("file not found in build context", made.error)
 
 
@@ -125,7 +133,8 @@ def test_the_url_of_a_text_is_a_dockerfile_without_files(daemon: Daemon, web: We
         (
             "@URL@/nope",
             404,
-            "error downloading remote context @URL@/nope: failed to GET @URL@/nope with status 404 Not Found: nothing here",
+            "error downloading remote context @URL@/nope: "
+            "failed to GET @URL@/nope with status 404 Not Found: no such page",
         ),
         ("@URL@/page", 500, 'error detecting content type for remote @URL@/page: unsupported Content-Type "text/html"'),
         ("@URL@/empty", 500, "error detecting content type for remote @URL@/empty: empty response"),
@@ -138,6 +147,6 @@ def test_the_url_of_a_text_is_a_dockerfile_without_files(daemon: Daemon, web: We
         ),
     ],
 )
-def test_what_is_no_context_is_told(daemon: Daemon, web: Web, remote: str, status: int, error: str) -> None:
-    made = build(daemon, "", body=b"", remote=remote.replace("@URL@", web.url))
-    assert (made.status, made.error) == (status, error.replace("@URL@", web.url))
+def test_what_is_no_context_is_told(daemon: Daemon, url: str, remote: str, status: int, error: str) -> None:
+    made = build(daemon, "", body=b"", remote=remote.replace("@URL@", url))
+    assert (made.status, made.error) == (status, error.replace("@URL@", url))

@@ -1,6 +1,8 @@
 """RUN: what the command sees, what it leaves, and what becomes of it when its client goes away."""
 
+import io
 import os
+import tarfile
 import time
 from collections.abc import Iterator
 
@@ -9,6 +11,7 @@ import pytest
 from tests.api import building
 from tests.api.building import build, config_of, unique
 from tests.harness.daemon import Daemon
+from tests.harness.fixtures import running
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +126,8 @@ def test_limits_hold_for_every_command(builder: Daemon) -> None:
     script = "ulimit -n; df -k /dev/shm | tail -n1 | tr -s ' ' | cut -d' ' -f2"
     query = {"ulimits": '[{"Name":"nofile","Hard":77,"Soft":77}]', "shmsize": 1 << 20, "memory": 64 << 20}
     assert output(builder, f"FROM busybox\nRUN {script}; : {unique()}\n", **query) == ["77", "1024"]
-    grown = build(builder, f"FROM busybox\nRUN head -c 40m /dev/zero | tail; : {unique()}\n", memory=8 << 20, memswap=8 << 20, forcerm=1)
+    grow = f"FROM busybox\nRUN head -c 40m /dev/zero | tail; : {unique()}\n"
+    grown = build(builder, grow, memory=8 << 20, memswap=8 << 20, forcerm=1)
     assert "returned a non-zero code: 137" in grown.error or "Killed" in grown.text
 
 
@@ -158,8 +162,10 @@ def test_a_bind_shows_the_context_a_stage_or_an_image_and_is_read_only(builder: 
 RUN mkdir /o && echo {word} >/o/f
 FROM busybox
 WORKDIR /work
-RUN --mount=target=/c --mount=type=bind,source=d/x,target=file cat /c/d/x file; echo 2>&1 >/c/new; echo >file 2>&1; true
-RUN --mount=from=other,source=/o,target=/stage --mount=from=busybox,source=/etc/passwd,target=/pw cat /stage/f; head -n1 /pw
+RUN --mount=target=/c --mount=type=bind,source=d/x,target=file \\
+    cat /c/d/x file; echo 2>&1 >/c/new; echo >file 2>&1; true
+RUN --mount=from=other,source=/o,target=/stage --mount=from=busybox,source=/etc/passwd,target=/pw \\
+    cat /stage/f; head -n1 /pw
 RUN --mount=type=bind,source=d,target=/rw,rw echo more >>/rw/x; cat /rw/x
 RUN --mount=type=bind,source=d,target=/rw cat /rw/x; ls -d /c /stage /pw /rw/.. 2>&1; ls -a /work
 """
@@ -177,8 +183,8 @@ RUN --mount=type=bind,source=d,target=/rw cat /rw/x; ls -d /c /stage /pw /rw/.. 
 def test_a_tmpfs_is_empty_and_goes(builder: Daemon) -> None:
     said = output(
         builder,
-        f"FROM busybox\nRUN --mount=type=tmpfs,target=/var/www,size=64k df -k /var/www | grep -c 64; echo {unique()} >/var/www/f\n"
-        "RUN ls /var/www\n",
+        "FROM busybox\nRUN --mount=type=tmpfs,target=/var/www,size=64k df -k /var/www | grep -c 64;"
+        f" echo {unique()} >/var/www/f\nRUN ls /var/www\n",
     )
     assert said == ["1"]
 
@@ -192,9 +198,6 @@ def test_a_secret_is_absent_unless_it_is_required(builder: Daemon) -> None:
 
 
 def test_a_link_in_the_context_leads_a_bind_nowhere_out_of_it(builder: Daemon) -> None:
-    import io
-    import tarfile
-
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         entry = tarfile.TarInfo("Dockerfile")
@@ -209,7 +212,35 @@ def test_a_link_in_the_context_leads_a_bind_nowhere_out_of_it(builder: Daemon) -
     assert made.output in (["Dockerfile", "up"], []), made.text
 
 
+def test_where_images_are_copied_a_build_is_the_same(world) -> None:
+    """A data root that can carry no overlay."""
+    daemon = world.daemon()
+    daemon.data_root.mkdir(mode=0o711)
+    (daemon.data_root / "storage").write_text("copy\n")
+    with running(daemon):
+        daemon.import_busybox()
+        dockerfile = """FROM busybox AS one
+RUN rm /etc/shadow && echo 1 >/f
+RUN ls /etc/shadow 2>/dev/null || echo gone
+WORKDIR /etc/new
+COPY x .
+FROM busybox
+COPY --from=one /etc/new /f /to/
+RUN --mount=from=one,target=/one ls /to /one/etc/shadow 2>/dev/null; cat /one/f
+RUN --mount=type=cache,target=/c --mount=source=x,target=/x cat /x
+"""
+        made = build(daemon, {"Dockerfile": dockerfile, "x": "context\n"})
+        assert not made.error, (made.error, made.text)
+        assert made.output == ["gone", "/to:", "f", "x", "1", "context"]
+        assert build(daemon, {"Dockerfile": dockerfile, "x": "context\n"}).ran == 0
+
+
 # Going away
+
+
+def running_of(builder: Daemon) -> list[str]:
+    """Ids of the containers that run."""
+    return [container["Id"] for container in builder.request("GET", "/containers/json").json()]
 
 
 @pytest.mark.parametrize("script", ["sleep 100", "while :; do echo x; done"])
@@ -218,7 +249,7 @@ def test_a_client_that_goes_away_takes_the_step_with_it(builder: Daemon, script:
     with builder.connection() as connection:
         body = building.context({"Dockerfile": f"FROM busybox\nRUN {script}; : {unique()}\n"})
         connection.send_request("POST", building.request_target({}), body, building.TAR)
-        building.see(lambda: [each for each in building.containers(builder) if builder.inspect(each)["State"]["Running"]])
+        building.see(lambda: running_of(builder))
     building.see(lambda: not building.containers(builder))
     assert building.images(builder) == before
     building.see(lambda: os.listdir(builder.data_root / "tmp") == [])
@@ -228,9 +259,7 @@ def test_a_container_that_is_killed_fails_its_step(builder: Daemon) -> None:
     with builder.connection() as connection:
         body = building.context({"Dockerfile": f"FROM busybox\nRUN sleep 100; : {unique()}\n"})
         connection.send_request("POST", building.request_target({"forcerm": 1}), body, building.TAR)
-        running = building.see(
-            lambda: [each for each in building.containers(builder) if builder.inspect(each)["State"]["Running"]]
-        )
+        running = building.see(lambda: running_of(builder))
         builder.request("POST", f"/containers/{running[0]}/kill")
         made = building.Built(connection.read_answer())
     assert made.lines[-1]["errorDetail"]["code"] == 137

@@ -7,7 +7,7 @@ import pytest
 from tests.api.test_archive import get, member, put, tar_of
 from tests.api.test_changes import TABLE, listed
 from tests.api.test_export import exported
-from tests.harness import rootfs
+from tests.harness import contexts, rootfs
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import World, running
 
@@ -65,3 +65,17 @@ def test_layers_are_made_and_compared(copying: Daemon) -> None:
     assert copying.shell("ls /var; cat /n", Image="copied2").split() == ["www", "2"]
     for container in (second, first):
         copying.remove(container)
+
+
+def test_an_image_is_built_of_stages_and_archives(copying: Daemon) -> None:
+    words = (
+        "FROM busybox AS a\nRUN mkdir /new && echo 1 > /new/made && rm /etc/group\nFROM busybox\n"
+        "COPY --from=a /new /etc /got/\nCOPY --chown=daemon a /got/\nADD t.tar /got/\nCOPY a /bin/\n"
+        "RUN cat /got/made /bin/a"
+    )
+    members = (contexts.Member("a", "a"), contexts.Member("t.tar", contexts.archive(contexts.Member("sub/t", "t"))))
+    made = contexts.build(copying, words, *members)
+    assert made.id, made.said + made.error
+    found = contexts.tree(copying, made.id, "got")
+    assert found["got/a"] == "-0644 1:1 a" and found["got/sub/t"] == "-0644 0:0 t"
+    assert "got/passwd" in found and "got/group" not in found

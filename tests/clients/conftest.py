@@ -1,5 +1,6 @@
 """What the tests with real clients share: the clients, or a skip with its reason."""
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness import web
 from tests.harness.daemon import Daemon
 
 
@@ -52,3 +54,10 @@ def sdk(daemon: Daemon, busybox: str) -> Iterator:
     connected = package.DockerClient(base_url=daemon.url)
     yield connected
     connected.close()
+
+
+@pytest.fixture
+def served(world) -> Iterator:
+    """A web server where the daemon is: served({path: (status, headers, body)}) is its URL."""
+    with contextlib.ExitStack() as stack:
+        yield lambda pages: stack.enter_context(web.serving(pages, world.namespaces.socket()))

@@ -275,3 +275,17 @@ def test_sizes_and_moments_as_they_are(docker, name: str, made: str) -> None:
     size = said(docker("image", "inspect", "-f", "{{.Size}}", name)).strip()
     shown = json.loads(said(docker("image", "history", "--human=false", "--format", "json", name)))
     assert 0 < int(shown["Size"]) <= int(size) and re.match(r"\d{4}-\d\d-\d\dT", shown["CreatedAt"])
+
+
+@pytest.mark.parametrize("version", ["1.24", "1.42", "1.47", "1.50"])
+def test_a_client_of_an_older_version_is_served(daemon: Daemon, docker, name: str, made: str, version: str) -> None:
+    def older(*words: str) -> str:
+        return said(daemon.command("env", f"DOCKER_API_VERSION={version}", "docker", *words))
+
+    assert older("images", "-q", "--no-trunc", name) == f"{made}\n"
+    older("tag", name, f"{name}:older")
+    older("tag", name, f"{name}:other")
+    (found,) = json.loads(older("image", "inspect", f"{name}:older"))
+    assert (found["Id"], found["Parent"], found["Comment"]) == (made, "", "made")
+    assert older("history", "-q", "--no-trunc", name) == f"{made}\n"
+    assert older("rmi", f"{name}:older") == f"Untagged: {name}:older\n"

@@ -107,8 +107,10 @@ DAEMON_TOWER = ("engine.daemon", "engine.client")
 CONTAINER_TOWER = ("engine.spawner", "engine.monitor", "engine.init", "engine.join", "engine.process", *BASE)
 # What costs an idle daemon memory and start-up time. It is fine inside a function, with the reason beside it, and in a
 # module that is itself only imported inside functions.
-HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio")
+HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "typing")
 IDLE = ("engine.boot", "engine.daemon.main", "engine.spawner.main")
+# What a daemon loads for its first image: it stays for good, so it is not to bring along what others need.
+FIRST_IMAGE = ("engine.daemon.images.archives.rootfs", "engine.daemon.images.layers.unpack", "engine.daemon.tar.ahead")
 ENGINE_FILES = files(".py", trees=("engine",))
 
 
@@ -195,6 +197,15 @@ def test_what_an_idle_process_has_loaded_holds_nothing_heavy(name: str) -> None:
     assert loaded.returncode == 0, loaded.stderr
     heavy = [found for found in loaded.stdout.split() if any(inside(found, bad) for bad in HEAVY)]
     assert not heavy
+
+
+def test_the_first_image_does_not_bring_the_whole_house() -> None:
+    """The grammar of Dockerfiles is for who builds, or imports with changes."""
+    script = f"import sys, engine.daemon.main, {', '.join(FIRST_IMAGE)}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-S", "-c", script], cwd=PROJECT, capture_output=True, text=True)
+    assert loaded.returncode == 0, loaded.stderr
+    unwanted = (*HEAVY, "engine.daemon.dockerfile", "engine.daemon.build", "uuid")
+    assert not [found for found in loaded.stdout.split() if any(inside(found, bad) for bad in unwanted)]
 
 
 def test_the_spawner_never_loads_the_daemon() -> None:

@@ -39,8 +39,9 @@ class Other:
 
     name = ""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, client: list[str]) -> None:
         self.root = root
+        self.client = client
         root.mkdir(parents=True)
         self.namespaces = Namespaces()
 
@@ -54,12 +55,9 @@ class Other:
         """End it."""
         self.namespaces.close()
 
-    def _command(self) -> list[str]:
-        raise NotImplementedError
-
     def run(self, *words: str, data: bytes | None = None) -> bytes:
         """What its client says; AssertionError with its error."""
-        command = self.namespaces.command([*self._command(), *words])
+        command = self.namespaces.command([*self.client, *words])
         done = subprocess.run(command, input=data, capture_output=True, timeout=60, env=self.environment)
         assert done.returncode == 0, (words, done.stderr.decode(errors="replace"))
         return done.stdout
@@ -100,8 +98,8 @@ class Dockerd(Other):
 
     def __init__(self, root: Path) -> None:
         need("dockerd", "containerd", "runc", "docker")
-        super().__init__(root)
         self.socket = root / "s"
+        super().__init__(root, ["docker", "--host", f"unix://{self.socket}"])
         places = ["--data-root", str(root / "d"), "--exec-root", str(root / "e"), "--pidfile", str(root / "p")]
         options = ["--host", f"unix://{self.socket}", *places, "--iptables=false", "--bridge=none"]
         script = 'mount -t tmpfs none /run && exec dockerd "$@"'
@@ -118,9 +116,6 @@ class Dockerd(Other):
             assert self.process.poll() is None and time.monotonic() < end, (root / "log").read_text()[-3000:]
             time.sleep(0.02)  # somebody else's program says nowhere that it is ready
 
-    def _command(self) -> list[str]:
-        return ["docker", "--host", f"unix://{self.socket}"]
-
     def close(self) -> None:
         """End dockerd, which ends its containerd."""
         self.process.terminate()
@@ -135,17 +130,14 @@ class Podman(Other):
 
     def __init__(self, root: Path) -> None:
         need("podman")
-        super().__init__(root)
+        places = ["--root", str(root / "d"), "--runroot", str(root / "r"), "--tmpdir", str(root / "t")]
+        super().__init__(root, ["podman", *places, "--storage-driver", "vfs"])
         (root / "conf").write_text(_PODMAN)
 
     @property
     def environment(self) -> dict[str, str]:
         """Of podman: its configuration, and a place for what it leaves lying about."""
         return {**os.environ, "CONTAINERS_CONF": str(self.root / "conf"), "TMPDIR": str(self.root)}
-
-    def _command(self) -> list[str]:
-        places = ["--root", str(self.root / "d"), "--runroot", str(self.root / "r"), "--tmpdir", str(self.root / "t")]
-        return ["podman", *places, "--storage-driver", "vfs"]
 
 
 OTHERS = (Dockerd, Podman)

@@ -37,7 +37,7 @@ storage:
   delete:
     enabled: true
 http:
-  addr: 127.0.0.1:{port}
+  addr: {listen}:{port}
 """
 
 
@@ -68,15 +68,20 @@ def architecture() -> str:
 
 
 class Registry:
-    """docker-registry on 127.0.0.1 inside `namespaces`; a context manager."""
+    """docker-registry on 127.0.0.1 inside `namespaces`; a context manager.
 
-    def __init__(self, root: Path, namespaces: Namespaces, port: int = PORT) -> None:
+    more: lines for the end of its configuration, of `http:` first; listen: where else it is to be heard
+    """
+
+    def __init__(
+        self, root: Path, namespaces: Namespaces, port: int = PORT, more: str = "", listen: str = "127.0.0.1"
+    ) -> None:
         self.namespaces = namespaces
         self.port = port
         self.address = f"127.0.0.1:{port}"
         root.mkdir(parents=True, exist_ok=True)
         configuration = root / "config.yml"
-        configuration.write_text(CONFIGURATION.format(root=root / "storage", port=port))
+        configuration.write_text(CONFIGURATION.format(root=root / "storage", port=port, listen=listen) + more)
         with open(root / "log", "wb") as log:
             self.process = subprocess.Popen(
                 namespaces.command(["docker-registry", "serve", str(configuration)]),

@@ -1,55 +1,52 @@
-"""A web server on the daemon's loopback, for what a daemon downloads by a URL.
+"""A web server in a thread, with pages that are a table: what imports and downloads by URL are given."""
 
-Runs on threads of the test process, its listening socket in the daemon's network namespace.
-"""
-
+import contextlib
 import http.server
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 
-from tests.harness.namespaces import Namespaces
+# Path → status, headers, body; a `Content-Length` among the headers is told in the place of the true one.
+Pages = dict[str, tuple[int, dict[str, str], bytes]]
 
-Page = tuple[int, dict[str, str], bytes]
+
+class _Server(http.server.ThreadingHTTPServer):
+    """With a socket that was made elsewhere, in another network perhaps."""
+
+    daemon_threads = True
+
+    def __init__(self, pages: Pages, listener: socket.socket) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.pages = pages
+        self.server_bind()
+        self.server_activate()
 
 
-class Web:
-    """Pages by their path, each what is answered: (status, headers, body), or a function of the request's headers.
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """The page, or 404."""
+        status, headers, body = self.server.pages.get(self.path, (404, {}, b"no such page"))
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
 
-    asked: the paths, in the order in which they were asked for. A context manager.
-    """
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
 
-    def __init__(self, namespaces: Namespaces) -> None:
-        self.pages: dict[str, Page | Callable[[dict], Page]] = {}
-        self.asked: list[str] = []
-        web = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                web.asked.append(self.path)
-                page = web.pages.get(self.path, (404, {}, b"nothing here\n"))
-                status, headers, body = page(dict(self.headers)) if callable(page) else page
-                self.send_response(status)
-                for key, value in {"Content-Length": str(len(body)), **headers}.items():
-                    self.send_header(key, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=False)
-        self._server.socket.close()
-        self._server.socket = namespaces.socket()
-        self._server.server_bind()
-        self._server.server_activate()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-
-    def __enter__(self) -> "Web":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+@contextlib.contextmanager
+def serving(pages: Pages, listener: socket.socket | None = None) -> Iterator[str]:
+    """The server's URL, while it serves."""
+    server = _Server(pages, listener or socket.socket())
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

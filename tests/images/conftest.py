@@ -35,19 +35,20 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-@pytest.fixture
-def make_registry(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Start a docker-registry: make_registry(more configuration, http settings) is its host:port."""
+@contextlib.contextmanager
+def registries(place: Path) -> Iterator[Callable[..., str]]:
+    """Start docker-registries: make(more configuration, http settings) is the host:port of a new one."""
     need("docker-registry")
     with contextlib.ExitStack() as stack:
 
         def make(more: str = "", http: str = "") -> str:
             port = free_port()
-            directory = tmp_path / f"registry-{port}"
+            directory = place / f"registry-{port}"
             directory.mkdir()
             configuration = directory / "config.yml"
             configuration.write_text(
-                f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {directory}/data}}}}\n"
+                # In memory: on a disk each blob that is pushed costs a flush.
+                "version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\nstorage: {inmemory: {}}\n"
                 f"http:\n  addr: 127.0.0.1:{port}\n{http}{more}"
             )
             with open(directory / "log", "wb") as log:
@@ -58,6 +59,13 @@ def make_registry(tmp_path: Path) -> Iterator[Callable[..., str]]:
             until_it_answers(process, f"{'https' if 'tls' in http else 'http'}://127.0.0.1:{port}/v2/")
             return f"127.0.0.1:{port}"
 
+        yield make
+
+
+@pytest.fixture
+def make_registry(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """See `registries`."""
+    with registries(tmp_path) as make:
         yield make
 
 

@@ -142,15 +142,26 @@ def test_an_image_of_any_size_takes_the_same_memory(tmp_path):
 
 FULL = """
 import io, os, pathlib, sys
+from engine.daemon.images import platform
 from engine.errors import SystemFailure
-from tests.unit.images import made
+from tests.unit.images import fakeregistry, made
 root = pathlib.Path(sys.argv[1])
 store = made.store(root)
 data = made.archive(made.member("big", os.urandom(30 << 20)))
-loaded = made.docker_archive(made.MadeImage(data), ["x:1"])
+image = made.MadeImage(data, architecture=platform.host().architecture)
+loaded = made.docker_archive(image, ["x:1"])
+
+def pull(size):
+    with fakeregistry.serving() as registry:
+        # What does not pack takes its room twice; so of a third of it the blob alone has room.
+        registry.add(made.MadeImage(data[:-size], architecture=platform.host().architecture), "1")
+        store.pull(f"{registry.address}/x", "1", None, None, lambda line: None)
+
 for attempt in (
     lambda: store.import_rootfs(io.BytesIO(data), "a", "", "", (), None, print),
     lambda: store.load(io.BytesIO(loaded), print),
+    lambda: pull(1),
+    lambda: pull(7 << 20),
 ):
     try:
         attempt()

@@ -21,7 +21,7 @@ TRANSCRIPT = Path(__file__).resolve().parents[1] / "data" / "engine-transcript-1
 IDENTIFIER = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{12}\b")
 # The first calls ask for paths, methods and versions that are none.
 SYSTEM_CALLS = 13
-_BUILT = "FROM busybox\nARG X=1\nENV Y=$X\nCOPY a.txt /a\nRUN echo built && echo warn >&2\nCMD [\"cat\",\"/a\"]\n"
+_BUILT = 'FROM busybox\nARG X=1\nENV Y=$X\nCOPY a.txt /a\nRUN echo built && echo warn >&2\nCMD ["cat","/a"]\n'
 DOCKERFILES = {
     239: _BUILT,
     240: _BUILT,

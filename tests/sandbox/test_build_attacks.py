@@ -8,7 +8,9 @@ import gzip
 import io
 import os
 import tarfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from tests.harness.daemon import Daemon
 
 pytestmark = pytest.mark.root
 
+SECONDS = 10.0
 SECRET = "only the host knows"
 
 
@@ -193,11 +196,39 @@ def test_what_a_crashed_build_left_goes_at_the_next_start(crashing: Daemon) -> N
     assert nothing_is_left(crashing) and os.path.isdir("/etc")
 
 
+def test_builds_at_once_see_each_their_own_context(daemon: Daemon) -> None:
+    def one(number: int) -> set[str]:
+        made = build(daemon, "FROM scratch\nCOPY . /c", *(Member(f"n{number}-{each}", "x") for each in range(20)))
+        return set(tree(daemon, made.id, "c"))
+
+    with ThreadPoolExecutor(4) as pool:
+        for number, found in enumerate(pool.map(one, range(8))):
+            assert found == {"c", "c/Dockerfile", *(f"c/n{number}-{each}" for each in range(20))}
+    assert nothing_is_left(daemon)
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(daemon: Daemon) -> None:
+    sent = archive(Member("Dockerfile", "FROM scratch"), Member("large", b"x" * 2_000_000))
+    head = f"POST /build HTTP/1.1\r\nHost: x\r\nContent-Length: {len(sent)}\r\nContent-Type: application/x-tar\r\n\r\n"
+    with daemon.connection() as connection:
+        connection.socket.sendall(head.encode() + sent[:1_000_000])
+        until(lambda: not nothing_is_left(daemon))
+    until(lambda: nothing_is_left(daemon))
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for what another thread of the daemon does soon."""
+    end = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.01)
+
+
 NAMES = st.sampled_from(["a", "b", "a/b", "../a", "/a", "a/../b", ".", "..", "a/", ".wh.a", "x" * 300, "Dockerfile"])
 KINDS = st.sampled_from([b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"S", b"x", b"L", b"Z"])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(NAMES, KINDS, NAMES, st.integers(0, 2**21), st.binary(max_size=40)), max_size=6), st.data())
 def test_whatever_the_context_is_the_daemon_answers(
     daemon: Daemon, victim: Path, rows: list, data: st.DataObject

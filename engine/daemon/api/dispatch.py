@@ -12,6 +12,7 @@ from engine.daemon.api.request import RAW_STREAM, Request
 from engine.daemon.api.streams import ClientGone
 from engine.daemon.api.versions import check_version, parse_version, plain_errors, split_version
 from engine.errors import (
+    CommandFailed,
     Conflict,
     EngineError,
     Forbidden,
@@ -38,6 +39,7 @@ STATUSES = {
     NotBuilt: 501,
     Unavailable: 503,
     SystemFailure: 500,
+    CommandFailed: 500,
     EngineError: 500,
 }
 _NOT_FOUND = {"message": "page not found"}

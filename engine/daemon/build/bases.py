@@ -37,7 +37,7 @@ def _is_id(name: str) -> bool:
 
 
 def credentials(auths: dict[str, dict], name: str) -> dict | None:
-    """What X-Registry-Config has for the registry of that name; the keys are hosts, or URLs as old clients write them."""
+    """What X-Registry-Config has for the registry of that name; its keys are hosts, or URLs as for docker's own."""
     domain = Reference.parse(name).domain
     key = _HUB_KEY if domain == _HUB else domain
     if key in auths:

@@ -1,7 +1,7 @@
 """POST /build: one image out of a Dockerfile and its context.
 
-Runs on the request's thread, from the first byte of the upload to the last name of the image. What goes wrong before the
-first line is a plain error, as dockerd has it; after that it is the answer's last line.
+Runs on the request's thread, from the first byte of the upload to the last name of the image. What goes wrong before
+the first line is a plain error, as dockerd has it; after that it is the answer's last line.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,8 @@ def build(
     check: raises when the client is gone
     """
     output = Output(progress, options.quiet, options.shows_ids)
-    with opened(engine.settings.data_root, body, options.remote, options.dockerfile) as context:
+    told = output.downloading(options.remote, "Downloading context")
+    with opened(engine.settings.data_root, body, options.remote, options.dockerfile, told) as context:
         dockerfile, plan, arguments = building.prepare(context.dockerfile, context.name, options)
         cache = Cache(engine, options.no_cache, options.cache_from)
         try:
@@ -39,6 +40,7 @@ def build(
                 work = building.Build(
                     engine, options, context, output, watch, check, maker, cache, dockerfile, plan, arguments
                 )
+                _warn(output, dockerfile.warnings)
                 image = work.run()
                 maker.settle()
                 _finish(engine, options, output, image, arguments.unused())
@@ -48,6 +50,13 @@ def build(
         finally:
             cache.close()
     return image
+
+
+def _warn(output: Output, warnings: tuple[str, ...]) -> None:
+    """What should be mended in the Dockerfile, as a command's errors are shown."""
+    last = ("Empty continuation lines will become errors in a future release.",) if warnings else ()
+    for text in (*warnings, *last):
+        output.command(f"[WARNING]: {text}\n".encode(), True)
 
 
 def _finish(engine: object, options: Options, output: Output, image: Image, unused: list[str]) -> None:

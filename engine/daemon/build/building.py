@@ -17,8 +17,7 @@ from engine.daemon.dockerfile import commands, instructions, parser, scope, word
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
-from engine.errors import EngineError, Invalid
-
+from engine.errors import EngineError, Invalid, SystemFailure
 
 # Of a trigger, which is a text of its own.
 _ESCAPE = "\\"
@@ -75,7 +74,7 @@ class Build:
         self.output.text(f" ---> {short(state.identity)}\n")
         for instruction in stage.steps:
             self._announce(instruction)
-            steps.take(self, state, instruction, state.escape)
+            self._take(state, instruction, state.escape)
             self.output.text(f" ---> {short(state.identity)}\n")
         self.built[stage.index] = state.image
         if state.image is not None:
@@ -115,7 +114,13 @@ class Build:
             read = parser.statement(trigger)
             if read.keyword in _NO_TRIGGERS:
                 raise Invalid(f"{read.keyword} isn't allowed as an ONBUILD trigger")
-            steps.take(self, state, read, _ESCAPE)
+            self._take(state, read, _ESCAPE)
+
+    def _take(self, state: State, instruction: Instruction, escape: str) -> None:
+        try:
+            steps.take(self, state, instruction, escape)
+        except OSError as error:  # what the host refuses, in words
+            raise SystemFailure(f"{instruction.keyword} failed: {(error.strerror or str(error)).lower()}") from error
 
     def stage_image(self, stage: Stage) -> Image | None:
         """What an earlier stage has made; one that nobody knew to be needed is built now."""
@@ -157,7 +162,9 @@ def prepare(dockerfile_text: bytes, name: str, options: Options) -> tuple[Docker
             break
         if instruction.keyword == "ARG":
             _declare_before(instruction, arguments, dockerfile.escape)
-    plan = stages.plan(dockerfile, lambda text: words.expand(text, arguments.of_from(), dockerfile.escape), options.target)
+    plan = stages.plan(
+        dockerfile, lambda text: words.expand(text, arguments.of_from(), dockerfile.escape), options.target
+    )
     return dockerfile, _with_labels(plan, options.labels), arguments
 
 

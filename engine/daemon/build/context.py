@@ -17,23 +17,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from engine.daemon.build import download
+from engine.daemon.build import urls
 from engine.daemon.build.copying import places
 from engine.daemon.dockerfile.ignore import Ignore
+from engine.daemon.images.archives import remote as web
 from engine.daemon.tar import extract
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.compression import Unpacked
 from engine.daemon.tar.space import check_room
 from engine.daemon.tar.trees import remove_path
-from engine.errors import Invalid, NotFound, SystemFailure
+from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel.beneath import open_beneath
 from engine.sandbox.mounts import words
 
 _BUFFER = 256 * 1024
 _DEFAULT = "Dockerfile"
 _IGNORE = ".dockerignore"
-# Ten times the largest that anybody has written by hand, here-documents included.
-_LARGEST_TEXT = 16 * 1024 * 1024
+# More than anybody has written by hand, here-documents included.
+_LARGEST_TEXT = 4 * 1024 * 1024
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _PREAMBLE = 100
@@ -92,17 +93,16 @@ def _filled(root: int, body: BinaryIO, remote: str, dockerfile: str, progress: P
         return _dockerfile(root, dockerfile)
     if remote == "client-session":
         raise Invalid("experimental session with v1 builder is no longer supported, use builder version v2 (BuildKit)")
-    if download.is_git(remote):
+    if urls.is_git(remote):
         raise Invalid(f"{remote}: a git repository is no build context here; send an archive of it instead")
-    if not download.is_url(remote):
+    if not urls.is_url(remote):
         raise SystemFailure(f"remoteURL ({remote}) could not be recognized as URL")
-    try:
-        with download.get(remote) as answer:
-            return _from_answer(root, answer, remote, dockerfile, progress)
-    except (NotFound, SystemFailure) as error:
-        if not str(error).startswith(("Get ", "failed to GET ", "unsupported URL")):
-            raise
-        raise type(error)(f"error downloading remote context {remote}: {error}") from error
+    with contextlib.ExitStack() as stack:
+        try:
+            answer = stack.enter_context(web.opened(remote))
+        except EngineError as error:
+            raise type(error)(f"error downloading remote context {remote}: {error}") from error
+        return _from_answer(root, answer, remote, dockerfile, progress)
 
 
 # The archive
@@ -213,7 +213,7 @@ def _leave_out(root: int, dockerfile: str) -> None:
 class _Counted:
     """An answer's body with what was looked at before put back, and its bytes told as they are read."""
 
-    def __init__(self, head: bytes, answer: download.Answer, progress: Progress | None):
+    def __init__(self, head: bytes, answer: web.Remote, progress: Progress | None):
         self._head = head
         self._answer = answer
         self._progress = progress
@@ -225,12 +225,12 @@ class _Counted:
         data = data or self._answer.read(count)
         self._count += len(data)
         if self._progress is not None:
-            self._progress(self._count, self._answer.length)
+            self._progress(self._count, -1 if self._answer.size is None else self._answer.size)
         return data
 
 
 def _from_answer(
-    root: int, answer: download.Answer, url: str, dockerfile: str, progress: Progress | None
+    root: int, answer: web.Remote, url: str, dockerfile: str, progress: Progress | None
 ) -> tuple[bytes, str]:
     """A text is a Dockerfile without any context, everything else an archive."""
     head = answer.read(_PREAMBLE)

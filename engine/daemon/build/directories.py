@@ -1,8 +1,8 @@
 """The directories of RUN --mount=type=cache: kept between builds below the data root, and given to steps in turn.
 
 Runs on the threads that build. A directory counts once its row is there; one without a row is what a crash left, and
-goes with the next prune. Sharing is BuildKit's: `shared` by all at once, `locked` by one after the other, `private` with
-a directory of its own for each that asks at the same time.
+goes with the next prune. Sharing is BuildKit's: `shared` by all at once, `locked` by one after the other, `private`
+with a directory of its own for each that asks at the same time.
 """
 
 import collections
@@ -72,10 +72,7 @@ def _take(
         while True:
             with engine.database.reading() as connection:
                 known = [row["number"] for row in table.mounts(connection, name)]
-            free = [number for number in known if number not in _locked and (sharing == "shared" or not _users[number])]
-            _users.subtract({})  # a look leaves zeros behind
-            for number in [number for number, count in _users.items() if not count]:
-                del _users[number]
+            free = [number for number in known if number not in (_locked if sharing == "shared" else _users)]
             if free:
                 number = free[0]
                 break
@@ -133,7 +130,7 @@ def size(engine: object, number: int) -> int:
 def remove(engine: object, number: int) -> bool:
     """Take a directory away; False when a step uses it."""
     with _turn:
-        if number in _users and _users[number]:
+        if number in _users:
             return False
         with engine.database.transaction() as connection:
             table.drop_mount(connection, number)

@@ -6,11 +6,13 @@ say, and says it only when it fails; of what it keeps the oldest goes once it is
 
 import codecs
 import collections
+import time
 from collections.abc import Callable
 
 _RED, _PLAIN = "\x1b[91m", "\x1b[0m"
 _MOST_KEPT = 1 << 20
 _SHORT = 12
+_TELL_SECONDS = 0.1
 
 
 def short(identity: str) -> str:
@@ -50,6 +52,21 @@ class Output:
     def text(self, text: str) -> None:
         """A text of the builder's own."""
         self.line({"stream": text})
+
+    def downloading(self, status: str, identity: str = "") -> Callable[[int, int], None]:
+        """What takes how far a download is, bytes so far and in all (-1: nobody knows), and tells some of it."""
+        next_at = 0.0
+
+        def tell(current: int, total: int) -> None:
+            nonlocal next_at
+            now = time.monotonic()
+            if now < next_at and current != total:
+                return
+            next_at = now + _TELL_SECONDS
+            detail = {"current": current, **({"total": total} if total >= 0 else {})}
+            self.line({"status": status, "progressDetail": detail, **({"id": identity} if identity else {})})
+
+        return tell
 
     def step(self, number: int, total: int, text: str) -> None:
         """Which step begins."""

@@ -37,7 +37,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that is kept. key: of a step's row; number: of a directory; named: an image with a name stands on it."""
+    """One thing that is kept.
+
+    key: of a step's row; number: of a directory; named: an image with a name stands on it
+    """
 
     id: str
     type: str

@@ -12,11 +12,12 @@ from engine.errors import EngineError, NotFound
 log = logging.getLogger(__name__)
 
 
-def recover(engine: object) -> None:
-    """Take away the steps' containers, running or not, and settle the images that are whole."""
-    with engine.database.reading() as connection:
-        left, whole = table.steps(connection), table.all_unsettled(connection)
-    for container_id in left:
+def recover(engine: object, steps: list[str], images: list[str]) -> None:
+    """Take away the containers of those steps, running or not, and settle the images, which are whole.
+
+    Both were read before the first client could begin another build.
+    """
+    for container_id in steps:
         try:
             discard(engine, engine.containers.find(container_id))
         except NotFound:
@@ -24,5 +25,5 @@ def recover(engine: object) -> None:
                 table.end_step(connection, container_id)
         except EngineError as error:
             log.warning("container %s of a build that was cut off stays: %s", container_id, error)
-    if whole:
-        engine.images.settle(whole)
+    if images:
+        engine.images.settle(images)

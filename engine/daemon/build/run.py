@@ -70,7 +70,9 @@ class Asked:
 def asked(build: object, state: State, command: commands.Run) -> Asked:
     """What a RUN asks for. Raises Invalid for what this builder cannot do."""
     if command.security != "sandbox":
-        raise Invalid(f"--security={command.security} is not allowed: this builder gives no more rights than a container's")
+        raise Invalid(
+            f"--security={command.security} is not allowed: this builder gives no more rights than a container's"
+        )
     argv, script = _command(state, command)
     own = {entry.partition("=")[0] for entry in state.config.get("Env") or ()}
     arguments = {name: value for name, value in state.arguments.visible().items() if name not in own}

@@ -1,7 +1,7 @@
 """Where a stage of a build stands: the image that it has made so far, and the images that its steps make.
 
-Runs on the thread that builds. Each step makes an image whose parent is the one before, as `docker history` shows and as
-the cache needs it. They are visible at once and durable at the build's end: one flush for all of them.
+Runs on the thread that builds. Each step makes an image whose parent is the one before, as `docker history` shows and
+as the cache needs it. They are visible at once and durable at the build's end: one flush for all of them.
 """
 
 import collections
@@ -93,6 +93,8 @@ class Maker:
         self._store = engine.images
         self._session = self._store.session()
         self._boot = boot_id()
+        # Of the image that was made last: the next step most often stands on it.
+        self._last: tuple[str, list[Part]] = ("", [])
         self._made: list[str] = []
         self._held: list[str] = []
 
@@ -162,6 +164,7 @@ class Maker:
             image = making.add_made(
                 self._store, self._session, document, descriptors, layers, [], state.identity, self._boot
             )
+        self._last = image.id, parts
         self._made.append(image.id)
         self.hold(image)
         self._store.announce("create", image.id, image.id, image)
@@ -184,6 +187,8 @@ class Maker:
         """The layers of an image, pinned."""
         if image is None:
             return []
+        if self._last[0] == image.id:
+            return list(self._last[1])
         content = self._store.content
         manifest = documents.load(content.read(image.manifest, documents.LARGEST_DOCUMENT), "manifest")
         _, descriptors = documents.manifest_parts(manifest)

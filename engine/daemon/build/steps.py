@@ -4,13 +4,12 @@ Runs on the thread that builds. Every step either finds in the cache the image t
 """
 
 import copy
-import os
 import posixpath
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from engine.daemon.build import run, workdir, wording
+from engine.daemon.build import run, wording, workdir
 from engine.daemon.build.cache import key_of
 from engine.daemon.build.copying import fetching, preparing
 from engine.daemon.build.copying.request import Base, Request
@@ -128,18 +127,13 @@ def _copy(build: object, state: State, command: commands.Copy) -> None:
         _place(build, state, command, request, build.context.root)
         return
     source = build.source(command.from_)
-    # Not within that look: there the layers' directory is hidden by what is looked at. A descriptor keeps it alive.
-    root = merged.within(build.engine.images.layer_root, source.layers if source else (), os.dup)
-    try:
+    with merged.held(build.engine.images.layer_root, source.layers if source else ()) as root:
         _place(build, state, command, request, root)
-    finally:
-        os.close(root)
 
 
 def _add(build: object, state: State, command: commands.Add) -> None:
     sources = tuple(
-        fetching.fetch(each, command.checksum, build.context.scratch) if fetching.is_url(each) else each
-        for each in command.sources
+        _fetched(build, each, command.checksum) if fetching.is_url(each) else each for each in command.sources
     )
     if command.checksum and not any(isinstance(each, fetching.Fetched) for each in sources):
         raise Invalid("checksum can't be specified for sources that are not downloaded")
@@ -152,6 +146,12 @@ def _add(build: object, state: State, command: commands.Add) -> None:
         unpack_fetched=command.unpack is True,
     )
     _place(build, state, command, request, build.context.root)
+
+
+def _fetched(build: object, url: str, checksum: str) -> fetching.Fetched:
+    found = fetching.fetch(url, checksum, build.context.scratch, build.output.downloading("Downloading"))
+    build.output.text("\n")
+    return found
 
 
 def _request(build: object, state: State, command: commands.Copy | commands.Add, **more: object) -> Request:

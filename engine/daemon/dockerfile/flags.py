@@ -12,6 +12,8 @@ from engine.errors import Invalid
 BOOLEAN, TEXT, TEXTS = "boolean", "text", "texts"
 """What a flag takes: true or false (or nothing: true), one text, or a text each time it is given."""
 
+MOST_FLAGS = 1000
+
 Written = tuple[tuple[str, str | None], ...]
 
 # A word that may have quoted parts; an end that is missing is the line's.
@@ -46,6 +48,8 @@ def taken_off(text: str, escape: str) -> tuple[Written, str]:
         word, place = _unquoted(match[0], escape), match.end()
         if word == "--":
             return tuple(found), text[place:].strip(SPACE)
+        if len(found) == MOST_FLAGS:
+            raise Invalid(f"an instruction with more than {MOST_FLAGS} flags")
         name, equals, value = word[2:].partition("=")
         found.append((name, value if equals else None))
 

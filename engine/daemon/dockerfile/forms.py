@@ -7,10 +7,14 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from engine.daemon.dockerfile.gotext import SPACE, quoted
 from engine.daemon.jsontext import DEEPEST, deeper_than
 from engine.errors import Invalid
+
+MOST_ARGUMENTS = 10_000
+"""Of one instruction: a text of a megabyte could else become twenty times as much."""
 
 _BLANK = re.compile(r"[\t\v\f\r ]+")
 _TYPE = re.compile(f"([^{SPACE}]+)[{SPACE}]*(.*)", re.DOTALL)
@@ -43,7 +47,7 @@ def whole(text: str, escape: str) -> Arguments:
 
 def by_space(text: str, escape: str) -> Arguments:
     """Words, whatever quotes there are."""
-    return Arguments(tuple(_BLANK.split(text)) if text else ())
+    return Arguments(tuple(_few(_BLANK.split(text, MOST_ARGUMENTS))) if text else ())
 
 
 def exec_or_whole(text: str, escape: str) -> Arguments:
@@ -80,10 +84,15 @@ def health(text: str, escape: str) -> Arguments:
     return Arguments((match[1], *command.values), command.exec_form)
 
 
+_TOO_MANY = f"an instruction with more than {MOST_ARGUMENTS} arguments"
+
+
 def _exec_form(text: str) -> Arguments | None:
     """None for what is no JSON list: then it is a shell's."""
     if not text.startswith("[") or deeper_than(DEEPEST, text):
         return None
+    if text.count('"') - text.count('\\"') > 2 * MOST_ARGUMENTS:
+        raise Invalid(_TOO_MANY)
     try:
         values = json.loads(text, parse_constant=_no_constant, parse_int=float)
     except ValueError:
@@ -102,8 +111,14 @@ def _no_constant(name: str) -> None:
 
 
 def _words(text: str, escape: str) -> list[str]:
-    matches = _PAIR_WORDS[escape].finditer(text)
-    return [match[0][:-1] if match["last"] or match["in_quotes"] else match[0] for match in matches]
+    matches = islice(_PAIR_WORDS[escape].finditer(text), MOST_ARGUMENTS + 1)
+    return _few([match[0][:-1] if match["last"] or match["in_quotes"] else match[0] for match in matches])
+
+
+def _few(words: list[str]) -> list[str]:
+    if len(words) > MOST_ARGUMENTS:
+        raise Invalid(_TOO_MANY)
+    return words
 
 
 def _pairs(keyword: str, text: str, escape: str) -> Arguments:

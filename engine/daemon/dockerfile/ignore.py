@@ -17,6 +17,7 @@ LARGEST = 2**17
 MOST_PATTERNS = 2000
 LONGEST_PATTERN = 1024
 
+_LARGE = 2**13
 _MOST_REMEMBERED = 4096
 
 # What a pattern is made of beside characters: each of these may also be nothing.
@@ -37,6 +38,9 @@ class Ignore:
             raise Invalid(f"more than {MOST_PATTERNS} patterns in a .dockerignore")
         self._taken_back = tuple(pattern.startswith("!") for pattern in patterns)
         self._matchers = tuple(_matcher(pattern.removeprefix("!")) for pattern in patterns)
+        if len(text) > _LARGE:
+            # Python would remember the expressions after the build is over: megabytes, for a hostile file.
+            re.purge()
         # Which patterns match a directory, or one that it is in, as bits.
         self._directories: dict[str, int] = {}
 

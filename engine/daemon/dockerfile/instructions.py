@@ -125,9 +125,8 @@ def _run(reading: _Reading) -> commands.Run:
         raise Invalid(f"invalid network mode {quoted(network)}")
     if security not in _SECURITY:
         raise Invalid(f"security {quoted(security)} is not valid")
-    found = (mounts.read(line, reading.expand) for line in reading.flags["mount"])
     common = {
-        "mounts": tuple(mount for mount in found if mount is not None),
+        "mounts": tuple(mounts.read(line, reading.expand) for line in reading.flags["mount"]),
         "network": network,
         "security": security,
         "heredocs": reading.instruction.heredocs,

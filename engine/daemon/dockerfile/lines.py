@@ -12,7 +12,7 @@ from engine.daemon.dockerfile.gotext import SPACE
 from engine.daemon.dockerfile.statements import Heredoc
 from engine.errors import Invalid
 
-LARGEST = 4 * 2**20
+LARGEST = 2**20
 LONGEST_LINE = 65535
 """Bytes of one line as it stands in the file; dockerd's limit too."""
 
@@ -28,11 +28,12 @@ _CONTINUED = {
 
 @dataclass(frozen=True)
 class Line:
-    """One logical line; first and last number its lines in the file, from 1."""
+    """One logical line; first and last number its lines in the file, from 1; gaps: it goes on over empty lines."""
 
     text: str
     first: int
     last: int
+    gaps: bool = False
 
 
 @dataclass
@@ -73,14 +74,15 @@ class Reader:
                 continue
             first = self._number
             text, continued = self._cut(text)
-            parts = [text]
+            parts, gaps = [text], False
             while continued and (read := self._next()) is not None:
                 text = read.rstrip("\r\n")
                 bare = text.lstrip(SPACE)
+                gaps = gaps or not bare
                 if bare and not bare.startswith("#"):
                     text, continued = self._cut(text)
                     parts.append(text)
-            yield Line("".join(parts), first, self._number)
+            yield Line("".join(parts), first, self._number, gaps)
 
     def _cut(self, text: str) -> tuple[str, bool]:
         """The line without the escape that says it goes on, and whether it does."""

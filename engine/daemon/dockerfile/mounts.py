@@ -32,15 +32,13 @@ class _Reading:
     readonly: bool | None = None
 
 
-def read(line: str, expand: Callable[[str], str] | None = None) -> Mount | None:
+def read(line: str, expand: Callable[[str], str] | None = None) -> Mount:
     """One mount; Invalid in BuildKit's words.
 
-    Without `expand` and with a variable in it: None, as only the build can tell, apart from what is wrong all the same.
+    Without `expand` and with a variable in it nothing but `from_` is told, as only the build can tell the rest.
     """
-    if expand is None:
-        _refuse_variable_source(line)
-        if "$" in line:
-            return None
+    if expand is None and "$" in line:
+        return Mount(from_=_source(line))
     reading = _Reading()
     for entry in _fields(line):
         name, equals, value = entry.partition("=")
@@ -55,15 +53,22 @@ def read(line: str, expand: Callable[[str], str] | None = None) -> Mount | None:
     return _checked(reading)
 
 
-def _refuse_variable_source(line: str) -> None:
+def _source(line: str) -> str:
+    """Where the mount is from, which no variable may say."""
+    from_ = ""
     for entry in _fields(line):
         name, _, value = entry.partition("=")
-        if name.lower() == "from" and "$" in value[:-1]:
-            raise Invalid(f"'{name.lower()}' doesn't support variable expansion, define alias stage instead")
+        if name.lower() == "from":
+            from_ = value
+            if "$" in value[:-1]:
+                raise Invalid(f"'{name.lower()}' doesn't support variable expansion, define alias stage instead")
+    return from_
 
 
 def _fields(line: str) -> list[str]:
     """The comma separated values of one line, as CSV quotes them."""
+    if not line:
+        raise Invalid("failed to parse csv mounts: EOF")
     fields, place = [], 0
     while len(fields) < _MOST_FIELDS:
         match = _FIELD.match(line, place)

@@ -43,13 +43,16 @@ def statements(data: bytes) -> Dockerfile:
     """The instructions as far as their form goes, known or not."""
     reader = Reader(data)
     found: list[Instruction] = []
+    warnings: list[str] = []
     for line in reader.lines():
         if len(found) == MOST_INSTRUCTIONS:
             raise Invalid(f"more than {MOST_INSTRUCTIONS} instructions")
+        if line.gaps:
+            warnings.append(f"Empty continuation line found in: {line.text}")
         found.append(_with_heredocs(_statement(line, reader.escape, _MOST_TRIGGERS), reader))
     if not found:
         raise Invalid("file with no instructions")
-    return Dockerfile(tuple(found), reader.escape, reader.directives)
+    return Dockerfile(tuple(found), reader.escape, reader.directives, tuple(warnings))
 
 
 def statement(text: str) -> Instruction:

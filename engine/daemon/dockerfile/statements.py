@@ -52,8 +52,12 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """All instructions, in order; escape: the escape character in force; directives: the parser directives given."""
+    """All instructions, in order.
+
+    escape: the escape character in force; directives: the parser directives given; warnings: what should be mended
+    """
 
     instructions: tuple[Instruction, ...]
     escape: str = "\\"
     directives: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from io import FileIO
 
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.daemon.tar.trees import remove_path
@@ -134,7 +134,7 @@ class Content:
             return False
         return size is None or found.st_size == size
 
-    def open(self, digest: str) -> BinaryIO:
+    def open(self, digest: str) -> FileIO:
         """The blob, unbuffered. Raises NotFound."""
         try:
             return open(self.path(digest), "rb", buffering=0)

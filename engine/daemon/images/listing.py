@@ -6,7 +6,6 @@ ImageManifestSummary of the definition, filled in as a current dockerd does (tra
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.images import platform
@@ -24,6 +23,7 @@ from engine.daemon.images.removal import standing
 from engine.daemon.store import images as table
 from engine.errors import Invalid, NotFound
 
+TYPE_CHECKING = False  # as `typing` has it, which an idle daemon does without
 if TYPE_CHECKING:
     from engine.daemon.images.store import ImageStore
 

@@ -7,7 +7,6 @@ layer's blob and unpacked at the same time, so neither the memory nor a second c
 import io
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, BinaryIO
 
 from engine.daemon.images import image as documents
 from engine.daemon.images.content import Incoming, digest_of
@@ -15,6 +14,7 @@ from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
 from engine.daemon.tar.compression import Peeked, Unpacked
 
+TYPE_CHECKING = False  # as `typing` has it, which a small daemon does without
 if TYPE_CHECKING:
     from engine.daemon.images.store import ImageStore
 
@@ -28,7 +28,7 @@ _KEPT_FORMS = ("gzip", "zstd")
 class _Tee(io.RawIOBase):
     """Bytes read through it are also written into a blob, compressed on the way when `squeeze`."""
 
-    def __init__(self, source: BinaryIO, blob: Incoming, squeeze: bool):
+    def __init__(self, source: io.BufferedIOBase, blob: Incoming, squeeze: bool):
         self._source = source
         self._blob = blob
         self._gzip = zlib.compressobj(_LEVEL, wbits=31) if squeeze else None
@@ -52,7 +52,7 @@ class _Tee(io.RawIOBase):
             self._blob.write(self._gzip.flush())
 
 
-def unpack(session: object, stream: BinaryIO, blob: Incoming) -> tuple[object, str]:
+def unpack(session: object, stream: io.BufferedIOBase, blob: Incoming) -> tuple[object, str]:
     """The layer unpacked from the stream, its blob filled on the way, and the compression that the blob is in."""
     peeked = Peeked(stream)
     kept = peeked.form in _KEPT_FORMS

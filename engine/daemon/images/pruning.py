@@ -73,9 +73,11 @@ def _one(
     containers = used_by(image.id)
     if containers:
         removal.untag(store, image, [] if only_dangling else _unused_names(image, containers), removed)
-    elif not (image.names and only_dangling) and not store.has_children(image) and not store.held[image.id]:
-        if not image.names:
-            removed.records.append({"Untagged": image.id})
+    elif image.names:
+        if not only_dangling:
+            removal.delete(store, image, False, used_by, removed)
+    elif not store.has_children(image) and not store.held[image.id]:
+        removed.records.append({"Untagged": image.id})
         removal.delete(store, image, False, used_by, removed)
 
 

@@ -6,7 +6,6 @@ and the words are those of a current dockerd (transcript 217-219, 234, 237).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from engine.daemon.images import platform
 from engine.daemon.images.image import Image
@@ -14,6 +13,7 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.store import images as table
 from engine.errors import Conflict, Invalid, NotFound
 
+TYPE_CHECKING = False  # as `typing` has it, which an idle daemon does without
 if TYPE_CHECKING:
     from engine.daemon.images.store import ImageStore
 

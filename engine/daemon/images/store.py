@@ -8,13 +8,13 @@ before it becomes visible. Never shows a half image: what a crash leaves is swep
 import collections
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import BinaryIO, ContextManager
+from contextlib import AbstractContextManager
+from io import BufferedIOBase
 
-from engine.daemon.images import listing, platform, removal
+from engine.daemon.images import listing, lookup, platform, removal
 from engine.daemon.images.content import Content
 from engine.daemon.images.image import Image, load
 from engine.daemon.images.layers import storage
@@ -23,7 +23,7 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.store import builds
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
-from engine.errors import Invalid, NotFound
+from engine.errors import NotFound
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,6 @@ Progress = Callable[[dict], None]
 UsedBy = Callable[[str], Sequence]
 Publish = Callable[[str, str, str, dict[str, str]], None]
 
-_SHORT_ID = re.compile(r"(?:sha256:)?([a-f0-9]{4,64})")
 # Looked up at every create and inspect; a change forgets them all.
 _MOST_REMEMBERED = 64
 
@@ -110,8 +109,13 @@ class ImageStore:
 
     def check(self, identity: str, layers: Sequence[str]) -> None:
         """Raises NotFound unless the image with this id has a platform of these layers, as when it was found."""
-        if not any(image.layers == tuple(layers) for image in self._platforms(identity)):
-            raise NotFound(f"No such image: {identity}")
+        wanted = tuple(layers)
+        with self.changing:
+            # Each new container asks, and what is remembered here was there at the last change.
+            if any(image.id == identity and image.layers == wanted for image in self._found.values()):
+                return
+            if not any(image.layers == wanted for image in self._platforms(identity)):
+                raise NotFound(f"No such image: {identity}")
 
     def origin(self, identity: str, container_layers: Sequence[str] | None = None) -> Image:
         """The image that a container was made of, also when it was removed since. Raises NotFound.
@@ -120,7 +124,7 @@ class ImageStore:
         """
         with self.database.reading() as connection:
             row = table.image_of_containers(connection, identity)
-            found = row and [image for removed in (False, True) for image in self._read(connection, row, removed)]
+            found = row and [image for removed in (False, True) for image in lookup.platforms(connection, row, removed)]
         if not found:
             raise NotFound(f"No such image: {identity}")
         same = [image for image in found if container_layers is None or image.layers == tuple(container_layers)]
@@ -129,36 +133,12 @@ class ImageStore:
     def resolve(self, ref: str) -> str:
         """The id of the image called `ref`, as for `find`."""
         with self.database.reading() as connection:
-            identity = self._by_name(connection, ref) or self._by_id(connection, ref)
-        if identity is None:
-            raise NotFound(f"No such image: {_shown(ref)}")
-        return identity
-
-    def _by_name(self, connection: object, ref: str) -> str | None:
-        if not ref or ref.startswith("sha256:") or re.fullmatch(r"[a-f0-9]{64}", ref):
-            return None
-        reference = Reference.parse(ref).with_default_tag()
-        if not reference.digest:
-            return table.image_by_name(connection, reference.canonical)
-        # A digest decides, whatever the tag beside it; the name must be one that the image goes by.
-        if table.image(connection, reference.digest) is None:
-            return None
-        names = (Reference.parse(name) for name, _ in table.image_names(connection, reference.digest))
-        return reference.digest if any(name.name == reference.name for name in names) else None
-
-    def _by_id(self, connection: object, ref: str) -> str | None:
-        match = _SHORT_ID.fullmatch(ref)
-        if not match:
-            return None
-        found = table.images_by_prefix(connection, f"sha256:{match[1]}")
-        if len(found) > 1:
-            raise Invalid(f"ambiguous reference: more than one image starts with {ref}")
-        return found[0] if found else None
+            return lookup.identity(connection, ref)
 
     def all(self) -> list[Image]:
         """Every image, as the platform that `find` would choose, newest first."""
         with self.database.reading() as connection:
-            images = [self._read(connection, row)[0] for row in table.images(connection)]
+            images = [lookup.platforms(connection, row)[0] for row in table.images(connection)]
         return sorted(images, key=lambda image: image.created, reverse=True)
 
     def count(self) -> int:
@@ -171,34 +151,7 @@ class ImageStore:
             row = table.image(connection, identity)
             if row is None:
                 raise NotFound(f"No such image: {identity}")
-            return self._read(connection, row)
-
-    def _read(self, connection: object, row: dict, removed: bool = False) -> list[Image]:
-        """The image as each of its platforms, or of those that were removed and are held; the host's best first."""
-        names = table.image_names(connection, row["id"])
-        references = [Reference.parse(name) for name, _ in names]
-        digests = dict.fromkeys(f"{reference.familiar_name}@{row['id']}" for reference in references)
-        images = []
-        for one in table.platforms(connection, row["id"], removed):
-            layers = table.image_layers(connection, row["id"], one["manifest"])
-            blobs = table.image_blobs(connection, row["id"], one["manifest"])
-            image = Image(
-                id=row["id"],
-                descriptor={"mediaType": row["media_type"], "digest": row["id"], "size": row["descriptor_size"]},
-                manifest=one["manifest"],
-                config=load(one["config"].encode(), "image config"),
-                layers=tuple(str(layer["number"]) for layer in layers),
-                layer_sizes=tuple(layer["size"] for layer in layers),
-                content_size=sum(size for _, size in blobs),
-                created=one["created"],
-                parent=row["parent"],
-                names=tuple(name for name, _ in names),
-                repo_tags=tuple(reference.familiar for reference in references if reference.tag),
-                repo_digests=tuple(digests),
-                tagged_ns=max((tagged for _, tagged in names), default=0),
-            )
-            images.append(image)
-        return platform.sorted_for(platform.host(), images)
+            return lookup.platforms(connection, row)
 
     # Changing
 
@@ -360,7 +313,7 @@ class ImageStore:
 
     def import_rootfs(
         self,
-        stream: BinaryIO,
+        stream: BufferedIOBase,
         repo: str,
         tag: str,
         message: str,
@@ -380,13 +333,13 @@ class ImageStore:
         """Where the storage is `copy`: fill a container's root; see `storage.copy_layers`."""
         storage.copy_layers(self.layer_root, layers, target)
 
-    def load(self, stream: BinaryIO, progress: Progress, wanted: Sequence[platform.Platform] = ()) -> list[Image]:
+    def load(self, stream: BufferedIOBase, progress: Progress, wanted: Sequence[platform.Platform] = ()) -> list[Image]:
         """Load every image of a docker-archive or an OCI layout; see `load.load`."""
         from engine.daemon.images.archives import load  # as above
 
         return load.load(self, stream, progress, wanted)
 
-    def archive(self, names: Sequence[str], wanted: Sequence[platform.Platform]) -> ContextManager:
+    def archive(self, names: Sequence[str], wanted: Sequence[platform.Platform]) -> AbstractContextManager:
         """The archive of images, as a context; see `save.archive`."""
         from engine.daemon.images.archives import save  # as above
 
@@ -421,11 +374,3 @@ class ImageStore:
     ) -> dict:
         """GET /images/{name}/json; see `listing.inspect_json`."""
         return listing.inspect_json(self, image, manifests, used_by, single)
-
-
-def _shown(ref: str) -> str:
-    """The reference as docker shows it when nothing goes by it."""
-    try:
-        return Reference.parse(ref).with_default_tag().familiar
-    except Invalid:
-        return ref

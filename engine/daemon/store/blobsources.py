@@ -1,7 +1,7 @@
 """The table of where blobs stand in registries: what a push asks so that a blob need not be sent twice to one registry.
 
-All of its SQL; every function takes the connection of a transaction or reading of `Database`. A row is a hint that may be
-wrong by now, so nothing depends on it, its writing need not be durable, and only the newest rows are kept.
+All of its SQL; every function takes the connection of a transaction or reading of `Database`. A row is a hint that may
+be wrong by now, so nothing depends on it, its writing need not be durable, and only the newest rows are kept.
 """
 
 import sqlite3

@@ -65,7 +65,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         """INSERT OR IGNORE INTO image_platforms (image, manifest, config, created, removed)
            SELECT DISTINCT image, manifest, '{}', '', 1 FROM image_layers""",
         "ALTER TABLE image_blobs RENAME TO image_blobs_before",
-        "DROP INDEX image_blobs_by_digest",
+        "DROP INDEX IF EXISTS image_blobs_by_digest",
         SCHEMA[5],
         """INSERT INTO image_blobs (image, manifest, digest, size)
            SELECT image, manifest, digest, size FROM image_blobs_before JOIN images ON id = image""",
@@ -235,10 +235,14 @@ def forget_image(connection: sqlite3.Connection, identity: str) -> None:
 
 
 def image_layers(connection: sqlite3.Connection, identity: str, manifest: str) -> list[sqlite3.Row]:
-    """number, diff_id and size of the layers of one manifest of the image, lowest first."""
+    """number, diff_id and size of the layers of one manifest of the image, lowest first, each once.
+
+    One that stands in an image twice (an empty one, as a rule) is all there in its upper place, and no overlay takes a
+    directory twice.
+    """
     return connection.execute(
         """SELECT number, diff_id, size FROM image_layers JOIN layers ON layer = number
-           WHERE image = ? AND manifest = ? ORDER BY position""",
+           WHERE image = ? AND manifest = ? GROUP BY number ORDER BY MAX(position)""",
         (identity, manifest),
     ).fetchall()
 

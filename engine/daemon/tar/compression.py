@@ -9,7 +9,6 @@ import importlib.util
 import io
 import zlib
 from collections.abc import Callable
-from typing import BinaryIO
 
 from engine.errors import Invalid, Unavailable
 
@@ -98,7 +97,7 @@ def detect(head: bytes) -> str:
 class Peeked:
     """A source whose first bytes were looked at and are still to be read; `form` is the name in FORMATS, or empty."""
 
-    def __init__(self, source: BinaryIO):
+    def __init__(self, source: io.BufferedIOBase):
         self._source = source
         self._head = _read_up_to(source, _HEAD)
         self.form = detect(self._head)
@@ -118,7 +117,7 @@ class Unpacked(io.RawIOBase):
     `form` is the name of the compression, empty for none. Raises Invalid for damage.
     """
 
-    def __init__(self, source: BinaryIO):
+    def __init__(self, source: io.BufferedIOBase):
         self._source = Peeked(source)
         self.form = self._source.form
         # Bytes of the next member that came along with the last one's.
@@ -151,7 +150,7 @@ class Unpacked(io.RawIOBase):
             if data:
                 self._out += len(data)
                 if self._out > FAIR_BYTES and self._out > FAIR_RATIO * self._in:
-                    raise Invalid(f"{self.form} stream unpacks to more than {FAIR_RATIO} times its size: {self._in} bytes")
+                    raise Invalid(f"{self.form} stream: {self._in} bytes unpack to over {FAIR_RATIO} times as many")
                 buffer[: len(data)] = data
                 return len(data)
 
@@ -185,7 +184,7 @@ class Unpacked(io.RawIOBase):
         return True
 
 
-def _read_up_to(source: BinaryIO, count: int) -> bytes:
+def _read_up_to(source: io.BufferedIOBase, count: int) -> bytes:
     """count bytes, or fewer at the stream's end: a socket may give them one by one."""
     head = b""
     while len(head) < count:

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable
 
 from engine.daemon.tar import reader as tar
-from engine.daemon.tar.space import check_space
+from engine.daemon.tar.space import NoSpace, check_space
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid, SystemFailure
 from engine.kernel.beneath import open_beneath
@@ -56,6 +56,8 @@ _CONTENT_ERRNOS = {
 def failure(name: str, error: OSError) -> Exception:
     """The failure to be told when a member could not be made."""
     text = f"failed to unpack {name!r}: {os.strerror(error.errno or errno.EIO).lower()}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return NoSpace(text)
     return Invalid(text) if error.errno in _CONTENT_ERRNOS else SystemFailure(text)
 
 

@@ -1,16 +1,19 @@
 """Reading tar streams: ustar, PAX and GNU headers with their long names, extended attributes and sparse files.
 
 Runs in the daemon, on the thread that unpacks. A parser only: bytes in, entries out; it opens nothing, and whatever a
-header says is bounded before memory is spent on it. Written by hand because `tarfile` takes 60 µs and more for each
-header, reads headers of any size into memory, and costs an idle daemon memory. Formats: POSIX pax(1); GNU tar's
-manual, "Basic Tar Format".
+header says is bounded before memory is spent on it. Formats: POSIX pax(1); GNU tar's manual, "Basic Tar Format".
+
+Not `tarfile`, which was measured on a Debian of 204 MB in 6,768 members (Python 3.11): to list it takes 0.17 s against
+0.10 s here; to unpack it 0.3 s of its own against 0.2 s, and 0.55 s with the filter that keeps members inside (beside
+what the kernel takes for the files, which is the same). It keeps an object for each member while the archive is open,
+reads a header of any size into memory, makes files by path, not beneath a descriptor, knows no extended attributes,
+and costs an idle daemon 0.7 MB.
 """
 
 import io
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 from engine.errors import Invalid
 
@@ -65,7 +68,7 @@ class TarReader:
     Iterate; between two entries call `chunks` or `copy` at most once, or nothing to skip the contents.
     """
 
-    def __init__(self, stream: io.BufferedReader | BinaryIO):
+    def __init__(self, stream: io.BufferedIOBase):
         self._stream = stream
         # What is left of the present entry's data, and its padding.
         self._left = 0

@@ -179,6 +179,10 @@ class Packer:
         self._buffer += END
         return self._flush()
 
+    def unlink(self) -> None:
+        """Forget the hard links: what comes now is a file of its own, whatever other names it has had."""
+        self._links.clear()
+
     def flushed(self) -> Iterator[Chunk]:
         """What waits to be sent, now: something else is put in between."""
         if self._buffer:

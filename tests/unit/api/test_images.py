@@ -43,7 +43,7 @@ class Store:
     def import_rootfs(self, stream, repo, tag, message, changes, platform, progress):
         return self._work(("import", stream.read(), repo, tag, message, changes, platform), progress)
 
-    def load(self, stream, progress):
+    def load(self, stream, progress, wanted):
         return self._work(("load", stream.read()), progress)
 
     def images_json(self, filters, all, shared_size, manifests, used_by, identity):
@@ -179,7 +179,7 @@ def test_an_import_whose_body_is_cut_short_is_an_error(serve):
 @pytest.mark.parametrize(
     ("query", "status", "text"),
     [
-        ("fromSrc=http://x/y.tar", 501, "importing an image from a URL is not built yet"),
+        ("fromSrc=http://127.0.0.1:1/y.tar", 500, 'Get "http://127.0.0.1:1/y.tar": dial tcp 127.0.0.1:1: connect'),
         ("", 500, 'Get "http:": http: no Host in request URL'),
     ],
 )

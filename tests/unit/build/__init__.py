@@ -1,1 +1,1 @@
-"""Tests of the build room, without root but where they say so."""
+"""Tests of the build room that need neither a daemon nor root."""

@@ -33,6 +33,11 @@ def test_lines_are_joined_and_comments_left_out(text, expected):
     assert originals(text) == expected
 
 
+def test_a_line_that_goes_on_over_empty_ones_is_warned_of():
+    dockerfile = parser.statements(b"FROM a\nENV a=b \\\n\n  c=d\nRUN a \\\n# c\n b\n")
+    assert dockerfile.warnings == ("Empty continuation line found in: ENV a=b   c=d",)
+
+
 def test_each_instruction_knows_its_lines():
     text = "# c\nFROM a\n\nRUN b \\\n\n  c\nCOPY <<A <<B /d\n1\nA\n2\nB\nUSER x\n"
     lines = [(one.keyword, one.line, one.last_line) for one in parser.statements(text.encode()).instructions]

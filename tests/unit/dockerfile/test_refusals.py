@@ -142,11 +142,15 @@ OF_TODAY = [
         FILE,
         "dockerfile line greater than max allowed size of 65535",
     ),
+    ("FROM a\nRUN " + "--mount=target=/x " * 1001, FILE, "an instruction with more than 1000 flags"),
+    ("FROM a\nENV " + "a=b " * 10001, FILE, "an instruction with more than 10000 arguments"),
+    ("FROM a\nCOPY " + "a " * 10001, FILE, "an instruction with more than 10000 arguments"),
+    ("FROM a\nCMD [" + '"",' * 10001 + '""]', FILE, "an instruction with more than 10000 arguments"),
     ("FROM a\n" + "ENV a=b\n" * 10000, FILE, "more than 10000 instructions"),
     (
-        " " * (4 * 2**20 + 1),
+        " " * (2**20 + 1),
         FILE,
-        "a Dockerfile of 4194305 bytes is too large: 4194304 are allowed",
+        "a Dockerfile of 1048577 bytes is too large: 1048576 are allowed",
     ),
 ]
 

@@ -16,3 +16,11 @@ def registry():
     """A registry in a thread."""
     with fakeregistry.serving() as running:
         yield running
+
+
+@pytest.fixture
+def told(store):
+    """Every event of the store as (action, name or bytes), as it is told."""
+    events = []
+    store._publish = lambda kind, action, actor, attributes: events.append((action, [*attributes.values()][-1]))
+    return events

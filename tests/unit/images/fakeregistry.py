@@ -53,6 +53,7 @@ def serving() -> Iterator[FakeRegistry]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             registry.asked.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}))

@@ -261,14 +261,13 @@ def nested(image: MadeImage) -> bytes:
 class Pipe:
     """A stream that can only be read, a little at a time, as a request's body."""
 
-    def __init__(self, data: bytes):
-        self.data = data
+    def __init__(self, data: bytes, most: int = 3000):
+        self._file = io.BytesIO(data)
+        self._most = most
 
     def read(self, count: int) -> bytes:
-        """At most 3000 bytes."""
-        count = min(count, 3000)
-        piece, self.data = self.data[:count], self.data[count:]
-        return piece
+        """At most so many bytes."""
+        return self._file.read(min(count, self._most))
 
 
 def load_and_check(store: ImageStore, data: bytes) -> bool:

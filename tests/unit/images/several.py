@@ -1,6 +1,7 @@
 """Indexes of several platforms, put into a store one platform at a time, as a pull or a load does."""
 
 import io
+from collections.abc import Sequence
 
 from engine.daemon.images.image import OCI_INDEX, Image
 from engine.daemon.images.reference import Reference
@@ -37,3 +38,9 @@ def add(store: ImageStore, index: bytes, image: MadeImage, *names: str) -> Image
         pairs = [(made.digest(blob), len(blob)) for blob in blobs]
         references = [Reference.parse(name).with_default_tag() for name in names]
         return store.add(session, target, image.digest, image.config, layers, pairs, references)
+
+
+def import_(store: ImageStore, repo: str = "", contents: bytes = b"x", changes: Sequence[str] = ()) -> Image:
+    """An image of one file."""
+    stream = io.BytesIO(archive(member("file", contents)))
+    return store.import_rootfs(stream, repo, "", "", changes, None, lambda line: None)

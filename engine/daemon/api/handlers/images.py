@@ -3,7 +3,7 @@
 Each function runs in its request's thread.
 """
 
-from typing import BinaryIO
+from io import BufferedIOBase
 
 from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response
@@ -52,7 +52,7 @@ def _import(engine: object, request: Request, progress: Progress) -> None:
         _import_stream(engine, request, progress, url, stream)
 
 
-def _import_stream(engine: object, request: Request, progress: Progress, source: str, stream: BinaryIO) -> None:
+def _import_stream(engine: object, request: Request, progress: Progress, source: str, stream: BufferedIOBase) -> None:
     query = request.query
     image = engine.images.import_rootfs(
         stream,

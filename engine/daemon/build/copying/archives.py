@@ -13,7 +13,7 @@ import os
 import posixpath
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from engine.daemon.build.copying.request import Base
 from engine.daemon.images.layers import merged
@@ -43,25 +43,36 @@ def is_archive(directory: int, name: str) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def unpacked(directory: int, name: str, base: Base, place: str, check: Callable[[], None]) -> Iterator[int]:
-    """A descriptor of the directory with what the archive brings to `place` (a real path of the base).
+class Tree:
+    """What the archives of one instruction bring to `place`, a real path of the base. A context manager.
 
-    Raises Invalid, SystemFailure.
+    top: a descriptor of the directory that they are unpacked in, one over the other
     """
-    tree = f"add-{time.monotonic_ns()}"
-    os.mkdir(tree, 0o755, dir_fd=base.scratch)
-    try:
-        top = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=base.scratch)
-        try:
-            fd, _ = open_file(directory, name)
-            with os.fdopen(fd, "rb") as file:
-                merged.within(base.layer_root, base.layers, lambda root: _unpack(root, place, top, file, check))
-            yield top
-        finally:
-            os.close(top)
-    finally:
-        remove_tree(base.scratch, tree)
+
+    def __init__(self, base: Base, place: str, check: Callable[[], None]):
+        self._base = base
+        self._place = place
+        self._check = check
+        self._name = f"add-{time.monotonic_ns()}"
+        os.mkdir(self._name, 0o755, dir_fd=base.scratch)
+        self.top = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=base.scratch)
+
+    def __enter__(self) -> "Tree":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.top)
+        remove_tree(self._base.scratch, self._name)
+
+    def unpack(self, directory: int, name: str) -> None:
+        """One archive more. Raises Invalid, SystemFailure."""
+        fd, _ = open_file(directory, name)
+        with os.fdopen(fd, "rb") as file:
+            merged.within(
+                self._base.layer_root,
+                self._base.layers,
+                lambda root: _unpack(root, self._place, self.top, file, self._check),
+            )
 
 
 def _unpack(root: int, place: str, top: int, file: io.BufferedReader, check: Callable[[], None]) -> None:

@@ -24,11 +24,12 @@ class Digester:
     def __init__(self, request: Request):
         self._request = request
         self._buffer = memoryview(bytearray(_BUFFER))
-        # Which file each of several names is: copied, they stay one.
+        # Which file each of several names is: copied by one source, they stay one.
         self._links: dict[tuple[int, int], bytes] = {}
 
     def source(self, source: Source) -> str:
         """`file:HASH` or `dir:HASH`. Raises OSError."""
+        self._links.clear()
         total = sha256()
         self._field(total, os.fsencode(source.name))
         for shown, path in source.above:

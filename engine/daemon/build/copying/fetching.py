@@ -10,11 +10,12 @@ import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.daemon.build import download
-from engine.daemon.build.download import is_url as is_url
+from engine.daemon.build.urls import is_git
+from engine.daemon.build.urls import is_url as is_url
+from engine.daemon.images.archives import remote
 from engine.daemon.images.content import sha256
 from engine.daemon.tar.space import check_space
-from engine.errors import Invalid, NotFound, SystemFailure
+from engine.errors import EngineError, Invalid
 
 _CHUNK = 256 * 1024
 _SPACE_STEP = 16 * 1024 * 1024
@@ -40,24 +41,24 @@ def fetch(
     url: str, checksum: str, scratch: int, progress: Callable[[int, int], None] | None = None, shown: str = "ADD"
 ) -> Fetched:
     """Download; progress(bytes so far, bytes in all or -1). Raises NotFound, SystemFailure, Invalid."""
-    if download.is_git(url):
+    if is_git(url):
         raise Invalid(f"{shown} failed: {url}: a git repository is not fetched here; ADD an archive of it instead")
     algorithm, _, wanted = checksum.partition(":")
     if checksum and (algorithm != "sha256" or len(wanted) != 64 or wanted.strip("0123456789abcdef")):
         raise Invalid(f"{shown} failed: invalid checksum {checksum!r}: it must be sha256: and 64 hexadecimal digits")
     try:
-        with download.get(url) as answer:
+        with remote.opened(url) as answer:
             stored = f"fetched-{time.monotonic_ns()}"
             total = _stored(answer, scratch, stored, progress)
             name = _name(url, answer.header("Content-Disposition"))
-    except (NotFound, SystemFailure) as error:
+    except EngineError as error:
         raise type(error)(f"{shown} failed: {error}") from error
     if checksum and total != wanted:
         raise Invalid(f"{shown} failed: digest mismatch sha256:{total}: {checksum}")
     return Fetched(url, name, scratch, stored)
 
 
-def _stored(answer: download.Answer, scratch: int, stored: str, progress: Callable[[int, int], None] | None) -> str:
+def _stored(answer: remote.Remote, scratch: int, stored: str, progress: Callable[[int, int], None] | None) -> str:
     """Write the body; its sha256."""
     total, count, unchecked = sha256(), 0, 0
     fd = os.open(stored, _CREATE, _MODE, dir_fd=scratch)
@@ -73,7 +74,7 @@ def _stored(answer: download.Answer, scratch: int, stored: str, progress: Callab
                 unchecked = 0
                 check_space(fd)
             if progress is not None:
-                progress(count, answer.length)
+                progress(count, -1 if answer.size is None else answer.size)
         seconds = _time(answer.header("Last-Modified"))
         os.fchmod(fd, _MODE)
         os.utime(fd, (seconds, seconds))

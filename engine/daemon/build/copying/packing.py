@@ -4,6 +4,7 @@ Runs in the build's thread; into the base it looks in a thread of its own (see `
 whose they are is dockerd's way: for a file all new ones belong to the one that --chown names, for a directory the last.
 """
 
+import contextlib
 import os
 import posixpath
 import stat
@@ -67,24 +68,31 @@ class _Layer:
         self._mode = permissions.parse(request.chmod) if request.chmod else None
         self._packer = Packer(shown_as=self._shown_as)
         self._made: set[str] = set()
+        self._stack = contextlib.ExitStack()
+        self._tree: archives.Tree | None = None
+        self._unsent = False
         self._now = int(time.time())
         self._is_directory = self._place.is_directory or request.destination.endswith("/") or request.parents
 
     def chunks(self) -> Iterator[Chunk]:
         """All of it."""
-        parent = _Parent()
-        try:
+        with self._stack:
+            parent = _Parent()
+            self._stack.callback(parent.close)
             for source in sources.find(self._root, self._request):
-                if source.is_directory and source.name != "." and self._request.parents:
-                    yield from self._kept(source, parent)
-                elif source.is_directory:
-                    yield from self._contents(source)
-                elif self._is_unpacked(source, parent):
-                    yield from self._archive(source, parent)
-                else:
+                # Names of one file stay one within what one source brings, as docker copies them.
+                self._packer.unlink()
+                if not source.is_directory and self._is_unpacked(source, parent):
+                    self._archive(source, parent)
+                    continue
+                yield from self._unpacked()
+                if not source.is_directory:
                     yield from self._file(source, parent)
-        finally:
-            parent.close()
+                elif source.name != "." and self._request.parents:
+                    yield from self._kept(source, parent)
+                else:
+                    yield from self._contents(source)
+            yield from self._unpacked()
         for name, data in self._request.inline:
             self._inline(name, data)
         yield self._packer.end()
@@ -134,17 +142,24 @@ class _Layer:
         is_file = stat.S_ISREG(source.found.st_mode)
         return wanted and is_file and archives.is_archive(*parent.of(source.root, source.path))
 
-    def _archive(self, source: Source, parent: "_Parent") -> Iterator[Chunk]:
+    def _archive(self, source: Source, parent: "_Parent") -> None:
         """An archive's members keep their owners and modes, whatever --chown says, as docker's do."""
         if not self._place.is_directory and self._place.found is not None:
             raise _refused(f"Error processing tar file: mkdir /{self._place.path}: not a directory")
         self._lead(self._place.path, _ROOT)
-        yield from self._packer.flushed()
-        directory, name = parent.of(source.root, source.path)
-        with archives.unpacked(directory, name, self._base, self._place.path, self._request.check) as tree:
+        if self._tree is None:
+            self._tree = self._stack.enter_context(archives.Tree(self._base, self._place.path, self._request.check))
+        self._tree.unpack(*parent.of(source.root, source.path))
+        self._unsent = True
+
+    def _unpacked(self) -> Iterator[Chunk]:
+        """What the archives so far have brought, unless that is in the layer already."""
+        if self._tree is not None and self._unsent:
+            self._unsent = False
+            yield from self._packer.flushed()
             # A packer of its own: its hard links are nobody else's.
             packer = Packer()
-            yield from packer.contents(tree, f"{self._place.path}/" if self._place.path else "")
+            yield from packer.contents(self._tree.top, f"{self._place.path}/" if self._place.path else "")
             yield from packer.flushed()
 
     # Places

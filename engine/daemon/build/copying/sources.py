@@ -98,9 +98,14 @@ def _fetched(text: Fetched, request: Request, failed: str) -> Source:
     return Source(text.directory, text.stored, name, os.stat(text.stored, dir_fd=text.directory), fetched=True)
 
 
+def _shown(text: str) -> str:
+    """The path as docker's texts have it."""
+    return text.removeprefix("/").removeprefix("./")
+
+
 def _cleaned(text: str) -> str:
     """The path without what says nothing; `.` for the root. Raises OSError (EXDEV) for one that leads out."""
-    shown = text.removeprefix("/").removeprefix("./")
+    shown = _shown(text)
     if "\0" in shown:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), shown)
     clean = posixpath.normpath(shown.lstrip("/") or ".") if not shown.startswith("..") else shown
@@ -111,19 +116,19 @@ def _cleaned(text: str) -> str:
 
 def _plain(root: int, text: str) -> Iterator[Source]:
     if not is_pattern(text):
-        yield _one(root, _cleaned(text))
+        yield _one(root, _cleaned(text), _shown(text))
         return
     # Not cleaned: docker compares the pattern as it stands, but for what it begins with.
-    for path in _matched(root, Pattern(text.removeprefix("/").removeprefix("./"))):
-        yield _one(root, path)
+    for path in _matched(root, Pattern(_shown(text))):
+        yield _one(root, path, path)
 
 
-def _one(root: int, path: str) -> Source:
-    """What the path leads to. Raises OSError with the path in it."""
+def _one(root: int, path: str, shown: str) -> Source:
+    """What the path leads to. Raises OSError with `shown` in it."""
     try:
         real = places.within(root, path, whole=True)
     except OSError as error:
-        error.filename = path
+        error.filename = shown
         raise
     if not real:
         return Source(root, ".", ".", os.fstat(root))

@@ -1,8 +1,11 @@
 """Walking a tree that a stranger shaped: every member once, in the order of its names, and never a step outside.
 
-Runs in the build's thread. Holds one directory's names and a bounded number of descriptors, however deep the tree is.
+Runs in the build's thread. Holds a bounded number of names and of descriptors, however wide and deep the tree is: of a
+very large directory the names are read again for each part of them.
 """
 
+import heapq
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ from engine.kernel.beneath import open_beneath
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_LEVELS = 32
+_MOST_NAMES = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +74,29 @@ class _Level:
     def __init__(self, fd: int, path: str):
         self.fd = fd
         self.path = path
-        with os.scandir(fd) as found:
-            self.entries = iter(sorted([(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]))
+        self.entries = self._sorted()
+
+    def _sorted(self) -> Iterator[tuple[str, bool]]:
+        """Names in order, each with whether it is a directory."""
+        with os.scandir(self.fd) as found:
+            part = [_entry(each) for each in itertools.islice(found, _MOST_NAMES)]
+            whole = next(found, None) is None
+        if whole:
+            yield from sorted(part)
+            return
+        last = ""
+        while part:
+            with os.scandir(self.fd) as found:
+                part = heapq.nsmallest(_MOST_NAMES, (_entry(each) for each in found if each.name > last))
+            yield from part
+            last = part[-1][0] if part else last
 
     def close(self) -> None:
         """Close the descriptor."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def _entry(found: os.DirEntry) -> tuple[str, bool]:
+    return found.name, found.is_dir(follow_symlinks=False)

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.daemon.images.layers import merged
-from engine.daemon.images.layers.unpack import OPAQUE, OPAQUE_ATTRIBUTE, WHITEOUT
+from engine.daemon.images.layers.whiteouts import OPAQUE, OPAQUE_ATTRIBUTE, WHITEOUT
 from engine.daemon.tar.writer import open_file
 from engine.errors import NotFound, SystemFailure
 

@@ -24,7 +24,7 @@ from engine.daemon.images import changes as instructions
 from engine.daemon.images import image as documents
 from engine.daemon.images import making, platform
 from engine.daemon.images.image import Image
-from engine.daemon.images.layers.unpack import WHITEOUT
+from engine.daemon.images.layers.whiteouts import WHITEOUT
 from engine.daemon.images.reference import Reference
 from engine.daemon.tar.writer import Chunk, Packer
 from engine.errors import Conflict, Invalid, NotFound

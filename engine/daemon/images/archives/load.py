@@ -194,7 +194,7 @@ class _Loading:
 
 
 class _Leaf:
-    """One platform's manifest: the descriptors from the target down to it, and what it says; see `_Loading._checked`."""
+    """One platform: the descriptors from the target down to its manifest, and that; see `_Loading._checked`."""
 
     __slots__ = ("chain", "config", "data", "document")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Progress = Callable[[dict], None]
 
 # Images, their layers, and in the oldest form three files for each; an archive with more is none of images.
-MOST_MEMBERS = 20_000
+MOST_MEMBERS = 10_000
 # Of names and links together, which stay in memory.
 _MOST_TEXT = 4 << 20
 _MOST_LINKS = 8
@@ -203,7 +203,7 @@ class _Unpacking:
         self._session = session
         self._feed = _Feed()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="unpack")
+        self._thread = threading.Thread(target=self._run, name="unpack", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

@@ -1,8 +1,8 @@
 """A file of the web as a stream of bytes: what an import from a URL and an ADD of one read.
 
-Runs in the daemon, on the request's thread. Nothing endless: redirects are counted, a server that is silent for a minute
-or trickles below a floor is given up, and what is more than was allowed is refused. Failures are told as Go's client
-does. No credentials are sent, and nothing is asked of the daemon's own sockets or files: http and https alone.
+Runs in the daemon, on the request's thread. Nothing is endless: redirects are counted, a server that is silent for a
+minute or trickles below a floor is given up, and what is more than was allowed is refused. Failures are told as Go's
+client does. No credentials are sent, and nothing is asked of files or of other protocols: http and https alone.
 """
 
 import contextlib
@@ -46,6 +46,10 @@ class Remote:
         self.url = url
         self.size: int | None = answer.length
         self.done = 0
+
+    def header(self, name: str) -> str:
+        """A header of the answer, or empty."""
+        return self._answer.getheader(name) or ""
 
     def read(self, count: int = _PIECE) -> bytes:
         """What there is, at most count bytes; empty at the end."""

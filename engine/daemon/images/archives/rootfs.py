@@ -5,23 +5,23 @@ Runs in the daemon, on the request's thread.
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from io import BufferedIOBase
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.images import changes as instructions
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform
 from engine.daemon.images.image import Image
 from engine.daemon.images.making import add_made, unpack
 from engine.daemon.images.reference import Reference
 
+TYPE_CHECKING = False  # as `typing` has it, which a small daemon does without
 if TYPE_CHECKING:
     from engine.daemon.images.store import ImageStore
 
 
 def import_rootfs(
     store: "ImageStore",
-    stream: BinaryIO,
+    stream: BufferedIOBase,
     repo: str,
     tag: str,
     message: str,
@@ -33,7 +33,7 @@ def import_rootfs(
     changes: Dockerfile instructions for its config. Raises Invalid, SystemFailure.
     """
     names = [_name(repo, tag)] if repo else []
-    config = instructions.apply({}, changes)
+    config = _changed(changes) if changes else {}
     target = platform.parse(platform_text) if platform_text else platform.host()
     with store.session() as session, store.content.incoming() as blob:
         layer, form = unpack(session, stream, blob)
@@ -46,6 +46,12 @@ def import_rootfs(
         store.announce("tag", image.id, name.familiar, image)
     store.announce("import", image.id, image.id, image)
     return image
+
+
+def _changed(changes: Sequence[str]) -> dict:
+    from engine.daemon.images import changes as instructions  # late: with it comes all of the Dockerfile's grammar
+
+    return instructions.apply({}, changes)
 
 
 def _name(repo: str, tag: str) -> Reference:

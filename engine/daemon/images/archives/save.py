@@ -7,6 +7,7 @@ owners root, and the order is the documents', then the digests'. Formats: OCI im
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -30,6 +31,8 @@ REF_NAME = "org.opencontainers.image.ref.name"
 BLOBS = "blobs/"
 _LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
 _DIRECTORIES = ("blobs/", "blobs/sha256/")
+# No name is written so: it would be taken for an id.
+_HEXADECIMAL = re.compile(r"(?:sha256:)?[a-f0-9]{64}")
 # Written at once: many headers and small documents are one write.
 _TOGETHER = 256 * 1024
 
@@ -117,12 +120,15 @@ def archive(store: "ImageStore", names: Sequence[str], wanted: Sequence[Platform
     wanted: only these platforms; none: all that are here. Raises NotFound, Invalid.
     """
     with contextlib.ExitStack() as held:
-        made = Archive(store)
+        made, found = Archive(store), []
         # No removal comes between the look and the pin.
         with store.changing:
             for name in names:
                 for image, reference in _images(store, name):
                     _add(store, held, made, image, reference, wanted)
+                    found.append(image)
+        for image in found:
+            store.announce("save", image.id, image.id, image)
         yield made
 
 
@@ -134,6 +140,8 @@ def _images(store: "ImageStore", name: str) -> list[tuple[Image, Reference | Non
         image = None
     if image is not None and ("@" in name or image.id.removeprefix("sha256:").startswith(name.removeprefix("sha256:"))):
         return [(image, None)]
+    if image is None and _HEXADECIMAL.fullmatch(name):
+        raise NotFound(f"No such image: {name}")
     reference = Reference.parse(name)
     if not reference.tag:
         found = _repository(store, reference.name)

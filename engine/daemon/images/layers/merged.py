@@ -4,23 +4,21 @@ Runs in the daemon, in a thread made for it: what is mounted there is mounted in
 ends with the thread. One layer alone needs no mount, and storage that copies has none.
 """
 
+import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.daemon.images.layers import storage
 from engine.daemon.tar.trees import remove_path
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
 
-T = TypeVar("T")
-
 _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def within(layer_root: str, layers: Sequence[str], work: Callable[[int], T]) -> T:
+def within(layer_root: str, layers: Sequence[str], work: Callable[[int], object]) -> object:
     """`work(root_fd)` with an O_PATH descriptor of the root that these layers (lowest first) make together.
 
     No layers: an empty root. Where the storage is `copy`, several layers are copied for it, which takes its time.
@@ -29,8 +27,9 @@ def within(layer_root: str, layers: Sequence[str], work: Callable[[int], T]) -> 
     if len(layers) == 1:
         return _opened(os.path.join(layer_root, layers[0]), work)
     if layers and storage.choose(os.path.dirname(layer_root)) != storage.OVERLAY:
-        return _copied(layer_root, layers, work)
-    results: list[T] = []
+        with _copy(layer_root, layers) as root:
+            return work(root)
+    results: list[object] = []
     failures: list[BaseException] = []
 
     def look() -> None:
@@ -47,7 +46,7 @@ def within(layer_root: str, layers: Sequence[str], work: Callable[[int], T]) -> 
     return results[0]
 
 
-def _opened(path: str, work: Callable[[int], T]) -> T:
+def _opened(path: str, work: Callable[[int], object]) -> object:
     root = os.open(path, _ROOT)
     try:
         return work(root)
@@ -55,7 +54,25 @@ def _opened(path: str, work: Callable[[int], T]) -> T:
         os.close(root)
 
 
-def _copied(layer_root: str, layers: Sequence[str], work: Callable[[int], T]) -> T:
+@contextlib.contextmanager
+def held(layer_root: str, layers: Sequence[str]) -> Iterator[int]:
+    """As `within`, for work that needs the layers' directory meanwhile, which is hidden in there by what is looked at.
+
+    The descriptor keeps the mount, which nobody else sees, for as long as this lasts.
+    """
+    if len(layers) > 1 and storage.choose(os.path.dirname(layer_root)) != storage.OVERLAY:
+        with _copy(layer_root, layers) as root:
+            yield root
+        return
+    root = within(layer_root, layers, os.dup)
+    try:
+        yield root
+    finally:
+        os.close(root)
+
+
+@contextlib.contextmanager
+def _copy(layer_root: str, layers: Sequence[str]) -> Iterator[int]:
     place = os.path.join(os.path.dirname(layer_root), "tmp", f"merged-{os.getpid()}-{time.monotonic_ns()}")
     os.mkdir(place, 0o700)
     try:
@@ -63,12 +80,16 @@ def _copied(layer_root: str, layers: Sequence[str], work: Callable[[int], T]) ->
             storage.copy_layers(layer_root, layers, place)
         except OSError as error:
             raise SystemFailure(f"the image's files cannot be shown: {error}") from error
-        return _opened(place, work)
+        root = os.open(place, _ROOT)
+        try:
+            yield root
+        finally:
+            os.close(root)
     finally:
         remove_path(place)
 
 
-def _mounted(layer_root: str, layers: Sequence[str], work: Callable[[int], T]) -> T:
+def _mounted(layer_root: str, layers: Sequence[str], work: Callable[[int], object]) -> object:
     try:
         # Linux gives the thread a root and a working directory of its own with it (unshare(2), CLONE_FS).
         syscalls.unshare(syscalls.CLONE_NEWNS)

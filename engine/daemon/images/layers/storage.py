@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 
-from engine.daemon.images.layers.unpack import OPAQUE, WHITEOUT
+from engine.daemon.images.layers.whiteouts import OPAQUE, WHITEOUT
 from engine.daemon.tar.trees import remove_tree
 from engine.kernel import syscalls
 

@@ -15,14 +15,10 @@ import stat
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from engine.daemon.images.content import sha256
-from engine.daemon.images.layers import unpack as layers
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
-from engine.daemon.tar.ahead import Ahead
-from engine.daemon.tar.compression import Unpacked
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid
 from engine.kernel.beneath import open_beneath
@@ -111,7 +107,7 @@ class LayerStore:
             self._busy.pop(diff_id).set()
 
     def unpack(
-        self, source: BinaryIO, diff_id: str, abandon: Callable[[], None] | None = None
+        self, source: io.BufferedIOBase, diff_id: str, abandon: Callable[[], None] | None = None
     ) -> tuple[Layer, tuple[str, ...]]:
         """Unpack a (compressed) tar; returns the layer, pinned, and the directories that it only implied.
 
@@ -119,13 +115,16 @@ class LayerStore:
         abandon: given for a source that another thread may read, ahead; see `Ahead`
         Raises Invalid, SystemFailure.
         """
+        from engine.daemon.tar.ahead import Ahead  # late: an idle daemon unpacks nothing
+        from engine.daemon.tar.compression import Unpacked
+
         with self._lock, self._database.transaction() as connection:
             number = table.new_layer(connection)
             self._pins[number] += 1
         try:
             plain = Hashing(Unpacked(source))
             with contextlib.nullcontext(plain) if abandon is None else Ahead(plain, abandon) as stream:
-                unpacked = self._unpack_into(number, io.BufferedReader(stream, _BUFFER))
+                size, implied = self._unpack_into(number, io.BufferedReader(stream, _BUFFER))
             if diff_id and plain.digest != diff_id:
                 raise Invalid(f'wrong diff id calculated on extraction "{plain.digest}"')
         except BaseException:
@@ -134,9 +133,11 @@ class LayerStore:
             self.unpin([number])
             self.collect()
             raise
-        return self._name(Layer(number, plain.digest, unpacked.size)), unpacked.implied
+        return self._name(Layer(number, plain.digest, size)), implied
 
-    def _unpack_into(self, number: int, stream: io.BufferedReader) -> layers.Unpacked:
+    def _unpack_into(self, number: int, stream: io.BufferedReader) -> tuple[int, tuple[str, ...]]:
+        from engine.daemon.images.layers import unpack as layers  # late, as above
+
         path = os.path.join(self.root, str(number))
         os.mkdir(path, 0o700)
         fd = os.open(path, _DIRECTORY)
@@ -149,7 +150,7 @@ class LayerStore:
                 trailing += len(data)
                 if trailing > _MOST_TRAILING:
                     raise Invalid("the layer goes on after the end of its archive")
-            return unpacked
+            return unpacked.size, unpacked.implied
         finally:
             os.close(fd)
 
@@ -216,7 +217,7 @@ class Session:
         self._store.collect()
 
     def layer(
-        self, diff_id: str, open_source: Callable[[], BinaryIO], check: Callable[[], None] = lambda: None
+        self, diff_id: str, open_source: Callable[[], io.BufferedIOBase], check: Callable[[], None] = lambda: None
     ) -> Layer:
         """The layer with these contents, unpacked from open_source() (closed afterwards) if it is not there.
 
@@ -233,7 +234,7 @@ class Session:
         self._hold(found)
         return found
 
-    def unpack(self, source: BinaryIO, diff_id: str = "", abandon: Callable[[], None] | None = None) -> Layer:
+    def unpack(self, source: io.BufferedIOBase, diff_id: str = "", abandon: Callable[[], None] | None = None) -> Layer:
         """A layer from its (compressed) tar; an empty diff_id takes any contents. See `LayerStore.unpack`."""
         layer, implied = self._store.unpack(source, diff_id, abandon)
         self._hold(layer)

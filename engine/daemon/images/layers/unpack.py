@@ -1,7 +1,7 @@
 """Unpacking one layer's tar stream beneath its directory, with whiteouts put into the form that the storage reads.
 
 Runs in the daemon, on the thread that pulls or loads. What a layer's members have in common with others is `extract`'s;
-here is what whiteouts mean. Formats: OCI image-spec, layer.md; the kernel's Documentation/filesystems/overlayfs.rst.
+here is what whiteouts mean (see `whiteouts`).
 """
 
 import contextlib
@@ -9,16 +9,13 @@ import os
 import stat
 from dataclasses import dataclass
 
+from engine.daemon.images.layers.whiteouts import OPAQUE, OPAQUE_ATTRIBUTE, WHITEOUT
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.extract import CREATE, DIRECTORY, Extraction, failure
 from engine.errors import Invalid
 
-WHITEOUT = ".wh."
-OPAQUE = ".wh..wh..opq"
 # aufs kept its own books under this prefix; they are no part of the image.
 _AUFS = ".wh..wh."
-
-OPAQUE_ATTRIBUTE = "trusted.overlay.opaque"
 
 
 @dataclass(frozen=True, slots=True)

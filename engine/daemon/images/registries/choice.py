@@ -104,7 +104,12 @@ class Choice:
     def everything(self) -> list[str]:
         """Digests of all that may be sent."""
         manifests = (plan.target["digest"] for plan, _, _ in self._offered)
-        return [self._root.part["digest"], *(index.part["digest"] for index in self._indexes), *manifests, *self.blobs()]
+        return [
+            self._root.part["digest"],
+            *(index.part["digest"] for index in self._indexes),
+            *manifests,
+            *self.blobs(),
+        ]
 
     def _look(self, index: Document, depth: int) -> None:
         """What is here of an index, and of those in it."""
@@ -112,7 +117,9 @@ class Choice:
             raise Invalid("invalid index: too many indexes inside one another")
         self._indexes.append(index)
         for entry in documents.index_entries(documents.load(index.data, "index")):
-            part = documents.descriptor(entry.get("mediaType") or documents.OCI_MANIFEST, entry["digest"], entry["size"])
+            part = documents.descriptor(
+                entry.get("mediaType") or documents.OCI_MANIFEST, entry["digest"], entry["size"]
+            )
             if part["digest"] in self._seen:
                 continue
             self._seen.add(part["digest"])

@@ -137,7 +137,7 @@ class Following(io.RawIOBase):
         self._place = 0
         self._abandoned = False
         fd = arriving.opened()
-        self._file = content.open(arriving.part["digest"]) if fd is None else open(fd, "rb", buffering=0)
+        self._file = content.open(arriving.part["digest"]) if fd is None else io.FileIO(fd, "rb")
 
     def readable(self) -> bool:
         """Always."""
@@ -192,6 +192,15 @@ def fetch(
         raise
     arriving.ended()
     return fresh
+
+
+def forget(content: Content, digest: str) -> None:
+    """Remove what an interrupted download left, unless somebody is at it."""
+    path = content.partial_path(digest)
+    with _busy_lock:
+        if path not in _busy:
+            with contextlib.suppress(FileNotFoundError):  # it was never begun, or is whole
+                os.unlink(path)
 
 
 def _fetch(registry: "Registry", content: Content, arriving: Arriving, progress: Callable[[int], None]) -> bool:
@@ -300,7 +309,8 @@ class _Partial:
                 raise SystemFailure("failed to copy: unexpected EOF")
             self._append(data)
         # Read to its end, the connection serves for the next blob.
-        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):  # the blob is here; else it is dropped
+        # Where it fails, the blob is here all the same, and the connection is dropped.
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
             answer.read(1)
 
     def _append(self, data: bytes) -> None:

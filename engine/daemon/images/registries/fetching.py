@@ -77,7 +77,8 @@ def fetch_layers(
 ) -> list[Layer]:
     """Download and unpack what is missing; the layers, lowest first.
 
-    gone: says whether the client has hung up, which a registry that is silent would hide. Raises what a thread met first.
+    gone: says whether the client has hung up, which a registry that is silent would hide
+    Raises what a thread met first.
     """
     # A layer may stand in an image more than once.
     unique = {(part["digest"], diff_id): part for part, diff_id in zip(parts, diff_ids, strict=True)}

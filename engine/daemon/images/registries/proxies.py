@@ -1,4 +1,4 @@
-"""Which proxy a request goes by, if any: HTTP_PROXY, HTTPS_PROXY and NO_PROXY of the daemon's environment, as Go reads them.
+"""Which proxy a request goes by, if any: the daemon's HTTP_PROXY, HTTPS_PROXY and NO_PROXY, read as Go reads them.
 
 Pure. A registry on a loopback address is never asked by way of a proxy, whatever the variables say.
 """

@@ -48,7 +48,7 @@ def pull(
 
     auth: the decoded X-Registry-Auth; gone: says whether the client has hung up. No progress line is told before the
     registry has answered for the reference, so that an error until then can still be a status.
-    Raises Invalid, NotFound, Unauthorized, SystemFailure.
+    Raises Invalid, NotFound, SystemFailure.
     """
     wanted = platform.parse(platform_text) if platform_text else None
     return _pull(store, _reference(text, tag), wanted, auth, Report(progress), gone)
@@ -141,7 +141,8 @@ def _unresolved(reference: Reference, error: EngineError, what: str) -> EngineEr
             f"pull access denied for {reference.familiar_name}, repository does not exist or may require 'docker login'"
         )
     if isinstance(error, Unauthorized):
-        return Unauthorized(
+        # No 401, as dockerd answers: for that the CLI would ask for a password, and wait for it in scripts for ever.
+        return SystemFailure(
             f"{text}pull access denied, repository does not exist or may require authorization: {error}"
         )
     return type(error)(text + str(error))
@@ -166,7 +167,8 @@ class _Pull:
         self._wanted = wanted
         self._report = report
         self._gone = gone
-        self._wanted_blobs: list[str] = []
+        # The digests of all that it is about, in the order in which they are met.
+        self._digests: list[str] = []
 
     def run(self, digest: str) -> Image:
         """Everything from the manifest on; the finished image."""
@@ -186,11 +188,12 @@ class _Pull:
 
     def give_back(self) -> None:
         """Remove what came, unless an image or another pull holds it: on a full disk nobody can resume from it."""
-        for digest in self._wanted_blobs:
+        for digest in self._digests:
             with self._store.database.reading() as connection:
                 held = table.blob_is_held(connection, digest)
             if not held:
                 self._content.remove(digest)
+            download.forget(self._content, digest)
 
     def _child(self, stack: contextlib.ExitStack, index: dict) -> tuple[dict, dict, list[dict]]:
         """The platform's entry of an index, fetched."""
@@ -214,6 +217,7 @@ class _Pull:
         if ":" in reference and part["digest"] != reference:
             raise SystemFailure(f"unexpected manifest digest {part['digest']}, expected {reference}")
         stack.enter_context(self._content.pinned([part["digest"]]))
+        self._digests.append(part["digest"])
         if not self._content.has(part["digest"]):
             self._content.put(data)
         return part, document, [part]
@@ -224,14 +228,13 @@ class _Pull:
         config_part, layer_parts = documents.manifest_parts(document)
         for part in layer_parts:
             _check_layer_kind(part)
-        self._wanted_blobs = [part["digest"] for part in (config_part, *layer_parts)]
-        stack.enter_context(self._content.pinned(self._wanted_blobs))
+        wanted = [part["digest"] for part in (config_part, *layer_parts)]
+        self._digests += wanted
+        stack.enter_context(self._content.pinned(wanted))
         config = self._config(config_part, len(layer_parts))
         session = stack.enter_context(self._store.session())
         diff_ids = documents.diff_ids_of(documents.load(config, "image config"))
-        layers = fetch_layers(
-            self._content, self._registry, session, layer_parts, diff_ids, self._report, self._gone
-        )
+        layers = fetch_layers(self._content, self._registry, session, layer_parts, diff_ids, self._report, self._gone)
         before = self._present()
         blobs = [(part["digest"], part["size"]) for part in (*chain, config_part, *layer_parts)]
         image = self._store.add(session, target, manifest_part["digest"], config, layers, blobs, [self._reference])

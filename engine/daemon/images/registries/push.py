@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 # dockerd's max-concurrent-uploads.
 _AT_ONCE = 5
 _MOST_SOURCES = 3
+# Each is a part of the URL that a token server is asked by.
+_MOST_NEIGHBOURS = 16
 
 
 def push(
@@ -51,8 +53,8 @@ def push(
         with contextlib.ExitStack() as stack:
             for one in pushes:
                 stack.enter_context(one.pinned())
-            writer.may_read(sorted({source for one in pushes for source in one.all_sources()}))
-            writer.ping()
+            neighbours = {source for one in pushes for source in one.all_sources()}
+            writer.greet(sorted(neighbours)[:_MOST_NEIGHBOURS])
             for one in pushes:
                 one.run()
 

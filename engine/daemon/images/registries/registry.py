@@ -202,7 +202,9 @@ class Registry:
         other = Origin(scheme, host, port)
         return Origin(scheme, host, port, is_insecure(other.netloc, self._insecure))
 
-    def _sent(self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | Sender | None = None):
+    def _sent(
+        self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | Sender | None = None
+    ) -> object:
         try:
             return self.transport.send(method, origin, target, headers, body)
         except ConnectFailure as failure:
@@ -244,8 +246,8 @@ def registries(
 def _tags_of(data: bytes) -> list[str]:
     """The tags in one page of the list."""
     document = jsontext.parse(data, "list of tags")
-    tags = document.get("tags") if isinstance(document, dict) else None
-    tags = [] if tags is None else tags
+    # Go's registries write null for none.
+    tags = (document.get("tags") or []) if isinstance(document, dict) else None
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise Invalid("invalid list of tags: it is no list of texts")
     return tags

@@ -1,6 +1,6 @@
 """Searching an index of images by words, as docker's first registry API has it: GET /v1/search.
 
-Runs in the daemon, on the request's thread. The words of docker.io go to index.docker.io; `HOST/words` goes to that host.
+Runs in the daemon, on the request's thread. What names no host goes to index.docker.io; `HOST/words` goes to that host.
 """
 
 import contextlib

@@ -6,16 +6,16 @@ follows no redirect and adds no credentials.
 
 import errno
 import functools
-import io
 import logging
 import os
+import select
 import socket
 import threading
-import time
 import urllib.parse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from engine.daemon.images.registries import paced
 from engine.daemon.images.registries.proxies import Proxy, proxy_for
 from engine.errors import Invalid, SystemFailure
 
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 30.0
-# Of silence; and of waiting for all of an answer that is a head or a document. A blob has no end to its time as long
-# as this many bytes come a second, of the seconds that are spent waiting for them.
-_SILENCE_SECONDS = 60.0
-_DOCUMENT_SECONDS = 120.0
-_LEAST_RATE = 1024
 CERTIFICATES = "/etc/docker/certs.d"
 _USER_AGENT = "engine/1.0 (linux)"
 _PORTS = {"https": 443, "http": 80}
@@ -155,7 +150,11 @@ class Transport:
         kept: dict[Origin, http.client.HTTPConnection] = self._local.__dict__.setdefault("kept", {})
         sent = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity", **headers}
         # A kept connection may have been closed by the other side meanwhile: then once more, on a new one.
-        for connection in (kept.pop(origin, None), None):
+        last = kept.pop(origin, None)
+        if last is not None and not (body is None or isinstance(body, bytes)) and _has_ended(last):
+            last.close()
+            last = None
+        for connection in (last, None):
             fresh = connection is None
             try:
                 proxy = self._proxy(origin)
@@ -190,14 +189,14 @@ class Transport:
     def _connect(self, origin: Origin, proxy: Proxy | None) -> "http.client.HTTPConnection":
         import http.client  # as above
 
-        connection = http.client.HTTPConnection(origin.host, origin.port, timeout=_SILENCE_SECONDS)
+        connection = http.client.HTTPConnection(origin.host, origin.port, timeout=paced.SILENCE_SECONDS)
         plain = _dial(origin.host, origin.port) if proxy is None else _dial_proxy(proxy)
         try:
             if origin.scheme == "https":
                 if proxy is not None:
                     _tunnel(plain, proxy, origin)
                 plain = _tls(origin).wrap_socket(plain, server_hostname=origin.host)
-            plain.settimeout(_SILENCE_SECONDS)
+            plain.settimeout(paced.SILENCE_SECONDS)
         except (OSError, ConnectFailure):
             plain.close()
             raise
@@ -231,9 +230,7 @@ class Transport:
         return ConnectFailure("EOF" if not str(error) else str(error))
 
 
-def _by_way_of(
-    proxy: Proxy | None, origin: Origin, target: str, headers: dict[str, str]
-) -> tuple[str, dict[str, str]]:
+def _by_way_of(proxy: Proxy | None, origin: Origin, target: str, headers: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Target and headers of a request that a proxy is to send on as it is; without one they stay what they are."""
     if proxy is None:
         return target, headers
@@ -256,7 +253,7 @@ def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
     head = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}", f"User-Agent: {_USER_AGENT}"]
     if proxy.authorization:
         head.append(f"Proxy-Authorization: {proxy.authorization}")
-    connection.settimeout(_SILENCE_SECONDS)
+    connection.settimeout(paced.SILENCE_SECONDS)
     connection.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
     # Nothing comes behind the head before we have spoken TLS, so nothing is lost in this answer's buffer.
     answer = _answer_class()(connection, method="CONNECT")
@@ -268,6 +265,15 @@ def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
         answer.close()
     if answer.status != 200:
         raise ConnectFailure(answer.reason or f"proxyconnect tcp: {answer.status}")
+
+
+def _has_ended(connection: "http.client.HTTPConnection") -> bool:
+    """True when there is something to read where nothing was asked: mostly the end of the connection."""
+    if connection.sock is None:
+        return True
+    waiting = select.poll()
+    waiting.register(connection.sock, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _exchange(
@@ -305,57 +311,6 @@ def read_body(answer: "http.client.HTTPResponse", most: int) -> bytes:
         raise ConnectFailure(f"failed to read the registry's answer: {str(error) or 'unexpected EOF'}") from error
 
 
-class _Paced(io.RawIOBase):
-    """A connection that is given up when it trickles: a silence has its limit, but a byte would end each of them.
-
-    Only waiting counts, so a reader that takes its time is no slow sender.
-    """
-
-    def __init__(self, source: io.RawIOBase):
-        self._source = source
-        self._waited = 0.0
-        self._came = 0
-        # Until `as_blob`: a head, or a document, is to come whole in this time.
-        self._endless = False
-
-    def as_blob(self) -> None:
-        """What comes now may take any time, at a rate that is worth waiting for."""
-        self._endless, self._waited, self._came = True, 0.0, 0
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.RawIOBase. Raises TimeoutError."""
-        began = time.monotonic()
-        count = self._source.readinto(buffer)
-        self._waited += time.monotonic() - began
-        self._came += count
-        if self._endless and self._waited >= _SILENCE_SECONDS:
-            if self._came < _LEAST_RATE * self._waited:
-                raise TimeoutError(f"less than {_LEAST_RATE} bytes a second in the last {_SILENCE_SECONDS:.0f} seconds")
-            self._waited, self._came = 0.0, 0
-        elif not self._endless and self._waited >= _DOCUMENT_SECONDS:
-            raise TimeoutError("context deadline exceeded while reading the answer")
-        return count
-
-    def close(self) -> None:
-        """Close the connection's side too."""
-        self._source.close()
-        super().close()
-
-
-class _Bounded(io.BufferedReader):
-    """The bytes of a connection, never all of them at once: a chunk of size -1 makes http.client ask for that."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        """See io.BufferedReader; a negative size is a ValueError."""
-        if size is None or size < 0:
-            raise ValueError(f"invalid chunk size {size}")
-        return super().read(size)
-
-
 @functools.cache
 def _answer_class() -> type:
     import http.client  # as above
@@ -365,8 +320,8 @@ def _answer_class() -> type:
 
         def __init__(self, *arguments: object, **options: object):
             super().__init__(*arguments, **options)
-            self.paced = _Paced(self.fp.detach())
-            self.fp = _Bounded(self.paced)
+            self.paced = paced.Paced(self.fp.detach())
+            self.fp = paced.Bounded(self.paced)
 
     return Answer
 

@@ -1,7 +1,7 @@
-"""One blob into a repository: not at all where it is there, mounted from a neighbour, or sent, and sent on when it broke.
+"""One blob into a repository: mounted from a neighbour, or sent, and sent on from where it broke.
 
 Runs in the daemon, on the threads of a push. Bytes go from the blob's file to the socket by sendfile(2) where there is
-no TLS, and through one small buffer where there is. A registry that stops reading, or reads next to nothing, is given up.
+no TLS, and through one small buffer where there is. A registry that stops reading, or all but stops, is given up.
 """
 
 import logging

@@ -62,10 +62,21 @@ class Writer(Registry):
         host = _OFFICIAL_HOST if reference.domain == _OFFICIAL else reference.domain
         super().__init__(host, "https", reference.path, insecure, Credentials.of(auth), actions="pull,push")
 
-    def may_read(self, repositories: Iterable[str]) -> None:
-        """Ask also for the right to read there, which a mount from there takes. Before the first request."""
-        scopes = (f"repository:{repository}:pull" for repository in repositories)
-        self._authorizer.scope = " ".join((self._authorizer.scope, *scopes))
+    def greet(self, neighbours: Iterable[str] = ()) -> None:
+        """The first request: see `ping`. Asks also for the right to read the neighbours, which a mount from them takes.
+
+        Where the token server gives nothing for so much, it is asked for this repository alone.
+        """
+        own = self._authorizer.scope
+        scopes = [f"repository:{repository}:pull" for repository in neighbours]
+        self._authorizer.scope = " ".join((own, *scopes))
+        try:
+            self.ping()
+        except Unauthorized:
+            if not scopes:
+                raise
+            self._authorizer.scope = own
+            self.ping()
 
     def has_blob(self, digest: str) -> bool:
         """True when the repository has the blob."""
@@ -115,7 +126,7 @@ class Writer(Registry):
             return self._opened(answer, place)
 
     def append(self, upload: Upload, body: Sender) -> Upload:
-        """Send one chunk from `upload.done` on. Raises Refused when the registry says that it has another length now."""
+        """Send one chunk from `upload.done` on. Raises Refused when the registry says that it got another length."""
         end = upload.done + body.size
         headers = {**_BINARY, "Content-Range": f"{upload.done}-{end - 1}"}
         with self._exchange("PATCH", upload.place, headers, body) as answer:
@@ -206,5 +217,3 @@ class Writer(Registry):
         # A registry may name it by another algorithm.
         if said and said.partition(":")[0] == digest.partition(":")[0] and said != digest:
             raise Refused(f"the registry took {digest} for {said!r}", 400)
-
-

@@ -41,13 +41,13 @@ def store(root):
     return made.store(root / "above" / "store")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_what_is_refused_leaves_nothing_and_what_is_loaded_is_whole(store, data):
     hostile.load_and_check(store, hostile.images(Drawn(data)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_layer_stays_in_its_directory(root, data):
     (root / "unpacked").mkdir(exist_ok=True)

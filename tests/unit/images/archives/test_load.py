@@ -1,7 +1,9 @@
 """Loading archives: both formats, in every dress, and hostile ones; nothing is left of what is refused."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import pathlib
 import tarfile
@@ -11,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.daemon.images import platform
+from engine.daemon.tar import compression
 from engine.errors import EngineError, Invalid
-from tests.unit.images import made
+from tests.unit.images import hostile, made
 from tests.unit.images.made import MadeImage, archive, directory, files_below, layout, link, member
 
 NAMED = {"io.containerd.image.name": "docker.io/library/busybox:1"}
@@ -23,15 +26,11 @@ def image():
     return MadeImage(archive(directory("bin"), member("bin/sh", b"sh")), archive(member("b", b"2")))
 
 
-class Pipe:
-    """A stream that can only be read, a little at a time, as a request's body."""
+class Pipe(hostile.Pipe):
+    """In pieces that are no multiple of anything."""
 
     def __init__(self, data: bytes):
-        self.data = data
-
-    def read(self, count: int) -> bytes:
-        piece, self.data = self.data[: min(count, 700)], self.data[min(count, 700) :]
-        return piece
+        super().__init__(data, 701)
 
 
 def load(store, data):
@@ -75,7 +74,9 @@ def test_layers_that_are_links_to_another_ones_are_found(store):
     layer = archive(member("a", b""))
     image = MadeImage(layer, archive(member("b", b"")), layer)
     (found,), _ = load(store, made.docker_archive(image, ["a:1"], layer_links=True))
-    assert found.layers[0] == found.layers[2]
+    # The same directory is not put under itself: where it stands uppermost is what counts.
+    assert len(found.layers) == 2 and len(found.diff_ids) == 3
+    assert (pathlib.Path(store.layer_root, found.layers[1]) / "a").exists()
 
 
 def test_several_names_and_images_without_a_name(store, image):
@@ -174,3 +175,76 @@ def test_a_damaged_archive_is_loaded_or_refused_and_nothing_half_stays(tmp_path_
     except EngineError:
         assert {name for name in leftovers(store) if not store.all()} == set()
     assert all(os.path.isdir(os.path.join(store.layer_root, name)) for found in store.all() for name in found.layers)
+
+
+def test_the_oldest_form_gets_a_config_of_today(store, image):
+    (found,), lines = load(store, hostile.legacy(image))
+    assert lines == [{"stream": "Loaded image: busybox:1\n"}]
+    assert found.diff_ids == [made.digest(layer) for layer in image.layers]
+    assert found.config["config"]["Cmd"] == ["/bin/sh"]
+    assert [step["created_by"] for step in found.config["history"]] == ["/bin/sh -c step 0", "/bin/sh -c step 1"]
+    assert not {"id", "parent"} & set(found.config)
+
+
+def test_an_index_in_an_index_is_followed(store, image):
+    (found,), _ = load(store, hostile.nested(image))
+    here = store.platforms(found)
+    assert [one.config["architecture"] for one in here] == [platform.host().architecture, "s390x"]
+    assert here[0].manifest == image.digest
+
+
+@pytest.mark.parametrize("dress", [bz2.compress, lzma.compress])
+def test_the_other_dresses(store, image, dress):
+    assert load(store, dress(layout(image, NAMED)))[0][0].id == image.digest
+
+
+def test_layers_are_unpacked_as_they_come_and_once(store, image, monkeypatch):
+    """Whatever stands in front of them: the blob is not read again."""
+    opened = []
+    whole = store.content.open
+    monkeypatch.setattr(store.content, "open", lambda digest: opened.append(digest) or whole(digest))
+    load(store, layout(image, NAMED))
+    assert not {made.digest(layer) for layer in image.packed} & set(opened)
+
+
+def test_what_is_here_is_passed_over_in_the_archive(store, image, monkeypatch):
+    load(store, layout(image, NAMED))
+    monkeypatch.setattr(store.layers, "unpack", lambda *_: pytest.fail("unpacked again"))
+    (found,), lines = load(store, layout(image, {"io.containerd.image.name": "docker.io/library/other:1"}))
+    assert found.repo_tags == ("busybox:1", "other:1")
+    assert lines == [{"stream": "Loaded image: other:1\n"}]
+
+
+def test_a_stream_may_unpack_to_so_much_and_beyond_that_to_so_many_times_its_size(store, monkeypatch):
+    monkeypatch.setattr(compression, "FAIR_BYTES", 1 << 20)
+    zeros = archive(member("zeros", bytes(4 << 20)))
+    with pytest.raises(Invalid, match="unpack to over 200 times as many"):
+        load(store, gzip.compress(zeros))
+    # The same as a layer: the archive is sound, its layer is not.
+    with pytest.raises(Invalid, match="unpack to over 200 times as many"):
+        load(store, layout(MadeImage(zeros), NAMED))
+    assert leftovers(store) == set()
+    honest = archive(member("random", os.urandom(1 << 20)), member("zeros", bytes(4 << 20)))
+    assert load(store, layout(MadeImage(honest), NAMED))[0]
+
+
+def test_names_and_images_have_a_limit(store):
+    entries = b"[" + b",".join([b'{"Config":"c"}'] * 1001) + b"]"
+    with pytest.raises(Invalid, match="more than 1000 images"):
+        load(store, archive(member("manifest.json", entries)))
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"x": "y"}, "invalid repositories"),
+        ({"x": {"1": 5}}, "invalid repositories"),
+        ({"x": {"1": "a"}}, "'a/json' is missing"),
+        ({"UP": {"1": "a"}}, "must be lowercase"),
+        ({"x": {"~": "a"}}, "invalid tag format"),
+    ],
+)
+def test_what_is_wrong_with_the_oldest_form_is_said(store, document, message):
+    with pytest.raises(Invalid, match=message):
+        load(store, archive(member("repositories", json.dumps(document).encode())))
+    assert leftovers(store) == set()

@@ -71,13 +71,14 @@ def test_names_that_are_none():
 
 
 def test_a_registry_that_wants_a_password(registry):
-    registry.hook = lambda handler: handler.headers.get("Authorization") != "Basic dTpw" and answer(
-        handler, 401, WWW_Authenticate='Basic realm="x"'
+    registry.hook = lambda handler: (
+        handler.headers.get("Authorization") != "Basic dTpw"
+        and answer(handler, 401, WWW_Authenticate='Basic realm="x"')
     )
     name = f"{registry.address}/a/b:1"
-    with pytest.raises(Unauthorized, match="^no basic auth credentials$"):
+    with pytest.raises(Unauthorized, match=r"^no basic auth credentials$"):
         inspect(SETTINGS, name, None)
-    with pytest.raises(Unauthorized, match="^unauthorized: "):
+    with pytest.raises(Unauthorized, match=r"^unauthorized: "):
         inspect(SETTINGS, name, {"username": "u", "password": "wrong"})
     assert inspect(SETTINGS, name, {"username": "u", "password": "p"})["Descriptor"]["digest"] == IMAGE.digest
 

@@ -128,20 +128,23 @@ def test_a_platform_that_the_image_is_not_for(store, shelf):
 
 def test_a_registry_without_a_basic_password(store, shelf):
     shelf.hook = lambda handler: answer(handler, 401, WWW_Authenticate='Basic realm="x"')
-    with pytest.raises(Unauthorized, match="push access denied, .*: authorization failed: no basic auth credentials"):
+    with pytest.raises(Unauthorized, match=r"push access denied, .*: authorization failed: no basic auth credentials"):
         pushed(store, shelf, "a/b", "1")
 
 
 def test_a_registry_that_denies(store, shelf):
     words = b'{"errors": [{"code": "DENIED", "message": "requested access to the resource is denied"}]}'
     shelf.hook = lambda handler: handler.command == "POST" and answer(handler, 403, words)
-    with pytest.raises(Unauthorized, match="push access denied, .*: denied: requested access to the resource is denied"):
+    with pytest.raises(
+        Unauthorized, match=r"push access denied, .*: denied: requested access to the resource is denied"
+    ):
         pushed(store, shelf, "a/b", "1")
 
 
 def test_one_failure_ends_the_others(store, shelf):
-    shelf.hook = lambda handler: handler.command == "PUT" and bool(
-        handler.rfile.read(int(handler.headers["Content-Length"])) and answer(handler, 400, b"{}")
+    shelf.hook = lambda handler: (
+        handler.command == "PUT"
+        and bool(handler.rfile.read(int(handler.headers["Content-Length"])) and answer(handler, 400, b"{}"))
     )
     with pytest.raises(SystemFailure, match="400 Bad Request"):
         pushed(store, shelf, "a/b", "1")
@@ -181,7 +184,9 @@ def test_a_partly_pulled_index(store, shelf, monkeypatch):
     other = made.MadeImage(made.archive(made.member("x")), architecture="s390x")
     manifest = json.loads(store.content.read(image.manifest, 1 << 20))
     ours = made.part(manifest["mediaType"], store.content.read(image.manifest, 1 << 20))
-    index = made.index({**ours, "platform": {"os": "linux", "architecture": "amd64"}}, other.entry(architecture="s390x"))
+    index = made.index(
+        {**ours, "platform": {"os": "linux", "architecture": "amd64"}}, other.entry(architecture="s390x")
+    )
     store.content.put(index)
     root = made.part(made.OCI + "index.v1+json", index)
     partly = dataclasses.replace(image, id=root["digest"], descriptor=root)

@@ -21,8 +21,8 @@ FOUND = [
 def index():
     with serving() as served:
         document = {"num_results": 2, "query": "x", "results": FOUND}
-        served.hook = lambda handler: handler.path.startswith("/v1/search?") and answer(
-            handler, 200, json.dumps(document).encode()
+        served.hook = lambda handler: (
+            handler.path.startswith("/v1/search?") and answer(handler, 200, json.dumps(document).encode())
         )
         yield served
 
@@ -123,7 +123,7 @@ def test_answers_that_are_none(index, body):
 
 def test_a_registry_that_is_no_index(index):
     index.hook = lambda handler: False
-    with pytest.raises(SystemFailure, match="^Unexpected status code 404$"):
+    with pytest.raises(SystemFailure, match=r"^Unexpected status code 404$"):
         ask(index)
 
 
@@ -140,7 +140,7 @@ def test_an_index_that_asks_for_a_password(index):
 def test_nobody_there(index):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        address = "127.0.0.1:%d" % closed.getsockname()[1]
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
         with pytest.raises(SystemFailure) as failure:
             search(SETTINGS, f"{address}/x", "", {}, None)
     assert str(failure.value) == (

@@ -12,7 +12,7 @@ import pytest
 
 from engine.daemon.images.content import Content
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.registries import upload
+from engine.daemon.images.registries import paced, upload
 from engine.daemon.images.registries.transport import Origin
 from engine.daemon.images.registries.upload import Blob, Stalled
 from engine.daemon.images.registries.writing import Place, Refused, Writer
@@ -44,8 +44,7 @@ def content(tmp_path: Path, monkeypatch) -> Content:
 def writing(shelf: Shelf, auth: dict | None = None, sources: tuple[str, ...] = ()):
     writer = Writer(Reference.parse(f"{shelf.address}/a/b"), (), auth)
     with contextlib.closing(writer.transport):
-        writer.may_read(sources)
-        writer.ping()
+        writer.greet(sources)
         yield writer
 
 
@@ -247,8 +246,8 @@ def test_a_redirect_that_keeps_the_method_is_followed(shelf, content):
 
 
 def test_a_redirect_that_would_drop_the_blob_is_an_error(shelf, content):
-    shelf.hook = lambda handler: handler.command == "PUT" and bool(
-        handler.rfile.read(len(DATA)) and answer(handler, 302, Location="/v2/")
+    shelf.hook = lambda handler: (
+        handler.command == "PUT" and bool(handler.rfile.read(len(DATA)) and answer(handler, 302, Location="/v2/"))
     )
     with pytest.raises(SystemFailure, match="302"):
         send(shelf, content)
@@ -270,6 +269,22 @@ def test_an_offset_that_lies_is_an_error(shelf, content, more):
     with pytest.raises(Refused, match="of which it got"):
         send(shelf, content)
     assert len(shelf.asked) < 30
+
+
+def test_a_registry_that_hangs_up_after_each_answer(shelf, content):
+    """Without having said that it would: a blob is sent on a new connection then, and once."""
+
+    def hook(handler) -> bool:
+        shelf.serve(handler)
+        handler.close_connection = True
+        return True
+
+    shelf.hook = hook
+    with writing(shelf) as writer:
+        opened = writer.start()
+        time.sleep(0.05)  # the end of a connection takes its way
+        Blob(writer, PART, threading.Event(), lambda _: None).send(content, opened)
+    assert shelf.methods("/a/b/") == ["POST", "PUT"]
 
 
 def test_another_digest_is_an_error(shelf, content):
@@ -357,6 +372,70 @@ def test_a_token_that_ends_in_the_middle_is_renewed(shelf, content):
     assert 2 <= len(asked) <= 4
     basic = base64.b64encode(b"u:p").decode()
     assert next(headers for _, path, headers in shelf.asked if path in asked)["authorization"] == f"Basic {basic}"
+
+
+def test_an_identity_token_pushes(shelf, content):
+    """It is exchanged by POST, for the same rights."""
+    forms = []
+
+    def hook(handler) -> bool:
+        if handler.path == "/token":
+            forms.append(handler.rfile.read(int(handler.headers["Content-Length"])).decode())
+            return answer(handler, 200, b'{"access_token": "t"}')
+        if handler.headers.get("Authorization") == "Bearer t":
+            return False
+        return answer(handler, 401, WWW_Authenticate=f'Bearer realm="http://{shelf.address}/token",service="s"')
+
+    shelf.hook = hook
+    send(shelf, content, {"identitytoken": "kept"})
+    (form,) = forms
+    assert form == (
+        "grant_type=refresh_token&refresh_token=kept&client_id=engine&service=s&scope=repository%3Aa%2Fb%3Apull%2Cpush"
+    )
+
+
+def test_a_token_server_that_wants_no_neighbours(shelf, content):
+    """Asked for more than it gives it gives nothing; then no mount is tried with rights that we do not have."""
+
+    def hook(handler) -> bool:
+        if handler.path.startswith("/token"):
+            status = 403 if handler.path.count("scope=") > 1 else 200
+            return answer(handler, status, b'{"token": "t"}')
+        if handler.headers.get("Authorization") == "Bearer t" and "from=" not in handler.path:
+            return False
+        scope = "repository:a/b:pull,push" + (" repository:c/d:pull" if "from=" in handler.path else "")
+        challenge = f'Bearer realm="http://{shelf.address}/token",service="s",scope="{scope}"'
+        return answer(handler, 401, WWW_Authenticate=challenge)
+
+    shelf.hook = hook
+    assert send(shelf, content, sources=("c/d",)) == ""
+    assert shelf.methods("/a/b/")[-2:] == ["POST", "PUT"]
+
+
+def test_an_answer_that_trickles_is_given_up(shelf, content, monkeypatch):
+    """A byte at a time is no silence; the whole head has its time."""
+    monkeypatch.setattr(paced, "_DOCUMENT_SECONDS", 0.2)
+    monkeypatch.setattr(upload, "_PATIENCE", 0.1)
+    ended = threading.Event()
+
+    def hook(handler) -> bool:
+        if handler.command != "POST":
+            return False
+        with contextlib.suppress(OSError):
+            for letter in b"HTTP/1.1 202 Accepted\r\n" + b"X: y\r\n" * 1000:
+                handler.wfile.write(bytes([letter]))
+                if ended.wait(0.02):
+                    break
+        handler.close_connection = True
+        return True
+
+    shelf.hook = hook
+    try:
+        with pytest.raises(SystemFailure):
+            send(shelf, content)
+    finally:
+        ended.set()
+    assert shelf.methods("/a/b/") == ["POST"]
 
 
 def test_a_registry_that_never_lets_us_in(shelf, content):

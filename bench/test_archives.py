@@ -1,0 +1,100 @@
+"""How long do load and save of a small Debian take, against tar on the same files, and in what memory?"""
+
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from bench.large import NAME
+from bench.memory import Most
+
+ROUNDS = 5
+UNPACK, PACK = "tar -x", "tar -c"
+MEGABYTE = 1e6
+
+
+def loaded(daemon, large) -> None:
+    """Send the archive, as `docker load -i` does."""
+    with daemon.connect() as connection, open(large.archive, "rb") as archive:
+        size = large.archive.stat().st_size
+        head = f"POST {connection.prefix}/images/load?quiet=1 HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n"
+        connection.send(f"{head}Content-Type: application/x-tar\r\nContent-Length: {size}\r\n\r\n".encode())
+        connection.socket.sendfile(archive)
+        answer = connection.read_to_end()
+        assert answer.startswith(b"HTTP/1.1 200 ") and b'"error"' not in answer, answer
+    with daemon.connect() as connection:
+        connection.call("GET", f"/images/{NAME}:latest/json")
+
+
+def saved(daemon) -> int:
+    """The archive's size, taken as fast as it comes."""
+    with daemon.connect() as connection:
+        return connection.count(f"/images/get?names={NAME}:latest")
+
+
+@pytest.mark.case("load")
+def test_loading_an_image(peer, new_daemon, large, benchmark, record):
+    # It is made when it is first asked for.
+    assert large.archive.exists()
+
+    def prepare():
+        return (new_daemon(peer), large), {}
+
+    benchmark.pedantic(loaded, setup=prepare, teardown=lambda daemon, _: daemon.close(), rounds=ROUNDS)
+    record("load", peer.name, benchmark.stats.stats.data)
+
+
+@pytest.mark.case("load")
+def test_unpacking_without_an_engine(workshop, large, record):
+    target = workshop / "unpacked"
+    seconds = []
+    for _ in range(ROUNDS):
+        target.mkdir()
+        began = time.perf_counter()
+        subprocess.run(["tar", "--extract", "--file", large.layer, "--directory", target], check=True)
+        seconds.append(time.perf_counter() - began)
+        shutil.rmtree(target)
+    record("load", UNPACK, seconds)
+
+
+@pytest.mark.case("save")
+def test_saving_an_image(peer, new_daemon, large, record):
+    daemon = new_daemon(peer)
+    speeds = []
+    try:
+        loaded(daemon, large)
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            size = saved(daemon)
+            speeds.append(size / MEGABYTE / (time.perf_counter() - began))
+    finally:
+        daemon.close()
+    assert size > large.layer.stat().st_size / 5
+    record("save", peer.name, speeds)
+
+
+@pytest.mark.case("save")
+def test_packing_without_an_engine(large, record):
+    """Into a pipe: tar does not even read the files when it writes to /dev/null."""
+    speeds = []
+    command = f"tar --create --directory {large.root} . | cat > /dev/null"
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        subprocess.run(["sh", "-c", command], check=True)
+        speeds.append(large.layer.stat().st_size / MEGABYTE / (time.perf_counter() - began))
+    record("save", PACK, speeds)
+
+
+@pytest.mark.case("load_memory", "save_memory")
+def test_memory_during_both(peer, new_daemon, large, record):
+    daemon = new_daemon(peer)
+    try:
+        with Most(daemon.isolated.members) as loading:
+            loaded(daemon, large)
+        with Most(daemon.isolated.members) as saving:
+            saved(daemon)
+    finally:
+        daemon.close()
+    record("load_memory", peer.name, [loading.value / MEGABYTE])
+    record("save_memory", peer.name, [saving.value / MEGABYTE])

@@ -1,0 +1,62 @@
+"""Which stages of a Dockerfile are built, and what stands before them."""
+
+import pytest
+
+from engine.daemon.build import stages
+from engine.daemon.dockerfile import parser
+from engine.errors import Invalid
+
+
+def plan(text: str, target: str = "") -> stages.Plan:
+    """The plan, with every variable as `V`."""
+    return stages.plan(parser.parse(text.encode()), lambda word: word.replace("$V", "one"), target)
+
+
+def needed(text: str, target: str = "") -> list[int]:
+    """The numbers of the stages that are built."""
+    return [stage.index for stage in plan(text, target).stages]
+
+
+FOUR = "FROM a AS one\nFROM b AS two\nFROM {} AS three\n{}\nFROM three\nRUN x\n"
+
+CASES = [
+    ("c", "RUN x", [2, 3]),
+    ("one", "RUN x", [0, 2, 3]),
+    ("ONE", "RUN x", [0, 2, 3]),
+    ("$V", "RUN x", [0, 2, 3]),
+    ("0", "RUN x", [2, 3]),  # FROM takes no numbers
+    ("c", "COPY --from=two /a /b", [1, 2, 3]),
+    ("c", "COPY --from=0 /a /b", [0, 2, 3]),
+    ("c", "COPY --from=image /a /b", [2, 3]),
+    ("c", "RUN --mount=from=two,target=/x y", [1, 2, 3]),
+    ("c", "RUN --mount=type=cache,from=one,target=/x y", [0, 2, 3]),
+]
+
+
+@pytest.mark.parametrize(("base", "step", "expected"), CASES)
+def test_what_a_stage_stands_on_is_built_and_nothing_else(base: str, step: str, expected: list[int]) -> None:
+    assert needed(FOUR.format(base, step)) == expected
+
+
+@pytest.mark.parametrize(("target", "expected"), [("one", [0]), ("Two", [1]), ("1", [1]), ("three", [2]), ("", [2, 3])])
+def test_a_target_is_a_name_or_a_number(target: str, expected: list[int]) -> None:
+    assert needed(FOUR.format("c", "RUN x"), target) == expected
+
+
+@pytest.mark.parametrize("target", ["four", "4", "99999999999999999999", "-1"])
+def test_a_target_that_is_not_there(target: str) -> None:
+    with pytest.raises(Invalid, match="could not be found"):
+        plan(FOUR.format("c", "RUN x"), target)
+
+
+def test_steps_are_counted_over_what_is_built() -> None:
+    found = plan("ARG x=1\nARG y\n" + FOUR.format("c", "RUN x\nRUN y"))
+    assert found.total == 2 + 3 + 2
+    assert [one.keyword for one in found.arguments] == ["ARG", "ARG"]
+
+
+def test_the_last_of_several_stages_with_a_name_is_meant() -> None:
+    found = plan("FROM a AS x\nFROM b AS y\nFROM c AS x\nFROM x\n")
+    assert stages.find(found.every, "x").index == 2
+    assert stages.find(found.every[:1], "x").index == 0
+    assert stages.find(found.every, "z") is None and stages.named(found.every, "0") is None

@@ -1,0 +1,131 @@
+"""The images that steps make: their documents, what holds them, and when they are durable."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from engine.daemon.build import workdir
+from engine.daemon.build.arguments import Arguments
+from engine.daemon.build.state import EMPTY_LAYER, Maker, State
+from engine.daemon.images import image as documents
+from engine.daemon.images import platform
+from engine.daemon.images.store import ImageStore
+from engine.daemon.store import builds, images
+from engine.daemon.store.database import Database
+from engine.daemon.tar.writer import END
+from engine.errors import Invalid
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ImageStore]:
+    """An empty store, which waits for no disk."""
+    database = Database(str(tmp_path / "engine.db"), (*images.SCHEMA, *builds.SCHEMA))
+    empty = ImageStore(database, str(tmp_path), SimpleNamespace(registry_mirrors=(), insecure_registries=()))
+    empty.content.flush = lambda: None
+    yield empty
+    database.close()
+
+
+def state(**more: object) -> State:
+    return State(Arguments({}, {}), platform.parse("linux/arm/v7"), **more)
+
+
+def unsettled(store: ImageStore) -> list[str]:
+    with store.database.reading() as connection:
+        return builds.all_unsettled(connection)
+
+
+def step(maker: Maker, stage: State, name: str) -> None:
+    """A step with a directory as its layer."""
+    with maker.packed(workdir.tar((name,))) as part:
+        maker.add(stage, f"make {name}", part)
+
+
+def test_each_step_stands_on_the_one_before(store: ImageStore) -> None:
+    stage = state(author="me")
+    with Maker(SimpleNamespace(images=store)) as maker:
+        step(maker, stage, "a")
+        first = stage.image
+        stage.config = {"Env": ["A=1"], "Cmd": [], "Labels": {}}
+        maker.add(stage, "env", None)
+    last = store.find(stage.identity)
+    assert last.parent == first.id and last.layers == first.layers and len(last.layers) == 1
+    assert last.config["config"] == {"Env": ["A=1"]}
+    assert (last.config["architecture"], last.config["variant"], last.config["author"]) == ("arm", "v7", "me")
+    history = [(entry["created_by"], entry.get("empty_layer", False)) for entry in last.config["history"]]
+    assert history == [("make a", False), ("env", True)]
+    assert last.created == last.config["history"][-1]["created"]
+
+
+def test_a_layer_with_nothing_in_it_is_none(store: ImageStore) -> None:
+    with Maker(SimpleNamespace(images=store)) as maker, maker.packed(iter((END,))) as part:
+        assert part is None
+    assert EMPTY_LAYER.startswith("sha256:5f70bf18a086")
+
+
+def test_images_are_durable_and_let_go_of_at_the_builds_end(store: ImageStore) -> None:
+    stage = state()
+    with Maker(SimpleNamespace(images=store)) as maker:
+        step(maker, stage, "a")
+        step(maker, stage, "b")
+        assert len(unsettled(store)) == 2 and store.held[stage.identity] == 1
+    assert unsettled(store) == [] and not store.held
+
+
+def test_a_build_that_fails_settles_what_it_made(store: ImageStore) -> None:
+    stage = state()
+    with pytest.raises(Invalid), Maker(SimpleNamespace(images=store)) as maker:
+        step(maker, stage, "a")
+        raise Invalid("a later step")
+    assert unsettled(store) == [] and store.find(stage.identity)
+
+
+def test_no_image_has_more_layers_than_an_overlay_takes(store: ImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MOST_LAYERS", 2)
+    stage = state()
+    with Maker(SimpleNamespace(images=store)) as maker:
+        step(maker, stage, "a")
+        step(maker, stage, "b")
+        with pytest.raises(Invalid, match="max depth exceeded: 2 layers are allowed"):
+            step(maker, stage, "c")
+        maker.add(stage, "metadata goes on", None)
+
+
+def test_a_step_of_another_image_is_taken_with_its_layer_and_its_moment(store: ImageStore) -> None:
+    source = state()
+    with Maker(SimpleNamespace(images=store)) as maker:
+        step(maker, source, "a")
+        base = source.image
+        step(maker, source, "b")
+        stage = state()
+        stage.begin(base)
+        maker.take(stage, "make b", source.image, 1)
+    assert stage.image.layers == source.image.layers
+    assert stage.image.config["history"] == source.image.config["history"]
+
+
+def test_a_history_that_promises_a_layer_too_many_is_refused(store: ImageStore) -> None:
+    source = state()
+    with Maker(SimpleNamespace(images=store)) as maker:
+        step(maker, source, "a")
+        lying = SimpleNamespace(id=source.identity, config={"history": [{}, {}]}, manifest=source.image.manifest)
+        lying.diff_ids = source.image.diff_ids
+        with pytest.raises(Invalid, match="more steps with a layer than it has layers"):
+            maker.take(state(), "x", lying, 1)
+
+
+def test_a_stage_begins_with_a_path_and_without_triggers() -> None:
+    stage = state()
+    image = SimpleNamespace(
+        id="i", config={"config": {"OnBuild": ["RUN x"], "Env": ["A=1", "A=2", "B"]}, "author": "a"}
+    )
+    assert stage.begin(image) == ["RUN x"] and "OnBuild" not in stage.config and stage.author == "a"
+    stage.set_path()
+    assert stage.config["Env"][-1].startswith("PATH=/usr/local/sbin:")
+    assert stage.environment()["A"] == "1" and "B" not in stage.environment()
+    stage.set_path()
+    assert len(stage.config["Env"]) == 4

@@ -1,0 +1,45 @@
+"""The lines that steps leave in an image's history, as dockerd 20.10 wrote them for the same Dockerfiles."""
+
+import pytest
+
+from engine.daemon.build import wording
+from engine.daemon.dockerfile import commands
+
+SECOND = 1_000_000_000
+
+LINES = [
+    (commands.Env((("A", "1"), ("B", "x y"))), {}, "ENV A=1 B=x y"),
+    (commands.Label((("a b", "c d"), ("e", "f"))), {}, "LABEL a b=c d e=f"),
+    (commands.Arg((("x", None), ("y", "5"))), {}, "ARG x y=5"),
+    (commands.Maintainer("me <x>"), {}, "MAINTAINER me <x>"),
+    (commands.Onbuild("RUN true"), {}, "ONBUILD RUN true"),
+    (commands.Cmd(), {"Cmd": ["/bin/sh", "-c", 'foo "b c"']}, 'CMD ["/bin/sh" "-c" "foo \\"b c\\""]'),
+    (commands.Cmd(), {"Cmd": []}, "CMD []"),
+    (commands.Entrypoint(), {"Entrypoint": ["a", 'b"c']}, 'ENTRYPOINT ["a" "b\\"c"]'),
+    (commands.Expose(("90/udp", "80")), {}, "EXPOSE 80 90/udp"),
+    (commands.User("33:33"), {}, "USER 33:33"),
+    (commands.Volume(("/v", "/w")), {}, "VOLUME [/v /w]"),
+    (commands.Stopsignal("SIGINT"), {}, "STOPSIGNAL SIGINT"),
+    (commands.Shell(("/bin/sh", "-ec")), {}, "SHELL [/bin/sh -ec]"),
+    (commands.Workdir("b"), {"WorkingDir": "/a/b"}, "WORKDIR /a/b"),
+    (
+        commands.Healthcheck(("CMD-SHELL", "true")),
+        {"Healthcheck": {"Test": ["CMD-SHELL", "true"], "Interval": 5 * SECOND}},
+        'HEALTHCHECK &{["CMD-SHELL" "true"] "5s" "0s" "0s" "0s" \'\\x00\'}',
+    ),
+    (
+        commands.Healthcheck(("NONE",)),
+        {"Healthcheck": {"Test": ["NONE"], "Interval": 90 * SECOND, "Timeout": 1_500_000_000, "Retries": 3}},
+        'HEALTHCHECK &{["NONE"] "1m30s" "1.5s" "0s" "0s" \'\\x03\'}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "config", "line"), LINES, ids=[line for _, _, line in LINES])
+def test_the_line_of_an_instruction(command: commands.Command, config: dict, line: str) -> None:
+    assert wording.of(command, config) == line
+
+
+def test_the_shell_stands_before_what_runs_nothing() -> None:
+    assert wording.nothing_run({}, "ENV A=1") == "/bin/sh -c #(nop)  ENV A=1"
+    assert wording.nothing_run({"Shell": ["/bin/bash", "-c"]}, "WORKDIR /x", gap="") == "/bin/bash -c #(nop) WORKDIR /x"

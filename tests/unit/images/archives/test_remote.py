@@ -1,0 +1,94 @@
+"""Files of the web: found through redirects, never endless, and told of in the words of Go's client."""
+
+import pytest
+
+from engine.daemon.images.archives import remote
+from engine.errors import Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
+from tests.harness import web
+
+PAGES = {
+    "/file": (200, {}, b"x" * 1000),
+    "/moved": (301, {"Location": "elsewhere/again"}, b""),
+    "/elsewhere/again": (307, {"Location": "/file"}, b"not this"),
+    "/round": (302, {"Location": "/round"}, b""),
+    "/away": (302, {"Location": "file:///etc/passwd"}, b""),
+    "/nowhere": (302, {}, b""),
+    "/short": (200, {"Content-Length": "2000"}, b"x" * 1000),
+    "/secret": (401, {}, b"who are you\n"),
+    "/forbidden": (403, {}, b""),
+    "/broken": (500, {}, b"e" * 5000),
+}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with web.serving(PAGES) as url:
+        yield url
+
+
+def whole(url, **options):
+    with remote.opened(url, **options) as found:
+        data = b""
+        while piece := found.read():
+            data += piece
+        return data, found
+
+
+def test_a_file_is_found_through_redirects(server):
+    seen = []
+    data, found = whole(f"{server}/moved", progress=seen.append)
+    assert (data, found.url, found.size, seen[-1]) == (b"x" * 1000, f"{server}/file", 1000, 1000)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "text"),
+    [
+        ("/round", SystemFailure, "stopped after 10 redirects"),
+        ("/away", Invalid, "unsupported protocol scheme"),
+        ("/nowhere", SystemFailure, "with status 302"),
+        ("/short", SystemFailure, "unexpected EOF"),
+        ("/gone", NotFound, "with status 404 Not Found: no such page$"),
+        ("/secret", Unauthorized, "401 Unauthorized: who are you$"),
+        ("/forbidden", Forbidden, "403"),
+        ("/broken", SystemFailure, "with status 500 Internal Server Error: e{1024}$"),
+    ],
+)
+def test_failures_are_told(server, path, kind, text):
+    with pytest.raises(kind, match=text):
+        whole(server + path)
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x/y", "file:///etc/passwd", "http:///x", "http://[::1", "http://a b/", "nothing"]
+)
+def test_only_the_web_is_asked(url):
+    with pytest.raises(Invalid), remote.opened(url):
+        pytest.fail("it was opened")
+
+
+def test_what_is_too_large_is_refused_when_it_is(server):
+    with pytest.raises(Invalid, match="more than the 999 bytes"):
+        whole(f"{server}/file", most=999)
+
+
+def test_a_server_that_trickles_is_given_up(monkeypatch):
+    class Answer:
+        length = None
+
+        def read1(self, count):
+            return b"x"
+
+    monkeypatch.setattr(remote, "_FLOOR_SECONDS", 0.02)
+    found = remote.Remote(Answer(), "http://x/", 1 << 40, lambda done: None)
+    # A floor over so short a time is a byte or so for each millisecond; this server is no faster than it is asked.
+    monkeypatch.setattr(remote, "_FLOOR", 1 << 40)
+    with pytest.raises(SystemFailure, match="bytes a second"):
+        while True:
+            found.read()
+
+
+def test_nobody_listens():
+    with pytest.raises(
+        SystemFailure, match=r'^Get "http://127.0.0.1:1/x": dial tcp 127.0.0.1:1: connect: connection ref'
+    ):
+        whole("http://127.0.0.1:1/x")
