@@ -78,6 +78,8 @@ NEEDS = (
     Need(("curl",), "curl as a client", program("curl")),
     Need(("skopeo",), "images made by others", program("skopeo")),
     Need(("umoci",), "layers unpacked by others", program("umoci")),
+    Need(("openssl",), "certificates, and tokens for registries", program("openssl")),
+    Need(("libzstd1",), "zstd layers", lambda: ctypes.util.find_library("zstd") is not None),
     Need(("podman",), "archives for others and from them", program("podman")),
     Need(("libdevmapper1.02.1",), "dockerd", lambda: ctypes.util.find_library("devmapper") is not None),
     Need(("libseccomp2",), "libseccomp's verdicts", lambda: ctypes.util.find_library("seccomp") is not None),

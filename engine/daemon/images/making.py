@@ -4,6 +4,8 @@ Runs in the daemon, on the thread that imports, commits or builds. One pass over
 layer's blob and unpacked at the same time, so neither the memory nor a second copy grows with it.
 """
 
+import collections
+import contextlib
 import io
 import zlib
 from collections.abc import Sequence
@@ -16,22 +18,80 @@ from engine.daemon.tar.compression import Peeked, Unpacked
 
 TYPE_CHECKING = False  # as `typing` has it, which a small daemon does without
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from engine.daemon.images.store import ImageStore
 
 # Half the size for a tenth of the time that the best level takes: somebody waits for it.
 _LEVEL = 1
 _CHUNK = 256 * 1024
+_BLOCK = 1024 * 1024
+# zlib lets go of the interpreter's lock, so that blocks are squeezed beside the unpacking. More would only take memory.
+_THREADS = 2
+_MOST_WAITING = 4
 # Compressions that a layer may be in by itself; anything else is stored as gzip.
 _KEPT_FORMS = ("gzip", "zstd")
 
 
-class _Tee(io.RawIOBase):
-    """Bytes read through it are also written into a blob, compressed on the way when `squeeze`."""
+class _Squeezer:
+    """gzip of what is written to it, put into a blob: block by block, on threads once there is more than one block.
 
-    def __init__(self, source: io.BufferedIOBase, blob: Incoming, squeeze: bool):
-        self._source = source
+    Every block is a member of its own, which any reader of gzip takes as one stream (RFC 1952 section 2.2).
+    """
+
+    def __init__(self, blob: Incoming):
         self._blob = blob
-        self._gzip = zlib.compressobj(_LEVEL, wbits=31) if squeeze else None
+        self._block = bytearray()
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: collections.deque[Future] = collections.deque()
+        self._members = 0
+
+    def write(self, data: bytes) -> None:
+        """Take more; raises what the blob raises."""
+        self._block += data
+        if len(self._block) >= _BLOCK:
+            self._submit()
+
+    def finish(self) -> None:
+        """Write what is left."""
+        if self._block or not self._members:
+            self._submit()
+        self._settle(0)
+
+    def close(self) -> None:
+        """End the threads, whatever they still had to do."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _submit(self) -> None:
+        block, self._block = self._block, bytearray()
+        self._members += 1
+        if self._pool is None:
+            if len(block) < _BLOCK:
+                self._blob.write(_squeezed(block))
+                return
+            from concurrent.futures import ThreadPoolExecutor  # an idle daemon does without
+
+            self._pool = ThreadPoolExecutor(_THREADS, "squeeze")
+        self._waiting.append(self._pool.submit(_squeezed, block))
+        self._settle(_MOST_WAITING)
+
+    def _settle(self, most: int) -> None:
+        """Write blocks in their order until no more than `most` are on their way."""
+        while len(self._waiting) > most:
+            self._blob.write(self._waiting.popleft().result())
+
+
+def _squeezed(block: bytearray) -> bytes:
+    return zlib.compress(block, _LEVEL, wbits=31)
+
+
+class _Tee(io.RawIOBase):
+    """Bytes read through it are also written into `sink`."""
+
+    def __init__(self, source: io.BufferedIOBase, sink: Incoming | _Squeezer):
+        self._source = source
+        self._sink = sink
 
     def readable(self) -> bool:
         """Always."""
@@ -41,25 +101,30 @@ class _Tee(io.RawIOBase):
         """See io.RawIOBase."""
         data = self._source.read(min(len(buffer), _CHUNK))
         buffer[: len(data)] = data
-        self._blob.write(self._gzip.compress(data) if self._gzip else data)
+        self._sink.write(data)
         return len(data)
 
-    def finish(self) -> None:
-        """Write what is left: the rest of the source, then the compressor's."""
+    def drain(self) -> None:
+        """Read the rest."""
         while self.read(_CHUNK):
             pass
-        if self._gzip:
-            self._blob.write(self._gzip.flush())
 
 
 def unpack(session: object, stream: io.BufferedIOBase, blob: Incoming) -> tuple[object, str]:
     """The layer unpacked from the stream, its blob filled on the way, and the compression that the blob is in."""
     peeked = Peeked(stream)
-    kept = peeked.form in _KEPT_FORMS
-    tee = _Tee(peeked if kept else Unpacked(peeked), blob, squeeze=not kept)
+    if peeked.form in _KEPT_FORMS:
+        return _unpacked(session, _Tee(peeked, blob)), peeked.form
+    with contextlib.closing(_Squeezer(blob)) as squeezer:
+        layer = _unpacked(session, _Tee(Unpacked(peeked), squeezer))
+        squeezer.finish()
+    return layer, "gzip"
+
+
+def _unpacked(session: object, tee: _Tee) -> object:
     layer = session.unpack(tee)
-    tee.finish()
-    return layer, peeked.form if kept else "gzip"
+    tee.drain()
+    return layer
 
 
 def add_made(

@@ -166,9 +166,7 @@ class Packer:
     shown_as: what a member's header says, made of what is known of the file: another owner or mode
     """
 
-    def __init__(
-        self, closed: Container[int] = (), shown_as: Callable[[os.stat_result], os.stat_result] | None = None
-    ):
+    def __init__(self, closed: Container[int] = (), shown_as: Callable[[os.stat_result], os.stat_result] | None = None):
         self._closed = closed
         self._shown_as = shown_as or (lambda found: found)
         self._buffer = bytearray()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.archives import legacy
-from engine.daemon.images.archives.members import Members, Progress
+from engine.daemon.images.archives.members import PIECE, Members, Progress
 from engine.daemon.images.image import Image
 from engine.daemon.images.making import add_made
 from engine.daemon.images.platform import Platform
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from engine.daemon.images.layers.store import Session
     from engine.daemon.images.store import ImageStore
 
-_BUFFER = 256 * 1024
 # Writers fill up their last record; what follows an archive's end beyond that is no part of it.
 _MOST_TRAILING = 64 << 20
 # Each is made durable by itself.
@@ -45,7 +44,7 @@ def load(store: "ImageStore", stream: BinaryIO, progress: Progress, wanted: Sequ
     Progress: `{"stream": "Loaded image: busybox:latest\\n"}` for each name. Raises Invalid, NotFound, SystemFailure.
     """
     with store.session() as session, contextlib.closing(Members(store, session, progress)) as members:
-        outer = io.BufferedReader(Unpacked(stream), _BUFFER)
+        outer = io.BufferedReader(Unpacked(stream), PIECE)
         members.read(tar.TarReader(outer))
         _read_to_the_end(outer)
         images = []
@@ -61,7 +60,7 @@ def load(store: "ImageStore", stream: BinaryIO, progress: Progress, wanted: Sequ
 def _read_to_the_end(outer: io.BufferedReader) -> None:
     """A compressed stream is checked only when it is read to its end."""
     left = _MOST_TRAILING
-    while data := outer.read1(_BUFFER):
+    while data := outer.read1(PIECE):
         left -= len(data)
         if left < 0:
             raise Invalid("invalid archive: it goes on after its end")

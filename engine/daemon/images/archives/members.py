@@ -34,8 +34,10 @@ _MOST_TEXT = 4 << 20
 _MOST_LINKS = 8
 _BLOBS = "blobs/sha256/"
 _BLOB = re.compile(r"blobs/(sha256)/([a-f0-9]{64})")
-# Pieces between the thread that reads and the one that unpacks: enough that neither waits for the other's disk.
-_PIECES = 8
+# Pieces between the thread that reads and the one that unpacks: enough that neither waits for the other's disk, and
+# large, because the two take turns at the interpreter at each of them.
+PIECE = 1 << 20
+_PIECES = 4
 _EMPTY = bytes(tar.BLOCK)
 _TELL_SECONDS = 0.1
 _SHORT = 12
@@ -96,7 +98,7 @@ class Members:
                 # What is here was checked when it came; the archive's own copy of it is passed over.
                 self._files[name] = digest, entry.size
                 return
-        pieces = reader.chunks()
+        pieces = reader.chunks(PIECE)
         first = next(pieces, b"")
         unpacking = None
         with self._content.incoming() as blob:
@@ -242,7 +244,8 @@ class _Feed(io.RawIOBase):
 
     def __init__(self) -> None:
         self.pieces: queue.Queue[bytes | None] = queue.Queue(_PIECES)
-        self._rest = b""
+        self._piece = b""
+        self._place = 0
         self._ended = False
 
     def readable(self) -> bool:
@@ -257,19 +260,19 @@ class _Feed(io.RawIOBase):
 
     def read(self, count: int = -1) -> bytes:
         """What there is next, at most `count` bytes; empty at the end."""
-        if not self._rest and not self._ended:
+        if self._place == len(self._piece) and not self._ended:
             piece = self.pieces.get()
             self._ended = not piece
             if piece is None:
                 raise Invalid("unexpected EOF")
-            self._rest = piece
-        count = len(self._rest) if count < 0 else count
-        data, self._rest = self._rest[:count], self._rest[count:]
-        return data
+            self._piece, self._place = piece, 0
+        start = self._place
+        self._place = len(self._piece) if count < 0 else min(start + count, len(self._piece))
+        return self._piece[start : self._place]
 
     def drain(self) -> None:
         """Take what still comes, so that who writes is not kept waiting."""
-        self._rest = b""
+        self._piece, self._place = b"", 0
         while not self._ended:
             self._ended = not self.pieces.get()
 
