@@ -201,6 +201,26 @@ def test_arguments_are_in_the_environment_and_in_history_and_not_in_the_image(bu
     assert config_of(builder, made.image)["Env"] == [PATH, "E=12", "Y=env"]
 
 
+def test_a_proxy_that_no_arg_names_is_in_no_history_and_decides_nothing(builder: Daemon) -> None:
+    """Only that there was one is seen, as dockerd has it."""
+    word = unique()
+    dockerfile = f"FROM busybox\nRUN echo {word} $HTTP_PROXY\n"
+    made = build(builder, dockerfile, buildargs={"HTTP_PROXY": "http://u:one@p"})
+    assert made.output == [f"{word} http://u:one@p"]
+    assert history(builder, made.image)[0] == f"|0 /bin/sh -c echo {word} $HTTP_PROXY"
+    assert build(builder, dockerfile, buildargs={"HTTP_PROXY": "http://u:two@p"}).image == made.image
+    declared = dockerfile.replace("RUN", "ARG HTTP_PROXY\nRUN")
+    first, second = (build(builder, declared, buildargs={"HTTP_PROXY": value}) for value in ("a", "b"))
+    assert (first.ran, second.ran) == (1, 1)
+    assert history(builder, second.image)[0] == f"|1 HTTP_PROXY=b /bin/sh -c echo {word} $HTTP_PROXY"
+
+
+def test_a_maintainer_is_of_the_stage_that_names_one(builder: Daemon) -> None:
+    dockerfile = f"FROM busybox AS a\nMAINTAINER me\nRUN : {unique()}\n"
+    assert inspect(builder, build(builder, dockerfile).image)["Author"] == "me"
+    assert not inspect(builder, build(builder, f"{dockerfile}FROM a\nENV A=b\n").image).get("Author")
+
+
 def test_the_platforms_arguments_are_known(builder: Daemon) -> None:
     made = build(
         builder, f"FROM busybox\nARG TARGETOS\nARG BUILDPLATFORM\nRUN echo {unique()} $TARGETOS $BUILDPLATFORM\n"
@@ -320,6 +340,8 @@ FAILING = [
     ("FROM BAD\n", "invalid reference format: repository name (library/BAD) must be lowercase"),
     ("FROM busybox AS a\nFROM a AS a\n", "a stage name already used"),
     ("FROM busybox\nCOPY --from=5 /a /b\n", "invalid from flag value 5: index out of bounds"),
+    ("FROM busybox\nCOPY --from=0 /a /b\n", "invalid from flag value 0: refers to current build stage"),
+    ("FROM --platform=windows/amd64 scratch\nCOPY Dockerfile /\n", "operating system is not supported"),
     ("FROM busybox\nCOPY --from=BAD /a /b\n", "invalid from flag value BAD: invalid reference format"),
     ("FROM busybox\nENV ${x:?missing}=y\n", "missing"),
     ("FROM busybox\nUSER nosuch\nRUN true\n", "unable to find user nosuch"),

@@ -78,8 +78,7 @@ def test_what_a_command_sees_decides(builder: Daemon) -> None:
     assert build(builder, dockerfile, buildargs={"A": "2"}).ran == 1
     assert build(builder, dockerfile, buildargs={"A": "1"}, extrahosts="a:1.2.3.4").ran == 1
     assert build(builder, dockerfile, buildargs={"A": "1"}).ran == 0
-    proxied = build(builder, dockerfile, buildargs={"A": "1", "HTTP_PROXY": "p"})
-    assert proxied.ran == 1 and "p" not in history(builder, proxied.image)[0].split()
+    assert build(builder, dockerfile, buildargs={"A": "1", "HTTP_PROXY": "p"}).ran == 0
 
 
 def test_a_changed_mount_of_the_context_decides(builder: Daemon) -> None:

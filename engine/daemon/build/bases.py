@@ -14,11 +14,18 @@ _HUB, _HUB_KEY = "docker.io", "https://index.docker.io/v1/"
 
 
 def find(
-    engine: object, name: str, platform: str, options: Options, progress: Callable[[dict], None], fresh: set[str]
+    engine: object,
+    name: str,
+    platform: str,
+    options: Options,
+    progress: Callable[[dict], None],
+    fresh: set[str],
+    gone: Callable[[], bool],
 ) -> Image:
     """The image of that name for the platform (empty for any), pulled where it is not here or the client wants it new.
 
-    fresh: names that were pulled in this build, which need no second look. Raises what a pull does, Invalid.
+    fresh: names that were pulled in this build, which need no second look; gone: says whether the client has hung up,
+    which ends a pull. Raises what a pull does, Invalid.
     """
     if not options.pull or f"{name} {platform}" in fresh:
         try:
@@ -27,7 +34,7 @@ def find(
             if _is_id(name):
                 raise
     Reference.parse(name)
-    image = engine.images.pull(name, "", platform or None, credentials(options.auths, name), progress)
+    image = engine.images.pull(name, "", platform or None, credentials(options.auths, name), progress, gone)
     fresh.add(f"{name} {platform}")
     return image
 

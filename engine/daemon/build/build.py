@@ -24,11 +24,12 @@ def build(
     progress: Callable[[dict], None],
     watch: Callable[[int], object],
     check: Callable[[], None],
+    gone: Callable[[], bool],
 ) -> Image:
     """Build the image, give it its names, and say so.
 
     progress: takes the answer's lines; watch: sleeps until a descriptor is readable, and raises when the client is gone
-    check: raises when the client is gone
+    check: raises when the client is gone; gone: says whether it is
     """
     output = Output(progress, options.quiet, options.shows_ids)
     told = output.downloading(options.remote, "Downloading context")
@@ -38,7 +39,7 @@ def build(
         try:
             with Maker(engine) as maker:
                 work = building.Build(
-                    engine, options, context, output, watch, check, maker, cache, dockerfile, plan, arguments
+                    engine, options, context, output, watch, check, gone, maker, cache, dockerfile, plan, arguments
                 )
                 _warn(output, dockerfile.warnings)
                 image = work.run()

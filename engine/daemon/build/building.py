@@ -29,7 +29,7 @@ class Build:
     """What the steps of one build share.
 
     context: see `context.Context`; watch: sleeps until a descriptor is readable, and raises once the client is gone;
-    check: raises once the client is gone
+    check: raises once the client is gone; gone: says whether it is
     built: number of a stage → what it has made, None for nothing; fresh: see `bases.find`
     """
 
@@ -39,6 +39,7 @@ class Build:
     output: Output
     watch: Callable[[int], object]
     check: Callable[[], None]
+    gone: Callable[[], bool]
     maker: Maker
     cache: Cache
     dockerfile: Dockerfile
@@ -90,6 +91,8 @@ class Build:
         wanted = platforms.parse(platform) if platform else platforms.host()
         state = State(self.arguments.of_stage(), wanted, self.dockerfile.escape)
         if base == SCRATCH:
+            if wanted.os != "linux":
+                raise Invalid("operating system is not supported")
             state.set_path()
             return state
         below = stages.named(self.plan.every[: stage.index], base)
@@ -131,7 +134,7 @@ class Build:
         return self.built[stage.index]
 
     def _image(self, name: str, platform: str) -> Image:
-        return bases.find(self.engine, name, platform, self.options, self.output.line, self.fresh)
+        return bases.find(self.engine, name, platform, self.options, self.output.line, self.fresh, self.gone)
 
     def source(self, name: str) -> Image | None:
         """The image that `--from` names: an earlier stage by name or number, or an image. Raises Invalid."""
@@ -139,8 +142,9 @@ class Build:
         stage = stages.find(earlier, name)
         if stage is not None:
             return self.stage_image(stage)
-        if name.isascii() and name.isdigit():
-            raise Invalid(f"invalid from flag value {name}: index out of bounds")
+        if name.isascii() and name.removeprefix("-").isdigit():
+            fault = "refers to current build stage" if int(name) == self.current else "index out of bounds"
+            raise Invalid(f"invalid from flag value {name}: {fault}")
         if name.lower() == SCRATCH:
             return None
         try:

@@ -37,11 +37,13 @@ _PIPES = "/dev/pipes"
 class Asked:
     """A step's command, ready to be run.
 
-    env: all that it sees; created_by: its line of history; exact: that line says all that decides
+    env: all that it sees; known: what of it decides the outcome, as a proxy that no ARG names does not
+    created_by: its line of history; exact: that line says all that decides
     """
 
     argv: tuple[str, ...]
     env: tuple[str, ...]
+    known: tuple[str, ...]
     created_by: str
     network: str
     hosts: tuple[str, ...]
@@ -59,7 +61,7 @@ class Asked:
         return {
             "kind": "RUN",
             "argv": self.argv,
-            "env": self.env,
+            "env": self.known,
             "network": self.network,
             "hosts": self.hosts,
             "mounts": [mount.decides() for mount in self.mounts],
@@ -77,13 +79,14 @@ def asked(build: object, state: State, command: commands.Run) -> Asked:
     own = {entry.partition("=")[0] for entry in state.config.get("Env") or ()}
     arguments = {name: value for name, value in state.arguments.visible().items() if name not in own}
     shown = [f"{name}={arguments[name]}" for name in sorted(state.arguments.shown(arguments))]
-    words = [f"|{len(shown)}", *shown, *argv] if shown else argv
+    words = [f"|{len(shown)}", *shown, *argv] if arguments else argv
     host = build.options.host
     network = command.network if command.network != "default" else host.get("NetworkMode", "default")
     mounts = [mounting.wanted(build, state, mount) for mount in command.mounts]
     return Asked(
         argv=argv,
         env=(*(state.config.get("Env") or ()), *(f"{name}={arguments[name]}" for name in sorted(arguments))),
+        known=(*(state.config.get("Env") or ()), *shown),
         created_by=" ".join(words),
         network=network,
         hosts=tuple(host.get("ExtraHosts") or ()),

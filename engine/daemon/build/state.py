@@ -39,7 +39,7 @@ class State:
     """A stage.
 
     image: what was made last, None on top of nothing; config: the container's config, as the next step finds it
-    command_set: the stage has had a CMD; escape: of the Dockerfile
+    author: what MAINTAINER says in this very stage; command_set: the stage has had a CMD; escape: of the Dockerfile
     """
 
     arguments: Arguments
@@ -54,7 +54,6 @@ class State:
         """Stand on an image; returns what it wants to be run first (ONBUILD)."""
         self.image = image
         self.config = copy.deepcopy(image.config.get("config") or {})
-        self.author = image.config.get("author") or ""
         return self.config.pop("OnBuild", None) or []
 
     def set_path(self) -> None:

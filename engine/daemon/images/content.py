@@ -39,6 +39,16 @@ def sha256() -> object:
     return hashlib.sha256()
 
 
+def append(fd: int, data: bytes) -> None:
+    """Write all of it to a blob in the making; raises NoSpace when the disk is full."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError as error:
+        raise NoSpace(f"failed to write a blob: {os.strerror(error.errno).lower()}") from error
+
+
 class Incoming:
     """A blob being written: `write` bytes, then `keep`; as a context it is thrown away unless kept."""
 
@@ -62,12 +72,7 @@ class Incoming:
     def write(self, data: bytes) -> int:
         """Append; raises NoSpace when the disk is full."""
         self._hash.update(data)
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._fd, view) :]
-        except OSError as error:
-            raise NoSpace(f"failed to write a blob: {os.strerror(error.errno).lower()}") from error
+        append(self._fd, data)
         self.size += len(data)
         self._unchecked += len(data)
         if self._unchecked >= _SPACE_STEP:
@@ -170,16 +175,30 @@ class Content:
             self._pins += collections.Counter()
 
     def remove(self, digest: str) -> int:
-        """Remove a blob that no image holds; returns the bytes set free, 0 for one that is pinned or not there."""
+        """Remove a blob that no image holds, or what has come of one; returns the bytes set free.
+
+        0 for one that is pinned or not there.
+        """
+        freed = 0
         with self._lock:
             if digest in self._pins:
                 return 0
-            try:
-                size = os.stat(self.path(digest)).st_size
-                os.unlink(self.path(digest))
-            except FileNotFoundError:
-                return 0
-            return size
+            for path in (self.path(digest), self.partial_path(digest)):
+                with contextlib.suppress(FileNotFoundError):
+                    size = os.stat(path).st_size
+                    os.unlink(path)
+                    freed += size
+        return freed
+
+    def digests(self) -> list[str]:
+        """Of all the blobs that are here, and of those whose download is unfinished."""
+        whole = [
+            f"{algorithm}:{value}"
+            for algorithm in os.listdir(self._blobs)
+            for value in os.listdir(os.path.join(self._blobs, algorithm))
+        ]
+        names = [name.removesuffix(_PARTIAL) for name in os.listdir(self._tmp) if name.endswith(_PARTIAL)]
+        return whole + [name.replace("-", ":", 1) for name in names]
 
     def sweep(self, held: set[str]) -> None:
         """At the daemon's start: remove what no image holds, and temporary files; what can still be resumed stays."""

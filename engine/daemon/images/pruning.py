@@ -57,6 +57,9 @@ def _prune(
             if all(test(current) for test in tests):
                 _one(store, current, only_dangling, used_by, removed)
     store.layers.collect()
+    if not tests:
+        # What no image has, no filter can speak of.
+        removed.blobs += store.drop_leftovers()
     freed = removed.freed(store)
     store.announce_prune(freed)
     return removed.records or None, freed

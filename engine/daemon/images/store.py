@@ -268,6 +268,15 @@ class ImageStore:
             freed += 0 if held else self.content.remove(digest)
         return freed
 
+    def drop_leftovers(self) -> int:
+        """Remove the blobs that failed pulls have left to be resumed from; the bytes set free."""
+        freed = 0
+        for digest in self.content.digests():
+            # An image is added under it, and whoever makes one has its blobs pinned until then.
+            with self.changing:
+                freed += self._drop_blobs([digest])
+        return freed
+
     def release(self, used_by: UsedBy) -> None:
         """Let go of removed images that no container stands on any more; for after a container is removed."""
         with self.changing:

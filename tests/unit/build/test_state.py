@@ -123,7 +123,7 @@ def test_a_stage_begins_with_a_path_and_without_triggers() -> None:
     image = SimpleNamespace(
         id="i", config={"config": {"OnBuild": ["RUN x"], "Env": ["A=1", "A=2", "B"]}, "author": "a"}
     )
-    assert stage.begin(image) == ["RUN x"] and "OnBuild" not in stage.config and stage.author == "a"
+    assert stage.begin(image) == ["RUN x"] and "OnBuild" not in stage.config and not stage.author
     stage.set_path()
     assert stage.config["Env"][-1].startswith("PATH=/usr/local/sbin:")
     assert stage.environment()["A"] == "1" and "B" not in stage.environment()

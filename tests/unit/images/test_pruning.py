@@ -57,6 +57,19 @@ def test_the_filters_of_a_prune_hold(store):
         prune(store, dangling=("x",))
 
 
+def test_what_a_failed_pull_has_left_is_pruned_unless_a_filter_says_which_images(store):
+    kept = import_(store, "named")
+    whole, begun = store.content.put(b"whole"), "sha256:" + "5" * 64
+    with open(store.content.partial_path(begun), "wb") as file:
+        file.write(b"begun")
+    with store.content.pinned([whole, begun]):
+        assert prune(store) == (None, 0), "a pull is at it"
+    assert prune(store, until=("1h",)) == (None, 0)
+    assert prune(store) == (None, len(b"whole") + len(b"begun"))
+    assert not store.content.has(whole) and begun not in store.content.digests()
+    assert len(store.content.digests()) == 3 and store.archive([kept.id], []), "those of an image stay"
+
+
 def test_a_parent_stays_with_its_child_and_goes_after_it(store):
     parent = import_(store)
     members = several.images(HOST)

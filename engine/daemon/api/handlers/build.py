@@ -25,7 +25,7 @@ def build(engine: object, request: Request) -> None:
             raise ClientGone
 
     with Progress(request) as progress:
-        build_image(engine, options, request.body, progress, request.wait, check)
+        build_image(engine, options, request.body, progress, request.wait, check, request.gone)
 
 
 def prune(engine: object, request: Request) -> Response:

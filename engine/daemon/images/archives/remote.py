@@ -86,12 +86,14 @@ def opened(url: str, most: int = LARGEST, progress: Callable[[int], None] = _unt
             place = answer.headers.get("Location")
             if answer.status not in _REDIRECTS or not place:
                 break
-            url = urllib.parse.urljoin(url, place)
+            url = transport.joined(url, place)
             answer.close()
         else:
             raise SystemFailure(f'Get "{shown}": stopped after {_MOST_REDIRECTS} redirects')
         if not 200 <= answer.status < 300:
             raise _refused(shown, answer)
+        # It may take its time, at the speed that `Remote` asks for.
+        answer.paced.as_blob()
         yield Remote(answer, url, most, progress)
 
 

@@ -41,11 +41,19 @@ class Credentials:
         username, password = texts.get("username", ""), texts.get("password", "")
         if not username and texts.get("auth"):
             username, password = _decoded_pair(texts["auth"])
-        return cls(username, password, texts.get("identitytoken", ""), texts.get("registrytoken", ""))
+        registry_token = texts.get("registrytoken", "")
+        if not _is_token(registry_token):
+            raise Invalid("invalid registrytoken in the registry credentials: no header can hold it")
+        return cls(username, password, texts.get("identitytoken", ""), registry_token)
 
     def __repr__(self) -> str:
         # A log line or a traceback must not hold the password.
         return f"Credentials(username={self.username!r})"
+
+
+def _is_token(text: str) -> bool:
+    """Whether it can stand in a header."""
+    return text.isascii() and text.isprintable()
 
 
 def _decoded_pair(auth: str) -> tuple[str, str]:
@@ -156,7 +164,7 @@ def _bearer(authorizer: Authorizer, parameters: dict[str, str]) -> str:
         mark = "&" if urllib.parse.urlsplit(realm).query else "?"
         status, document = authorizer.fetch(realm + mark + _query(asked), headers, None)
     token = document.get("token") or document.get("access_token")
-    if status != 200 or not isinstance(token, str) or not token.isprintable():
+    if status != 200 or not isinstance(token, str) or not _is_token(token):
         raise Unauthorized(f"authorization failed: the token server answered {status}{_reason(document)}")
     kept = document.get("refresh_token") or credentials.identity_token
     authorizer.identity_token = kept if authorizer.offline and isinstance(kept, str) else ""

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from engine.daemon.images.content import Content
+from engine.daemon.images.content import Content, append
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
 
@@ -252,6 +252,8 @@ class _Partial:
         self._hasher = hashlib.new(self._algorithm)
         self._unchecked = 0
         self.done = 0
+        # There were bytes that came before: perhaps from somebody else, who named a digest that was not his.
+        self._resumed = False
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def __enter__(self) -> "_Partial":
@@ -260,6 +262,7 @@ class _Partial:
         while data := os.read(self._fd, _CHUNK):
             self._hasher.update(data)
             self.done += len(data)
+        self._resumed = self.done > 0
         self.arriving.came(self._fd, self.done)
         return self
 
@@ -285,6 +288,9 @@ class _Partial:
         if found != self.digest:
             # Nothing of it can be trusted, so nothing of it is resumed.
             self._truncate()
+            if self._resumed:
+                self._resumed = False
+                raise SystemFailure(f"what was there of it is no part of {self.digest}")
             raise Invalid(f"unexpected commit digest {found}, expected {self.digest}: failed precondition")
 
     def _truncate(self) -> None:
@@ -314,12 +320,7 @@ class _Partial:
             answer.read(1)
 
     def _append(self, data: bytes) -> None:
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._fd, view) :]
-        except OSError as error:
-            raise NoSpace(f"failed to write a blob: {os.strerror(error.errno).lower()}") from error
+        append(self._fd, data)
         self._hasher.update(data)
         self.done += len(data)
         self._unchecked += len(data)

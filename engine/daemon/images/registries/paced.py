@@ -11,6 +11,8 @@ import time
 SILENCE_SECONDS = 60.0
 _DOCUMENT_SECONDS = 120.0
 _LEAST_RATE = 1024
+# Heads, trailers and the like, without a byte of a body among them; a head has some hundred bytes.
+_LONGEST_HEAD = 1 << 20
 
 
 class Paced(io.RawIOBase):
@@ -55,10 +57,36 @@ class Paced(io.RawIOBase):
 
 
 class Bounded(io.BufferedReader):
-    """The bytes of a connection, never all of them at once: a chunk of size -1 makes http.client ask for that."""
+    """The bytes of a connection, never all of them at once: a chunk of size -1 makes http.client ask for that.
+
+    Nor are there lines without an end: http.client passes over any number of 100 Continue, and of trailers.
+    """
+
+    def __init__(self, source: io.RawIOBase):
+        super().__init__(source)
+        self._lines = 0
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """See io.BufferedReader. Raises OSError for too many lines without a body between them."""
+        line = super().readline(size)
+        self._lines += len(line)
+        if self._lines > _LONGEST_HEAD:
+            raise OSError(f"the answer's head is longer than {_LONGEST_HEAD} bytes")
+        return line
 
     def read(self, size: int | None = -1) -> bytes:
         """See io.BufferedReader; a negative size is a ValueError."""
         if size is None or size < 0:
             raise ValueError(f"invalid chunk size {size}")
+        self._lines = 0
         return super().read(size)
+
+    def read1(self, size: int = -1) -> bytes:
+        """See io.BufferedReader."""
+        self._lines = 0
+        return super().read1(size)
+
+    def readinto(self, buffer: memoryview) -> int:
+        """See io.BufferedReader."""
+        self._lines = 0
+        return super().readinto(buffer)

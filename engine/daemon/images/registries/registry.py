@@ -155,7 +155,8 @@ class Registry:
         for _ in range(_MOST_CHALLENGES + 1):
             sent = self._authorizer.header
             answer, origin = self._followed(method, path, headers, sent, body)
-            if answer.status != 401:
+            # Who was redirected to gets no credentials, and so does no token server that it names.
+            if answer.status != 401 or origin != self.origin:
                 return answer, origin
             challenges = parse_challenges(answer.headers.get("WWW-Authenticate", ""))
             read_body(answer, _LONGEST_ERROR)
