@@ -25,9 +25,24 @@ def parse(data: bytes | str, what: str) -> object:
             raise Invalid(f"invalid {what}: nested too deeply")
         if text.count(",") + text.count("[") + text.count("{") > MOST_VALUES:
             raise Invalid(f"invalid {what}: more than {MOST_VALUES} values")
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError as error:
         raise Invalid(f"invalid {what}: {error}") from error
+    return whole_characters(value) if "\\u" in text else value
+
+
+def whole_characters(value: object) -> object:
+    """Half of a surrogate pair cannot be stored or sent: as in Go it becomes the replacement character."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return type(value)(whole)
+    if isinstance(value, list):
+        return [whole_characters(item) for item in value]
+    if isinstance(value, dict):
+        return {whole_characters(key): whole_characters(item) for key, item in value.items()}
+    return value
 
 
 def deeper_than(limit: int, text: str) -> bool:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.daemon import adopt
+from engine.daemon import adopt, loglines
 from engine.daemon.api.server import Servers
 from engine.daemon.containers import files
 from engine.daemon.containers.announce import announce
@@ -85,10 +85,7 @@ def run(settings: Settings, spawner: Channel, stage: str) -> int:
 
     spawner: the channel to the first spawner; stage: the empty directory that a later one is told of too
     """
-    logging.basicConfig(
-        level=logging.DEBUG if settings.debug else settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    loglines.configure(logging.DEBUG if settings.debug else settings.log_level.upper())
     try:
         return _run(settings, Spawner(spawner, settings.muxer, stage))
     except EngineError as error:

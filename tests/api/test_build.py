@@ -3,7 +3,6 @@
 import base64
 import json
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,16 +12,6 @@ from tests.harness.daemon import Daemon
 
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOP = "/bin/sh -c #(nop) "
-
-
-@pytest.fixture(scope="module")
-def builder(world) -> Iterator[Daemon]:
-    """A daemon for the builds of this file, with busybox."""
-    alone = world.daemon()
-    alone.start()
-    alone.import_busybox()
-    yield alone
-    alone.close()
 
 
 def test_a_build_says_what_dockerd_says(builder: Daemon) -> None:
@@ -304,7 +293,7 @@ REFUSED = [
     ({"squash": "1"}, 400, "squash is only supported with experimental mode"),
     ({"outputs": '[{"Type":"tar"}]'}, 400, "only supported by BuildKit"),
     ({"isolation": "hyperv"}, 400, 'Unsupported isolation: "hyperv"'),
-    ({"securityopt": "x"}, 400, "security options are not supported"),
+    ({"securityopt": "x"}, 400, "does not support setting security options on build"),
     ({"buildargs": "{"}, 400, "error reading build args: unexpected end of JSON input"),
     ({"labels": "[]"}, 400, "error reading labels: labels is of the wrong type"),
     ({"labels": '{"a": 1}'}, 400, "error reading labels: labels is of the wrong type"),
@@ -367,6 +356,14 @@ def test_intermediate_images_are_hidden_and_go_with_the_last(builder: Daemon) ->
     assert inspect(builder, "chain")["Parent"] in building.images(builder)
     builder.request("DELETE", "/images/chain")
     assert building.images(builder) == before
+
+
+def test_two_steps_may_make_the_same_layer(builder: Daemon) -> None:
+    dockerfile = f"FROM busybox\nLABEL a={unique()}\nCOPY x /\nRUN rm /x\nCOPY x /x\nRUN cat /x\n"
+    made = build(builder, {"Dockerfile": dockerfile, "x": "data\n"})
+    assert made.output == ["data"]
+    layers = inspect(builder, made.image)["RootFS"]["Layers"]
+    assert layers[1] == layers[3] != layers[2] and len(history(builder, made.image)) == 6
 
 
 def test_a_name_moves_to_what_was_built_last(builder: Daemon) -> None:

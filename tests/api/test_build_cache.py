@@ -8,24 +8,11 @@ import sqlite3
 import tarfile
 import threading
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from tests.api import building
 from tests.api.building import build, history, images, inspect, unique
 from tests.harness.daemon import Daemon
 from tests.harness.http import Answer
-
-
-@pytest.fixture(scope="module")
-def builder(world) -> Iterator[Daemon]:
-    """A daemon for the builds of this file, with busybox."""
-    alone = world.daemon()
-    alone.start()
-    alone.import_busybox()
-    yield alone
-    alone.close()
 
 
 def prune(builder: Daemon, query: str = "") -> dict:
@@ -184,7 +171,7 @@ def test_two_builds_of_the_same_at_once(builder: Daemon) -> None:
 def test_a_pruning_of_images_takes_nothing_from_a_running_build(builder: Daemon) -> None:
     dockerfile = f"FROM busybox\nLABEL a={unique()}\nRUN sleep 0.3\nLABEL c=d\n"
     found: list[building.Built] = []
-    thread = threading.Thread(target=lambda: found.append(build(builder, dockerfile)))
+    thread = threading.Thread(target=lambda: found.append(build(builder, dockerfile, t="kept")))
     thread.start()
     while thread.is_alive():
         assert builder.request("POST", "/images/prune").status == 200

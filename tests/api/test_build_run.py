@@ -4,7 +4,6 @@ import io
 import os
 import tarfile
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,16 +11,6 @@ from tests.api import building
 from tests.api.building import build, config_of, unique
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import running
-
-
-@pytest.fixture(scope="module")
-def builder(world) -> Iterator[Daemon]:
-    """A daemon for the builds of this file, with busybox."""
-    alone = world.daemon()
-    alone.start()
-    alone.import_busybox()
-    yield alone
-    alone.close()
 
 
 def output(builder: Daemon, dockerfile: str | dict, **query: object) -> list[str]:

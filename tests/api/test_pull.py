@@ -11,6 +11,7 @@ import pytest
 
 from tests.harness import rootfs
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 from tests.harness.namespaces import Namespaces
 from tests.harness.registry import (
     CONFIG_V1,
@@ -245,6 +246,15 @@ class Liar(http.server.BaseHTTPRequestHandler):
             self.wfile.write(self.layer[:200_000])
             self.close_connection = True
             return None
+        if fault == "stall":
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(self.layer)))
+            self.end_headers()
+            self.wfile.write(self.layer[:200_000])
+            self.server.stalled.set()
+            self.connection.recv(1)  # the daemon's end
+            self.close_connection = True
+            return None
         size = f"bytes {start}-{len(self.layer) - 1}/{len(self.layer)}"
         return self.answer(206, self.layer[start:], Content_Range=size) if start else self.answer(200, self.layer)
 
@@ -258,7 +268,7 @@ class InsideServer(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Liar, bind_and_activate=False)
         self.socket.close()
         self.socket = namespaces.socket()
-        self.fault, self.cut, self.asked = fault, False, []
+        self.fault, self.cut, self.asked, self.stalled = fault, False, [], threading.Event()
         self.server_bind()
         self.server_activate()
 
@@ -315,6 +325,26 @@ def test_an_interrupted_pull_goes_on_where_it_was(clean: Daemon, liar) -> None:
         answer = clean.request("POST", path)
     assert answer.lines[-1]["status"].startswith("Status: Downloaded")
     assert any(asked and not asked.startswith("bytes=0-") for _, _, asked in server.asked), server.asked
+
+
+def test_a_daemon_that_is_killed_in_the_middle_of_a_pull_resumes_it_and_shows_nothing_before(crashing, liar) -> None:
+    """The next daemon has no image, no blob and no layer of it: only what to go on from."""
+    server, root = liar("stall"), crashing.data_root
+    image = f"127.0.0.1:{server.server_port}/x"
+    partial = root / "tmp" / f"{digest(Liar.layer).replace(':', '-')}.partial"
+    before = {path for name in ("blobs", "layers") for path in (root / name).glob("*/*")}
+    with crashing.connection() as connection:
+        connection.send(f"POST /images/create?fromImage={image}&tag=1 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert server.stalled.wait(10)
+        until(lambda: partial.exists() and partial.stat().st_size == 200_000)
+        crashing.kill9()
+    crashing.start()
+    assert crashing.request("GET", f"/images/{image}:1/json").status == 404
+    assert {path for name in ("blobs", "layers") for path in (root / name).glob("*/*")} == before
+    assert list((root / "tmp").iterdir()) == [partial]
+    server.fault = ""
+    assert pull(crashing, image, "1")[-1]["status"].startswith("Status: Downloaded")
+    assert server.asked[-1][2] == "bytes=200000-" and not list((root / "tmp").iterdir())
 
 
 def test_basic_authentication(clean: Daemon, liar) -> None:

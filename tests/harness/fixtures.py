@@ -127,14 +127,25 @@ def ended(daemon: Daemon, container: Callable[..., str]) -> Callable[..., str]:
     return run
 
 
-@pytest.fixture(scope="module")
-def crashing(world) -> Iterator[Daemon]:
-    """A daemon that the tests of one file kill and start again, with busybox."""
+def _alone(world: World) -> Iterator[Daemon]:
+    """A daemon of one file's own, with busybox."""
     alone = world.daemon()
     alone.start()
     alone.import_busybox()
     yield alone
     alone.close()
+
+
+@pytest.fixture(scope="module")
+def crashing(world: World) -> Iterator[Daemon]:
+    """A daemon that the tests of one file kill and start again, with busybox."""
+    yield from _alone(world)
+
+
+@pytest.fixture(scope="module")
+def builder(world: World) -> Iterator[Daemon]:
+    """A daemon for the builds of one file, whose images and cache nobody else has, with busybox."""
+    yield from _alone(world)
 
 
 @pytest.fixture(scope="session")

@@ -70,13 +70,36 @@ def test_a_private_authority_is_trusted_where_its_certificate_is_put_and_nowhere
     layout.copy(f"docker://{address}/made:1", "--dest-tls-verify=false")
     # Loopback registries need no certificate that anybody knows; take that away to see the check.
     monkeypatch.setattr("engine.daemon.images.registries.registry.is_insecure", lambda netloc, insecure: False)
-    with pytest.raises(SystemFailure, match="tls: failed to verify certificate"):
+    with pytest.raises(SystemFailure, match=r"verify certificate: x509: certificate signed by unknown authority$"):
         pull(store, address)
     trusted = certificate / "certs.d" / address
     trusted.mkdir(parents=True)
     (trusted / "ca.crt").write_bytes((certificate / "cert.pem").read_bytes())
     monkeypatch.setattr(transport, "CERTIFICATES", str(certificate / "certs.d"))
     assert pull(store, address).repo_tags == (f"{address}/made:1",)
+
+
+def test_a_registry_that_asks_for_a_certificate_is_shown_the_one_that_is_put_for_it(
+    store, make_registry, layout, certificate, monkeypatch
+):
+    pair, ours = (certificate / "cert.pem", certificate / "key.pem"), certificate / "certs.d"
+    address = make_registry(http=f"  tls: {{certificate: {pair[0]}, key: {pair[1]}, clientcas: [{pair[0]}]}}\n")
+    (shown := ours / address).mkdir(parents=True)
+    monkeypatch.setattr(transport, "CERTIFICATES", str(ours))
+    with pytest.raises(SystemFailure, match=r"tls: .*CERTIFICATE"):
+        pull(store, address)
+    (shown / "client.cert").write_bytes(pair[0].read_bytes())
+    with pytest.raises(SystemFailure, match=r"missing key client\.key for client certificate client\.cert"):
+        pull(store, address)
+    (shown / "client.key").write_text("nonsense")
+    with pytest.raises(SystemFailure, match=f"failed to read {shown}/client.cert"):
+        pull(store, address)
+    (shown / "client.key").write_bytes(pair[1].read_bytes())
+    layout.copy(f"docker://{address}/made:1", "--dest-tls-verify=false", f"--dest-cert-dir={shown}")
+    assert pull(store, address).repo_tags == (f"{address}/made:1",)
+    (shown / "client.cert").unlink()
+    with pytest.raises(SystemFailure, match=r"missing client certificate client\.cert for key client\.key"):
+        pull(store, address)
 
 
 def test_a_loopback_registry_with_an_unknown_certificate_is_taken_as_docker_takes_it(

@@ -53,3 +53,9 @@ def test_what_is_too_deep_or_no_json_is_refused_even_on_a_small_stack(data):
         threading.stack_size(before)
     thread.join()
     assert found[0].startswith("invalid test: ")
+
+
+def test_half_a_pair_of_surrogates_is_no_character():
+    """Nobody could store or send it; Go puts the replacement character in its place."""
+    text = rb'{"a\ud800": ["\udfff", "\ud83d\ude00", 1, null]}'
+    assert jsontext.parse(text, "test") == {"a\ufffd": ["\ufffd", "\U0001f600", 1, None]}

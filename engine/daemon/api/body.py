@@ -138,22 +138,8 @@ def load(data: bytes) -> tuple[object, str]:
     except ValueError as error:
         raise Invalid(f"invalid JSON: {jsonerror.explain(data) or error}") from error
     if "\\u" in text:
-        value = _whole_characters(value)
+        value = jsontext.whole_characters(value)
     return value, text[end:]
-
-
-def _whole_characters(value: object) -> object:
-    """Half of a surrogate pair cannot be stored or sent: as in Go it becomes the replacement character."""
-    if isinstance(value, str):
-        if value.isascii():
-            return value
-        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return type(value)(whole)
-    if isinstance(value, list):
-        return [_whole_characters(item) for item in value]
-    if isinstance(value, dict):
-        return {_whole_characters(key): _whole_characters(item) for key, item in value.items()}
-    return value
 
 
 def _refuse_constant(name: str) -> None:

@@ -93,6 +93,7 @@ def _make(engine: object, name: str, owner: tuple[int, int, int], fill: Callable
     uid, gid, mode = owner
     try:
         os.mkdir(part, 0o700, dir_fd=above)
+        place = part
         try:
             inside = os.open(part, _DIRECTORY, dir_fd=above)
             try:
@@ -104,8 +105,9 @@ def _make(engine: object, name: str, owner: tuple[int, int, int], fill: Callable
             with engine.database.transaction() as connection:
                 number = table.new_mount(connection, name, time.time_ns())
                 os.rename(part, str(number), src_dir_fd=above, dst_dir_fd=above)
+                place = str(number)
         except BaseException:
-            remove_tree(above, part)
+            remove_tree(above, place)
             raise
     except OSError as error:
         raise SystemFailure(f"the cache directory {name} cannot be made: {error}") from error

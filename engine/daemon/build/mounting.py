@@ -9,7 +9,7 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from engine.daemon.build import directories
@@ -19,12 +19,14 @@ from engine.daemon.build.state import State
 from engine.daemon.dockerfile import commands
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers import merged, storage
+from engine.daemon.tar.space import check_space
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.kernel.beneath import open_beneath
 
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_CHUNK = 8 * 1024 * 1024
 _NO_SESSION = "the classic builder has no session to ask the client by: build with `docker buildx`"
 
 
@@ -162,17 +164,21 @@ def _scratch(build: object) -> Iterator[tuple[int, str]]:
 def _copied(build: object, image: Image | None, source: str, sink: int) -> str:
     """Copy what is at `source` into the open directory; the name of a single file, empty for a directory's contents."""
 
+    def check() -> None:
+        build.check()
+        check_space(sink)
+
     def copy(root: int) -> str:
         found = _opened(root, source)
         try:
             if stat.S_ISDIR(os.fstat(found).st_mode):
                 inner = os.open(".", _DIRECTORY, dir_fd=found)
                 try:
-                    storage.copy_tree(inner, sink)
+                    storage.copy_tree(inner, sink, check)
                 finally:
                     os.close(inner)
                 return ""
-            return _copy_file(found, sink, posixpath.basename(source.rstrip("/")))
+            return _copy_file(found, sink, posixpath.basename(source.rstrip("/")), check)
         finally:
             os.close(found)
 
@@ -181,7 +187,7 @@ def _copied(build: object, image: Image | None, source: str, sink: int) -> str:
     return merged.within(build.engine.images.layer_root, image.layers, copy)
 
 
-def _copy_file(found: int, sink: int, name: str) -> str:
+def _copy_file(found: int, sink: int, name: str, check: Callable[[], None]) -> str:
     status = os.fstat(found)
     if not stat.S_ISREG(status.st_mode):
         raise Invalid(f"the mount's source {name} is neither a file nor a directory")
@@ -189,8 +195,8 @@ def _copy_file(found: int, sink: int, name: str) -> str:
     try:
         new = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=sink)
         try:
-            while os.sendfile(new, old, None, 1 << 20):
-                pass
+            while os.sendfile(new, old, None, _CHUNK):
+                check()
             os.fchown(new, status.st_uid, status.st_gid)
             os.fchmod(new, stat.S_IMODE(status.st_mode))
         finally:

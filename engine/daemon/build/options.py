@@ -112,7 +112,7 @@ def _refuse(query: Query) -> None:
     if isolation.lower() not in ("", "default"):
         raise Invalid(f'Unsupported isolation: "{isolation}"')
     if query.every("securityopt"):
-        raise Invalid("security options are not supported for a build on linux")
+        raise Invalid("The daemon on this platform does not support setting security options on build")
 
 
 def _tag(text: str) -> Reference:

@@ -138,7 +138,9 @@ def _before(store: "ImageStore", values: Sequence[str]) -> Match:
 
 def _since(store: "ImageStore", values: Sequence[str]) -> Match:
     limits = [limit for value in values if (limit := created_ns(store.find(value))) is not None]
-    return lambda image: (made := created_ns(image)) is not None and any(made > limit for limit in limits)
+    # An image without a date is older than all that have one.
+    undated = len(limits) < len(values)
+    return lambda image: (made := created_ns(image)) is not None and (undated or any(made > limit for limit in limits))
 
 
 def _until(_: "ImageStore", values: Sequence[str]) -> Match:

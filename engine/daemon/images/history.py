@@ -22,10 +22,17 @@ def history(store: "ImageStore", image: Image) -> list[dict]:
     """HistoryResponseItem of every step. Raises SystemFailure for an image whose history is of other layers."""
     steps = image.config.get("history")
     steps = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
-    sizes = iter(image.layer_sizes)
+    sizes = iter(_sizes(image))
     shown = [_step(step, sizes) for step in steps][::-1]
     _name(store, image, shown)
     return shown
+
+
+def _sizes(image: Image) -> list[int | None]:
+    """Of the layer at each place; one that stands there twice is on the disk once, and noted at its upper place."""
+    places = {diff_id: place for place, diff_id in enumerate(image.diff_ids)}
+    sizes = dict(zip(sorted(places, key=places.__getitem__), image.layer_sizes, strict=False))
+    return [sizes.get(diff_id) for diff_id in image.diff_ids]
 
 
 def _step(step: dict, sizes: object) -> dict:

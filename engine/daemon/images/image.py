@@ -139,6 +139,11 @@ def config_of(data: bytes, layer_count: int) -> dict:
     for name, texts in (*lists, ("Labels", _labels(container)), ("Healthcheck.Test", health.get("Test") or ())):
         if not all(isinstance(text, str) for text in texts):
             raise Invalid(f"invalid image config: config.{name} is of the wrong type")
+    names = [(name, (container.get(name) or "",)) for name in _NAMES]
+    for name, texts in (*lists, *names, ("Volumes", container.get("Volumes") or ())):
+        # No system call takes a NUL, and Python says so with a ValueError.
+        if any("\0" in text for text in texts):
+            raise Invalid(f"invalid image config: config.{name} holds a NUL byte")
     return document
 
 
@@ -195,6 +200,7 @@ _HEALTH_FIELDS = {
     "StartInterval": int,
     "Retries": int,
 }
+_NAMES = ("User", "WorkingDir")
 _TEXT_LISTS = ("Env", "Cmd", "Entrypoint", "Shell", "OnBuild")
 
 

@@ -270,8 +270,12 @@ class ImageStore:
 
     def drop_leftovers(self) -> int:
         """Remove the blobs that failed pulls have left to be resumed from; the bytes set free."""
+        return self.drop_unheld(self.content.digests())
+
+    def drop_unheld(self, digests: Iterable[str]) -> int:
+        """Remove those of these blobs that no image holds and nobody has pinned; the bytes set free."""
         freed = 0
-        for digest in self.content.digests():
+        for digest in digests:
             # An image is added under it, and whoever makes one has its blobs pinned until then.
             with self.changing:
                 freed += self._drop_blobs([digest])

@@ -7,6 +7,7 @@ an open directory, and no symbolic link is followed but within the image's own r
 import os
 
 from engine.daemon.images.layers.storage import copy_tree
+from engine.daemon.tar.space import check_space
 from engine.errors import SystemFailure
 from engine.kernel.beneath import is_directory, open_beneath
 
@@ -37,7 +38,7 @@ def fill(root_fd: int, place: str, volume: str) -> None:
     try:
         sink = os.open(volume, _READABLE)
         try:
-            copy_tree(readable, sink)
+            copy_tree(readable, sink, lambda: check_space(sink))
         finally:
             os.close(sink)
     finally:

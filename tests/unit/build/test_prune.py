@@ -1,5 +1,8 @@
 """What is kept for builds: how it is shown, and what a pruning lets go of."""
 
+import contextlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +11,7 @@ import pytest
 from engine.daemon.build import directories, prune
 from engine.daemon.store import builds, images
 from engine.daemon.store.database import Database
-from engine.errors import Invalid
+from engine.errors import Invalid, SystemFailure
 from tests.harness import schema
 
 HOUR = 3600 * 10**9
@@ -109,3 +112,24 @@ def test_a_directory_that_a_crash_left_goes(engine: SimpleNamespace) -> None:
     (left / "f").write_text("x")
     pruned(engine, filters={"type": ("nothing",)})
     assert not left.exists()
+
+
+def test_a_directory_that_the_database_has_no_room_for_leaves_nothing(
+    engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not under its number either, which the next one would get."""
+    real = engine.database.transaction
+
+    @contextlib.contextmanager
+    def full() -> Iterator[object]:
+        with real() as connection:
+            yield connection
+            raise SystemFailure("database or disk is full")
+
+    monkeypatch.setattr(engine.database, "transaction", full)
+    with (
+        pytest.raises(SystemFailure, match="is full"),
+        directories.taken(engine, "new", "shared", (os.getuid(), os.getgid(), 0o755), lambda _: None, lambda: None),
+    ):
+        pytest.fail("it was made")
+    assert sorted(os.listdir(directories.room(engine))) == ["1", "2"]

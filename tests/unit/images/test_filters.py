@@ -85,12 +85,12 @@ def image(created="2026-01-02T03:04:05.5Z", names=("docker.io/library/a:1",), la
 
 
 class Store:
-    """Finds one image."""
+    """Finds one image, and one without a date."""
 
     def find(self, name):
-        if name != "a":
+        if name not in ("a", "undated"):
             raise NotFound(f"No such image: {name}:latest")
-        return image()
+        return image() if name == "a" else image("")
 
 
 def passes(one, **asked):
@@ -112,6 +112,8 @@ def test_moments_count_to_the_nanosecond():
     assert passes(image("2026-01-02T03:04:05.500000001Z"), since=("a",))
     assert passes(image("2026-01-02T04:04:05.6+01:00"), since=("a",)), "zones count"
     assert not passes(image(""), since=("a",)) and not passes(image("soon"), before=("a",))
+    assert passes(image(), since=("undated",)) and not passes(image(), before=("undated",))
+    assert not passes(image(""), since=("undated",))
     assert passes(image(), until=("1h",)) and not passes(image(), until=("2025-01-01",))
 
 

@@ -8,9 +8,15 @@ from engine.daemon.images import history
 from engine.errors import SystemFailure
 
 
-def steps(image, *entries, sizes=(5, 7), parent="", **more):
+def steps(image, *entries, sizes=(5, 7), layers="ab", parent="", **more):
     return types.SimpleNamespace(
-        id=image, config={"history": list(entries)}, layer_sizes=sizes, parent=parent, repo_tags=("a:1",), **more
+        id=image,
+        config={"history": list(entries)},
+        diff_ids=list(layers),
+        layer_sizes=sizes,
+        parent=parent,
+        repo_tags=("a:1",),
+        **more,
     )
 
 
@@ -34,4 +40,10 @@ def test_the_steps_are_shown_newest_first_with_the_sizes_of_their_layers():
 def test_a_history_of_more_layers_than_there_are_is_told():
     with pytest.raises(SystemFailure, match="unable to find the size of the layer"):
         history.history(None, steps("image", {}, {}, {}))
-    assert history.history(None, types.SimpleNamespace(config={"history": "x"}, layer_sizes=())) == []
+    assert history.history(None, types.SimpleNamespace(config={"history": "x"}, diff_ids=[], layer_sizes=())) == []
+
+
+def test_a_layer_that_stands_in_an_image_twice_has_its_size_at_both_places():
+    """On the disk it is there once, at its upper place."""
+    image = steps("image", {}, {}, {"empty_layer": True}, {}, {}, layers="abca", sizes=(2, 3, 1))
+    assert [step["Size"] for step in history.history(None, image)[::-1]] == [1, 2, 0, 3, 1]

@@ -74,7 +74,12 @@ def test_an_import_may_have_a_tag_a_message_a_platform_and_no_name(store):
     assert import_(store, repo="").names == ()
 
 
-@pytest.mark.parametrize("options", [{"repo": "BAD"}, {"tag": "b@d"}, {"changes": ["RUN x"]}, {"platform": "?"}])
+FORGED = {"repo": "a@sha256:" + "0" * 64}
+
+
+@pytest.mark.parametrize(
+    "options", [{"repo": "BAD"}, FORGED, {"tag": "b@d"}, {"changes": ["RUN x"]}, {"platform": "?"}]
+)
 def test_an_import_with_a_wrong_parameter_reads_nothing(store, options):
     class Unread:
         def read(self, count):

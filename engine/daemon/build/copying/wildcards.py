@@ -34,7 +34,9 @@ class Pattern:
     def __init__(self, text: str, deep: bool = False):
         try:
             # None is the part `**`.
-            self._parts = [None if deep and part == "**" else _part(part) for part in text.split("/")]
+            parts = [None if deep and part == "**" else _part(part) for part in text.split("/")]
+            # Any number of directories, twice, is any number of them; each would be a way more to follow.
+            self._parts = [part for part, last in zip(parts, (*parts[1:], ""), strict=True) if part or last is not None]
         except Invalid:
             self._parts = [re.compile("(?!)")]
         self.start = self._skipped({0})

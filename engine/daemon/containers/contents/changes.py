@@ -30,7 +30,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CAPABILITY = "security.capability"
 _SECOND = 1_000_000_000
 _CHUNK = 1 << 20
-# Two descriptors a level, and a generator.
+# Two descriptors a level.
 _DEEPEST = 300
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
 # The places for the engine's own mounts, made at the first start where the image has none; dockerd has them in a layer
@@ -90,7 +90,7 @@ def compare(engine: object, container: Container, use: Callable[[int, Iterator[C
 
 
 def _use(use: Callable[[int, Iterator[Change]], T], top: int, lower: "_Lower | None", overlay: bool) -> T:
-    with contextlib.closing(_walk(os.dup(top), lower, "", overlay, not overlay, 0)) as found:
+    with contextlib.closing(_walk(os.dup(top), lower, overlay, not overlay)) as found:
         return use(top, found)
 
 
@@ -185,71 +185,111 @@ class _Layers:
             os.close(fd)
 
 
-def _walk(upper: int, lower: _Lower | None, path: str, overlay: bool, whole: bool, depth: int) -> Iterator[Change]:
-    """The changes in one directory, whose descriptor and whose lower side are closed at the end.
+class _Level:
+    """A directory that is being walked: its descriptor, its lower side, and the names still to come.
 
-    overlay: whiteouts and opaque directories are obeyed
     whole: what is not in the upper directory is deleted; else it is only not touched
+    untold: it is a change as soon as there is one below it, and comes before that
     """
+
+    __slots__ = ("lower", "names", "path", "untold", "upper", "whole")
+
+    def __init__(self, upper: int, lower: _Lower | None, path: str, whole: bool, untold: bool):
+        self.upper = upper
+        self.lower = lower
+        self.path = path
+        self.whole = whole
+        self.untold = untold
+        self.names: Iterator[str] = iter(())
+
+    def begin(self) -> None:
+        """Look what there is."""
+        listed = set(os.listdir(self.upper))
+        self.names = iter(sorted(listed | self.lower.names() if self.whole and self.lower else listed))
+
+    def close(self) -> None:
+        """Close both sides."""
+        os.close(self.upper)
+        if self.lower is not None:
+            self.lower.close()
+
+
+def _walk(upper: int, lower: _Lower | None, overlay: bool, whole: bool) -> Iterator[Change]:
+    """The changes below a directory, whose descriptor and whose lower side are closed at the end.
+
+    No generator in a generator: each takes its part of the thread's stack, and how deep it goes is a stranger's choice.
+    overlay: whiteouts and opaque directories are obeyed; whole: see `_Level`
+    """
+    levels = [_Level(upper, lower, "", whole, False)]
     try:
-        if depth > _DEEPEST:
-            raise SystemFailure(f"the container's directories go too deep: {path[:200]}...")
-        listed = set(os.listdir(upper))
-        for name in sorted(listed | lower.names() if whole and lower else listed):
-            before = lower.stat(name) if lower else None
-            found = _stat(upper, name)
-            if found is None or (overlay and _is_whiteout(found)):
-                if before is not None and (whole or found is not None):
-                    yield Change(f"{path}/{name}", DELETED)
+        levels[-1].begin()
+        while levels:
+            level = levels[-1]
+            name = next(level.names, None)
+            if name is None:
+                levels.pop().close()
                 continue
-            yield from _one(upper, lower, path, name, before, found, overlay, whole, depth)
+            shown = f"{level.path}/{name}"
+            before = level.lower.stat(name) if level.lower else None
+            found = _stat(level.upper, name)
+            inner = None
+            if found is None or (overlay and _is_whiteout(found)):
+                kind = DELETED if before is not None and (level.whole or found is not None) else None
+            else:
+                kind = _kind(level, name, shown, before, found, overlay)
+                if stat.S_ISDIR(found.st_mode):
+                    inner = _entered(level, name, shown, before, overlay, kind is None)
+                    if inner is None:  # taken away meanwhile
+                        continue
+                    levels.append(inner)
+            if kind is not None:
+                for above in levels:
+                    if above.untold:
+                        above.untold = False
+                        yield Change(above.path, MODIFIED)
+                yield Change(shown, kind)
+            if inner is not None:
+                if len(levels) > _DEEPEST:
+                    raise SystemFailure(f"the container's directories go too deep: {shown[:200]}...")
+                inner.begin()
     finally:
-        os.close(upper)
-        if lower is not None:
-            lower.close()
+        for level in levels:
+            level.close()
 
 
-def _one(
-    upper: int,
-    lower: _Lower | None,
-    path: str,
-    name: str,
-    before: os.stat_result | None,
-    found: os.stat_result,
-    overlay: bool,
-    whole: bool,
-    depth: int,
-) -> Iterator[Change]:
-    """A path that is there, and what is below it."""
-    shown = f"{path}/{name}"
-    kind = None
+def _kind(
+    level: _Level, name: str, shown: str, before: os.stat_result | None, found: os.stat_result, overlay: bool
+) -> int | None:
+    """What has become of a path that is there; None where nothing has."""
     if before is None:
-        if not (shown in _ENGINES_OWN and _is_bare_place(found)):
-            kind = ADDED
-    elif _differ(before, found) or (
+        return None if shown in _ENGINES_OWN and _is_bare_place(found) else ADDED
+    if _differ(before, found) or (
         stat.S_ISREG(found.st_mode)
-        and _file_differs(lower.place(name), upper, name, _looks_doubtful(before, found, overlay))
+        and _file_differs(level.lower.place(name), level.upper, name, _looks_doubtful(before, found, overlay))
     ):
-        kind = MODIFIED
-    if not stat.S_ISDIR(found.st_mode):
-        if kind is not None:
-            yield Change(shown, kind)
-        return
+        return MODIFIED
+    return None
+
+
+def _entered(
+    level: _Level, name: str, shown: str, before: os.stat_result | None, overlay: bool, untold: bool
+) -> _Level | None:
+    """The directory of that name; None when it is not there any more."""
     try:
-        fd = os.open(name, _DIRECTORY, dir_fd=upper)
+        fd = os.open(name, _DIRECTORY, dir_fd=level.upper)
     except OSError as error:
-        if error.errno in _GONE:  # taken away meanwhile
-            return
+        if error.errno in _GONE:
+            return None
         raise
-    inner = lower.enter(name) if before is not None and stat.S_ISDIR(before.st_mode) else None
-    opaque = whole or (overlay and _is_opaque(fd))
-    with contextlib.closing(_walk(fd, inner, shown, overlay, opaque, depth + 1)) as children:
-        first = next(children, None)
-        if kind is not None or first is not None:
-            yield Change(shown, MODIFIED if kind is None else kind)
-        if first is not None:
-            yield first
-            yield from children
+    inner = _Level(fd, None, shown, level.whole, untold)
+    try:
+        if before is not None and stat.S_ISDIR(before.st_mode):
+            inner.lower = level.lower.enter(name)
+        inner.whole = level.whole or (overlay and _is_opaque(fd))
+    except BaseException:
+        inner.close()
+        raise
+    return inner
 
 
 def _stat(directory: int, name: str) -> os.stat_result | None:

@@ -41,7 +41,10 @@ def _names(repositories: dict) -> dict[str, list[Reference]]:
         for tag, identity in tags.items() if isinstance(tags, dict) else [("", None)]:
             if not isinstance(identity, str):
                 raise Invalid("invalid repositories: names, tags and ids are expected")
-            found.setdefault(identity, []).append(Reference.parse(name).with_tag(tag))
+            reference = Reference.parse(name).with_tag(tag)
+            if reference.digest:
+                raise Invalid(f'invalid tag "{reference.familiar}"')
+            found.setdefault(identity, []).append(reference)
     if sum(len(names) for names in found.values()) > _MOST_NAMES:
         raise Invalid(f"invalid archive: more than {_MOST_NAMES} images")
     return found

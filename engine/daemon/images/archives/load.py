@@ -169,7 +169,7 @@ class _Loading:
             for name, file in found:
                 if file is None:
                     raise Invalid(f"invalid archive: {name!r} is missing")
-            names = [Reference.parse(tag).with_default_tag() for tag in tags]
+            names = [_name(tag) for tag in tags]
             yield self._made(config, [file for _, file in found], names), names
 
     def _made(self, config: bytes, files: list[tuple[str, int]], names: list[Reference]) -> Image:
@@ -250,8 +250,19 @@ def _names_of(part: dict) -> list[Reference]:
     annotations = annotations if isinstance(annotations, dict) else {}
     for text in (annotations.get(_NAME), annotations.get(_REF_NAME)):
         if isinstance(text, str) and (":" in text or "/" in text):
-            return [Reference.parse(text).with_default_tag()]
+            return [_name(text, part["digest"])]
     return []
+
+
+def _name(text: str, digest: str = "") -> Reference:
+    """A name that an archive gives to an image. Raises Invalid for a digest that is not the image's own.
+
+    By it one would get this image, and take it for the other.
+    """
+    reference = Reference.parse(text).with_default_tag()
+    if reference.digest not in ("", digest):
+        raise Invalid(f'invalid tag "{reference.familiar}"')
+    return reference
 
 
 def _entry_of(entry: object) -> tuple[str, list[str], list[str]]:

@@ -62,11 +62,7 @@ class Members:
     def close(self) -> None:
         """Let go of the blobs: what no image holds by now is removed."""
         self._content.unpin(self._pinned)
-        for digest in dict.fromkeys(self._pinned):
-            with self._store.database.reading() as connection:
-                held = table.blob_is_held(connection, digest)
-            if not held:
-                self._content.remove(digest)
+        self._store.drop_unheld(dict.fromkeys(self._pinned))
 
     def read(self, reader: tar.TarReader) -> None:
         """Keep every file that the archive holds. Raises Invalid, SystemFailure."""

@@ -7,7 +7,6 @@ client does. No credentials are sent, and nothing is asked of files or of other 
 
 import contextlib
 import time
-import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 

@@ -13,6 +13,7 @@ from engine.daemon.images import platform
 from engine.daemon.images.image import Image
 from engine.daemon.images.making import add_made, unpack
 from engine.daemon.images.reference import Reference
+from engine.errors import Invalid
 
 TYPE_CHECKING = False  # as `typing` has it, which a small daemon does without
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def _changed(changes: Sequence[str]) -> dict:
 
 def _name(repo: str, tag: str) -> Reference:
     reference = Reference.parse(repo)
+    if reference.digest:
+        raise Invalid("cannot import digest reference")
     return (reference.with_tag(tag) if tag else reference).with_default_tag()
 
 

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.daemon.images.layers.whiteouts import OPAQUE, WHITEOUT
 from engine.daemon.tar.trees import remove_tree
@@ -114,20 +114,24 @@ def copy_layers(base: str, layers: Sequence[str], target: str) -> None:
             os.close(sink)
 
 
-def copy_tree(source: int, sink: int) -> None:
-    """Copy what is in one open directory to another, as `copy_layers` does, but names say nothing. Raises OSError."""
-    _Copy(whiteouts=False).directory(source, sink)
+def copy_tree(source: int, sink: int, check: Callable[[], None]) -> None:
+    """Copy what is in one open directory to another, as `copy_layers` does, but names say nothing. Raises OSError.
+
+    check: called again and again, to end it by raising: holes that cost the source nothing are bytes in the copy
+    """
+    _Copy(False, check).directory(source, sink)
 
 
 class _Copy:
     """One tree's copying: where each file with several links went, so that they stay one file.
 
-    whiteouts: names that begin with `.wh.` say what is deleted
+    whiteouts: names that begin with `.wh.` say what is deleted; check: see `copy_tree`
     """
 
-    def __init__(self, whiteouts: bool = True) -> None:
+    def __init__(self, whiteouts: bool = True, check: Callable[[], None] = lambda: None) -> None:
         self._links: dict[tuple[int, int], tuple[str, int]] = {}
         self._whiteouts = whiteouts
+        self._check = check
 
     def directory(self, source: int, sink: int, depth: int = 0) -> None:
         """Copy what is in `source` over what is in `sink`, whiteouts first, then the directory's own attributes."""
@@ -141,6 +145,7 @@ class _Copy:
         _attend(os.fstat(source), source, sink)
 
     def _one(self, source: int, sink: int, name: str, depth: int) -> None:
+        self._check()
         found = os.stat(name, dir_fd=source, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             self._subdirectory(source, sink, name, depth)
@@ -150,7 +155,7 @@ class _Copy:
         if found.st_nlink > 1 and self._link(found, sink, name):
             return
         if stat.S_ISREG(found.st_mode):
-            _copy_file(found, source, sink, name)
+            _copy_file(found, source, sink, name, self._check)
         elif stat.S_ISLNK(found.st_mode):
             os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=sink)
             _attend_name(found, source, sink, name)
@@ -205,13 +210,13 @@ def _remove(directory: int, name: str) -> None:
         remove_tree(directory, name)
 
 
-def _copy_file(found: os.stat_result, source: int, sink: int, name: str) -> None:
+def _copy_file(found: os.stat_result, source: int, sink: int, name: str, check: Callable[[], None]) -> None:
     old = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source)
     try:
         new = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=sink)
         try:
             while os.sendfile(new, old, None, _CHUNK):
-                pass
+                check()
             _attend(found, old, new)
         finally:
             os.close(new)

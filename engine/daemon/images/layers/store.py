@@ -133,7 +133,9 @@ class LayerStore:
             self.unpin([number])
             self.collect()
             raise
-        return self._name(Layer(number, plain.digest, size)), implied
+        layer = self._name(Layer(number, plain.digest, size))
+        # Of one that was there already the directories are as its first image has them: others stand on it.
+        return layer, implied if layer.number == number else ()
 
     def _unpack_into(self, number: int, stream: io.BufferedReader) -> tuple[int, tuple[str, ...]]:
         from engine.daemon.images.layers import unpack as layers  # late, as above

@@ -78,10 +78,13 @@ class Arriving:
         self._fd = -1
         self._ended = False
         self._failure: BaseException | None = None
+        # It was begun anew: what was followed until then may have been something else.
+        self.renewed = False
 
     def came(self, fd: int, here: int) -> None:
         """The file `fd`, open as long as the blob is not `ended`, holds its first `here` bytes."""
         with self._changed:
+            self.renewed = self.renewed or here < self._here
             self._fd, self._here = fd, here
             self._changed.notify_all()
 

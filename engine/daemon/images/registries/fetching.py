@@ -168,7 +168,11 @@ class _Layers:
         except Invalid:
             # What came damaged is told as such, and nothing is kept of it: the download finds out at its end.
             job.arriving.wait()
-            raise
+            if not job.arriving.renewed:
+                raise
+            job.layer = self._session.layer(
+                job.diff_id, lambda: self._content.open(job.part["digest"]), self._report.check
+            )
         job.arriving.wait()
         job.told.wait()
         if job.fresh:

@@ -20,7 +20,6 @@ from engine.daemon.images.registries.fetching import fetch_layers
 from engine.daemon.images.registries.registry import Registry, registries
 from engine.daemon.images.registries.report import Progress, Report
 from engine.daemon.store import blobsources
-from engine.daemon.store import images as table
 from engine.daemon.tar.space import NoSpace
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
 
@@ -188,11 +187,8 @@ class _Pull:
 
     def give_back(self) -> None:
         """Remove what came, unless an image or another pull holds it: on a full disk nobody can resume from it."""
+        self._store.drop_unheld(self._digests)
         for digest in self._digests:
-            with self._store.database.reading() as connection:
-                held = table.blob_is_held(connection, digest)
-            if not held:
-                self._content.remove(digest)
             download.forget(self._content, digest)
 
     def _child(self, stack: contextlib.ExitStack, index: dict) -> tuple[dict, dict, list[dict]]:

@@ -29,6 +29,8 @@ _CONNECT_SECONDS = 30.0
 CERTIFICATES = "/etc/docker/certs.d"
 _USER_AGENT = "engine/1.0 (linux)"
 _PORTS = {"https": 443, "http": 80}
+# Characters of a first line that is none of HTTP.
+_MOST_SHOWN = 100
 _LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
@@ -213,10 +215,16 @@ class Transport:
     def _failure(self, error: Exception) -> ConnectFailure:
         if isinstance(error, ConnectFailure):
             return error
-        import ssl  # here already, with http.client
+        import http.client
+        import ssl  # here already, both
 
+        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
+            # Whatever it was, it goes to terminals and logs.
+            shown = ascii(error.line[:_MOST_SHOWN])[1:-1]
+            return ConnectFailure(f'net/http: HTTP/1.x transport connection broken: malformed HTTP response "{shown}"')
         if isinstance(error, ssl.SSLCertVerificationError):
-            return ConnectFailure(f"tls: failed to verify certificate: {error.verify_message}")
+            why = "certificate signed by unknown authority" if error.verify_code in _UNKNOWN else error.verify_message
+            return ConnectFailure(f"tls: failed to verify certificate: x509: {why}")
         if isinstance(error, ssl.SSLError):
             plain = error.reason in _PLAIN_ANSWERS
             text = "http: server gave HTTP response to HTTPS client" if plain else f"tls: {error.reason or error}"
@@ -326,6 +334,8 @@ def _answer_class() -> type:
     return Answer
 
 
+# Where a chain of certificates ends with nobody that is trusted (X509_V_ERR_*): no issuer, or its own.
+_UNKNOWN = (2, 18, 19, 20, 21)
 # What OpenSSL calls an answer that is no TLS record; it has had several names for it.
 _PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
@@ -372,8 +382,29 @@ def _tls(origin: Origin) -> "ssl.SSLContext":
     directory = os.path.join(CERTIFICATES, origin.netloc)
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
         path = os.path.join(directory, name)
-        if name.endswith(".crt"):
-            context.load_verify_locations(path)
-        elif name.endswith(".cert"):
-            context.load_cert_chain(path, path.removesuffix(".cert") + ".key")
+        try:
+            if name.endswith(".crt"):
+                context.load_verify_locations(path)
+            elif name.endswith((".cert", ".key")):
+                _load_pair(context, path, name)
+        except (OSError, ValueError) as error:
+            raise ConnectFailure(f"failed to read {path}: {error}") from error
     return context
+
+
+def _load_pair(context: "ssl.SSLContext", path: str, name: str) -> None:
+    """Show the registry our own certificate. Raises ConnectFailure where half of the pair is missing."""
+    certificate, key = (os.path.splitext(path)[0] + kind for kind in (".cert", ".key"))
+    if not os.path.exists(key):
+        raise ConnectFailure(
+            f"missing key {os.path.basename(key)} for client certificate {name}. "
+            "CA certificates must use the extension .crt"
+        )
+    if not os.path.exists(certificate):
+        raise ConnectFailure(f"missing client certificate {os.path.basename(certificate)} for key {name}")
+    context.load_cert_chain(certificate, key, password=_no_password)
+
+
+def _no_password() -> str:
+    # Otherwise OpenSSL asks for it on the daemon's terminal.
+    raise ValueError("the key is encrypted")

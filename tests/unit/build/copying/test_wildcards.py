@@ -82,3 +82,10 @@ def test_a_hostile_pattern_costs_no_time() -> None:
     assert not Pattern("*a" * 40 + "b").matches("a" * 4000)
     assert not Pattern("**/a/" * 40 + "b", deep=True).matches("a/" * 400)
     assert time.monotonic() - begun < 1
+
+
+def test_many_double_stars_in_a_row_are_one():
+    pattern = Pattern("a/" + "**/" * 2000 + "x", deep=True)
+    assert len(pattern.step(pattern.start, "a")) == 2
+    assert pattern.matches("a/x") and pattern.matches("a/" + "b/" * 300 + "x") and not pattern.matches("b/x")
+    assert Pattern("a/**/**", deep=True).matches("a/b/c")

@@ -7,6 +7,7 @@ import lzma
 import os
 import pathlib
 import tarfile
+import threading
 
 import pytest
 from hypothesis import given, settings
@@ -92,6 +93,30 @@ def test_a_bare_tag_of_skopeo_names_nothing(store, image):
     assert found.names == ()
     (found,), _ = load(store, layout(image, {"org.opencontainers.image.ref.name": "quay.io/x:2"}))
     assert found.repo_tags == ("quay.io/x:2",)
+
+
+FORGED = "a@sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize("form", ["docker-archive", "layout", "oldest"])
+def test_no_archive_gives_an_image_the_digest_of_another(store, image, form):
+    data = {
+        "docker-archive": lambda: made.docker_archive(image, [FORGED]),
+        "layout": lambda: layout(image, {"io.containerd.image.name": "docker.io/library/" + FORGED}),
+        "oldest": lambda: archive(
+            member("1/json", b"{}"),
+            member("1/layer.tar", image.layers[0]),
+            member("repositories", json.dumps({FORGED: {"1": "1"}}).encode()),
+        ),
+    }[form]()
+    with pytest.raises(Invalid, match="invalid tag"):
+        load(store, data)
+    assert not leftovers(store)
+
+
+def test_an_image_may_go_by_its_own_digest(store, image):
+    (found,), _ = load(store, layout(image, {"io.containerd.image.name": f"docker.io/library/a@{image.digest}"}))
+    assert store.find(f"a@{image.digest}") == found
 
 
 def test_of_an_index_with_only_one_platform_in_the_archive_that_one_is_taken(store, image):
@@ -248,3 +273,49 @@ def test_what_is_wrong_with_the_oldest_form_is_said(store, document, message):
     with pytest.raises(Invalid, match=message):
         load(store, archive(member("repositories", json.dumps(document).encode())))
     assert leftovers(store) == set()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"Env": ["A=\0"]},
+        {"Cmd": ["\0"]},
+        {"WorkingDir": "/a\0b"},
+        {"User": "\0"},
+        {"Volumes": {"/\0": {}}},
+        {"Shell": ["\0"]},
+    ],
+)
+def test_a_config_with_what_no_system_call_takes_is_refused(store, config):
+    with pytest.raises(Invalid, match="holds a NUL byte"):
+        load(store, layout(MadeImage(archive(member("a", b"1")), config=config), NAMED))
+    assert leftovers(store) == set()
+
+
+def test_what_an_archive_leaves_is_removed_while_no_image_can_be_added(store, monkeypatch):
+    """Else another load of the same blobs could hold them between the look and the removal."""
+    free = []
+    real = store.content.remove
+
+    def remove(digest):
+        other = threading.Thread(target=lambda: free.append(store.changing.acquire(blocking=False)))
+        other.start()
+        other.join()
+        return real(digest)
+
+    monkeypatch.setattr(store.content, "remove", remove)
+    with pytest.raises(Invalid, match="unrecognized image format"):
+        load(store, archive(member("a", b"1")))
+    assert free == [False]
+
+
+def test_an_image_changes_nothing_in_the_layers_of_another(store):
+    """Whoever puts a known layer over one of his own does not get to say whose the known one's directories are."""
+    shared = archive(member("etc/file", b"1"))
+    first = load(store, layout(MadeImage(shared), NAMED))[0][0]
+    place = os.path.join(store.layer_root, first.layers[-1], "etc")
+    before = os.stat(place).st_mode
+    hostile_one = MadeImage(archive(directory("etc", mode=0o777)), shared)
+    second = load(store, layout(hostile_one, {"io.containerd.image.name": "docker.io/library/hostile:1"}))[0][0]
+    assert second.layers[-1] == first.layers[-1]
+    assert os.stat(place).st_mode == before

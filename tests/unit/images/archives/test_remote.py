@@ -3,16 +3,19 @@
 import pytest
 
 from engine.daemon.images.archives import remote
+from engine.daemon.images.registries import paced, transport
 from engine.errors import Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
 from tests.harness import web
 
 PAGES = {
     "/file": (200, {}, b"x" * 1000),
+    "/large": (200, {}, b"x" * (1 << 20)),
     "/moved": (301, {"Location": "elsewhere/again"}, b""),
     "/elsewhere/again": (307, {"Location": "/file"}, b"not this"),
     "/round": (302, {"Location": "/round"}, b""),
     "/away": (302, {"Location": "file:///etc/passwd"}, b""),
     "/nowhere": (302, {}, b""),
+    "/nonsense": (302, {"Location": "//[x"}, b""),
     "/short": (200, {"Content-Length": "2000"}, b"x" * 1000),
     "/secret": (401, {}, b"who are you\n"),
     "/forbidden": (403, {}, b""),
@@ -46,6 +49,7 @@ def test_a_file_is_found_through_redirects(server):
         ("/round", SystemFailure, "stopped after 10 redirects"),
         ("/away", Invalid, "unsupported protocol scheme"),
         ("/nowhere", SystemFailure, "with status 302"),
+        ("/nonsense", SystemFailure, "unsupported URL"),
         ("/short", SystemFailure, "unexpected EOF"),
         ("/gone", NotFound, "with status 404 Not Found: no such page$"),
         ("/secret", Unauthorized, "401 Unauthorized: who are you$"),
@@ -92,3 +96,18 @@ def test_nobody_listens():
         SystemFailure, match=r'^Get "http://127.0.0.1:1/x": dial tcp 127.0.0.1:1: connect: connection ref'
     ):
         whole("http://127.0.0.1:1/x")
+
+
+def test_a_large_file_may_take_its_time(server, monkeypatch):
+    """How long a document may take says nothing of a file that comes at a good speed."""
+    real = transport.Transport.send
+
+    def send(*arguments):
+        monkeypatch.setattr(paced, "_DOCUMENT_SECONDS", 120.0)
+        try:
+            return real(*arguments)
+        finally:
+            monkeypatch.setattr(paced, "_DOCUMENT_SECONDS", 0.0)
+
+    monkeypatch.setattr(transport.Transport, "send", send)
+    assert len(whole(f"{server}/large")[0]) == 1 << 20

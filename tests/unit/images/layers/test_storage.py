@@ -9,6 +9,7 @@ import pytest
 
 from engine.daemon.images.layers import storage
 from engine.daemon.images.layers import unpack as layers
+from engine.daemon.tar.space import NoSpace
 from tests.unit.images.made import archive, directory, files_below, link, member, symlink
 
 
@@ -110,3 +111,21 @@ def test_a_full_disk_is_not_taken_for_one_without_overlays(tmp_path, monkeypatch
         storage.choose(str(tmp_path))
     monkeypatch.setattr(storage, "_try_overlay", lambda probe: None)
     assert storage.choose(str(tmp_path)) == storage.OVERLAY
+
+
+def test_a_copy_is_ended_by_who_asked_for_it(tmp_path):
+    """A hole costs nothing where it is; a copy of it would fill the disk."""
+    for name in ("from", "to"):
+        (tmp_path / name).mkdir()
+    with open(tmp_path / "from/sparse", "wb") as file:
+        file.truncate(1 << 40)
+    looks = iter(range(4))
+
+    def check():
+        if next(looks) == 3:
+            raise NoSpace("enough")
+
+    places = [os.open(tmp_path / name, os.O_RDONLY) for name in ("from", "to")]
+    with pytest.raises(NoSpace):
+        storage.copy_tree(*places, check)
+    assert os.stat(tmp_path / "to/sparse").st_size < 1 << 30

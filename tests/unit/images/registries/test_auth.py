@@ -109,5 +109,20 @@ def test_credentials_come_from_every_form_of_the_header_and_are_not_shown():
     assert Credentials.of({"IdentityToken": "t"}) == Credentials(identity_token="t")
     assert Credentials.of(None) == Credentials()
     assert "secret" not in repr(Credentials("u", "secret", "secret", "secret"))
-    with pytest.raises(Invalid):
-        Credentials.of({"auth": "%"})
+    assert Credentials.of({"auth": "%"}) == Credentials()
+
+
+@pytest.mark.parametrize("token", ["a\r\nX-Other: b", "a\0", "a\u20ac", "\x7f"])
+def test_what_no_header_can_hold_is_no_token(token):
+    with pytest.raises(Invalid, match="registrytoken"):
+        Credentials.of({"registrytoken": token})
+    asked = authorizer(Credentials(), (200, {"token": token}))
+    with pytest.raises(Unauthorized, match="the token server answered 200"):
+        asked.answer(parse_challenges(BEARER), "")
+
+
+def test_a_realm_that_is_no_url_is_for_who_fetches_to_refuse():
+    asked = []
+    one = authorizer(Credentials(), asked=asked)
+    one.answer(parse_challenges('Bearer realm="http://[",service="x"'), "")
+    assert asked[0][0].startswith("http://[?service=x&scope=")

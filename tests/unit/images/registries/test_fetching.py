@@ -1,5 +1,6 @@
 """Layers that arrive: unpacked meanwhile, side by side; silence, trickles, a full disk, and clients that go away."""
 
+import contextlib
 import os
 import pathlib
 import threading
@@ -222,6 +223,42 @@ def test_a_registry_that_trickles_is_given_up_too(store, registry, image, monkey
     with pytest.raises(SystemFailure, match=text):
         pull(store, registry)
     ended.set()
+
+
+def _flood(handler, line):
+    """Say it again and again, as fast as it is read."""
+    handler.close_connection = True
+    with contextlib.suppress(OSError):  # the daemon has hung up
+        while True:
+            handler.wfile.write(line * 1000)
+    return True
+
+
+@pytest.mark.parametrize("kind", ["/manifests/", "/blobs/"])
+def test_a_registry_that_never_ends_to_say_continue_is_given_up(store, registry, image, monkeypatch, kind):
+    monkeypatch.setattr(download, "_ATTEMPTS", 1)
+    registry.add(image, "latest")
+    registry.hook = lambda handler: kind in handler.path and _flood(handler, b"HTTP/1.1 100 Continue\r\n\r\n")
+    with pytest.raises(SystemFailure, match="the answer's head is longer than"):
+        pull(store, registry)
+
+
+def test_trailers_without_end_take_nothing_from_a_blob_that_is_whole(store, registry, image):
+    registry.add(image, "latest")
+
+    def hook(handler):
+        blob = registry.blobs.get(handler.path.rpartition("/")[2])
+        if blob is None:
+            return False
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"%x\r\n%b\r\n0\r\n" % (len(blob), blob))
+        return _flood(handler, b"X-Trailer: of very many\r\n")
+
+    registry.hook = hook
+    pull(store, registry)
+    assert unpacked(store) != set()
 
 
 def test_a_client_that_goes_away_while_the_registry_is_silent_ends_the_pull(store, registry, image):

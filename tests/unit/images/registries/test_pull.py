@@ -127,6 +127,16 @@ def test_a_registry_that_refuses_the_connection_is_told_in_dockers_words(store):
 # Authorization
 
 
+def test_what_is_no_http_reaches_no_terminal_as_it_came(store, registry, image):
+    def hook(handler):
+        handler.close_connection = True
+        return bool(handler.wfile.write(b"\x1b[2J\x00\xff" + b"x" * 5000 + b"\r\n\r\n"))
+
+    registry.hook = hook
+    with pytest.raises(SystemFailure, match=r'malformed HTTP response "\\x1b\[2J\\x00\\xffx{1,100}"$'):
+        pull(store, registry)
+
+
 def token_hook(registry, image, token="t0k", realm_user=None):
     def hook(handler):
         if handler.path.startswith("/token"):
@@ -186,6 +196,27 @@ def test_a_redirect_to_another_host_carries_no_authorization(store, registry, im
         pull(store, registry)
         assert len(other.asked) == 3
         assert all("authorization" not in headers for _, _, headers in other.asked)
+
+
+def test_another_host_gets_no_password_by_asking_for_one(store, registry, image):
+    """Whoever a registry sends us to may not name the token server that the password goes to (CVE-2020-15157)."""
+    with serving() as other:
+        registry.add(image, "latest")
+
+        def hook(handler):
+            if handler.path.startswith("/token"):
+                return answer(handler, 200, b'{"token": "t"}')
+            asks = f'Bearer realm="http://{other.address}/token",service="x"'
+            return answer(handler, 401, WWW_Authenticate=asks)
+
+        other.hook = hook
+        where = f"http://{other.address}"
+        registry.hook = lambda handler: (
+            "/blobs/" in handler.path and answer(handler, 307, Location=where + handler.path)
+        )
+        with pytest.raises(EngineError):
+            pull(store, registry, auth={"username": "u", "password": "p"})
+        assert other.asked and all("authorization" not in headers for _, _, headers in other.asked)
 
 
 def test_redirects_without_an_end_are_given_up(store, registry, image):
@@ -255,10 +286,9 @@ def test_a_partial_file_of_another_blob_is_found_out_and_not_kept(store, registr
     registry.add(image, "latest")
     with open(store.content.partial_path(made.digest(image.packed[0])), "wb") as file:
         file.write(b"x" * 30)
-    with pytest.raises(Invalid, match="unexpected commit digest"):
-        pull(store, registry)
     found, _ = pull(store, registry)
-    assert found.id == image.digest
+    assert store.content.read(made.digest(image.packed[0]), 1 << 20) == image.packed[0]
+    assert len(found.layers) == len(image.layers)
 
 
 @pytest.mark.parametrize("lie", ["blob", "config", "short", "diff id", "manifest"])
