@@ -140,6 +140,7 @@ def new_daemon(workshop: Path, pytestconfig: pytest.Config) -> Callable[[peers.P
     def start(peer: peers.Peer) -> peers.Daemon:
         daemon = peers.Daemon(peer, workshop / f"{peer.name}{next(started)}")
         pytestconfig.stash[FIGURES].engines[peer.name] = daemon.version
+        os.sync()  # what was written before is nobody's burden
         return daemon
 
     return start
@@ -167,6 +168,7 @@ def daemon(
     if peer.name not in daemons:
         daemons[peer.name] = new_daemon(peer)
         daemons[peer.name].give_image(workshop / "rootfs.tar")
+    os.sync()  # as above
     return daemons[peer.name]
 
 

@@ -123,6 +123,8 @@ def _image(engine: object, container: Container, asked: Asked, made: dict, names
     with store.session() as session, store.content.incoming() as blob, contextlib.ExitStack() as pins:
         manifest = documents.load(store.content.read(parent.manifest, documents.LARGEST_DOCUMENT), "manifest")
         _, parts = documents.manifest_parts(manifest)
+        # The image and the container may both be removed meanwhile.
+        pins.enter_context(store.content.pinned(part["digest"] for part in parts))
         layers = [session.layer(diff_id, _not_there(diff_id)) for diff_id in parent.diff_ids]
         new = layer(engine, container, session, blob)
         if new is not None:
