@@ -62,7 +62,7 @@ def text(results: Results) -> str:
 def markdown(results: Results) -> str:
     """The table for a README, its date and machine above it."""
     table = rows(results)
-    lines = ["| " + " | ".join(row).replace("yes | cat", "yes \\| cat") + " |" for row in table]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
     lines.insert(1, "|---" * len(table[0]) + "|")
     return "\n".join([f"{results.date}: {', '.join(results.machine.values())}.", "", *lines, ""])
 
