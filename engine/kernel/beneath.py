@@ -31,7 +31,7 @@ def open_beneath(root_fd: int, path: str, flags: int, mode: int = 0, *, no_symli
 
 def _open_by_kernel(root_fd: int, path: str, flags: int, mode: int, no_symlinks: bool) -> int:
     resolve = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS if no_symlinks else syscalls.RESOLVE_IN_ROOT
-    for attempt in range(_RETRIES):
+    for _ in range(_RETRIES):
         try:
             return syscalls.openat2(root_fd, path, flags, mode if flags & os.O_CREAT else 0, resolve)
         except OSError as error:
@@ -39,11 +39,12 @@ def _open_by_kernel(root_fd: int, path: str, flags: int, mode: int, no_symlinks:
                 # A container's own filter, once it is loaded, may be older than the call; what is forbidden in truth is
                 # so on the other way too.
                 return _open_by_walk(root_fd, path, flags, mode, no_symlinks)
-            # A rename anywhere on the host while ".." was resolved: the kernel asks to try again.
-            if error.errno != errno.EAGAIN or attempt == _RETRIES - 1:
+            # A rename or a mount anywhere on the host while ".." was resolved: the kernel asks to try again.
+            if error.errno != errno.EAGAIN:
                 error.filename = path
                 raise
-    raise AssertionError("the loop returns or raises")
+    # A busy host and a path with many ".." never have a quiet moment; step by step none is needed.
+    return _open_by_walk(root_fd, path, flags, mode, no_symlinks)
 
 
 def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, no_symlinks: bool) -> int:

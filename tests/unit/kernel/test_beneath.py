@@ -158,3 +158,23 @@ def test_make_file_makes_what_a_dangling_link_names(way: str, root: int, tmp_pat
 def test_make_file_ends_where_links_lead_round(way: str, root: int) -> None:
     with pytest.raises(OSError, match="symbolic links"):
         beneath.make_file(root, "/loop")
+
+
+def test_a_host_that_is_never_quiet_keeps_nobody_from_opening(
+    root: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """openat2(2) says EAGAIN for `..` while anybody renames or mounts: a path with many may never get through."""
+    asked = []
+
+    def busy(*arguments: object) -> int:
+        asked.append(arguments)
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(beneath.syscalls, "openat2", busy)
+    os.mkdir("deep", dir_fd=root)
+    opened = beneath._open_by_kernel(root, "deep/../../../deep", os.O_RDONLY, 0, False)
+    try:
+        assert os.path.samestat(os.fstat(opened), os.stat("deep", dir_fd=root))
+    finally:
+        os.close(opened)
+    assert len(asked) == beneath._RETRIES
