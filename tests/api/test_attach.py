@@ -302,7 +302,7 @@ def test_attaching_to_what_has_ended_ends(daemon: Daemon, container: Callable[..
     one = container("sh", "-c", "echo gone")
     daemon.begin(one)
     daemon.wait(one)
-    with attached(daemon, one, "stream=1&stdout=1&stderr=1", timeout=1) as connection:
+    with attached(daemon, one, "stream=1&stdout=1&stderr=1", timeout=5) as connection:
         try:
             assert connection.read_to_end() == b""
         except TimeoutError:

@@ -31,11 +31,11 @@ UP = ("running", "paused")
 # Ignored by a process that has no handler for it, process 1 or not.
 HARMLESS = "WINCH"
 
-EXAMPLES = int(os.environ.get("ENGINE_TEST_EXAMPLES", "5"))
+EXAMPLES = int(os.environ.get("ENGINE_TEST_EXAMPLES", "8"))
 
 STORM_THREADS = 100
 STORM_CONTAINERS = 6
-STORM_SECONDS = 5.0
+STORM_SECONDS = 8.0
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_who_freezes_itself_is_killed_all_the_same(
 def test_cgroups_of_a_containers_own_go_with_it(daemon: Daemon, admin: Callable[..., str]) -> None:
     """However deep: the path of the deepest is longer than any call takes."""
     down = "deep/deep/deep/deep/deep"
-    deep = f"i=0; while [ $i -lt 220 ]; do mkdir -p {down}; cd -P {down} || break; i=$((i+1)); done"
+    deep = f"i=0; while [ $i -lt 400 ]; do mkdir -p {down}; cd -P {down} || break; i=$((i+1)); done"
     one = admin(f"{FREEZER}mkdir -p a/b c; {deep} 2>/dev/null; touch /ready; sleep 600")
     wait_for(lambda: daemon.request("HEAD", f"/containers/{one}/archive?path=/ready").status == 200)
     assert any(Path(place, "a/b").is_dir() for place in left(one))

@@ -26,7 +26,7 @@ from tests.harness.daemon import Daemon
 
 pytestmark = pytest.mark.root
 
-SECONDS = 1.0  # of a race in which each try is as likely to be lost as won
+SECONDS = 3.0
 TAR = {"Content-Type": "application/x-tar"}
 SWAPPER = r"""
 #define _GNU_SOURCE
