@@ -8,11 +8,13 @@ Descriptors returned are close-on-exec and the caller's to close. It never chang
 import errno
 import os
 import stat
+from collections.abc import Callable
 
 from engine.kernel import syscalls
 
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _MOST_LINKS = 40
+_MOST_FOLLOWED = 255  # as docker, which follows them by itself too
 _RETRIES = 8
 _FORBIDDEN = frozenset({errno.ENOSYS, errno.EPERM})
 
@@ -27,6 +29,35 @@ def open_beneath(root_fd: int, path: str, flags: int, mode: int = 0, *, no_symli
     if path.endswith("/"):
         flags |= os.O_DIRECTORY
     return _open(root_fd, relative, flags, mode, no_symlinks)
+
+
+def followed(path: str, link_at: Callable[[str], str | None]) -> str:
+    """The path, relative to its root, with the symbolic links on it followed as if that root were "/"; "" is the root.
+
+    link_at: given a path whose directories are real ones, what it says if it is a symbolic link, else None; whatever it
+        raises ends the walk. Raises OSError (ELOOP).
+    """
+    done: list[str] = []
+    waiting = path.split("/")[::-1]
+    links = 0
+    while waiting:
+        part = waiting.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            done = done[:-1]
+            continue
+        link = link_at("/".join([*done, part]))
+        if link is None:
+            done.append(part)
+            continue
+        links += 1
+        if links > _MOST_FOLLOWED:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if link.startswith("/"):
+            done = []
+        waiting.extend(link.split("/")[::-1])
+    return "/".join(done)
 
 
 def _open_by_kernel(root_fd: int, path: str, flags: int, mode: int, no_symlinks: bool) -> int:

@@ -178,3 +178,27 @@ def test_a_host_that_is_never_quiet_keeps_nobody_from_opening(
     finally:
         os.close(opened)
     assert len(asked) == beneath._RETRIES
+
+
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [
+        ("", ""),
+        ("/a/./b//", "a/b"),
+        ("../../a", "a"),
+        ("here/x", "there/x"),
+        ("a/up/x", "x"),
+        ("a/top", "b"),
+        ("here/../x", "x"),
+        ("not/there/at/all", "not/there/at/all"),
+    ],
+)
+def test_links_are_followed_by_what_they_say(path: str, end: str) -> None:
+    links = {"here": "there", "a/up": "../../..", "a/top": "/b"}
+    assert beneath.followed(path, links.get) == end
+
+
+def test_links_that_lead_round_are_followed_for_a_while_only() -> None:
+    with pytest.raises(OSError) as failure:
+        beneath.followed("a", {"a": "b", "b": "a"}.get)
+    assert failure.value.errno == errno.ELOOP

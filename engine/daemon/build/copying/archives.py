@@ -24,10 +24,9 @@ from engine.daemon.tar.space import check_room
 from engine.daemon.tar.trees import remove_tree
 from engine.daemon.tar.writer import open_file
 from engine.errors import Invalid
-from engine.kernel.beneath import open_beneath
+from engine.kernel.beneath import followed, open_beneath
 
 _BUFFER = 256 * 1024
-_MOST_LINKS = 255
 _FAILED = "failed to copy files: Error processing tar file: "
 
 
@@ -136,28 +135,7 @@ class _Into(extract.Extraction):
 
     def _real(self, path: str) -> str:
         """The path with its links followed, every directory of it there."""
-        done = ""
-        waiting = path.split("/")[::-1]
-        links = 0
-        while waiting:
-            part = waiting.pop()
-            if part in ("", "."):
-                continue
-            if part == "..":
-                done = posixpath.dirname(done)
-                continue
-            here = f"{done}/{part}" if done else part
-            link = self._enter(here)
-            if link is None:
-                done = here
-                continue
-            links += 1
-            if links > _MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-            if link.startswith("/"):
-                done = ""
-            waiting.extend(link.split("/")[::-1])
-        return done
+        return followed(path, self._enter)
 
     def _enter(self, path: str) -> str | None:
         """Make sure that the directory is in the tree; what it says where it is a symbolic link instead."""

@@ -10,10 +10,9 @@ import stat
 from dataclasses import dataclass
 
 from engine.errors import Invalid
-from engine.kernel.beneath import open_beneath
+from engine.kernel.beneath import followed, open_beneath
 
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_LINKS = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +43,24 @@ def within(root: int, path: str, whole: bool, follow: bool = True) -> list[tuple
     whole: all of it must be there; else what is missing is taken as it is named
     follow: symbolic links lead somewhere; else one, or a file on the way, counts as nothing at all. Raises OSError.
     """
-    done: list[tuple[str, os.stat_result | None]] = []
-    waiting = path.split("/")[::-1]
-    links = 0
-    while waiting:
-        part = waiting.pop()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            done = done[:-1]
-            continue
-        here, above = done[-1] if done else ("", None)
-        here = f"{here}/{part}" if here else part
-        if done and above is None:
-            done.append((here, None))
-            continue
-        if above is not None and not stat.S_ISDIR(above.st_mode):
+    seen: dict[str, os.stat_result | None] = {}
+
+    def link_at(here: str) -> str | None:
+        directory = here.rpartition("/")[0]
+        if directory and seen[directory] is None:
+            seen[here] = None
+            return None
+        if directory and not stat.S_ISDIR(seen[directory].st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         found, link = _look(root, here, whole)
         if not follow and found is not None and not stat.S_ISDIR(found.st_mode):
             found, link = None, None
-        if link is None:
-            done.append((here, found))
-            continue
-        links += 1
-        if links > _MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        if link.startswith("/"):
-            done = []
-        waiting.extend(link.split("/")[::-1])
-    return done
+        seen[here] = found
+        return link
+
+    parts = followed(path, link_at).split("/")
+    ways = ("/".join(parts[: count + 1]) for count in range(len(parts)) if parts[count])
+    return [(way, seen[way]) for way in ways]
 
 
 def _look(root: int, path: str, whole: bool) -> tuple[os.stat_result | None, str | None]:

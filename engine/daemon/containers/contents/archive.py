@@ -24,12 +24,11 @@ from engine.daemon.containers.record import Container
 from engine.daemon.tar import writer as tarwriter
 from engine.daemon.tar.space import NoSpace
 from engine.errors import Invalid, NotFound, SystemFailure
-from engine.kernel.beneath import open_beneath
+from engine.kernel.beneath import followed, open_beneath
 from engine.sandbox import users
 from engine.sandbox.mounts import words
 
 _PLACE = os.O_PATH | os.O_CLOEXEC
-_MOST_LINKS = 255
 _BUFFER = 256 * 1024
 _ATTEMPTS = 3
 _EPOCH = "1970-01-01T00:00:00Z"
@@ -273,34 +272,17 @@ def resolve(root: int, path: str, whole: bool = False) -> str:
 
     whole: all of it must be there. Raises OSError, FileNotFoundError for what is missing.
     """
-    done: list[str] = []
-    waiting = path.split("/")[::-1]
-    links = 0
-    while waiting:
-        part = waiting.pop()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            done = done[:-1]
-            continue
+
+    def link_at(place: str) -> str | None:
         try:
-            fd = open_beneath(root, "/".join([*done, part]), _PLACE | os.O_NOFOLLOW)
+            fd = open_beneath(root, place, _PLACE | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             if whole:
                 raise
-            done.append(part)
-            continue
+            return None
         try:
-            link = os.readlink("", dir_fd=fd) if stat.S_ISLNK(os.fstat(fd).st_mode) else None
+            return os.readlink("", dir_fd=fd) if stat.S_ISLNK(os.fstat(fd).st_mode) else None
         finally:
             os.close(fd)
-        if link is None:
-            done.append(part)
-            continue
-        links += 1
-        if links > _MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        if link.startswith("/"):
-            done = []
-        waiting.extend(link.split("/")[::-1])
-    return "/" + "/".join(done)
+
+    return "/" + followed(path, link_at)
