@@ -32,8 +32,9 @@ def test_none_is_nothing_but_loopback(daemon: Daemon) -> None:
 def test_a_user_may_listen_on_any_port_of_its_own_network(daemon: Daemon) -> None:
     """As with docker: what a port below 1024 protects is the host's."""
     body = {"User": "1000:1000", "HostConfig": mode("bridge")}
-    listening = "nc -l -p 80 & sleep 0.2; echo sent | nc -w 1 127.0.0.1 80; wait"
-    assert daemon.shell(listening, **body) == "sent"
+    listens = "grep -q ':0050 .* 0A ' /proc/net/tcp /proc/net/tcp6"
+    until = f"i=0; until {listens} || [ $i = 500 ]; do i=$((i + 1)); sleep 0.02; done"
+    assert daemon.shell(f"nc -l -p 80 & {until}; echo sent | nc -w 1 127.0.0.1 80; wait", **body) == "sent"
     ours = daemon.shell("cat /proc/sys/net/ipv4/ip_unprivileged_port_start", HostConfig=mode("host"))
     with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as file:
         assert ours == file.read().strip()
