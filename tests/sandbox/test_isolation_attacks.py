@@ -173,9 +173,12 @@ def test_a_sysctls_value_is_one_write_and_nothing_else(daemon: Daemon) -> None:
     assert Path("/proc/sys/kernel/core_pattern").read_text() == before
 
 
-@pytest.mark.parametrize("parent", ["../../..", "/../../etc", "x/../../../y", "//../z", "./..", "/"])
+@pytest.mark.parametrize(
+    ("parent", "made"),
+    [("../../..", ""), ("/../../etc", "etc"), ("x/../../../y", "y"), ("//../z", "z"), ("./..", ""), ("/", "")],
+)
 def test_a_cgroup_parent_never_leads_out_of_the_hierarchy(
-    daemon: Daemon, container: Callable[..., str], parent: str
+    daemon: Daemon, container: Callable[..., str], parent: str, made: str
 ) -> None:
     """It ends at the root, and the cgroups of the container are gone with it."""
     one = container("sleep", "60", HostConfig=host(CgroupParent=parent))
@@ -187,9 +190,8 @@ def test_a_cgroup_parent_never_leads_out_of_the_hierarchy(
     daemon.remove(one)
     # Another test's cgroups may be deeper than any path; walk() passes over those.
     assert not any(one in names for _, names, _ in os.walk("/sys/fs/cgroup"))
-    for name in ("etc", "y", "z"):
-        for directory in Path("/sys/fs/cgroup").glob(f"*/{name}"):
-            directory.rmdir()
+    for directory in Path("/sys/fs/cgroup").glob(f"*/{made}") if made else ():
+        directory.rmdir()
 
 
 @pytest.mark.parametrize("parent", ["a\0b", "a\nb", "x" * 5000])
