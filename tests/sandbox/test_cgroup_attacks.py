@@ -5,6 +5,7 @@ keep a process or a cgroup of its alive, or hang a client.
 """
 
 import glob
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,21 @@ def frozen(container: str) -> bool:
     return any(Path(state).read_text().strip() == "FROZEN" for state in states)
 
 
+def depth(place: str) -> int:
+    """How many cgroups "deep" stand below each other in this one."""
+    found = -1
+    down = os.open(place, os.O_PATH)
+    while down is not None:
+        found += 1
+        try:
+            below = os.open("deep", os.O_PATH, dir_fd=down)
+        except FileNotFoundError:
+            below = None
+        os.close(down)
+        down = below
+    return found
+
+
 def wait_for(true: Callable[[], bool]) -> None:
     end = time.monotonic() + 10
     while not true():
@@ -81,11 +97,13 @@ def test_who_freezes_itself_is_killed_all_the_same(
 
 def test_cgroups_of_a_containers_own_go_with_it(daemon: Daemon, admin: Callable[..., str]) -> None:
     """However deep: the path of the deepest is longer than any call takes."""
-    down = "deep/deep/deep/deep/deep"
-    deep = f"i=0; while [ $i -lt 400 ]; do mkdir -p {down}; cd -P {down} || break; i=$((i+1)); done"
+    # In few, long strides: past the length of a path, the shell looks through every cgroup above it after each.
+    down = "deep/" * 500
+    deep = f"for stride in 1 2 3 4; do mkdir -p {down}; cd -P {down} || break; done"
     one = admin(f"{FREEZER}mkdir -p a/b c; {deep} 2>/dev/null; touch /ready; sleep 600")
     wait_for(lambda: daemon.request("HEAD", f"/containers/{one}/archive?path=/ready").status == 200)
-    assert any(Path(place, "a/b").is_dir() for place in left(one))
+    (place,) = [place for place in left(one) if Path(place, "a/b").is_dir()]
+    assert depth(place) == 2000
     daemon.remove(one)
     wait_for(lambda: not left(one))
 
