@@ -14,12 +14,13 @@ BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.kernel")
 ROOMS = {
     "engine.__main__": ("engine.client", "engine.boot", "engine.kernel", "engine.postponed"),
     "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
+    "engine.resolver": BASE,
     "engine.errors": (),
     "engine.settings": (),
     "engine.options": (),
     "engine.postponed": (),
     "engine.client": BASE,
-    "engine.spawner": ("engine.monitor", *BASE),
+    "engine.spawner": ("engine.monitor", "engine.resolver", *BASE),
     "engine.monitor": ("engine.init", "engine.join", *BASE),
     "engine.init": ("engine.process", *BASE),
     "engine.join": ("engine.process", *BASE),
@@ -42,6 +43,7 @@ ROOMS = {
         "engine.daemon.clock",
         "engine.daemon.containers",
         "engine.daemon.images",
+        "engine.daemon.network",
         "engine.daemon.runtime",
         "engine.daemon.volumes",
         *BASE,
@@ -72,6 +74,7 @@ ROOMS = {
         "engine.daemon.images",
         "engine.daemon.jsontext",
         "engine.daemon.moments",
+        "engine.daemon.network",
         "engine.daemon.patterns",
         "engine.daemon.runtime",
         "engine.daemon.store",
@@ -79,6 +82,16 @@ ROOMS = {
         "engine.daemon.volumes",
         *BASE,
     ),
+    # Knows nothing of containers but their ids: it is told what to plug in where.
+    "engine.daemon.network": (
+        "engine.daemon.clock",
+        "engine.daemon.moments",
+        "engine.daemon.patterns",
+        "engine.daemon.runtime",
+        "engine.daemon.store",
+        *BASE,
+    ),
+    "engine.daemon.network.record": (),
     "engine.daemon.volumes": (
         "engine.daemon.clock",
         "engine.daemon.images",
@@ -100,11 +113,19 @@ ROOMS = {
     "engine.daemon.tar": BASE,
     "engine.daemon.runtime": ("engine.daemon.store", *BASE),
     # What the store keeps is the record itself: plain data that belongs to no verb.
-    "engine.daemon.store": ("engine.daemon.containers.record", *BASE),
+    "engine.daemon.store": ("engine.daemon.containers.record", "engine.daemon.network.record", *BASE),
     "engine.daemon.containers.record": BASE,
 }
 DAEMON_TOWER = ("engine.daemon", "engine.client")
-CONTAINER_TOWER = ("engine.spawner", "engine.monitor", "engine.init", "engine.join", "engine.process", *BASE)
+CONTAINER_TOWER = (
+    "engine.spawner",
+    "engine.resolver",
+    "engine.monitor",
+    "engine.init",
+    "engine.join",
+    "engine.process",
+    *BASE,
+)
 # What costs an idle daemon memory and start-up time. It is fine inside a function, with the reason beside it, and in a
 # module that is itself only imported inside functions.
 HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "typing")

@@ -1,0 +1,1 @@
+"""A container's side of its networks: joining and leaving them, what it is told of them, what is shown."""
