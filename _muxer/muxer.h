@@ -120,10 +120,18 @@ struct mux_handover {
     struct mux_handed_client clients[250]; /* as many descriptors as engine.wire.channel sends at once */
 };
 
-enum mux_part { MUX_ENDED = 0, MUX_LAUNCHES = 1, MUX_STAYS = 2, MUX_PREPARES = 3, MUX_PREPARES_EXEC = 4 };
+enum mux_part {
+    MUX_ENDED = 0,
+    MUX_LAUNCHES = 1,
+    MUX_STAYS = 2,
+    MUX_PREPARES = 3,
+    MUX_PREPARES_EXEC = 4,
+    MUX_RESOLVES = 5
+};
 
-/* The first byte of a request that may be given to a spare: one for a container, one for an exec. */
-enum mux_request { MUX_ORDINARY = 79, MUX_EXEC = 69 };
+/* The first byte of a request that may be given to a spare, one for a container, one for an exec; and of that for the
+ * resolver, which is no monitor. */
+enum mux_request { MUX_ORDINARY = 79, MUX_EXEC = 69, MUX_RESOLVER = 82 };
 
 /* The first byte of a report on the launching half's socket, see engine.wire.report. */
 enum mux_report { MUX_BORN = 66, MUX_EXECUTED = 88, MUX_TERMINAL = 84, MUX_FAILED = 70, MUX_WARNED = 87 };
@@ -146,7 +154,7 @@ struct mux_stay {
 
 /* Forks a monitor for each request on the spawner's socket, and each monitor into its two halves. MUX_LAUNCHES: this is
  * the one that launches. MUX_PREPARES, MUX_PREPARES_EXEC: so it is, without a request yet, and of the one kind or of the
- * other (spares is not 0): mux_take waits for it.
+ * other (spares is not 0): mux_take waits for it. MUX_RESOLVES: this is no monitor, and the request says what it is.
  * MUX_STAYS: this is the one that stays, the container runs, and its pump has something to tell of a watched descriptor
  * or of a rotated log; a container that ends before ends this process in here. MUX_ENDED: this is the spawner, and the
  * daemon has gone. */

@@ -41,17 +41,24 @@ static void let_go(int *fd) {
     *fd = -1;
 }
 
-/* Forks a monitor, and the monitor into its halves. In the spawner 0 or a negative errno; in a half its name. */
-static int fork_monitor(struct mux_stay *stay, int requests, struct kind *kinds, int which, int wants) {
-    int ends[2];
-    pid_t monitor = fork();
-    if (monitor != 0) return monitor < 0 ? -errno : 0;
+/* Forks. In the spawner 0 or a negative errno; in the child, which has let go of what is the spawner's, 1. */
+static int fork_off(int requests, struct kind *kinds) {
+    pid_t child = fork();
+    if (child != 0) return child < 0 ? -errno : 0;
     close(requests);
     for (int i = 0; i < KINDS; i++) { /* a spare ends when the spawner's end of its socket does */
         let_go(&kinds[i].spare);
         let_go(&kinds[i].busy);
     }
-    if (settle() < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) _exit(1);
+    if (settle() < 0) _exit(1);
+    return 1;
+}
+
+/* Forks a monitor, and the monitor into its halves. In the spawner 0 or a negative errno; in a half its name. */
+static int fork_monitor(struct mux_stay *stay, int requests, struct kind *kinds, int which, int wants) {
+    int ends[2], forked = fork_off(requests, kinds);
+    if (forked <= 0) return forked;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) _exit(1);
     pid_t launcher = fork();
     if (launcher < 0) _exit(1);
     if (launcher == 0) {
@@ -146,7 +153,9 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares) {
         if (got <= 0) return got < 0 ? (int)got : MUX_ENDED;
         stay->request_size = (uint32_t)got;
         /* What was cut, or could not be forked for, is heard by who asked as the end of the link. */
-        if (stay->fd_count >= 0 && !give(stay, kinds) &&
+        if (stay->fd_count >= 0 && stay->request[0] == MUX_RESOLVER) {
+            if (fork_off(requests, kinds) > 0) return MUX_RESOLVES;
+        } else if (stay->fd_count >= 0 && !give(stay, kinds) &&
             (result = fork_monitor(stay, requests, kinds, MUX_LAUNCHES, -1)) > 0)
             return result;
         close_request(stay);

@@ -19,7 +19,7 @@ class Case:
     """One row.
 
     key:     what tests and `--cases` call it; unit: of its figures; less: True when the smaller figure is the better
-    goal:    what the project wants, None when nothing is set
+    goal:    what the project wants, None when nothing is set; besides: what it wants as well
     default: False for a case that runs only when it is named
     """
 
@@ -29,6 +29,7 @@ class Case:
     less: bool
     goal: Goal | None = None
     default: bool = True
+    besides: Goal | None = None
 
     def advantage(self, ours: float, theirs: float) -> float:
         """How many times better `ours` is than `theirs`; below 1 it is worse."""
@@ -38,7 +39,9 @@ class Case:
 CASES = (
     Case("flow_none", "create, start, wait, logs, delete; network none", "ms", True, Goal(1.5, "crun run")),
     Case("flow_host", "the same flow, network host", "ms", True),
-    Case("flow_bridge", "the same flow, network bridge", "ms", True),
+    Case("flow_bridge", "the same flow, network bridge", "ms", True, Goal(10), besides=Goal(1 / 12, "dockerd")),
+    Case("connect", "connect of a running container to a network", "ms", True, Goal(3)),
+    Case("crowd", "200 containers on one network: start of the last ten over the first ten", "x", True, Goal(1.2)),
     Case("exec", "exec: create, start attached, inspect", "ms", True, Goal(4)),
     Case("parallel", "64 containers, 16 at a time", "containers/s", False),
     Case("logs_write", "container's stdout into the log, 100-byte lines", "MB/s", False, Goal(0.6, "yes | cat > file")),
@@ -48,6 +51,10 @@ CASES = (
     Case("stats", "processor time to stream the stats of 50 containers", "% of a core", True, Goal(2)),
     Case("waiters_memory", "memory of 1,000 clients in wait (PSS)", "MB", True, Goal(64)),
     Case("waiters_busy", "processor time of the same", "% of a core", True),
+    Case("traffic", "stream between two containers, large writes", "GB/s", False, Goal(0.95, "veth + bridge")),
+    Case("round_trips", "one byte there and back", "round trips/s", False, Goal(0.95, "veth + bridge")),
+    Case("lookups", "names of containers looked up", "answers/s", False, Goal(10000)),
+    Case("port_memory", "the engine's memory per published port (PSS)", "KB", True, Goal(20)),
     Case("ping", "GET /_ping, one connection", "requests/s", False),
     Case("list", "GET /containers/json?all=1, 100 containers", "requests/s", False),
     Case("inspect", "GET /containers/ID/json", "requests/s", False),

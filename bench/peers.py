@@ -88,7 +88,7 @@ def _podman(directory: Path, socket: Path) -> Launch:
         ["podman", *roots, "system", "service", "--time=0", f"unix://{socket}"],
         # It leaves temporary files of imports behind, in /var/tmp when not told otherwise.
         {**{name: str(directory / name) for name in files}, "TMPDIR": str(directory)},
-        ("/run", "/var/lib/cni", "/var/lib/containers"),
+        ("/run", "/var/lib/cni", "/var/lib/containers", "/etc/cni/net.d"),
     )
 
 

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bench.cases import BY_KEY, CASES, Case
+from bench.cases import BY_KEY, CASES, Case, Goal
 
 OURS = "engine"
 """The column that the others are compared with."""
@@ -63,17 +63,23 @@ class Results:
         return BY_KEY[case].advantage(ours.value, theirs.value)
 
     def goal(self, case: str) -> tuple[float, bool] | None:
-        """The figure wanted of ours in `case` and whether it was reached; None when it cannot be told."""
-        ours, wanted = self.find(case, OURS), BY_KEY[case].goal
-        if ours is None or wanted is None:
+        """The figure wanted of ours in `case` and whether it was reached; None when it cannot be told.
+
+        Of two goals the one that asks for more.
+        """
+        ours, row = self.find(case, OURS), BY_KEY[case]
+        wanted = [self._limit(goal, case) for goal in (row.goal, row.besides) if goal is not None]
+        limits = [limit for limit in wanted if limit is not None]
+        if ours is None or not limits:
             return None
-        limit = wanted.value
-        if wanted.of:
-            other = self.find(case, wanted.of)
-            if other is None:
-                return None
-            limit *= other.value
-        return limit, ours.value <= limit if BY_KEY[case].less else ours.value >= limit
+        limit = min(limits) if row.less else max(limits)
+        return limit, ours.value <= limit if row.less else ours.value >= limit
+
+    def _limit(self, goal: Goal, case: str) -> float | None:
+        if not goal.of:
+            return goal.value
+        other = self.find(case, goal.of)
+        return None if other is None else goal.value * other.value
 
     def write(self, path: Path) -> None:
         """Write everything as JSON, readable by `read`."""

@@ -48,7 +48,7 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
         settings.refuse_rootless(os.geteuid())
         from engine.boot import boot
 
-        return boot(chosen)
+        return boot(chosen, lambda: settings.from_arguments(words))
     except EngineError as error:
         print(f"engine daemon: {error}", file=sys.stderr)
         return 1

@@ -7,6 +7,7 @@ pages: the spawner hardly ever touches one.
 
 import gc
 import os
+from collections.abc import Callable
 
 from engine.errors import SystemFailure
 from engine.kernel import memory
@@ -16,8 +17,11 @@ from engine.settings import Settings
 from engine.wire.channel import Channel
 
 
-def boot(settings: Settings) -> int:
-    """Run a daemon with these settings until it is told to stop; returns the exit status of the process."""
+def boot(settings: Settings, read: Callable[[], Settings]) -> int:
+    """Run a daemon with these settings until it is told to stop; returns the exit status of the process.
+
+    read: the settings anew, for a daemon that is told to look at its configuration again
+    """
     twin.select(settings.muxer)
     stage = os.path.join(settings.exec_root, "stage")
     try:
@@ -40,7 +44,7 @@ def boot(settings: Settings) -> int:
     spawner_end.close()
     from engine.daemon.main import run  # only on this side of the fork
 
-    return run(settings, daemon_end, stage)
+    return run(settings, daemon_end, stage, read)
 
 
 def be_spawner(descriptor: str, muxer: str, stage: str) -> int:

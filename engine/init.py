@@ -16,8 +16,7 @@ from collections.abc import Callable
 from engine.errors import Invalid
 from engine.kernel import syscalls
 from engine.kernel.beneath import make_directories
-from engine.kernel.netlink import route
-from engine.kernel.netlink.socket import Netlink
+from engine.kernel.netlink import loopback
 from engine.process import FAILED, Process, close_on_exec, seclude
 from engine.sandbox import cgroup_view, devices, limits, masks, mounts, namespaces, sources, stage, sysctls
 from engine.sandbox.spec import Mount, Sandbox
@@ -80,7 +79,7 @@ class _Init(Process):
 
     def network(self) -> None:
         if "net" in self.sandbox.namespaces and self.staged is None:
-            _loopback()
+            loopback.set_up()
         if self.sandbox.sysctls:
             joined = [name for name, _, _ in self.sandbox.joined]
             sysctls.apply(self.sandbox.sysctls, (*self.sandbox.namespaces, *joined))
@@ -190,7 +189,7 @@ def prepare(place: str) -> stage.Stage:
     host = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     syscalls.unshare(namespaces.flags(stage.NAMESPACES, without=namespaces.LATER | namespaces.BY_MONITOR))
     mounts.follow_peers()
-    _loopback()
+    loopback.set_up()
     return stage.build(place, host)
 
 
@@ -218,8 +217,3 @@ def _late(wanted: tuple[Mount, ...]) -> tuple[Mount, ...]:
     at = next((at for at, mount in enumerate(wanted) if mount.kind == "cgroup"), len(wanted))
     top = wanted[at].target.split("/")[1:2] if at < len(wanted) else []
     return tuple(mount for mount in wanted[at:] if mount.target.split("/")[1:2] == top)
-
-
-def _loopback() -> None:
-    with Netlink() as netlink:
-        route.set_up(netlink, route.LOOPBACK)

@@ -41,6 +41,13 @@ class Option:
         """The names as an error shows them: `-H, --host`."""
         return f"-{self.short}, --{self.name}" if self.short else f"--{self.name}"
 
+    @property
+    def default_shown(self) -> str:
+        """The default as a help text shows it; empty where there is nothing to show."""
+        if isinstance(self.default, bool):
+            return "true" if self.default else ""
+        return ", ".join(self.default) if isinstance(self.default, tuple) else self.default
+
 
 def parse(
     options: Sequence[Option], arguments: Sequence[str], *, interspersed: bool = True
@@ -135,5 +142,4 @@ def _left_column(option: Option) -> str:
 
 
 def _right_column(option: Option) -> str:
-    default = ", ".join(option.default) if isinstance(option.default, tuple) else option.default
-    return f"{option.help} (default {default})" if default else option.help
+    return f"{option.help} (default {option.default_shown})" if option.default_shown else option.help

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from engine import netoptions
 from engine.errors import Invalid, Unavailable
 from engine.options import Option, described, parse
 
@@ -55,6 +56,9 @@ class Settings:
         one for it, empty for that one
     default_ulimits: `name=soft:hard` each, for containers that do not name that limit
     log_driver: of containers that ask for none; log_opts: `name=value` each, its options
+    bridge: a bridge that is there already, `none`, or empty for the engine's own; bip*: its address and prefix; all that
+        is about addresses may be empty, but for ip; mtu: decimal, 0 for the kernel's
+    default_address_pools: `base,bits` each; default_network_opts: `driver=name=value` each
     """
 
     hosts: tuple[str, ...]
@@ -76,6 +80,28 @@ class Settings:
     tlscacert: str
     tlscert: str
     tlskey: str
+    bridge: str
+    bip: str
+    bip6: str
+    fixed_cidr: str
+    fixed_cidr_v6: str
+    default_gateway: str
+    default_gateway_v6: str
+    ipv6: bool
+    mtu: str
+    icc: bool
+    ip_masq: bool
+    ip: str
+    ip_forward: bool
+    ip_forward_no_drop: bool
+    iptables: bool
+    ip6tables: bool
+    default_address_pools: tuple[str, ...]
+    default_network_opts: tuple[str, ...]
+    dns: tuple[str, ...]
+    dns_search: tuple[str, ...]
+    dns_opts: tuple[str, ...]
+    host_gateway_ips: tuple[str, ...]
 
 
 def default_host(uid: int, environ: Mapping[str, str]) -> str:
@@ -315,6 +341,7 @@ OPTIONS = (
     ),
     Option("tlscert", "The daemon's TLS certificate", check=_path, value="path", key="tlscert"),
     Option("tlskey", "The daemon's TLS key", check=_path, value="path", key="tlskey"),
+    *netoptions.OPTIONS,
 )
 
 
@@ -333,6 +360,7 @@ def from_arguments(
     values["hosts"] = (default_host(os.geteuid() if uid is None else uid, environ),)
     values |= _from_file(path, given, required="config-file" in given)
     values |= {option.key: given[option.name] for option in OPTIONS if option.key and option.name in given}
+    netoptions.check_together(values)
     settings = Settings(**{key.replace("-", "_"): value for key, value in values.items()})
     _check_together(settings)
     return settings
@@ -417,7 +445,7 @@ def _file_value(option: Option, value: object) -> str | bool | tuple[str, ...]:
 
 
 # Those that have a form of their own in the file.
-_FILE_READERS = {"log-opts": _log_opts_of_file, "default-ulimits": _ulimits_of_file}
+_FILE_READERS = {"log-opts": _log_opts_of_file, "default-ulimits": _ulimits_of_file, **netoptions.FILE_READERS}
 _FILE_TYPES = {
     "flag": ("true or false", lambda value: isinstance(value, bool)),
     "text": ("a string", lambda value: isinstance(value, str)),
@@ -447,7 +475,6 @@ def options_table() -> str:
     rows = ["| option | default | daemon.json | what it does |", "|---|---|---|---|"]
     for option in OPTIONS:
         names = f"`-{option.short}`, `--{option.name}`" if option.short else f"`--{option.name}`"
-        default = ", ".join(option.default) if isinstance(option.default, tuple) else option.default
-        shown = f"`{default}`" if default else ""
+        shown = f"`{option.default_shown}`" if option.default_shown else ""
         rows.append(f"| {names} | {shown} | {f'`{option.key}`' if option.key else ''} | {option.help} |")
     return "\n".join(rows)

@@ -5,6 +5,7 @@ outside the tree, installs Debian packages when it is root on Debian and somethi
 and becomes pytest. It must never change the tree except for what .gitignore names, and never runs the engine itself.
 """
 
+import contextlib
 import ctypes.util
 import hashlib
 import importlib.util
@@ -16,6 +17,8 @@ import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.setup import compose, redis
 
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -75,6 +78,7 @@ NEEDS = (
     Need(("docker-registry",), "pulling images", program("docker-registry")),
     Need(("iproute2",), "the daemon's own network", program("ip")),
     Need(("util-linux",), "the daemon's own namespaces", program("nsenter")),
+    Need(("nftables",), "the kernel's rules as others see them", program("nft")),
     Need(("curl",), "curl as a client", program("curl")),
     Need(("skopeo",), "images made by others", program("skopeo")),
     Need(("umoci",), "layers unpacked by others", program("umoci")),
@@ -83,6 +87,7 @@ NEEDS = (
     Need(("podman",), "archives for others and from them", program("podman")),
     Need(("libdevmapper1.02.1",), "dockerd", lambda: ctypes.util.find_library("devmapper") is not None),
     Need(("libseccomp2",), "libseccomp's verdicts", lambda: ctypes.util.find_library("seccomp") is not None),
+    Need(("docker-compose",), "compose 1.29", program("docker-compose")),
 )
 
 
@@ -118,13 +123,15 @@ def install_packages() -> None:
     """Install what is missing when this is root on Debian; elsewhere say what is missing and why it matters."""
     missing = [need for need in NEEDS if not need.present()]
     unpacked = [name for name in UNPACKED if not (program(name)() or any((path / name).exists() for path in PROGRAMS))]
-    if not missing and not unpacked:
+    if not missing and not unpacked and redis.complete(CACHE):
         return
     if not (is_debian() and os.geteuid() == 0):
         for need in missing:
             say(f"without {' '.join(need.packages)} ({need.why}); tests that need it are skipped")
         for name in unpacked:
             say(f"without {name}; tests that need it are skipped")
+        if not redis.complete(CACHE):
+            say("without a Redis; tests that need it are skipped")
         return
     apt("update")
     packages = [package for need in missing for package in need.packages]
@@ -135,6 +142,9 @@ def install_packages() -> None:
     for name in [name for name in unpacked if found[name] is None]:
         say(f"without {name}: Debian has none for this machine")
     unpack(sorted({package for package in found.values() if package}))
+    if not redis.complete(CACHE):
+        say(f"unpacking {' '.join(redis.PACKAGES)}")
+        redis.make(CACHE)
 
 
 def unpack(packages: Sequence[str]) -> None:
@@ -162,6 +172,23 @@ def environment() -> Path:
     return python
 
 
+def set_up() -> Path:
+    """All that the tests need and that is missing; the python of their environment."""
+    with contextlib.ExitStack() as stack:
+        finish = None
+        reason = "" if compose.complete(CACHE) else compose.unable()
+        if reason:
+            say(f"without compose {compose.VERSION}, for {reason}; tests that need it are skipped")
+        elif not compose.complete(CACHE):
+            say(f"building compose {compose.VERSION}, which takes two minutes")
+            finish = stack.enter_context(compose.building(CACHE))
+        install_packages()
+        python = environment()
+        if finish is not None and (reason := finish()):
+            say(f"without compose {compose.VERSION}; tests that need it are skipped:\n{reason}")
+    return python
+
+
 def workers(arguments: Sequence[str]) -> list[str]:
     """Three workers for two processors, for half of a test is waiting, unless the arguments say how many.
 
@@ -175,8 +202,7 @@ def workers(arguments: Sequence[str]) -> list[str]:
 
 def main(arguments: Sequence[str]) -> None:
     """Set up, then become pytest."""
-    install_packages()
-    python = environment()
+    python = set_up()
     os.chdir(PROJECT)
     os.environ["PATH"] = os.pathsep.join((str(python.parent), os.environ.get("PATH", os.defpath), *map(str, PROGRAMS)))
     if shutil.which("gcc"):

@@ -32,7 +32,16 @@ def adopt_all(engine: object) -> list[Container]:
                 wanted.append(container)
         except (EngineError, OSError) as error:
             log.error("container %s was not adopted: %s", container.id, error)
+    _adopt_networks(engine)
     return wanted
+
+
+def _adopt_networks(engine: object) -> None:
+    """Only where somebody has a network, or had one: an idle daemon loads nothing of it."""
+    if engine.networks.endpoints() or engine.containers.any(lambda container: container.state.alive):
+        from engine.daemon.containers.networking import adopting
+
+        adopting.adopt(engine)
 
 
 def _adopt(engine: object, container: Container) -> bool:

@@ -7,6 +7,8 @@ nobody has logged, and an escape sequence would be obeyed by the terminal of who
 import logging
 import re
 
+from engine.settings import Settings
+
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -18,6 +20,11 @@ class OneLine(logging.Formatter):
         """See logging.Formatter."""
         record.message = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], record.message)
         return super().formatMessage(record)
+
+
+def level(settings: Settings) -> int | str:
+    """The least level to log."""
+    return logging.DEBUG if settings.debug else settings.log_level.upper()
 
 
 def configure(level: int | str) -> None:

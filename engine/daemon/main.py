@@ -13,7 +13,7 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from engine.daemon import adopt, loglines
@@ -28,6 +28,11 @@ from engine.daemon.containers.processes.execs import Execs
 from engine.daemon.containers.registry import Registry
 from engine.daemon.images.layers import storage
 from engine.daemon.images.store import ImageStore
+from engine.daemon.network.firewall.firewall import Firewall
+from engine.daemon.network.names import Names
+from engine.daemon.network.networks import Networks
+from engine.daemon.network.ports import Ports
+from engine.daemon.network.wiring import Wiring
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.links import Links
@@ -36,6 +41,7 @@ from engine.daemon.runtime.spawner import Spawner
 from engine.daemon.store import builds as build_table
 from engine.daemon.store import containers as container_table
 from engine.daemon.store import images as image_table
+from engine.daemon.store import networks as network_table
 from engine.daemon.store import volumes as volume_table
 from engine.daemon.store.database import Database
 from engine.daemon.store.migrations import MIGRATIONS
@@ -50,7 +56,7 @@ from engine.wire.messages import Exited
 
 log = logging.getLogger(__name__)
 
-_STOPS = (signal.SIGTERM, signal.SIGINT)
+_AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # Made before anything stands in them: no other user of the host may come near a container's files (CVE-2021-41091).
 _PRIVATE = {"data": ("containers", "tmp"), "exec": ("containers",)}
@@ -78,26 +84,32 @@ class Engine:
     schedule: Schedule
     execs: Execs
     oom: OomWatch
+    networks: Networks
+    wiring: Wiring
+    firewall: Firewall
+    ports: Ports
+    names: Names
 
 
-def run(settings: Settings, spawner: Channel, stage: str) -> int:
+def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Settings]) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status of the process.
 
     spawner: the channel to the first spawner; stage: the empty directory that a later one is told of too
+    read: the settings anew, for SIGHUP
     """
-    loglines.configure(logging.DEBUG if settings.debug else settings.log_level.upper())
+    loglines.configure(loglines.level(settings))
     try:
-        return _run(settings, Spawner(spawner, settings.muxer, stage))
+        return _run(settings, Spawner(spawner, settings.muxer, stage), read)
     except EngineError as error:
         log.error("%s", error)
         return 1
 
 
-def _run(settings: Settings, spawner: Spawner) -> int:
+def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> int:
     os.umask(0o022)
     _lift_descriptors()
     # Blocked before there are threads, who inherit that: only `sigwait` takes them, wherever they arrive.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     _make_roots(settings)
     with _locked("data", settings.data_root), _locked("exec", settings.exec_root), _pidfile(settings.pidfile):
         engine = _build(settings, spawner)
@@ -114,7 +126,10 @@ def _run(settings: Settings, spawner: Spawner) -> int:
         memory.trim()
         gc.freeze()  # what is here now stays: no collection needs to walk it
         log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
-        signal.sigwait(_STOPS)
+        while signal.sigwait(_AWAITED) == signal.SIGHUP:
+            from engine.daemon import reload  # most daemons are never asked
+
+            reload.reload(engine, read)
         server.stop()
         engine.cgroups.leave()
     log.info("stopped; containers run on")
@@ -234,7 +249,11 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
     logconfig.check(logconfig.completed({}, settings.log_driver, settings.log_opts))
     database = Database(
         os.path.join(settings.data_root, "engine.db"),
-        (*container_table.SCHEMA, *image_table.SCHEMA, *build_table.SCHEMA, *volume_table.SCHEMA),
+        tuple(
+            statement
+            for table in (container_table, image_table, build_table, volume_table, network_table)
+            for statement in table.SCHEMA
+        ),
         MIGRATIONS,
     )
     _drop_torn_images(database)
@@ -257,7 +276,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         with contextlib.suppress(NotFound):  # it is being removed
             announce(engine, containers.find(container_id), "detach")
 
-    events = Events()
+    events, links = Events(), Links(spawner, ended, detached)
     engine = Engine(
         settings=settings,
         id=identity,
@@ -267,12 +286,17 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         database=database,
         images=ImageStore(database, settings.data_root, settings, kind, events.publish),
         containers=containers,
-        links=Links(spawner, ended, detached),
+        links=links,
         cgroups=cgroups.detect(),
         events=events,
         schedule=Schedule(),
         execs=Execs(),
         oom=OomWatch(),
         volumes=Volumes(database, settings.data_root, events),
+        networks=Networks(database, settings, identity, events),
+        wiring=Wiring(),
+        firewall=Firewall(identity, settings),
+        ports=Ports(),
+        names=Names(settings.exec_root, settings, spawner, links),
     )
     return engine

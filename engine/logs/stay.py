@@ -19,6 +19,7 @@ _PARTS = {
     lib.MUX_STAYS: "stays",
     lib.MUX_PREPARES: "prepares",
     lib.MUX_PREPARES_EXEC: "prepares exec",
+    lib.MUX_RESOLVES: "resolves",
     lib.MUX_ENDED: "ended",
 }
 
@@ -39,6 +40,7 @@ class Stay:
 
         Returns `launches` in the one, with a `request`; with `spares` also `prepares` or, for an exec, `prepares exec`,
         with none yet: see `take`.
+        Returns `resolves` in a process that is no monitor, with its `request`.
         Returns `stays` in the other half, much later: the container runs, and there is something to decide. Returns
         `ended` in the spawner when the daemon is gone. Raises OSError.
         """

@@ -24,7 +24,7 @@ _LOST = 125
 
 def main(data: bytes, descriptors: list[int], twin: Twin) -> int:
     """Be the whole monitor of what this request (`Start`, `Exec`) asks for; returns the process's exit status."""
-    _settle()
+    settle()
     asked, descriptors = channel.unpack(data, descriptors)
     if isinstance(asked, Exec):
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # the joiner's child is to be this process's
@@ -57,7 +57,7 @@ def be(part: str, stay: object, stage: str) -> int:
     return _guarded(asked.exec_dir, lambda: _launch(asked, link, clients, stay, spare))
 
 
-def _settle() -> None:
+def settle() -> None:
     """A session of its own, and no standard streams: whoever reads the daemon's must see their end when it ends."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the spawner's children are nobody's to wait for

@@ -1,1 +1,1 @@
-"""The process that answers at 127.0.0.11 in every container of a user-defined network; it outlives the daemon."""
+"""The resolver: the process that answers names at 127.0.0.11 in the containers of user-defined networks."""

@@ -91,13 +91,17 @@ def _words(mount: Mount, error: OSError) -> str:
     """What could not be mounted: docker's words for a volume with options are those of its daemon."""
     if mount.kind == "image" or not mount.place:
         return mounts.mount_words(mount, error)
+    return f"error while mounting volume '{mount.place}': {volume_words(mount, error)}"
+
+
+def volume_words(mount: Mount, error: OSError) -> str:
+    """Why what a volume's options ask for could not be mounted on its directory, `Mount.place`."""
     bits = 0
     for name in mount.flags:
         bits |= mounts.FLAGS[name]
     flags = f", flags: {bits:#x}" if bits else ""
     data = f", data: {mount.data}" if mount.data else ""
-    text = f"mount {mount.source}:{mount.place}{flags}{data}: {mounts.words(error)}"
-    return f"error while mounting volume '{mount.place}': failed to mount local volume: {text}"
+    return f"failed to mount local volume: mount {mount.source}:{mount.place}{flags}{data}: {mounts.words(error)}"
 
 
 def add_all(root_fd: int, wanted: Sequence[Mount]) -> None:

@@ -1,4 +1,4 @@
-"""The spawner: receive a request, fork a monitor for it, forget it.
+"""The spawner: receive a request, fork a monitor (or the resolver) for it, forget it.
 
 One process, one thread, started by `boot` before the daemon has threads, because a threaded process must not fork. It
 has everything a monitor and an init need already imported and frozen out of the garbage collector's sight, so that the
@@ -14,7 +14,7 @@ import signal
 from engine.errors import Invalid
 from engine.logs.twin import select
 from engine.monitor import main as monitor
-from engine.wire.channel import Channel
+from engine.wire.channel import BE_RESOLVER, Channel
 
 
 def serve(requests: Channel, muxer: str, stage: str) -> int:
@@ -33,6 +33,8 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
     if twin.Stay is not None:
         stay = twin.Stay()
         part = stay.spawn(requests.fileno(), spares=True)
+        if part == "resolves":
+            return _be_resolver(*stay.request)
         return 0 if part == "ended" else monitor.be(part, stay, stage)
     while True:
         try:
@@ -44,6 +46,16 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
         data, descriptors = request
         if os.fork() == 0:
             requests.close()
+            if data.startswith(BE_RESOLVER):
+                monitor.settle()
+                return _be_resolver(data, descriptors)
             return monitor.main(data, descriptors, twin)
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _be_resolver(data: bytes, descriptors: list[int]) -> int:
+    from engine.resolver import main  # one process a daemon has it, if any
+
+    gc.enable()  # it lives long, and its cycles are its own
+    return main.main(data, descriptors)

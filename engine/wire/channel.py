@@ -15,6 +15,8 @@ from engine.wire import codec, messages
 
 _INLINE = b"J"
 _ORDINARY = {messages.Start: b"O", messages.Exec: b"E"}
+BE_RESOLVER = b"R"  # for the spawner too: nothing of a monitor's is made for it
+_MARKS = {messages.BeResolver: BE_RESOLVER}
 _IN_MEMFD = b"M"
 _INLINE_MAX = 64 * 1024
 _MESSAGE_MAX = 64 * 1024 * 1024
@@ -60,7 +62,8 @@ class Channel:
             raise ValueError(f"{len(descriptors)} descriptors do not fit one message")
         payload = codec.encode(message)
         if len(payload) <= _INLINE_MAX:
-            self._send((_ORDINARY[type(message)] if ordinary else _INLINE) + payload, descriptors)
+            mark = _ORDINARY[type(message)] if ordinary else _MARKS.get(type(message), _INLINE)
+            self._send(mark + payload, descriptors)
             return
         memory = os.memfd_create("message", os.MFD_CLOEXEC)
         try:

@@ -1,6 +1,6 @@
-"""The socket beside a container by which a new daemon finds its monitor again.
+"""The sockets by which a new daemon finds an old one's monitors again, each beside its container, and the resolver.
 
-Used by the monitor to listen and by the daemon to connect. The socket's directory is opened first and named by its
+Used by those to listen and by the daemon to connect. The socket's directory is opened first and named by its
 descriptor, because a Unix socket's path may have 107 bytes only (unix(7)) and an exec root's may have more.
 """
 
@@ -8,18 +8,19 @@ import os
 import socket
 
 NAME = "monitor.sock"
+RESOLVER = "resolver.sock"
 
 
-def _address(directory: int) -> str:
-    return f"/proc/self/fd/{directory}/{NAME}"
+def _address(directory: int, name: str) -> str:
+    return f"/proc/self/fd/{directory}/{name}"
 
 
-def listen(exec_dir: str) -> socket.socket:
+def listen(exec_dir: str, name: str = NAME) -> socket.socket:
     """A listening SOCK_SEQPACKET socket in `exec_dir`."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     directory = os.open(exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        listener.bind(_address(directory))
+        listener.bind(_address(directory, name))
         listener.listen(4)
     except BaseException:
         listener.close()
@@ -29,10 +30,10 @@ def listen(exec_dir: str) -> socket.socket:
     return listener
 
 
-def connect(exec_dir: str, seconds: float | None = None) -> socket.socket:
-    """A connection to the monitor whose socket is in `exec_dir`; OSError when there is none or nobody listens.
+def connect(exec_dir: str, seconds: float | None = None, name: str = NAME) -> socket.socket:
+    """A connection to the process whose socket is in `exec_dir`; OSError when there is none or nobody listens.
 
-    seconds: the socket's time limit, for what is read from it too; BlockingIOError where the monitor has left as many
+    seconds: the socket's time limit, for what is read from it too; BlockingIOError where that process has left as many
         connections unanswered as may wait.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
@@ -40,7 +41,7 @@ def connect(exec_dir: str, seconds: float | None = None) -> socket.socket:
     try:
         directory = os.open(exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            connection.connect(_address(directory))
+            connection.connect(_address(directory, name))
         finally:
             os.close(directory)
     except BaseException:

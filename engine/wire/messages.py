@@ -1,4 +1,4 @@
-"""The messages that the daemon, the spawner and the monitors exchange: one frozen dataclass each.
+"""The messages that the daemon, the spawner, the monitors and the resolver exchange: one frozen dataclass each.
 
 Pure data. The order of descriptors that travel with a message is part of its contract and stands in its docstring.
 A field is only ever added with a default, so that a daemon can adopt the monitors of an older one.
@@ -164,3 +164,70 @@ class Resize:
 
     rows: int
     columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeResolver:
+    """daemon → spawner: answer the names of containers, be found in `exec_root`. Descriptor: the resolver's end of its
+    first link."""
+
+    exec_root: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolves:
+    """resolver → daemon: the greeting, by which a daemon learns whom it serves.
+
+    serves: (container id, start time of its process 1) of each; pid, pid_start: its own on the host
+    """
+
+    pid: int
+    pid_start: int
+    serves: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One network that a container is in, and what it is called there.
+
+    network, name: the network's id and name; names: the container's, the first is what its addresses are called
+    addresses: IPv4's and IPv6's, as text; links: (alias, name) that this container alone may ask for
+    """
+
+    network: str
+    name: str
+    names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """daemon → resolver: this run of a container has these places from now on, and no others.
+
+    Descriptors: its network namespace, a pidfd of its process 1. Answered with `Served`.
+    pid_start: of its process 1, which names the run; forwards: what no place knows is asked of others
+    servers: whom to ask, from the container's network; none: the host's, from the host's
+    dotted: names of one label are never asked of others
+    """
+
+    container: str
+    pid_start: int
+    places: tuple[Place, ...]
+    forwards: bool = False
+    servers: tuple[str, ...] = ()
+    dotted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """resolver → daemon: that was done; or `text` says why not."""
+
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """daemon → resolver: nobody is to find this container any more, nor be served in it. Answered with `Served`."""
+
+    container: str

@@ -16,7 +16,8 @@ ROOMS = {
     "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
     "engine.resolver": BASE,
     "engine.errors": (),
-    "engine.settings": (),
+    "engine.settings": ("engine.netoptions",),
+    "engine.netoptions": (),
     "engine.options": (),
     "engine.postponed": (),
     "engine.client": BASE,
@@ -38,6 +39,7 @@ ROOMS = {
     "engine.daemon.adopt": ("engine.daemon.containers", "engine.daemon.runtime", "engine.daemon.store", *BASE),
     "engine.daemon.api": (
         "engine.daemon.build",
+        "engine.daemon.diskusage",
         "engine.daemon.info",
         "engine.daemon.jsontext",
         "engine.daemon.clock",
@@ -47,6 +49,13 @@ ROOMS = {
         "engine.daemon.runtime",
         "engine.daemon.volumes",
         *BASE,
+    ),
+    "engine.daemon.reload": ("engine.daemon.loglines",),
+    "engine.daemon.diskusage": (
+        "engine.daemon.build",
+        "engine.daemon.containers",
+        "engine.daemon.images",
+        "engine.daemon.volumes",
     ),
     "engine.daemon.info": (
         "engine.daemon.clock",
@@ -128,7 +137,7 @@ CONTAINER_TOWER = (
 )
 # What costs an idle daemon memory and start-up time. It is fine inside a function, with the reason beside it, and in a
 # module that is itself only imported inside functions.
-HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "typing")
+HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "typing", "socketserver")
 IDLE = ("engine.boot", "engine.daemon.main", "engine.spawner.main")
 # What a daemon loads for its first image: it stays for good, so it is not to bring along what others need.
 FIRST_IMAGE = ("engine.daemon.images.archives.rootfs", "engine.daemon.images.layers.unpack", "engine.daemon.tar.ahead")

@@ -33,7 +33,9 @@ class Output(NamedTuple):
 
 
 class Daemon:
-    """`python -m engine daemon` with its own socket and roots below `root`."""
+    """`python -m engine daemon` with its own socket and roots below `root`; program: the module that is run."""
+
+    program = "engine"
 
     def __init__(self, root: Path, namespaces: Namespaces, options: Sequence[str] = (), log_level: str = "debug"):
         self.root = root
@@ -74,7 +76,7 @@ class Daemon:
         return [
             sys.executable,
             "-m",
-            "engine",
+            self.program,
             "daemon",
             "--host",
             self.url,
@@ -140,11 +142,16 @@ class Daemon:
         self.start()
 
     def close(self) -> None:
-        """Remove every container and stop; used by the fixtures at the end."""
+        """Remove every container and every network, and stop; used by the fixtures at the end."""
         if self.process is None:
             self.start()
         for container in self.request("GET", "/containers/json?all=1").json():
             self.remove(container["Id"])
+        networks = self.request("GET", "/networks", checked=False)
+        for network in networks.json() if networks.status == 200 else ():
+            if network["Name"] not in ("bridge", "host", "none"):
+                answer = self.request("DELETE", f"/networks/{network['Id']}")
+                assert answer.status == 204, answer
         self.stop()
 
     def connection(self, timeout: float = 30.0) -> Connection:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.harness import leaks, rootfs
 from tests.harness.daemon import Daemon
+from tests.harness.hosts import Host
 from tests.harness.namespaces import Namespaces
 from tests.harness.registry import Registry
 
@@ -26,9 +27,22 @@ class World:
 
     def __init__(self, root: Path, watch: leaks.Watch) -> None:
         self.root = root
-        self.namespaces = Namespaces()
-        watch.add(self.namespaces)
+        self._watch = watch
+        self._machines: list[Namespaces] = []
         self._numbers = itertools.count(1)
+        self.namespaces = self.machine()
+
+    def machine(self) -> Namespaces:
+        """One more machine: namespaces that are looked through for leaks when the session ends, and closed then."""
+        made = Namespaces()
+        self._machines.append(made)
+        self._watch.add(made)
+        return made
+
+    def close(self) -> None:
+        """Let all machines go."""
+        for machine in self._machines:
+            machine.close()
 
     def directory(self) -> Path:
         """A new directory with a short path."""
@@ -36,9 +50,9 @@ class World:
         path.mkdir()
         return path
 
-    def daemon(self, options: Sequence[str] = ()) -> Daemon:
-        """A daemon with roots of its own, not started."""
-        return Daemon(self.directory(), self.namespaces, options)
+    def daemon(self, options: Sequence[str] = (), machine: Namespaces | None = None) -> Daemon:
+        """A daemon with roots of its own, not started; on the session's machine unless another is named."""
+        return Daemon(self.directory(), machine or self.namespaces, options)
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +65,7 @@ def world() -> Iterator[World]:
     here = World(root, watch)
     yield here
     found = watch.leaks()
-    here.namespaces.close()
+    here.close()
     del os.environ[leaks.TOKEN_VARIABLE]
     if found:
         pytest.fail(f"left behind by the tests (logs are in {root}):\n  " + "\n  ".join(found), pytrace=False)
@@ -127,9 +141,9 @@ def ended(daemon: Daemon, container: Callable[..., str]) -> Callable[..., str]:
     return run
 
 
-def _alone(world: World) -> Iterator[Daemon]:
+def _alone(world: World, machine: Namespaces | None = None) -> Iterator[Daemon]:
     """A daemon of one file's own, with busybox."""
-    alone = world.daemon()
+    alone = world.daemon(machine=machine)
     alone.start()
     alone.import_busybox()
     yield alone
@@ -146,6 +160,19 @@ def crashing(world: World) -> Iterator[Daemon]:
 def builder(world: World) -> Iterator[Daemon]:
     """A daemon for the builds of one file, whose images and cache nobody else has, with busybox."""
     yield from _alone(world)
+
+
+@pytest.fixture(scope="module")
+def apart(world: World) -> Iterator[Daemon]:
+    """A daemon of one file's own on a machine of its own: nobody else is in its network; with busybox."""
+    yield from _alone(world, world.machine())
+
+
+@pytest.fixture
+def make_host() -> Iterator[Callable[[Daemon], Host]]:
+    """Put a machine beside a daemon's, for one test: `make_host(apart).address`; `Host` itself for longer."""
+    with contextlib.ExitStack() as stack:
+        yield lambda daemon: stack.enter_context(Host(daemon.namespaces))
 
 
 @pytest.fixture(scope="session")

@@ -53,14 +53,26 @@ def mounts(root: Path) -> Iterator[str]:
             yield f"mount {line.split()[4]}"
 
 
+def link(path: str) -> str:
+    """Where a link of /proc leads; empty when it is gone."""
+    try:
+        return os.readlink(path)
+    except FileNotFoundError:
+        return ""
+
+
+def all_cgroups() -> list[str]:
+    """The cgroups below the engine's parents, of all engines on the machine."""
+    return [path for pattern in CGROUP_PATTERNS for path in glob.glob(pattern)]
+
+
 def cgroups() -> set[str]:
-    """The cgroups below the engine's parents that hold no process: what an ended container left."""
-    found = set()
-    for pattern in CGROUP_PATTERNS:
-        for path in glob.glob(pattern):
-            if not any(read(member) for member in glob.glob(f"{path}**/cgroup.procs", recursive=True)):
-                found.add(path)
-    return found
+    """Those that hold no process: what an ended container left."""
+    return {
+        path
+        for path in all_cgroups()
+        if not any(read(member) for member in glob.glob(f"{path}**/cgroup.procs", recursive=True))
+    }
 
 
 class Watch:

@@ -4,12 +4,13 @@ One sleeping process holds both; whatever a test starts "on the host" (daemon, r
 `nsenter`. Nothing in here touches the machine's own network.
 """
 
+import contextlib
 import ctypes
 import os
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 CLONE_NEWNET = 0x40000000
 KEEPER = "ip link set lo up && echo ready && exec sleep 86400"
@@ -69,19 +70,33 @@ class Namespaces:
             else:
                 return connection
 
-    def socket(self, kind: int = socket.SOCK_STREAM) -> socket.socket:
-        """A TCP (or UDP) socket that belongs to the network inside; setns(2) moves this thread only, there and back."""
-        libc = ctypes.CDLL(None, use_errno=True)
-        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        inside = os.open(f"/proc/{self.keeper.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    def socket(self, kind: int = socket.SOCK_STREAM, family: int = socket.AF_INET) -> socket.socket:
+        """A TCP (or UDP, or other) socket that belongs to the network inside."""
+        return socket_of(self.keeper.pid, family, kind)
+
+
+@contextlib.contextmanager
+def entered(pid: int) -> Iterator[None]:
+    """This thread, and the programs that it starts, in the network of a process; setns(2) moves no other thread."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        inside = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             if libc.setns(inside, CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), "setns")
             try:
-                return socket.socket(socket.AF_INET, kind)
+                yield
             finally:
                 if libc.setns(home, CLONE_NEWNET):
                     os._exit(70)  # a test process in the wrong network must not go on
         finally:
-            os.close(home)
             os.close(inside)
+    finally:
+        os.close(home)
+
+
+def socket_of(pid: int, family: int, kind: int) -> socket.socket:
+    """A socket that belongs to a process's network."""
+    with entered(pid):
+        return socket.socket(family, kind)

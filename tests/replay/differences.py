@@ -36,6 +36,7 @@ OWN_DEFAULTS = {
 
 NO_RUNC = "no runc, shim or containerd stands between this engine and the container whose name the text could carry"
 NO_SERVER = "Go's resolver names the server that it asked, the C library's does not"
+NOTHING_LEFT = "of what other tests had left on the recording's host, and a figure of 0 is not shown"
 NOT_ASKED = "the field was taken out of the request, see REDUCED"
 
 # Events of containers that only one side tells.
@@ -57,10 +58,13 @@ DIFFERENCES = (
     meant((98, 102, 106), "text", r"State\.Error", NO_RUNC),
     meant(RUNNER, "type", r"NetworkSettings\.Ports\.80/tcp", NOT_ASKED),
     meant((166, 167), "missing", "networks", NO_BRIDGE),
-    meant((163,), "missing", r"\[\]\.Ports\[\]\.(IP|PublicPort)", NOT_ASKED),
+    meant((163, 288), "missing", r".*\[\]\.Ports\[\]\.(IP|PublicPort)", NOT_ASKED),
     meant((238,), "type", "ImagesDeleted", "the recording's host had images of other tests that no name pointed at"),
     meant((239, 240, 241, 244), "text", "", NO_SERVER),
     meant((229,), "text", "message", NO_SERVER),
-    meant((275,), "type", r"Volumes\[\]\.Labels", "the recording's host had volumes of other tests, with labels"),
+    meant((275, 288), "type", r"Volume.*\[\]\.Labels", "the recording's host had volumes of other tests, with labels"),
+    meant((288,), "missing", r"VolumeUsage\.(Reclaimable|TotalSize)", NOTHING_LEFT),
+    meant((288,), "missing", r"BuildCacheUsage\.(Items|TotalCount|TotalSize)", NOTHING_LEFT),
+    meant((288,), "missing", r"ImageUsage\.Reclaimable", NOTHING_LEFT),
     meant((308,), "text", "", "other ids, times and networks; the events of containers are compared one by one"),
 )

@@ -78,6 +78,28 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "tlscacert": "/ca",
         "tlscert": "/c",
         "tlskey": "/k",
+        "bridge": "",
+        "bip": "10.9.0.1/16",
+        "bip6": "fd09::1/64",
+        "fixed-cidr": "10.9.1.0/24",
+        "fixed-cidr-v6": "fd09::/80",
+        "default-gateway": "10.9.0.254",
+        "default-gateway-v6": "fd09::fe",
+        "ipv6": True,
+        "mtu": 1400,
+        "icc": True,
+        "ip-masq": False,
+        "ip": "127.0.0.1",
+        "ip-forward": False,
+        "ip-forward-no-drop": True,
+        "iptables": False,
+        "ip6tables": False,
+        "default-address-pools": [{"base": "10.0.0.0/8", "size": 24}, {"base": "fd01::/48", "size": 64}],
+        "default-network-opts": {"bridge": {"com.docker.network.driver.mtu": "1234"}},
+        "dns": ["9.9.9.9"],
+        "dns-search": ["example.org"],
+        "dns-opts": ["ndots:2"],
+        "host-gateway-ips": ["10.1.1.1", "fd00::1"],
     }
     assert document.keys() == {option.key for option in settings.OPTIONS if option.key}
     chosen = made(tmp_path, document=document)
@@ -87,6 +109,13 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "insecure-registries": ("r:5000",),
         "default-ulimits": ("nofile=5:9", "core=0:-1"),
         "log-opts": ("max-size=1m", "tag=a=b"),
+        "mtu": "1400",
+        "default-address-pools": ("10.0.0.0/8,24", "fd01::/48,64"),
+        "default-network-opts": ("bridge=com.docker.network.driver.mtu=1234",),
+        "dns": ("9.9.9.9",),
+        "dns-search": ("example.org",),
+        "dns-opts": ("ndots:2",),
+        "host-gateway-ips": ("10.1.1.1", "fd00::1"),
     }
     assert chosen == settings.Settings(**{key.replace("-", "_"): value for key, value in expected.items()})
 
@@ -215,6 +244,11 @@ def test_the_defaults_of_the_table_pass_their_own_checks():
 def test_every_option_can_be_given_on_the_command_line():
     values = {"host": "fd://", "log-level": "warn", "muxer": "c", "registry-mirror": "http://m/", "log-opt": "a=b"}
     values["default-ulimit"] = "nofile=5"
+    values |= {"bridge": "br0", "bip": "10.1.0.1/16", "bip6": "fd00::1/64", "mtu": "1400", "ip": "127.0.0.1"}
+    values |= {"fixed-cidr": "10.1.1.0/24", "fixed-cidr-v6": "fd00::/80"}
+    values |= {"default-gateway": "10.1.0.2", "default-gateway-v6": "fd00::2", "host-gateway-ip": "10.1.0.3"}
+    values |= {"default-address-pool": "base=10.0.0.0/8,size=24", "default-network-opt": "bridge=a=b"}
+    values |= {"dns": "9.9.9.9", "dns-search": "example.org", "dns-opt": "ndots:2"}
     for option in settings.OPTIONS:
         words = [f"--{option.name}"] if option.kind == "flag" else [f"--{option.name}", values.get(option.name, "/x")]
         assert list(parse(settings.OPTIONS, words)[0]) == [option.name]

@@ -84,68 +84,74 @@ _ROUTES = (
     Route("GET", "/volumes", Late("volumes", "list_")),
     Route("POST", "/volumes/create", Late("volumes", "create")),
     Route("POST", "/volumes/prune", Late("volumes", "prune")),
-    Route("GET", "/volumes/{name}", Late("volumes", "inspect")),
-    Route("PUT", "/volumes/{name}", Late("volumes", "update")),
-    Route("DELETE", "/volumes/{name}", Late("volumes", "remove")),
+    Route("GET", "/volumes/{name...}", Late("volumes", "inspect")),
+    Route("PUT", "/volumes/{name...}", Late("volumes", "update")),
+    Route("DELETE", "/volumes/{name...}", Late("volumes", "remove")),
+    Route("GET", "/networks", Late("networks", "list_")),
+    Route("POST", "/networks/create", Late("networks", "create")),
+    Route("POST", "/networks/prune", Late("networks", "prune")),
+    Route("GET", "/networks/{id}", Late("networks", "inspect")),
+    Route("DELETE", "/networks/{id}", Late("networks", "remove")),
+    Route("GET", "/system/df", Late("usage", "df")),
+    Route("GET", "/plugins", Late("plugins", "list_")),
+    Route("GET", "/plugins/privileges", Late("plugins", "privileges")),
+    Route("GET", "/plugins/{name...}/json", Late("plugins", "refuse")),
+    Route("DELETE", "/plugins/{name...}", Late("plugins", "refuse")),
+    Route("POST", "/plugins/{name...}/enable", Late("plugins", "enable")),
+    Route("POST", "/plugins/{name...}/disable", Late("plugins", "refuse")),
+    Route("POST", "/plugins/{name...}/upgrade", Late("plugins", "upgrade")),
+    Route("POST", "/plugins/{name...}/push", Late("plugins", "refuse")),
+    Route("POST", "/plugins/{name...}/set", Late("plugins", "set_")),
+    Route("GET", "/swarm", Late("swarm", "refuse")),
+    Route("POST", "/swarm/leave", Late("swarm", "leave")),
+    Route("POST", "/swarm/update", Late("swarm", "update")),
+    Route("GET", "/swarm/unlockkey", Late("swarm", "refuse")),
+    Route("POST", "/swarm/unlock", Late("swarm", "create")),
+    Route("GET", "/nodes", Late("swarm", "list_")),
+    Route("GET", "/nodes/{id}", Late("swarm", "refuse")),
+    Route("DELETE", "/nodes/{id}", Late("swarm", "refuse")),
+    Route("POST", "/nodes/{id}/update", Late("swarm", "update")),
+    Route("GET", "/services", Late("swarm", "list_")),
+    Route("POST", "/services/create", Late("swarm", "create")),
+    Route("GET", "/services/{id}", Late("swarm", "inspect_service")),
+    Route("DELETE", "/services/{id}", Late("swarm", "refuse")),
+    Route("POST", "/services/{id}/update", Late("swarm", "update")),
+    Route("GET", "/services/{id}/logs", Late("swarm", "logs")),
+    Route("GET", "/tasks", Late("swarm", "list_")),
+    Route("GET", "/tasks/{id}", Late("swarm", "refuse")),
+    Route("GET", "/tasks/{id}/logs", Late("swarm", "logs")),
+    Route("GET", "/secrets", Late("swarm", "list_")),
+    Route("POST", "/secrets/create", Late("swarm", "create")),
+    Route("GET", "/secrets/{id}", Late("swarm", "refuse")),
+    Route("DELETE", "/secrets/{id}", Late("swarm", "refuse")),
+    Route("POST", "/secrets/{id}/update", Late("swarm", "update")),
+    Route("GET", "/configs", Late("swarm", "list_")),
+    Route("POST", "/configs/create", Late("swarm", "create")),
+    Route("GET", "/configs/{id}", Late("swarm", "refuse")),
+    Route("DELETE", "/configs/{id}", Late("swarm", "refuse")),
+    Route("POST", "/configs/{id}/update", Late("swarm", "update")),
+)
+
+# What this engine does not do, and why: of these dockerd does what takes a part that is not here.
+REFUSED = (
+    ("POST", "/session", "it has the classic builder in the place of BuildKit: set DOCKER_BUILDKIT=0"),
+    ("POST", "/grpc", "it has the classic builder in the place of BuildKit: set DOCKER_BUILDKIT=0"),
+    ("POST", "/swarm/init", "it serves its own host alone, without a swarm"),
+    ("POST", "/swarm/join", "it serves its own host alone, without a swarm"),
+    ("POST", "/plugins/pull", "it runs no managed plugins"),
+    ("POST", "/plugins/create", "it runs no managed plugins"),
 )
 
 # A row moves from here to the table above when it is built.
 NOT_BUILT = (
-    ("POST", "/session"),
-    ("GET", "/system/df"),
-    ("GET", "/networks"),
-    ("POST", "/networks/create"),
-    ("POST", "/networks/prune"),
-    ("GET", "/networks/{id}"),
-    ("DELETE", "/networks/{id}"),
     ("POST", "/networks/{id}/connect"),
     ("POST", "/networks/{id}/disconnect"),
-    ("GET", "/plugins"),
-    ("GET", "/plugins/privileges"),
-    ("POST", "/plugins/pull"),
-    ("POST", "/plugins/create"),
-    ("GET", "/plugins/{name...}/json"),
-    ("DELETE", "/plugins/{name...}"),
-    ("POST", "/plugins/{name...}/enable"),
-    ("POST", "/plugins/{name...}/disable"),
-    ("POST", "/plugins/{name...}/upgrade"),
-    ("POST", "/plugins/{name...}/push"),
-    ("POST", "/plugins/{name...}/set"),
-    ("GET", "/swarm"),
-    ("POST", "/swarm/init"),
-    ("POST", "/swarm/join"),
-    ("POST", "/swarm/leave"),
-    ("POST", "/swarm/update"),
-    ("GET", "/swarm/unlockkey"),
-    ("POST", "/swarm/unlock"),
-    ("GET", "/nodes"),
-    ("GET", "/nodes/{id}"),
-    ("DELETE", "/nodes/{id}"),
-    ("POST", "/nodes/{id}/update"),
-    ("GET", "/services"),
-    ("POST", "/services/create"),
-    ("GET", "/services/{id}"),
-    ("DELETE", "/services/{id}"),
-    ("POST", "/services/{id}/update"),
-    ("GET", "/services/{id}/logs"),
-    ("GET", "/tasks"),
-    ("GET", "/tasks/{id}"),
-    ("GET", "/tasks/{id}/logs"),
-    ("GET", "/secrets"),
-    ("POST", "/secrets/create"),
-    ("GET", "/secrets/{id}"),
-    ("DELETE", "/secrets/{id}"),
-    ("POST", "/secrets/{id}/update"),
-    ("GET", "/configs"),
-    ("POST", "/configs/create"),
-    ("GET", "/configs/{id}"),
-    ("DELETE", "/configs/{id}"),
-    ("POST", "/configs/{id}/update"),
 )
 
 
-def _not_built(method: str, pattern: str) -> Handler:
-    text = f"{method} {pattern.replace('...', '')} is not built yet in this engine"
+def _not_built(method: str, pattern: str, reason: str = "") -> Handler:
+    where = f"in this engine: {reason}" if reason else "yet in this engine"
+    text = f"{method} {pattern.replace('...', '')} is not built {where}"
 
     def refuse(engine: object, request: object) -> None:
         raise NotBuilt(text)
@@ -153,4 +159,8 @@ def _not_built(method: str, pattern: str) -> Handler:
     return refuse
 
 
-ROUTES = (*_ROUTES, *(Route(method, pattern, _not_built(method, pattern)) for method, pattern in NOT_BUILT))
+ROUTES = (
+    *_ROUTES,
+    *(Route(method, pattern, _not_built(method, pattern, reason)) for method, pattern, reason in REFUSED),
+    *(Route(method, pattern, _not_built(method, pattern)) for method, pattern in NOT_BUILT),
+)

@@ -33,6 +33,27 @@ def named(go: str) -> Scalar:
     return Scalar(go, str)
 
 
+def _prefix(text: str) -> str:
+    """What Go's netip.ParsePrefix takes, and its words for the rest."""
+    if not text:
+        return text
+    address, slash, bits = text.rpartition("/")
+    problem = ""
+    if not slash:
+        problem = "no '/'"
+    elif not _is_address(address):
+        problem = f'ParseAddr("{address}"): unable to parse IP'
+    elif "%" in address:
+        problem = "IPv6 zones cannot be present in a prefix"
+    elif not (bits.isascii() and bits.isdigit()) or (len(bits) > 1 and bits[0] == "0") or len(bits) > 3:
+        problem = f'bad bits after slash: "{bits}"'
+    elif int(bits) > (128 if ":" in address else 32):
+        problem = "prefix length out of range"
+    if problem:
+        raise Invalid(f'netip.ParsePrefix("{text}"): {problem}')
+    return text
+
+
 STRING = Scalar("string", str)
 BOOL = Scalar("bool", bool)
 INT = Scalar("int", int, *_INT64)
@@ -43,6 +64,7 @@ UINT64 = Scalar("uint64", int, 0, 2**64 - 1)
 DURATION = Scalar("time.Duration", int, *_INT64)
 FILE_MODE = Scalar("fs.FileMode", int, 0, 2**32 - 1)
 ADDRESS = Scalar("netip.Addr", str, parse=_address)
+PREFIX = Scalar("netip.Prefix", str, parse=_prefix)
 STRINGS = Array(STRING)
 TEXTS = Mapping(STRING)
 NOTHING = Struct("struct {}", {})
@@ -280,6 +302,48 @@ EXEC_CREATE = Struct(
 EXEC_START = Struct("container.ExecStartRequest", {"Detach": BOOL, "Tty": BOOL, "ConsoleSize": Array(UINT, length=2)})
 
 CONTAINER_CONFIG = Struct("container.Config", CONFIG)
+
+NETWORK_CREATE = Struct(
+    "network.CreateRequest",
+    {"Name": STRING},
+    {
+        "CreateOptions": {
+            "Driver": STRING,
+            "Scope": STRING,
+            "EnableIPv4": BOOL,
+            "EnableIPv6": BOOL,
+            "IPAM": Struct(
+                "network.IPAM",
+                {
+                    "Driver": STRING,
+                    "Options": TEXTS,
+                    "Config": Array(
+                        Struct(
+                            "network.IPAMConfig",
+                            {
+                                "Subnet": PREFIX,
+                                "IPRange": PREFIX,
+                                "Gateway": ADDRESS,
+                                "AuxiliaryAddresses": Mapping(ADDRESS),
+                            },
+                        )
+                    ),
+                },
+            ),
+            "Internal": BOOL,
+            "Attachable": BOOL,
+            "Ingress": BOOL,
+            "ConfigOnly": BOOL,
+            "ConfigFrom": Struct("network.ConfigReference", {"Network": STRING}),
+            "Options": TEXTS,
+            "Labels": TEXTS,
+        }
+    },
+)
+
+NETWORK_CONNECT = Struct("network.ConnectRequest", {"Container": STRING, "EndpointConfig": ENDPOINT})
+
+NETWORK_DISCONNECT = Struct("network.DisconnectRequest", {"Container": STRING, "Force": BOOL})
 
 VOLUME_CREATE = Struct(
     "volume.CreateRequest",

@@ -164,6 +164,23 @@ def _inspected(version: tuple[int, int], shown: dict) -> dict:
     return shown
 
 
+def created_network(version: tuple[int, int], body: dict) -> dict:
+    """What a client asks of a new network: before 1.48 none could say whether it has IPv4."""
+    if version < (1, 48):
+        return {key: value for key, value in body.items() if key != "EnableIPv4"}
+    return body
+
+
+def network(version: tuple[int, int], shown: dict) -> dict:
+    """A network of an inspect; before 1.52 nothing was told of its addresses."""
+    return shown if version >= (1, 52) else {key: value for key, value in shown.items() if key != "Status"}
+
+
+def listed_network(version: tuple[int, int], shown: dict) -> dict:
+    """A network of a list, which had an empty place for its containers until 1.51."""
+    return shown if version >= (1, 52) else {**shown, "Containers": {}}
+
+
 def event_types(version: tuple[int, int]) -> tuple[str, ...]:
     """The content types of GET /events, the usual one first."""
     usual = "application/jsonl" if version >= (1, 53) else "application/json"

@@ -197,23 +197,27 @@ def _ulimit(asked: dict) -> dict:
     return {"Name": asked.get("Name") or "", "Hard": asked.get("Hard") or 0, "Soft": asked.get("Soft") or 0}
 
 
+def endpoint(asked: dict | None) -> dict:
+    """EndpointSettings, complete: every key is there, and nothing of what is the network's to say."""
+    return complete(ENDPOINT, {key: value for key, value in (asked or {}).items() if key not in _ENDPOINT_FILLED})
+
+
 def networking(asked: dict, network_mode: str) -> dict:
-    """EndpointsConfig, complete: name of the network → EndpointSettings; the network of NetworkMode is always there."""
-    endpoints = {}
-    for name, settings in (asked.get("EndpointsConfig") or {}).items():
-        own = {key: value for key, value in (settings or {}).items() if key not in _ENDPOINT_FILLED}
-        endpoints["bridge" if name == "default" else name] = complete(ENDPOINT, own)
+    """EndpointsConfig, complete: name (or id) of the network → EndpointSettings; the one of NetworkMode if none is."""
+    endpoints = {
+        "bridge" if name == "default" else name: endpoint(settings)
+        for name, settings in (asked.get("EndpointsConfig") or {}).items()
+    }
     if network_mode == "host" or network_mode.startswith("container:"):
         # There is no endpoint of the container's own that could have any of it.
-        if any(endpoint["MacAddress"] for endpoint in endpoints.values()):
+        if any(settings["MacAddress"] for settings in endpoints.values()):
             raise Invalid("conflicting options: mac-address and the network mode")
         if network_mode != "host":
-            if any(endpoint != ENDPOINT for endpoint in endpoints.values()):
+            if any(settings != ENDPOINT for settings in endpoints.values()):
                 text = "cannot attach both user-defined and non-user-defined network-modes"
                 raise Invalid(f"conflicting options: {text}")
             return {}
-    endpoints.setdefault(network_mode, dict(ENDPOINT))
-    return endpoints
+    return endpoints or {network_mode: dict(ENDPOINT)}
 
 
 def merge_image(config: dict, image: dict) -> None:

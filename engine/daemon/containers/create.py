@@ -13,11 +13,13 @@ from engine.daemon.containers import files, naming, paths, unbuilt, validate
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.isolation import isolation, resources, sandbox
 from engine.daemon.containers.mounts import mountpoints
+from engine.daemon.containers.networking import asked
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
 from engine.daemon.images.image import descriptor as describe
+from engine.daemon.network.record import BUILTIN
 from engine.daemon.store import containers as table
 from engine.daemon.tar.trees import remove_path
 from engine.errors import SystemFailure
@@ -41,6 +43,7 @@ def create(
     isolation.adapt(engine, body.get("HostConfig") or {}, host_config)
     image = engine.images.find(config["Image"], platform or None) if config["Image"] else None
     networking = settings.networking(body.get("NetworkingConfig") or {}, host_config["NetworkMode"])
+    networking = asked.settled(engine, networking)
     if image is not None:
         warnings += _platform_warnings(image, platform)
         settings.merge_image(config, image.config.get("config") or {})
@@ -73,7 +76,9 @@ def create(
     engine.containers.reserve(container, name)
     try:
         validate.check_late(host_config)
-        unbuilt.refuse(host_config, networking)
+        unbuilt.refuse(host_config)
+        if host_config["Links"]:
+            _link(engine, container)
         _mount(engine, container)
         _keep(engine, container, _descriptor(engine, image) if image else None, lasting)
     except BaseException:
@@ -83,6 +88,20 @@ def create(
     engine.containers.add(container)
     announce(engine, container, "create")
     return container, warnings
+
+
+def _link(engine: object, container: Container) -> None:
+    """Find those that it links to: links of the default network stay in HostConfig, others are its endpoint's."""
+    from engine.daemon.containers.networking import links  # for those few that have any
+
+    mode, asked_for = container.host_config["NetworkMode"], container.host_config["Links"]
+    if mode in BUILTIN:
+        container.host_config["Links"] = links.resolved(engine, asked_for)
+        return
+    container.host_config["Links"] = None
+    for name, endpoint in container.networking.items():
+        if mode in (name, endpoint["NetworkID"]) and not endpoint["Links"]:
+            container.networking[name] = {**endpoint, "Links": asked_for}
 
 
 def _new_id() -> str:

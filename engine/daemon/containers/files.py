@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from engine.daemon.containers.networking.hosts import LOCALHOST, extra
 from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.record import Container
 from engine.daemon.tar.trees import remove_path
@@ -17,13 +18,6 @@ log = logging.getLogger(__name__)
 
 NAMES = ("hostname", "hosts", "resolv.conf")
 
-_LOCALHOST = """127.0.0.1\tlocalhost
-::1\tlocalhost ip6-localhost ip6-loopback
-fe00::\tip6-localnet
-ff00::\tip6-mcastprefix
-ff02::1\tip6-allnodes
-ff02::2\tip6-allrouters
-"""
 # systemd-resolved's stub answers only in the host's network namespace; it lists the real servers in another file.
 _STUB = "127.0.0.53"
 _BEHIND_STUB = "/run/systemd/resolve/resolv.conf"
@@ -38,6 +32,19 @@ def write(where: Paths, container: Container) -> None:
         pass  # `mend` comes here too
     for name, content in zip(NAMES, _contents(container), strict=True):
         _write(where.etc(name), content)
+
+
+def first_hosts(container: Container) -> str:
+    """What a container's hosts begins with: the host's own file in the host's network, else the names of loopback."""
+    if container.host_config["NetworkMode"] != "host":
+        return LOCALHOST
+    hosts = _read("/etc/hosts")
+    return hosts if not hosts or hosts.endswith("\n") else f"{hosts}\n"
+
+
+def write_hosts(where: Paths, text: str) -> None:
+    """Write hosts anew for a start. Raises OSError."""
+    _write(where.etc("hosts"), text.encode("utf-8", "surrogateescape"))
 
 
 def mend(where: Paths, container: Container) -> None:
@@ -80,12 +87,8 @@ def _write(path: str, content: bytes) -> None:
 def _contents(container: Container) -> tuple[bytes, ...]:
     config, host_config = container.config, container.host_config
     on_host = host_config["NetworkMode"] == "host"
-    hosts = _read("/etc/hosts") if on_host else _LOCALHOST
-    if hosts and not hosts.endswith("\n"):
-        hosts += "\n"
-    for entry in host_config["ExtraHosts"] or ():
-        name, _, address = entry.partition(":")
-        hosts += f"{address.removeprefix('[').removesuffix(']')}\t{name}\n"
+    # Its own addresses, and what `host-gateway` stands for, are known at its start.
+    hosts = first_hosts(container) + extra(container, ())
     return (
         f"{config['Hostname']}\n".encode(),
         hosts.encode("utf-8", "surrogateescape"),

@@ -5,11 +5,12 @@ they are, never copied: nobody changes them once a container owns them.
 """
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.containers import paths, ports
+from engine.daemon.containers import paths
 from engine.daemon.containers.config import CONFIG_OPTIONAL, HOST_CONFIG_OPTIONAL
 from engine.daemon.containers.contents import sizes
 from engine.daemon.containers.isolation import isolation, joins
 from engine.daemon.containers.mounts import mountpoints
+from engine.daemon.containers.networking import shown as networks
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container, Health, State
 
@@ -44,7 +45,7 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
         "ProcessLabel": "",
         "AppArmorProfile": isolation.apparmor_of(container.host_config),
         "ExecIDs": list(container.execs) or None,
-        "HostConfig": _without_empty(container.host_config, HOST_CONFIG_OPTIONAL),
+        "HostConfig": _show_host_config(engine, container),
         "Storage": {"RootFS": {"Snapshot": {"Name": engine.storage}}},
     }
     if size:
@@ -52,12 +53,7 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
     shown["Mounts"] = mountpoints.show(container)
     shown.update(mountpoints.show_etc(container))
     shown["Config"] = _without_empty(container.config, CONFIG_OPTIONAL)
-    shown["NetworkSettings"] = {
-        "SandboxID": "",
-        "SandboxKey": "",
-        "Ports": {f"{number}/{protocol}": None for number, protocol in ports.open_ports(container, state)},
-        "Networks": container.networking,
-    }
+    shown["NetworkSettings"] = networks.settings(engine, container, state)
     descriptor = engine.containers.descriptors.get((container.image_id, container.manifest))
     if descriptor is not None:
         shown["ImageManifestDescriptor"] = descriptor
@@ -102,6 +98,15 @@ def _show_health(health: Health) -> dict:
         for probe in health.log
     ]
     return {"Status": health.status, "FailingStreak": health.failing_streak, "Log": log}
+
+
+def _show_host_config(engine: object, container: Container) -> dict:
+    shown = _without_empty(container.host_config, HOST_CONFIG_OPTIONAL)
+    if shown["Links"]:
+        from engine.daemon.containers.networking import links  # for those few that have any
+
+        shown["Links"] = links.shown(engine, container)
+    return shown
 
 
 def _without_empty(values: dict, optional: frozenset[str]) -> dict:

@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass, field
 
 from engine.daemon.clock import SECOND, duration
-from engine.daemon.containers import filters
+from engine.daemon.containers import filters, ports
 from engine.daemon.containers.inspect import measure
 from engine.daemon.containers.mounts import mountpoints
-from engine.daemon.containers.ports import open_ports
+from engine.daemon.containers.networking import shown as networks
 from engine.daemon.containers.record import Container, State
 from engine.errors import NotFound
 
@@ -34,6 +34,7 @@ def list_containers(engine: object, asked: Asked) -> list[dict]:
     matches = filters.compile_filters(engine, asked.filters)
     everything = asked.all or asked.limit > 0 or filters.SHOW_ALL & asked.filters.keys()
     names = _ImageNames(engine)
+    aliases = _aliases(engine)
     now_ns = time.time_ns()
     shown = []
     for container in engine.containers.all():
@@ -42,13 +43,23 @@ def list_containers(engine: object, asked: Asked) -> list[dict]:
             continue
         if not all(match(container, state) for match in matches):
             continue
-        summary = _summary(container, state, names, engine.containers.descriptors, now_ns)
+        summary = _summary(engine, container, state, names, now_ns)
+        summary["Names"] += aliases.get(container.id, ())
         if asked.size:
             summary["SizeRw"], summary["SizeRootFs"] = measure(engine, container)
         shown.append(summary)
         if len(shown) == asked.limit:
             break
     return shown
+
+
+def _aliases(engine: object) -> dict[str, list[str]]:
+    """Container's id → the names that links give to it."""
+    if not engine.containers.any(lambda container: bool(container.host_config["Links"])):
+        return {}
+    from engine.daemon.containers.networking import links  # for those few that have any
+
+    return links.aliases(engine)
 
 
 class _ImageNames:
@@ -77,17 +88,16 @@ class _ImageNames:
             return ""
 
 
-def _summary(
-    container: Container, state: State, names: _ImageNames, descriptors: dict[tuple[str, str], dict], now_ns: int
-) -> dict:
+def _summary(engine: object, container: Container, state: State, names: _ImageNames, now_ns: int) -> dict:
     config, host_config = container.config, container.host_config
+    endpoints = networks.endpoints_of(engine, container, state)
     summary = {
         "Id": container.id,
         "Names": [f"/{container.name}"],
         "Image": names.shown(container),
         "ImageID": container.image_id,
     }
-    descriptor = descriptors.get((container.image_id, container.manifest))
+    descriptor = engine.containers.descriptors.get((container.image_id, container.manifest))
     if descriptor is not None:
         summary["ImageManifestDescriptor"] = descriptor
     shown_host = {"NetworkMode": host_config["NetworkMode"]}
@@ -96,13 +106,13 @@ def _summary(
     summary.update(
         Command=_command(container),
         Created=container.created_ns // SECOND,
-        Ports=[{"PrivatePort": number, "Type": protocol} for number, protocol in open_ports(container, state)],
+        Ports=ports.summaries(ports.open_ports(container, endpoints)),
         Labels=config["Labels"],
         State=state.status,
         Status=status_text(state, now_ns),
         HostConfig=shown_host,
         Health=_health(state),
-        NetworkSettings={"Networks": container.networking},
+        NetworkSettings={"Networks": networks.networks(container, state, endpoints)},
         Mounts=mountpoints.show(container),
     )
     return summary

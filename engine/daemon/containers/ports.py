@@ -1,9 +1,12 @@
-"""The ports a container exposes, as inspect and the listing show them.
+"""The ports a container exposes and those of the host that lead to them, as inspect and the listing show them.
 
-Pure; runs in the daemon's request threads. Nothing is published before the network issue, so no port has a binding.
+Pure; runs in the daemon's request threads.
 """
 
-from engine.daemon.containers.record import Container, State
+from collections.abc import Iterable
+
+from engine.daemon.containers.record import Container
+from engine.daemon.network.record import Endpoint, Published
 
 _LAST = 65535
 
@@ -23,8 +26,33 @@ def exposed_ports(container: Container) -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def open_ports(container: Container, state: State) -> list[tuple[int, str]]:
-    """Those of a container that runs in a network of its own; as dockerd, none of any other."""
-    if not state.running or container.host_config["NetworkMode"] in ("host", "none"):
-        return []
-    return exposed_ports(container)
+def open_ports(container: Container, endpoints: Iterable[Endpoint]) -> dict[tuple[int, str], list[Published]]:
+    """(number, protocol) → what is published of it, of a container that runs; only one with an interface has any."""
+    endpoints = [endpoint for endpoint in endpoints if endpoint.interface]
+    if not endpoints:
+        return {}
+    found: dict[tuple[int, str], list[Published]] = {port: [] for port in exposed_ports(container)}
+    for endpoint in endpoints:
+        for each in endpoint.ports:
+            found.setdefault((each.container_port, each.protocol), []).append(each)
+    return found
+
+
+def port_map(opened: dict[tuple[int, str], list[Published]]) -> dict[str, list[dict] | None]:
+    """A PortMap of the API, as inspect has it."""
+    return {
+        f"{number}/{protocol}": [{"HostIp": each.host_ip, "HostPort": str(each.host_port)} for each in found] or None
+        for (number, protocol), found in opened.items()
+    }
+
+
+def summaries(opened: dict[tuple[int, str], list[Published]]) -> list[dict]:
+    """PortSummary of each, as a listing has them."""
+    shown = []
+    for (number, protocol), published in opened.items():
+        if not published:
+            shown.append({"PrivatePort": number, "Type": protocol})
+        for each in published:
+            public = {"PrivatePort": number, "PublicPort": each.host_port, "Type": protocol}
+            shown.append({"IP": each.host_ip, **public} if each.host_ip else public)
+    return shown

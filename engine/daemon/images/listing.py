@@ -55,7 +55,7 @@ def images_json(
     images = sorted(store.all(), key=lambda image: rules.created_ns(image) or 0, reverse=True)
     parents = {image.parent for image in images}
     shown = [image for image in images if everything or image.names or image.id not in parents]
-    shared = _shared_layers(store) if shared_size else None
+    shared = _shared(store) if shared_size else None
     summaries = []
     for image in shown:
         if all(test(image) for test in tests):
@@ -267,8 +267,10 @@ def _summary(
         "Size": _size(store, platforms),
     }
     if shared is not None:
-        layers = {name: size for one in platforms for name, size in zip(one.layers, one.layer_sizes, strict=True)}
-        shown["SharedSize"] = sum(size for name, size in layers.items() if name in shared)
+        parts = {name: size for one in platforms for name, size in zip(one.layers, one.layer_sizes, strict=True)}
+        with store.database.reading() as connection:
+            parts |= table.image_blobs(connection, image.id)
+        shown["SharedSize"] = sum(size for name, size in parts.items() if name in shared)
     if manifests:
         shown["Manifests"] = manifests_json(store, image, used_by, identity)
     return shown
@@ -285,6 +287,7 @@ def _repositories(image: Image) -> list[str]:
     return list(dict.fromkeys(Reference.parse(name).name for name in image.names))
 
 
-def _shared_layers(store: "ImageStore") -> set[str]:
+def _shared(store: "ImageStore") -> set[str]:
+    """The layers and blobs that more than one image holds."""
     with store.database.reading() as connection:
-        return {str(number) for number in table.shared_layers(connection)}
+        return {str(number) for number in table.shared_layers(connection)} | table.shared_blobs(connection)

@@ -76,6 +76,20 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class PortRequest:
+    """What a container asks of the host for one of its ports, or none (first 0): any port that is free.
+
+    host_ip: empty for what the network or the daemon has for it; first, last: the range that the port is taken from
+    """
+
+    container_port: int
+    protocol: str
+    host_ip: str = ""
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One container's place in one network, for one run of it.
 
@@ -86,6 +100,7 @@ class Endpoint:
     gateway4, gateway6: empty for none; priority: GwPriority, the highest one is the container's default route
     names: what the resolver answers to in this network (container name, short id, aliases, ...), first come first shown
     ports: what is published through this network; only one endpoint of a container has any
+    link_local: further addresses of the interface (IPAMConfig.LinkLocalIPs), that nobody else is kept from using
     """
 
     id: str
@@ -104,6 +119,7 @@ class Endpoint:
     names: tuple[str, ...] = ()
     driver_opts: dict[str, str] = field(default_factory=dict)
     ports: tuple[Published, ...] = ()
+    link_local: tuple[str, ...] = ()
 
 
 BUILTIN = ("bridge", "host", "none")

@@ -43,6 +43,7 @@ class Links:
         self._detached = detached
         self._links: dict[str, Channel] = {}
         self._names: dict[int, tuple[str, Heard]] = {}
+        self._ends: dict[int, Callable[[], None]] = {}
         self._lock = threading.Lock()
         self._poll = select.epoll()
 
@@ -52,11 +53,13 @@ class Links:
         start: Start,
         clients: list[socket.socket],
         meanwhile: Callable[[], None],
+        connect: Callable[[int, int], None] = lambda _pid, _pid_start: None,
         *,
         ordinary: bool = False,
     ) -> Started:
-        """Have the container made; `meanwhile` does the daemon's part (its cgroups) while the spawner forks.
+        """Have the container made; `meanwhile` does the daemon's part (cgroups, addresses) while the spawner forks.
 
+        connect: called with process 1 and when it started, once its namespaces are there: plugs in its networks
         ordinary: `sandbox.stage.suits` it, so that what the spawner has prepared may be taken.
         The link is not watched yet (see `keep`). Raises Invalid with init's text and `exit_code` when the command
         cannot be run, SystemFailure when the sandbox cannot be made (MonitorLost: by no fault of the container's),
@@ -68,7 +71,8 @@ class Links:
                 descriptors = [theirs.fileno(), *(client.fileno() for client in clients)]
                 self._spawner.send(start, descriptors, ordinary=ordinary)
             meanwhile()
-            self._expect(ours, NamespacesReady)
+            ready = self._expect(ours, NamespacesReady)
+            connect(ready.pid, ready.pid_start)
             ours.send(Proceed())
             started = self._expect(ours, Started)
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -190,6 +194,18 @@ class Links:
         except OSError as error:
             raise Conflict(f"container {container_id} is not running") from error
 
+    def on_end(self, descriptor: int, ended: Callable[[], None]) -> None:
+        """Have the thread that watches call this once, when the other end of a socket is closed; it reads nothing."""
+        with self._lock:
+            self._ends[descriptor] = ended
+            self._poll.register(descriptor, 0)
+
+    def off_end(self, descriptor: int) -> None:
+        """Do not any more; to be called before the socket is closed."""
+        with self._lock:
+            if self._ends.pop(descriptor, None) is not None:
+                self._poll.unregister(descriptor)
+
     def watch(self) -> None:
         """Hear of ends until the process ends; run in a thread of its own."""
         while True:
@@ -202,6 +218,11 @@ class Links:
     def _hear(self, descriptor: int) -> None:
         """Take one message of a link that had one a moment ago: another thread may have taken it since."""
         with self._lock:
+            ended = self._ends.pop(descriptor, None)
+            if ended is not None:
+                self._poll.unregister(descriptor)
+                ended()
+                return
             name, heard = self._names.get(descriptor, ("", None))
             link = self._links.get(name)
             if link is None or not _readable(descriptor):

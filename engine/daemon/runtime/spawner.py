@@ -13,7 +13,7 @@ import threading
 
 from engine.errors import Unavailable
 from engine.wire.channel import Channel
-from engine.wire.messages import Exec, Start
+from engine.wire.messages import BeResolver, Exec, Start
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,11 @@ class Spawner:
         # What containers inherit: the daemon may have lifted its own since (`main`), and they are not to notice.
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    def send(self, start: Start | Exec, descriptors: list[int], *, ordinary: bool) -> None:
-        """Ask for a container or an exec; see `Channel.send`. Raises Unavailable when there is no spawner to be had."""
+    def send(self, start: Start | Exec | BeResolver, descriptors: list[int], *, ordinary: bool) -> None:
+        """Ask for a container, an exec or the resolver; see `Channel.send`.
+
+        Raises Unavailable when there is no spawner to be had.
+        """
         used = self._channel
         try:
             used.send(start, descriptors, ordinary=ordinary)

@@ -255,6 +255,27 @@ def shared_layers(connection: sqlite3.Connection) -> set[int]:
     }
 
 
+def shared_blobs(connection: sqlite3.Connection) -> set[str]:
+    """Digests of the blobs that more than one image holds."""
+    return {
+        row[0]
+        for row in connection.execute(
+            "SELECT digest FROM image_blobs GROUP BY digest HAVING COUNT(DISTINCT image) > 1"
+        )
+    }
+
+
+def holdings(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
+    """(image, what, bytes) of each layer and blob on the disk that an image holds, a removed one too."""
+    return [
+        tuple(row)
+        for row in connection.execute(
+            """SELECT DISTINCT image, CAST(number AS TEXT), size FROM image_layers JOIN layers ON layer = number
+               UNION SELECT DISTINCT image, digest, size FROM image_blobs"""
+        )
+    ]
+
+
 def image_blobs(connection: sqlite3.Connection, identity: str, manifest: str = "") -> list[tuple[str, int]]:
     """digest and size of the blobs that the image holds, or that one of its platforms does."""
     where, values = (" AND manifest = ?", (identity, manifest)) if manifest else ("", (identity,))

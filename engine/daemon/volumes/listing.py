@@ -36,10 +36,11 @@ def chosen(volumes: Volumes, filters: dict[str, tuple[str, ...]]) -> list[Volume
 def unused(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default: bool) -> list[Volume]:
     """What POST /volumes/prune is to remove: what no container has, without a name unless `all` is asked for.
 
+    What a volume's options mount is elsewhere, and to remove it would free nothing: those are left out.
     all_by_default: clients before 1.42 know nothing else. Raises Invalid.
     """
     everything = flag("all", filters.get("all", ()), all_by_default)
-    passing = _passing(volumes, filters, _PRUNE_FILTERS)
+    passing = [volume for volume in _passing(volumes, filters, _PRUNE_FILTERS) if not volume.options]
     return [volume for volume in passing if (everything or volume.anonymous) and not volumes.users(volume.name)]
 
 

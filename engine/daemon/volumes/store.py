@@ -11,7 +11,6 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.daemon.store import volumes as table
@@ -187,16 +186,13 @@ class Volumes:
         except OSError as error:
             log.warning("files of a removed volume stay until the next start: %s", error)
 
-    def prune(self, chosen: Iterable[Volume]) -> list[Volume]:
-        """Remove those of the volumes that no container has; returns which."""
-        removed = []
-        for volume in chosen:
-            try:
-                self.remove(volume.name)
-            except (NotFound, Conflict):  # a client or a container was quicker
-                continue
-            removed.append(volume)
-        return removed
+    def prune(self, volume: Volume) -> bool:
+        """Remove a volume if no container has it; False where a client or a container was quicker."""
+        try:
+            self.remove(volume.name)
+        except (NotFound, Conflict):
+            return False
+        return True
 
 
 def _check_name(name: str) -> None:

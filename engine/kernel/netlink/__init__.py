@@ -1,1 +1,1 @@
-"""Talking netlink to the kernel: message (bytes), socket (transport), route (links)."""
+"""Talking netlink to the kernel: message (bytes), socket (transport), what is said: loopback, links, addresses, ..."""

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from engine.daemon.api.dispatch import Dispatcher
-from engine.daemon.api.routes import NOT_BUILT, ROUTES, Late
+from engine.daemon.api.routes import NOT_BUILT, REFUSED, ROUTES, Late
 from engine.errors import NotBuilt
 from tests.harness.schema import definition
 
@@ -15,11 +15,13 @@ LISTED = [
     for method in methods
     if method != "parameters"
 ]
+# BuildKit's own, which dockerd has and its definition leaves out.
+BESIDES = [("POST", "/grpc")]
 
 
 def test_the_rows_are_the_definition_s_each_once():
     rows = [(route.method, route.pattern.replace("...", "")) for route in ROUTES]
-    assert sorted(rows) == sorted(LISTED)
+    assert sorted(rows) == sorted([*LISTED, *BESIDES])
 
 
 @pytest.mark.parametrize(("method", "path"), LISTED)
@@ -49,3 +51,11 @@ def test_what_is_not_built_says_which_call_it_is(method, pattern):
         route.handler(None, None)
     text = f"{method} {pattern.replace('...', '')} is not built yet in this engine"
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(("method", "pattern", "reason"), REFUSED)
+def test_what_the_engine_does_not_do_says_why(method, pattern, reason):
+    route = next(route for route in ROUTES if (route.method, route.pattern) == (method, pattern))
+    with pytest.raises(NotBuilt) as caught:
+        route.handler(None, None)
+    assert str(caught.value) == f"{method} {pattern} is not built in this engine: {reason}"

@@ -4,15 +4,12 @@ Each function runs in its request's thread.
 """
 
 from engine.daemon.api.answers import Empty, Json, Response
+from engine.daemon.api.handlers.swarm import NO_MANAGER
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import VOLUME_CREATE
-from engine.daemon.volumes import listing, usage
+from engine.daemon.volumes import listing, pruning
 from engine.errors import Unavailable
 
-_NO_SWARM = (
-    'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm'
-    " and try again."
-)
 _NO_CLUSTER_VOLUMES = "volume update only valid for cluster volumes, but swarm is unavailable"
 # Since then prune spares the volumes that have a name, unless it is told not to.
 _NAMED_SPARED_SINCE = (1, 42)
@@ -28,7 +25,7 @@ def create(engine: object, request: Request) -> Response:
     """POST /volumes/create: a volume of this name that is there already is as good."""
     body = request.required_json(VOLUME_CREATE)
     if body.get("ClusterVolumeSpec") is not None:
-        raise Unavailable(_NO_SWARM)
+        raise Unavailable(NO_MANAGER)
     volume = engine.volumes.create(
         body.get("Name") or "", body.get("Driver") or "", body.get("DriverOpts"), body.get("Labels")
     )
@@ -54,9 +51,6 @@ def remove(engine: object, request: Request) -> Response:
 def prune(engine: object, request: Request) -> Response:
     """POST /volumes/prune"""
     before = request.version < _NAMED_SPARED_SINCE
-    waiting = listing.unused(engine.volumes, request.query.filters(), all_by_default=before)
-    sizes = {volume.name: usage.size(volume) for volume in waiting}
-    removed = [volume.name for volume in engine.volumes.prune(waiting)]
-    reclaimed = sum(sizes[name] for name in removed)
+    removed, reclaimed = pruning.prune(engine.volumes, request.query.filters(), all_by_default=before)
     engine.events.publish("volume", "prune", "", {"reclaimed": str(reclaimed)})
     return Json({"VolumesDeleted": removed, "SpaceReclaimed": reclaimed})

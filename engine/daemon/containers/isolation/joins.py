@@ -76,6 +76,16 @@ def networked(engine: object, container: Container) -> Container | None:
     return other
 
 
+def has_guests(engine: object, container: Container) -> bool:
+    """Whether another container runs in the network namespace of this one."""
+
+    def joined(other: Container) -> bool:
+        wanted = container_of(other.host_config["NetworkMode"])
+        return bool(wanted) and other.state.alive and (wanted == container.name or container.id.startswith(wanted))
+
+    return engine.containers.any(joined)
+
+
 def take_name(engine: object, container: Container) -> None:
     """Let a container that joins a network be called as the one whose it is: docker changes its Config, and so its
     hostname, at each start. Raises as `networked`, SystemFailure.

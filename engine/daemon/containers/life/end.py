@@ -51,12 +51,14 @@ def record(engine: object, container: Container, exited: Exited | None, *, obey_
     oom_killed = _oom_killed(engine, container)
     with container.changed:
         container.settling = True
-        _note(engine, container, exited, oom_killed, obey_policy)
-        for follower in container.followers:
-            os.eventfd_write(follower, 1)
-    # The exit file says it too, should this daemon die before the record does. Those who wait for the end need not wait
-    # for what follows; a start or a removal does.
     try:
+        _leave_networks(engine, container)
+        with container.changed:
+            _note(engine, container, exited, oom_killed, obey_policy)
+            for follower in container.followers:
+                os.eventfd_write(follower, 1)
+        # The exit file says it too, should this daemon die before the record does. Those who wait for the end need not
+        # wait for what follows; a start or a removal does.
         with container.changed:
             saved = save(engine, container)
         if saved:
@@ -67,6 +69,14 @@ def record(engine: object, container: Container, exited: Exited | None, *, obey_
         with container.changed:
             container.settling = False
             container.changed.notify_all()
+
+
+def _leave_networks(engine: object, container: Container) -> None:
+    """Before anybody hears of the end: who does may want its ports, its address or its networks for something else."""
+    if engine.networks.endpoints(container_id=container.id):
+        from engine.daemon.containers.networking import ending  # loaded with the first start, or else by an adoption
+
+        ending.release(engine, container)
 
 
 def _oom_killed(engine: object, container: Container) -> bool:

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import os
 
-from engine.daemon.containers import files, paths, states, unbuilt
+from engine.daemon.containers import files, paths, states
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.isolation import isolation, joins, sandbox, tracers
 from engine.daemon.containers.life import remove
@@ -68,13 +68,14 @@ def launch(engine: object, container: Container, *, by_hand: bool) -> None:
 
 
 def _launch(engine: object, container: Container) -> Started:
-    unbuilt.check_network(engine, container)
     joins.take_name(engine, container)
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     _make_directories(engine, container, where)
     wanted = sandbox.sandbox_of(engine, container, where)
     make_cgroup = sandbox.make_cgroup(engine, container)
+    from engine.daemon.containers.networking import starting  # an idle daemon has started nothing
+
     attach.let_go(container)
     request = Start(
         sandbox=packed.pack(wanted),
@@ -90,8 +91,20 @@ def _launch(engine: object, container: Container) -> Started:
     connections = [connection for _, connection in container.waiting]
 
     def ask(ordinary: bool) -> Started:
-        with tracers.stilled(engine, container):
-            return engine.links.start(container.id, request, connections, make_cgroup, ordinary=ordinary)
+        network = starting.Start(engine, container)
+
+        def meanwhile() -> None:
+            make_cgroup()
+            network.prepare()
+
+        try:
+            with tracers.stilled(engine, container):
+                return engine.links.start(
+                    container.id, request, connections, meanwhile, network.plug, ordinary=ordinary
+                )
+        except BaseException:
+            network.undo()
+            raise
 
     try:
         try:

@@ -15,6 +15,7 @@ from engine.daemon.images.layers import merged
 from engine.daemon.images.layers.storage import OVERLAY
 from engine.daemon.volumes import fill
 from engine.daemon.volumes import options as driver_options
+from engine.daemon.volumes.store import Volume
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 
 _SHOWN = ("Type", "Name", "Source", "Destination", "Driver", "Mode", "RW", "Propagation")
@@ -129,13 +130,15 @@ def _add_anonymous(engine: object, container: Container, target: str, points: di
 
 def _fill_volumes(engine: object, container: Container, points: dict[str, dict], make_root: Callable[[], None]) -> None:
     """Copy what the image has at the place of each volume that is empty and was not asked to stay so."""
-    waiting = [point for point in points.values() if point["Spec"].get("Copy") and _takes_copies(engine, point)]
+    asked = [(point, engine.volumes.get(point["Name"])) for point in points.values() if point["Spec"].get("Copy")]
+    mounted = [(point, volume, driver_options.mounting(volume.options)) for point, volume in asked]
+    waiting = [each for each in mounted if _takes_copies(*each[1:])]
     if not waiting or not container.layers:
         return
 
     def work(root: int) -> None:
-        for point in waiting:
-            fill.fill(root, point["Destination"], point["Source"])
+        for point, volume, mounting in waiting:
+            _fill(root, point["Destination"], volume, mounting)
 
     try:
         if engine.storage == OVERLAY:
@@ -148,10 +151,18 @@ def _fill_volumes(engine: object, container: Container, points: dict[str, dict],
         raise SystemFailure(f"the volumes of the container cannot be filled: {error}") from error
 
 
-def _takes_copies(engine: object, point: dict) -> bool:
-    # What a volume's options mount is there only while it is mounted: nobody can say whether it is empty.
-    volume = engine.volumes.get(point["Name"])
-    return driver_options.mounting(volume.options) is None and fill.is_empty(volume.path)
+def _takes_copies(volume: Volume, mounting: driver_options.Mounting | None) -> bool:
+    # What a volume's options mount is there only while it is mounted, and a tmpfs begins anew each time.
+    return fill.is_empty(volume.path) if mounting is None else mounting.kind != "tmpfs"
+
+
+def _fill(root: int, place: str, volume: Volume, mounting: driver_options.Mounting | None) -> None:
+    if mounting is None:
+        fill.fill(root, place, volume.path)
+        return
+    from engine.daemon.volumes import mounted  # for volumes with options alone
+
+    mounted.fill_mounted(root, place, volume, mounting)
 
 
 def release(engine: object, container: Container, volumes: bool) -> None:

@@ -21,6 +21,7 @@ from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid
+from engine.kernel import memory
 from engine.kernel.beneath import open_beneath
 
 log = logging.getLogger(__name__)
@@ -217,6 +218,7 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self._store.unpin(self._pinned)
         self._store.collect()
+        memory.trim()  # what unpacking has filled is megabytes, which the C library would keep for good
 
     def layer(
         self, diff_id: str, open_source: Callable[[], io.BufferedIOBase], check: Callable[[], None] = lambda: None

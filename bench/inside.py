@@ -1,0 +1,67 @@
+"""Running the ends of a measured conversation (`ends`) inside the networks of containers, whoever has made them.
+
+Used by the benchmarks' process, as root: it knows the containers' processes by other numbers than their engine, which
+has a PID namespace of its own.
+"""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import ends
+from bench.isolation import Isolated
+
+
+def outer_pid(isolated: Isolated, pid: int) -> int:
+    """The number by which we know a process that the engine in `isolated` knows as `pid`. Raises LookupError."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                numbers = _field(entry, "NSpid")
+                if len(numbers) > 1 and numbers[1] == pid and isolated.pid in _ancestors(int(entry.name)):
+                    return numbers[0]
+    raise LookupError(f"process {pid} of the engine's is not to be found")
+
+
+def _field(entry: Path, name: str) -> list[int]:
+    lines = (entry / "status").read_text().splitlines()
+    return next(([int(word) for word in line.split()[1:]] for line in lines if line.startswith(f"{name}:")), [])
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    while pid > 1:
+        yield pid
+        (pid,) = _field(Path(f"/proc/{pid}"), "PPid")
+
+
+class Place:
+    """The network of a process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def command(self, *words: str) -> list[str]:
+        """`ends` with these words, inside."""
+        return ["nsenter", f"--target={self.pid}", "--net", "--", sys.executable, "-I", ends.__file__, *words]
+
+    def figure(self, *words: str) -> float:
+        """What a client says. Raises RuntimeError when it fails."""
+        done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip().splitlines()[-1:]}")
+        return float(done.stdout)
+
+    @contextlib.contextmanager
+    def serving(self, address: str, port: int) -> Iterator[None]:
+        """A server, for the length of a `with`."""
+        server = subprocess.Popen(self.command("serve", address, str(port)), stdout=subprocess.PIPE)
+        try:
+            with server.stdout as said:
+                if said.readline() != b"ready\n":
+                    raise RuntimeError(f"nobody serves at {address}")
+                yield
+        finally:
+            server.kill()
+            server.wait()

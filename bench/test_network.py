@@ -1,0 +1,96 @@
+"""What do networks cost: one more for a container that runs, the two hundredth container of one, a published port?"""
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bench import client, image, memory
+
+MANY = 200
+TEN = 10
+PORTS = 100
+FIRST_PORT = 20000
+SETTLE_SECONDS = 1.0
+WARMUP = 3
+
+
+def make(connection: client.Connection, name: str) -> str:
+    """A network; its name."""
+    connection.call("POST", "/networks/create", {"Name": name, "CheckDuplicate": True}, 201)
+    return name
+
+
+@pytest.fixture
+def network(daemon) -> Iterator[str]:
+    """A network of the running engine."""
+    with daemon.connect() as connection:
+        yield make(connection, "bench")
+        connection.call("DELETE", "/networks/bench", expected=204)
+
+
+@pytest.mark.case("connect")
+def test_connect_of_a_container_that_runs(daemon, network, benchmark, record, rounds):
+    with daemon.connect() as connection:
+        container = client.create(connection, image.NAME, ["sleep", "600"], "bridge")
+        client.start(connection, container)
+        times: list[float] = []
+
+        def once() -> None:
+            began = time.perf_counter()
+            connection.call("POST", f"/networks/{network}/connect", {"Container": container})
+            times.append(time.perf_counter() - began)
+            connection.call("POST", f"/networks/{network}/disconnect", {"Container": container})
+
+        began = time.perf_counter()
+        for _ in range(WARMUP):
+            once()
+        times.clear()
+        benchmark.pedantic(once, rounds=rounds((time.perf_counter() - began) / WARMUP))
+        client.remove(connection, container, force=True)
+    record("connect", daemon.peer.name, [seconds * 1e3 for seconds in times])
+
+
+@pytest.mark.case("crowd")
+def test_many_containers_of_one_network(daemon, network, record):
+    if daemon.peer.name != "engine":
+        pytest.skip("of no other engine is this asked: it would take minutes")
+    with daemon.connect() as connection:
+        containers = [client.create(connection, image.NAME, ["sleep", "600"], network) for _ in range(MANY)]
+        times = []
+        for container in containers:
+            began = time.perf_counter()
+            client.start(connection, container)
+            times.append(time.perf_counter() - began)
+        for container in containers:
+            client.remove(connection, container, force=True)
+    first, last = statistics.median(times[:TEN]), statistics.median(times[-TEN:])
+    record("crowd", daemon.peer.name, [last / first], first=first * 1e3, last=last * 1e3)
+
+
+@pytest.mark.case("port_memory")
+def test_a_published_port(lone_daemon, workshop, record):
+    lone_daemon.give_image(workshop / "rootfs.tar")
+    bindings = {f"{port}/tcp": [{"HostPort": str(FIRST_PORT + port)}] for port in range(1, PORTS + 1)}
+    with lone_daemon.connect() as connection:
+
+        def taken(ports: dict) -> tuple[int, int]:
+            """The memory and the processes of the engine beside one container with these ports."""
+            host_config = {"NetworkMode": "bridge", "PortBindings": ports}
+            exposed = {port: {} for port in ports}
+            container = client.create(
+                connection, image.NAME, ["sleep", "600"], HostConfig=host_config, ExposedPorts=exposed
+            )
+            client.start(connection, container)
+            time.sleep(SETTLE_SECONDS)
+            members = lone_daemon.isolated.members()
+            found = memory.pss(members), len(members)
+            client.remove(connection, container, force=True)
+            return found
+
+        one = dict([bindings.popitem()])
+        taken(one)  # what the first port brings along is for all of them
+        (few_bytes, few), (many_bytes, many) = taken(one), taken(bindings)
+    more = len(bindings) - len(one)
+    record("port_memory", lone_daemon.peer.name, [(many_bytes - few_bytes) / more / 1e3], processes=(many - few) / more)

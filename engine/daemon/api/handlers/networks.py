@@ -1,0 +1,64 @@
+"""The network endpoints: from a request to a verb, and from its result to an answer.
+
+Each function runs in its request's thread.
+"""
+
+import json
+
+from engine.daemon.api import versions
+from engine.daemon.api.answers import Empty, Json, Response
+from engine.daemon.api.request import Request
+from engine.daemon.api.schemas import NETWORK_CREATE
+from engine.daemon.network import filters, removal, shown
+from engine.errors import Invalid, NotFound
+
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_FALSE = ("", "0", "f", "F", "FALSE", "false", "False")
+
+
+def list_(engine: object, request: Request) -> Response:
+    """GET /networks"""
+    chosen = filters.listed(request.query.filters(), lambda network: bool(engine.networks.endpoints(network.id)))
+    found = [shown.show(network) for network in engine.networks.all() if chosen(network)]
+    return Json([versions.listed_network(request.version, each) for each in found])
+
+
+def inspect(engine: object, request: Request) -> Response:
+    """GET /networks/{id}"""
+    query, reference = request.query, request.parameters["id"]
+    verbose = query.text("verbose")
+    if verbose not in (*_TRUE, *_FALSE):
+        problem = f"strconv.ParseBool: parsing {json.dumps(verbose)}: invalid syntax"
+        raise Invalid(f"invalid value for verbose: {verbose}: {problem}")
+    network = engine.networks.find(reference)
+    if query.text("scope") not in ("", network.scope):
+        raise NotFound(f"network {reference} not found")
+
+    def name_of(container_id: str) -> str:
+        try:
+            return engine.containers.find(container_id).name
+        except NotFound:
+            return ""  # it is being removed
+
+    endpoints = engine.networks.endpoints(network.id)
+    body = shown.inspect(network, endpoints, engine.networks.status(network), name_of)
+    return Json(versions.network(request.version, body))
+
+
+def create(engine: object, request: Request) -> Response:
+    """POST /networks/create"""
+    body = versions.created_network(request.version, request.required_json(NETWORK_CREATE))
+    network, warning = engine.networks.create(body)
+    return Json({"Id": network.id, "Warning": warning}, 201)
+
+
+def remove(engine: object, request: Request) -> Response:
+    """DELETE /networks/{id}"""
+    removal.remove(engine, engine.networks.find(request.parameters["id"]))
+    return Empty()
+
+
+def prune(engine: object, request: Request) -> Response:
+    """POST /networks/prune"""
+    removed = [network.name for network in removal.prune(engine, request.query.filters())]
+    return Json({"NetworksDeleted": removed or None})

@@ -1,0 +1,96 @@
+"""The endpoints of a swarm, its nodes, services, tasks, secrets and configs: dockerd's answers of a node in none.
+
+Each function runs in its request's thread. What is wrong in a request is told first, as dockerd does; then every call
+ends in the same way, since this engine is of one host alone.
+"""
+
+import json
+
+from engine.daemon.api.body import Struct
+from engine.daemon.api.request import Request
+from engine.errors import Invalid, SystemFailure, Unavailable
+
+NO_MANAGER = (
+    'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm'
+    " and try again."
+)
+_NO_MEMBER = "This node is not part of a swarm"
+_LARGEST_VERSION = 2**64 - 1
+_STATUS_SINCE = (1, 41)  # the first version of GET /services that can ask for the state of each
+# As Go's strconv.ParseBool reads them.
+_BOOLEANS = frozenset({"1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"})
+_ROTATIONS = ("rotateWorkerToken", "rotateManagerToken", "rotateManagerUnlockKey")
+# What a changed thing is called where dockerd says what is wrong with a version; of the others it says no more.
+_SPOKEN_OF = {"nodes": "node", "services": "service", "swarm": "swarm"}
+# Nothing of a body is used: it is only to be one.
+_ANYTHING = Struct("swarm.Spec", {})
+
+
+def refuse(engine: object, request: Request) -> None:
+    """What needs nothing but a manager: to look at one thing, or to remove it."""
+    raise Unavailable(NO_MANAGER)
+
+
+def list_(engine: object, request: Request) -> None:
+    """GET /nodes, /services, /tasks, /secrets, /configs"""
+    request.query.filters()
+    if request.version >= _STATUS_SINCE and request.path == "/services":
+        _check_flag(request, "status")
+    raise Unavailable(NO_MANAGER)
+
+
+def inspect_service(engine: object, request: Request) -> None:
+    """GET /services/{id}"""
+    _check_flag(request, "insertDefaults")
+    raise Unavailable(NO_MANAGER)
+
+
+def create(engine: object, request: Request) -> None:
+    """POST /services/create, /secrets/create, /configs/create, and /swarm/unlock: whatever comes with a body."""
+    request.required_json(_ANYTHING)
+    raise Unavailable(NO_MANAGER)
+
+
+def update(engine: object, request: Request) -> None:
+    """POST /swarm/update and /nodes/{id}/update, with its siblings of services, secrets and configs"""
+    request.required_json(_ANYTHING)
+    _check_version(request)
+    for name in _ROTATIONS if request.path == "/swarm/update" else ():
+        if (text := request.query.text(name)) and text not in _BOOLEANS:
+            raise Invalid(f"invalid value for {name}: {text}")
+    raise Unavailable(NO_MANAGER)
+
+
+def logs(engine: object, request: Request) -> None:
+    """GET /services/{id}/logs and /tasks/{id}/logs"""
+    if not (request.query.flag("stdout") or request.query.flag("stderr")):
+        raise SystemFailure("Bad parameters: you must choose at least one stream")
+    raise Unavailable(NO_MANAGER)
+
+
+def leave(engine: object, request: Request) -> None:
+    """POST /swarm/leave"""
+    raise Unavailable(_NO_MEMBER)
+
+
+def _check_version(request: Request) -> None:
+    """The version of the thing that is to be changed, in the words of Go's strconv.ParseUint."""
+    text = request.query.text("version")
+    noun = request.path.split("/")[1]
+    if not (text.isascii() and text.isdigit()):
+        wrong = "invalid syntax"
+    elif len(text) > len(str(_LARGEST_VERSION)) or int(text) > _LARGEST_VERSION:
+        wrong = "value out of range"
+    else:
+        return
+    if noun not in _SPOKEN_OF:
+        raise Invalid(f"invalid {noun.removesuffix('s')} version")
+    parsing = f"strconv.ParseUint: parsing {json.dumps(text)}: {wrong}"
+    raise Invalid(f"invalid {_SPOKEN_OF[noun]} version '{text}': {parsing}")
+
+
+def _check_flag(request: Request, name: str) -> None:
+    text = request.query.text(name)
+    if text and text not in _BOOLEANS:
+        parsing = f"strconv.ParseBool: parsing {json.dumps(text)}: invalid syntax"
+        raise Invalid(f"invalid value for {name}: {text}: {parsing}")

@@ -1,0 +1,19 @@
+"""GET /system/df: from a request to the measuring of the disk's use, and from its result to an answer.
+
+Runs in the request's thread.
+"""
+
+from engine.daemon import diskusage
+from engine.daemon.api import usageform
+from engine.daemon.api.answers import Json, Response
+from engine.daemon.api.request import Request
+
+
+def df(engine: object, request: Request) -> Response:
+    """GET /system/df"""
+    kinds = diskusage.KINDS
+    if request.version >= usageform.TYPES_SINCE and "type" in request.query:
+        kinds = request.query.every("type")
+        diskusage.check(kinds)
+    verbose = usageform.verbosity(request.version, request.query.text("verbose"))
+    return Json(usageform.shown(request.version, diskusage.measure(engine, kinds), verbose))

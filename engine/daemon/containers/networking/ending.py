@@ -1,0 +1,60 @@
+"""Give back what a run had of networks: names, rules, ports, addresses, in this order.
+
+Runs in the thread that hears of an end, in the one whose start has failed, and at a daemon's start in the main thread.
+The wire itself goes with the container's namespace, and nobody waits for that; only where another container holds the
+namespace is it taken away, in the background.
+"""
+
+import contextlib
+import logging
+
+from engine.daemon.containers.isolation import joins
+from engine.daemon.containers.networking import wires
+from engine.daemon.containers.record import Container
+from engine.daemon.network.record import Endpoint, Network
+from engine.daemon.runtime.background import later
+from engine.errors import NotBuilt, SystemFailure
+
+log = logging.getLogger(__name__)
+
+
+def release(engine: object, container: Container) -> None:
+    """A run has ended: its endpoints are no more when this returns."""
+    pairs = wires.places(engine, container)
+    if pairs:
+        give_back(engine, container, pairs)
+        if joins.has_guests(engine, container):
+            later(unplug_all, engine, [pair for pair in pairs if pair[1].host_interface])
+
+
+def give_back(engine: object, container: Container, pairs: wires.Pairs, *, told: bool = True) -> None:
+    """Take away all that these endpoints have, but for their wires. told: that they were connected was an event.
+
+    Never raises: what stays is logged, and the daemon's next start takes it away.
+    """
+    endpoints = [endpoint for _, endpoint in pairs]
+    if any(network.user_defined for network, _ in pairs):
+        if hasattr(engine, "names"):  # INTERIM
+            engine.names.leave(endpoints)
+    for network, endpoint in pairs:
+        if network.driver == "bridge":
+            with contextlib.suppress(NotBuilt):  # INTERIM
+                engine.firewall.withdraw(network, endpoint)
+    if any(endpoint.ports for endpoint in endpoints):
+        engine.ports.release(container.id)
+    try:
+        engine.networks.leave(endpoints)
+    except SystemFailure as error:  # a full disk
+        log.warning("container %s: its addresses are not free yet: %s", container.id, error)
+    if told:
+        for network, _ in pairs:
+            wires.tell(engine, container, network, "disconnect")
+
+
+def unplug_all(engine: object, pairs: list[tuple[Network, Endpoint]]) -> None:
+    """Take away the host's ends of wires whose containers have ended, if they are still there."""
+    for network, endpoint in pairs:
+        try:
+            engine.wiring.unplug(network, endpoint, None)
+        except SystemFailure as error:
+            log.warning("network %s: the interface %s stays: %s", network.name, endpoint.host_interface, error)

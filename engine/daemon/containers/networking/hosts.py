@@ -1,0 +1,102 @@
+"""The lines of a container's /etc/hosts: what every container has, what was asked for, its own addresses, links.
+
+The texts are pure; `add`, `drop` and `renew` change the file of a container that runs, in place, as it is a bind mount.
+They run in the daemon's threads under the container's `operation`. The container writes that file too: what it has put
+there stays, and a file that has become too long to be one is left alone.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+
+from engine.daemon.containers.record import Container
+from engine.daemon.network.record import Endpoint
+
+log = logging.getLogger(__name__)
+
+HOST_GATEWAY = "host-gateway"
+LOCALHOST = """127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::\tip6-localnet
+ff00::\tip6-mcastprefix
+ff02::1\tip6-allnodes
+ff02::2\tip6-allrouters
+"""
+_LONGEST = 1 << 20
+
+
+def extra(container: Container, gateways: Iterable[str]) -> str:
+    """The lines of ExtraHosts. gateways: the host's addresses, which `host-gateway` stands for."""
+    text = ""
+    for entry in container.host_config["ExtraHosts"] or ():
+        name, _, address = entry.partition(":")
+        addresses = gateways if address == HOST_GATEWAY else (address.removeprefix("[").removesuffix("]"),)
+        text += "".join(f"{each}\t{name}\n" for each in addresses)
+    return text
+
+
+def asks_for_gateway(container: Container) -> bool:
+    """Whether any of its extra hosts is the host."""
+    return any(entry.partition(":")[2] == HOST_GATEWAY for entry in container.host_config["ExtraHosts"] or ())
+
+
+def own(container: Container, endpoints: Iterable[Endpoint]) -> str:
+    """The lines of its own name, one for each address that it has."""
+    name, domain = container.config["Hostname"], container.config["Domainname"]
+    names = f"{name}.{domain} {name}" if domain else name
+    return "".join(lines(names, endpoint) for endpoint in endpoints) if name else ""
+
+
+def lines(names: str, endpoint: Endpoint) -> str:
+    """One line for each address of an endpoint."""
+    return "".join(f"{address}\t{names}\n" for address in (endpoint.ipv4, endpoint.ipv6) if address)
+
+
+def add(path: str, text: str) -> None:
+    """Add lines to the file of a container that runs."""
+    if text:
+        _change(path, lambda content: _lines(content.splitlines()) + _raw(text))
+
+
+def drop(path: str, text: str) -> None:
+    """Take these very lines away."""
+    gone = set(_raw(text).splitlines())
+    if gone:
+        _change(path, lambda content: _lines(line for line in content.splitlines() if line not in gone))
+
+
+def renew(path: str, names: str, text: str) -> None:
+    """Put `text` in the place of all lines that give these very names."""
+    ending = _raw(f"\t{names}")
+
+    def changed(content: bytes) -> bytes:
+        return _lines(line for line in content.splitlines() if not line.endswith(ending)) + _raw(text)
+
+    _change(path, changed)
+
+
+def _lines(kept: Iterable[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in kept)
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _change(path: str, changed: Callable[[bytes], bytes]) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return  # the container is about to be removed
+    try:
+        before = os.pread(descriptor, _LONGEST + 1, 0)
+        if len(before) > _LONGEST:
+            log.warning("%s is left as it is: it is too long", path)
+            return
+        after = changed(before)
+        if after != before:
+            # Written over, then cut: whoever reads meanwhile finds no empty file.
+            os.pwrite(descriptor, after, 0)
+            os.ftruncate(descriptor, len(after))
+    finally:
+        os.close(descriptor)

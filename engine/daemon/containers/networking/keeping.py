@@ -1,0 +1,23 @@
+"""Keep which networks a container is in.
+
+Called by the verbs, in any thread of the daemon, under the container's `operation`.
+"""
+
+from engine.daemon.containers.record import Container
+from engine.daemon.store import containers as table
+
+
+def keep(engine: object, container: Container, networking: dict, *, durable: bool = False) -> None:
+    """Put these, by their names, in the place of what the container had. Raises SystemFailure, and nothing changes.
+
+    durable: over a loss of power too, for what a client has been told
+    """
+    with container.changed:
+        before = container.networking
+        container.networking = dict(sorted(networking.items()))
+        try:
+            with engine.database.transaction(durable=durable) as connection:
+                table.save_settings(connection, container)
+        except BaseException:
+            container.networking = before
+            raise

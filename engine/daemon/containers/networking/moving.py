@@ -1,0 +1,42 @@
+"""Published ports lead through the network that leads out: when a connect or a disconnect makes that another one.
+
+Runs in the API's threads, under `Container.operation`, for a container that runs.
+"""
+
+import logging
+from dataclasses import replace
+
+from engine.daemon.containers.networking import portspecs, wires
+from engine.daemon.containers.record import Container
+from engine.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+
+def settle(engine: object, container: Container) -> None:
+    """Have the container's ports published through the right network; what cannot be had any more is logged."""
+    requests = portspecs.requests(container)
+    if not requests:
+        return
+    pairs = wires.places(engine, container)
+    holder = next((pair for pair in pairs if pair[1].ports), None)
+    chosen = wires.way_out(container, [network for network, _ in pairs])
+    target = next((pair for pair in pairs if pair[0] is chosen), None)
+    if (target and target[0]) is (holder and holder[0]):
+        return
+    if holder is not None:
+        network, endpoint = holder
+        engine.firewall.withdraw(network, endpoint)
+        engine.ports.release(container.id)
+        engine.networks.update(replace(endpoint, ports=()))
+    if target is None:
+        return
+    network, endpoint = target
+    try:
+        endpoint = replace(endpoint, ports=engine.ports.reserve(container.id, network, requests))
+        engine.networks.update(endpoint)
+        engine.firewall.publish(network, endpoint)
+    except EngineError as error:  # as docker: the container is connected, and its ports are not
+        log.warning(
+            "container %s: its ports are not published through network %s: %s", container.id, network.name, error
+        )

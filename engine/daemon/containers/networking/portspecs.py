@@ -1,0 +1,34 @@
+"""From what HostConfig and Config say of ports to what is asked of the host.
+
+Pure; runs in the daemon's threads at each start. What can be seen to be wrong has been refused at create.
+"""
+
+from engine.daemon.containers.ports import exposed_ports
+from engine.daemon.containers.record import Container
+from engine.daemon.network.record import PortRequest
+from engine.errors import Invalid
+
+_PROTOCOLS = ("tcp", "udp", "sctp")
+
+
+def requests(container: Container) -> list[PortRequest]:
+    """Every port that is to be published, those with a port of the host's choice last: they take what is left.
+
+    Raises Invalid for a protocol that has no ports.
+    """
+    bindings = container.host_config["PortBindings"]
+    asked = [_of(port, host or {}) for port, hosts in bindings.items() for host in hosts or ()]
+    if container.host_config["PublishAllPorts"]:
+        bound = {(request.container_port, request.protocol) for request in asked}
+        asked += [PortRequest(*port) for port in exposed_ports(container) if port not in bound]
+    for request in asked:
+        if request.protocol not in _PROTOCOLS:
+            raise Invalid(f"invalid transport protocol: {request.protocol}")
+    return sorted(asked, key=lambda request: (not request.first, request.container_port, request.protocol))
+
+
+def _of(port: str, host: dict) -> PortRequest:
+    number, _, protocol = port.partition("/")
+    first, dash, last = (host.get("HostPort") or "0").partition("/")[0].partition("-")
+    first, last = int(first), int(last if dash else first)
+    return PortRequest(int(number), protocol or "tcp", host.get("HostIp") or "", first, last)

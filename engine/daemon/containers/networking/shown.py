@@ -1,0 +1,61 @@
+"""A container's networks as inspect and the listing show them: what was asked for, and what it has while it runs.
+
+Runs in the daemon's request threads. The dicts of the record are shown as they are where nothing is to be added.
+"""
+
+import hashlib
+
+from engine.daemon.containers import ports
+from engine.daemon.containers.record import Container, State
+from engine.daemon.network.record import Endpoint
+
+
+def endpoints_of(engine: object, container: Container, state: State) -> list[Endpoint]:
+    """What a container that runs has; nothing of any other, though its end may still be under way."""
+    return engine.networks.endpoints(container_id=container.id) if state.alive else []
+
+
+def settings(engine: object, container: Container, state: State) -> dict:
+    """NetworkSettings of an inspect."""
+    endpoints = endpoints_of(engine, container, state)
+    return {
+        "SandboxID": _sandbox(container, state) if endpoints else "",
+        # A name that leads to the namespace, as docker's does, without a mount on the host.
+        "SandboxKey": f"/proc/{state.pid}/ns/net" if endpoints else "",
+        "Ports": ports.port_map(ports.open_ports(container, endpoints)),
+        "Networks": networks(container, state, endpoints),
+    }
+
+
+def networks(container: Container, state: State, endpoints: list[Endpoint]) -> dict[str, dict]:
+    """Name of each network → EndpointSettings."""
+    if not state.started_ns:
+        # It is bound to networks by their ids when it first starts, and docker shows none before.
+        return {name: {**asked, "NetworkID": ""} for name, asked in container.networking.items()}
+    if not endpoints:
+        return container.networking
+    by_network = {endpoint.network: endpoint for endpoint in endpoints}
+    return {name: _connected(asked, by_network) for name, asked in container.networking.items()}
+
+
+def _connected(asked: dict, endpoints: dict[str, Endpoint]) -> dict:
+    endpoint = endpoints.get(asked["NetworkID"])
+    if endpoint is None:
+        return asked
+    return {
+        **asked,
+        "EndpointID": endpoint.id,
+        "Gateway": endpoint.gateway4,
+        "IPAddress": endpoint.ipv4,
+        "MacAddress": endpoint.mac,
+        "IPPrefixLen": endpoint.prefix4,
+        "IPv6Gateway": endpoint.gateway6,
+        "GlobalIPv6Address": endpoint.ipv6,
+        "GlobalIPv6PrefixLen": endpoint.prefix6,
+        "DNSNames": list(endpoint.names) or None,
+    }
+
+
+def _sandbox(container: Container, state: State) -> str:
+    """64 hex digits for this run, the same ones to every daemon that adopts it."""
+    return hashlib.sha256(f"{container.id} {state.pid} {state.pid_start}".encode()).hexdigest()

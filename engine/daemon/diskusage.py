@@ -1,0 +1,85 @@
+"""What GET /system/df tells: how much of the disk each kind of thing takes, and how much of it could be had back.
+
+Runs in a request's thread, which walks the directories of containers and volumes. Each part is a count and sums as the
+definition names them, with its items when they are asked for; what is 0 is left out, as dockerd does.
+"""
+
+from collections.abc import Callable, Collection
+
+from engine.daemon.build import prune as builds
+from engine.daemon.containers import listing as containers
+from engine.daemon.images import usage as images
+from engine.daemon.volumes import listing as volumes
+from engine.daemon.volumes import usage
+from engine.errors import Invalid
+
+# The states of containers whose files are in use.
+_ACTIVE = frozenset({"running", "paused", "restarting"})
+
+
+def measure(engine: object, kinds: Collection[str]) -> dict[str, dict]:
+    """Each of these kinds (of `KINDS`) as its `Items` and the sums of them."""
+    return {kind: _MEASURES[kind](engine) for kind in KINDS if kind in kinds}
+
+
+def check(kinds: Collection[str]) -> None:
+    """Raises Invalid for what is no kind of thing on the disk."""
+    for kind in kinds:
+        if kind not in _MEASURES:
+            raise Invalid(f"unknown object type: {kind}")
+
+
+def _summed(items: list[dict], active: int, size: int, reclaimable: int) -> dict:
+    return {
+        "ActiveCount": active,
+        "Items": items,
+        "Reclaimable": reclaimable,
+        "TotalCount": len(items),
+        "TotalSize": size,
+    }
+
+
+def _images(engine: object) -> dict:
+    used_by = engine.containers.using
+    items = engine.images.images_json({}, shared_size=True, used_by=used_by)
+    # Not of the items alone: those that others were made of are not listed, and go with them.
+    unused = {image.id for image in engine.images.all() if not used_by(image.id)}
+    total, reclaimable = images.measure(engine.database, unused)
+    return _summed(items, sum(item["Containers"] > 0 for item in items), total, reclaimable)
+
+
+def _containers(engine: object) -> dict:
+    items = containers.list_containers(engine, containers.Asked(all=True, size=True))
+    for item in items:
+        item.pop("ImageManifestDescriptor", None)  # only a list of containers tells it
+    idle = sum(item["SizeRw"] for item in items if item["State"] not in _ACTIVE)
+    active = sum(item["State"] in _ACTIVE for item in items)
+    return _summed(items, active, sum(item["SizeRw"] for item in items), idle)
+
+
+def _volumes(engine: object) -> dict:
+    """Volumes with options of their own are left out: what is mounted there is elsewhere."""
+    items = []
+    for volume in engine.volumes.all():
+        if not volume.options:
+            figures = {"RefCount": len(engine.volumes.users(volume.name)), "Size": usage.size(volume)}
+            items.append({**volumes.show(volume), "UsageData": figures})
+    figures = [item["UsageData"] for item in items]
+    idle = sum(each["Size"] for each in figures if not each["RefCount"])
+    return _summed(items, sum(each["RefCount"] > 0 for each in figures), sum(each["Size"] for each in figures), idle)
+
+
+def _builds(engine: object) -> dict:
+    items = builds.figures(engine)
+    idle = sum(item["Size"] for item in items if not (item["InUse"] or item["Shared"]))
+    return _summed(items, sum(item["InUse"] for item in items), sum(item["Size"] for item in items), idle)
+
+
+_MEASURES: dict[str, Callable[[object], dict]] = {
+    "image": _images,
+    "container": _containers,
+    "volume": _volumes,
+    "build-cache": _builds,
+}
+KINDS = tuple(_MEASURES)
+"""In the order in which they are told."""

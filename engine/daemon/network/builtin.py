@@ -1,0 +1,173 @@
+"""The three networks that are always there: `bridge`, as the daemon's settings make it, `host` and `none`.
+
+Called once, at the first question about networks after the daemon's start; it writes nothing and changes nothing.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+from engine.daemon.network import pools
+from engine.daemon.network.addresses import Subnet, parse_address, show_address
+from engine.daemon.network.ipam import Space
+from engine.daemon.network.joining import GATEWAYS
+from engine.daemon.network.record import Network, Pool
+from engine.daemon.network.surroundings import Surroundings
+from engine.errors import Conflict, EngineError, Invalid, SystemFailure
+from engine.kernel.netlink import addresses
+from engine.kernel.netlink.socket import Netlink
+
+DEVICE = "engine0"
+NO_BRIDGE = "none"  # what --bridge says for: no default network
+_DRIVERS = {"host": "host", "none": "null"}
+_BRIDGE = "com.docker.network.bridge."
+_MTU = "com.docker.network.driver.mtu"
+_LINK_LOCAL = {4: Subnet.parse("169.254.0.0/16"), 6: Subnet.parse("fe80::/10")}
+
+
+def networks(
+    known: Iterable[Network], in_use: set[str], around: Surroundings, settings: object, engine_id: str
+) -> list[Network]:
+    """The predefined networks as they are to be from now on.
+
+    known: all networks there are; in_use: the ids of those with endpoints, which stay what they are
+    Raises Invalid where the settings contradict each other or no subnet is free, Conflict where they want another
+    network's addresses, SystemFailure where the bridge that they name is not there.
+    """
+    before = {network.name: network for network in known if network.builtin}
+    wanted = [before.get(name) or _new(name, driver) for name, driver in _DRIVERS.items()]
+    if settings.bridge != NO_BRIDGE:
+        others = [network for network in known if network.name != "bridge"]
+        old = before.get("bridge")
+        wanted.append(old if old and old.id in in_use else _bridge(old, others, around, settings, engine_id))
+    return wanted
+
+
+def _new(name: str, driver: str) -> Network:
+    return Network(id=os.urandom(32).hex(), name=name, driver=driver, created_ns=time.time_ns())
+
+
+def _bridge(
+    old: Network | None, others: Iterable[Network], around: Surroundings, settings: object, engine_id: str
+) -> Network:
+    device = settings.bridge or DEVICE
+    taken = [Subnet.parse(pool.subnet) for network in others if not network.config_only for pool in network.pools]
+    kept = {pool.subnet: pool for pool in old.pools} if old is not None else {}
+    found = []
+    for version in (4, 6) if settings.ipv6 else (4,):
+        asked = _asked(version, settings)
+        found.append(_pool(version, asked, kept, taken, around, settings, engine_id))
+    return replace(
+        old or _new("bridge", "bridge"),
+        device=device,
+        ipv6=settings.ipv6,
+        pools=tuple(found),
+        options=_options(device, settings),
+    )
+
+
+def _options(device: str, settings: object) -> dict[str, str]:
+    """In the order in which dockerd shows them; --default-network-opt is for networks that clients create."""
+    return {
+        f"{_BRIDGE}default_bridge": "true",
+        f"{_BRIDGE}enable_icc": _word(settings.icc),
+        f"{_BRIDGE}enable_ip_masquerade": _word(settings.ip_masq),
+        f"{_BRIDGE}host_binding_ipv4": settings.ip,
+        f"{_BRIDGE}name": device,
+        _MTU: settings.mtu,
+    }
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _asked(version: int, settings: object) -> tuple[str, str, str]:
+    """The bridge's own address with its prefix, the range of the containers', their gateway; empty for none."""
+    if version == 4:
+        own, fixed, gateway = settings.bip, settings.fixed_cidr, settings.default_gateway
+    else:
+        own, fixed, gateway = settings.bip6, settings.fixed_cidr_v6, settings.default_gateway_v6
+    return own or _address_of(settings.bridge, version), fixed, gateway
+
+
+def _address_of(device: str, version: int) -> str:
+    """The address of a bridge that somebody else has made, with its prefix; empty where it has none, or for no name."""
+    if not device:
+        return ""
+    try:
+        index = socket.if_nametoindex(device)
+        with Netlink() as netlink:
+            here = [each for each in addresses.addresses(netlink) if each.link == index]
+    except OSError as error:
+        raise SystemFailure(f"bridge device with non default name {device} must be created manually: {error}") from error
+    found = [(each, parse_address(each.address)) for each in here]
+    # A link-local address is every link's and no subnet of a network.
+    usable = (each for each, (of, number) in found if of == version and number not in _LINK_LOCAL[version])
+    return next((f"{each.address}/{each.prefix}" for each in usable), "")
+
+
+def _pool(
+    version: int,
+    asked: tuple[str, str, str],
+    kept: dict[str, Pool],
+    taken: list[Subnet],
+    around: Surroundings,
+    settings: object,
+    engine_id: str,
+) -> Pool:
+    own, fixed, gateway = asked
+    inner = Subnet.parse(fixed) if fixed else None
+    if own:
+        subnet, address = Subnet.parse(own), own.partition("/")[0]
+    elif inner is not None:
+        subnet, address = inner, ""
+    else:
+        subnet, address = _chosen(version, kept, taken, around, settings, engine_id), ""
+    if inner is not None and not (inner.version == version and inner.first in subnet and inner.last in subnet):
+        raise Invalid(f"the range {fixed} of the default network is not within {subnet}")
+    if own or inner is not None:
+        _check_overlap(subnet, taken)
+    aux = {GATEWAYS[version]: gateway} if gateway else {}
+    ip_range = str(inner) if inner is not None and inner != subnet else ""
+    pool = Pool(str(subnet), ip_range, address or _first(subnet), {})
+    return _checked(replace(pool, aux={} if gateway == pool.gateway else aux))
+
+
+def _check_overlap(subnet: Subnet, taken: list[Subnet]) -> None:
+    for other in taken:
+        if subnet.overlaps(other):
+            raise Conflict(f"the default network's subnet {subnet} overlaps {other}, which another network has")
+
+
+def _chosen(
+    version: int,
+    kept: dict[str, Pool],
+    taken: list[Subnet],
+    around: Surroundings,
+    settings: object,
+    engine_id: str,
+) -> Subnet:
+    """The subnet of before, unless the host reaches something else there by now; or a new one."""
+    sources = pools.sources(settings.default_address_pools, engine_id)
+    busy = [*taken, *around.near, *around.far]
+    for text in kept:
+        subnet = Subnet.parse(text)
+        within = any(source.base.overlaps(subnet) and source.bits == subnet.bits for source in sources)
+        if subnet.version == version and within and not any(subnet.overlaps(other) for other in busy):
+            return subnet
+    return pools.choose(sources, version, taken, around)
+
+
+def _first(subnet: Subnet) -> str:
+    return show_address(subnet.version, subnet.first + 1 if subnet.size > 2 else subnet.first)
+
+
+def _checked(pool: Pool) -> Pool:
+    try:
+        Space(pool)
+    except EngineError as error:
+        raise Invalid(f"the addresses of the default network contradict each other: {error}") from error
+    return pool

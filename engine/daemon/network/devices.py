@@ -1,0 +1,151 @@
+"""A network's device on the host: a bridge, or the link that macvlan and ipvlan hang on; made, completed and removed.
+
+Runs in the daemon's request threads, one at a time for each network (see `wiring`). What the engine made carries its
+mark, the alias `engine:<id of the network>`; what somebody else made is used as it is and never removed.
+"""
+
+import errno
+import os
+from collections.abc import Iterable
+
+from engine.daemon.network.drivers import bridge, options, parents
+from engine.daemon.network.record import Endpoint, Network
+from engine.errors import SystemFailure
+from engine.kernel.netlink import addresses, links
+from engine.kernel.netlink.links import Link
+from engine.kernel.netlink.socket import Netlink, Refused
+
+_MARK = "engine:"
+_SYSCTLS = "/proc/sys/net/ipv6/conf"
+_LOCAL_MAC = 0x02
+
+
+def stands(network: Network) -> bool:
+    """Whether the network's device is there and up, at the cost of two ioctls."""
+    with Netlink() as netlink:
+        return links.is_up(netlink, network.device)
+
+
+def make(network: Network) -> None:
+    """Make the network's device, or complete what is there. Raises SystemFailure, Invalid (a parent that cannot be)."""
+    try:
+        with Netlink() as netlink:
+            if network.driver == "bridge":
+                _make_bridge(netlink, network)
+            else:
+                _make_parent(netlink, network)
+    except OSError as error:
+        raise SystemFailure(f"the interface {network.device} cannot be made: {words(error)}") from error
+
+
+def attach(network: Network, endpoints: Iterable[Endpoint]) -> None:
+    """Make the host's ends of running containers ports of the bridge again, after it was made anew. Raises SystemFailure."""
+    try:
+        with Netlink() as netlink:
+            master = links.index_of(netlink, network.device)
+            there = {link.name: link for link in links.every(netlink)}
+            ends = [there[end.host_interface] for end in endpoints if end.host_interface in there]
+            requests = [links.change(end.index, master=master, up=True) for end in ends if end.master != master]
+            if requests:
+                netlink.send(requests)
+    except OSError as error:
+        raise SystemFailure(f"containers cannot be attached to {network.device} again: {words(error)}") from error
+
+
+def remove(network: Network) -> None:
+    """Take the device away, if it is one that the engine made for this network. Raises SystemFailure."""
+    try:
+        with Netlink() as netlink:
+            found = links.find(netlink, network.device)
+            if found is not None and found.alias == mark(network):
+                _delete(netlink, network.device)
+    except OSError as error:
+        raise SystemFailure(f"the interface {network.device} cannot be removed: {words(error)}") from error
+
+
+def mark(network: Network) -> str:
+    """The alias of a link that the engine made for this network."""
+    return _MARK + network.id
+
+
+def belongs_to_another(network: Network, found: Link) -> bool:
+    """Whether a link was made for another network: by another daemon on this host, or by an earlier one."""
+    return found.alias.startswith(_MARK) and found.alias != mark(network)
+
+
+def words(error: OSError) -> str:
+    """The kernel's reason, as the inner part of an error's text."""
+    return (error.strerror or str(error)).lower()
+
+
+def _delete(netlink: Netlink, name: str) -> None:
+    try:
+        netlink.send((links.delete(name),))
+    except Refused as error:
+        if error.errno != errno.ENODEV:  # somebody else was faster
+            raise
+
+
+def _make_bridge(netlink: Netlink, network: Network) -> None:
+    mtu = options.mtu_of(network.options)
+    found = links.find(netlink, network.device)
+    made = found is None
+    if found is None:
+        found = _new_bridge(netlink, network, mtu)
+    _check_bridge(network, found)
+    if made or found.alias == mark(network):
+        _keep_apart(network)
+    requests = []
+    if mtu and found.mtu != mtu:
+        requests.append(links.change(found.index, mtu=mtu))
+    there = {(each.address, each.prefix) for each in addresses.addresses(netlink) if each.link == found.index}
+    wanted = [pair for pair in bridge.addresses(network) if pair not in there]
+    requests += [addresses.add(found.index, address, bits) for address, bits in wanted]
+    if not found.up:
+        requests.append(links.change(found.index, up=True))
+    if requests:
+        netlink.send(requests)
+
+
+def _new_bridge(netlink: Netlink, network: Network, mtu: int) -> Link:
+    """A new bridge, down. It is marked at once, and gone again if that fails: nobody else would remove it."""
+    mac = bytes((_LOCAL_MAC,)) + os.urandom(5)
+    netlink.send((links.bridge(network.device, mac.hex(":"), mtu),))
+    try:
+        netlink.send((links.change(links.index_of(netlink, network.device), alias=mark(network)),))
+        found = links.find(netlink, network.device)
+    except OSError:
+        _delete(netlink, network.device)
+        raise
+    if found is None:
+        raise SystemFailure(f"the bridge {network.device} was removed while it was made")
+    return found
+
+
+def _check_bridge(network: Network, found: Link) -> None:
+    if found.kind != "bridge":
+        raise SystemFailure(f"the interface {network.device} is there and is no bridge")
+    if belongs_to_another(network, found):
+        other = found.alias.removeprefix(_MARK)
+        raise SystemFailure(f"the bridge {network.device} belongs to another network: {other[:12]}")
+
+
+def _keep_apart(network: Network) -> None:
+    """No container makes itself the host's router (CVE-2020-13401), nor reaches the host by an IPv6 it does not have."""
+    _set(network.device, "accept_ra", "0")
+    _set(network.device, "disable_ipv6", "0" if network.ipv6 else "1")
+
+
+def _set(device: str, name: str, value: str) -> None:
+    try:
+        with open(f"{_SYSCTLS}/{device}/{name}", "wb", buffering=0) as file:
+            file.write(value.encode())
+    except FileNotFoundError:
+        pass  # a kernel without IPv6; where the network wants it, its address will be refused
+
+
+def _make_parent(netlink: Netlink, network: Network) -> None:
+    parents.make(netlink, network, mark(network))
+    index = links.index_of(netlink, network.device)
+    if not links.is_up(netlink, network.device):
+        netlink.send((links.change(index, up=True),))

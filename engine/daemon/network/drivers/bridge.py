@@ -1,0 +1,102 @@
+"""The driver `bridge`: a bridge device on the host, and a pair of virtual links from it into each container.
+
+Pure; what is made of this in the kernel is in `wiring`. The options that the firewall obeys are checked here too.
+"""
+
+from collections.abc import Iterable
+
+from engine.daemon.network.drivers import options
+from engine.daemon.network.record import Network
+from engine.errors import Forbidden, Invalid, SystemFailure
+
+NAME = "com.docker.network.bridge.name"
+INHIBIT_IPV4 = "com.docker.network.bridge.inhibit_ipv4"
+GATEWAY_MODES = {4: "com.docker.network.bridge.gateway_mode_ipv4", 6: "com.docker.network.bridge.gateway_mode_ipv6"}
+PREFIX = "com.docker.network.container_iface_prefix"
+
+OPTIONS: dict[str, options.Kind] = {
+    NAME: options.words,
+    options.MTU: options.integer,
+    "com.docker.network.enable_ipv4": options.boolean,
+    "com.docker.network.enable_ipv6": options.boolean,
+    "com.docker.network.bridge.enable_ip_masquerade": options.boolean,
+    GATEWAY_MODES[4]: options.gateway_mode,
+    GATEWAY_MODES[6]: options.gateway_mode,
+    "com.docker.network.bridge.enable_icc": options.boolean,
+    "com.docker.network.bridge.trusted_host_interfaces": options.words,
+    INHIBIT_IPV4: options.boolean,
+    "com.docker.network.bridge.default_bridge": options.boolean,
+    "com.docker.network.bridge.host_binding_ipv4": options.address,
+    PREFIX: options.words,
+    "com.docker.network.host_ipv4": options.address,
+    "com.docker.network.host_ipv6": options.address,
+}
+_LINK_LOCAL = "fe80:"
+_MULTICAST = "ff"
+
+
+def check(network: Network, others: Iterable[Network]) -> None:
+    """Raise docker's refusal of a network that cannot be: Invalid, Forbidden, SystemFailure.
+
+    others: all networks that there are
+    """
+    given = network.options
+    options.check(OPTIONS, given)
+    if "isolated" in (given.get(mode) for mode in GATEWAY_MODES.values()) and not network.internal:
+        raise SystemFailure("gateway mode 'isolated' can only be used for an internal network")
+    if not network.ipv4 and not network.ipv6:
+        raise Invalid("IPv4 or IPv6 must be enabled")
+    options.check_mtu(given)
+    options.check_name(device(network))
+    if PREFIX in given:
+        options.check_name(given[PREFIX] + "0")
+    _check_pools(network)
+    for other in others:
+        if other.id != network.id and other.driver == "bridge" and other.device == device(network):
+            raise Forbidden(
+                f"cannot create network {network.id} ({device(network)}): conflicts with network {other.id}"
+                f" ({other.device}): networks have same bridge name"
+            )
+
+
+def device(network: Network) -> str:
+    """The name of the bridge: as asked for, or made of the network's id."""
+    return network.options.get(NAME) or f"br-{network.id[:12]}"
+
+
+def gateways(network: Network) -> tuple[bool, bool]:
+    """Whether an address of its IPv4 pool, and of its IPv6 pool, is kept for the bridge or a router in its place."""
+    given = network.options
+    inhibited = options.switched_on(given, INHIBIT_IPV4) and network.internal
+    isolated4, isolated6 = (given.get(GATEWAY_MODES[version]) == "isolated" for version in (4, 6))
+    return not (isolated4 or inhibited), not isolated6
+
+
+def addresses(network: Network) -> list[tuple[str, int]]:
+    """What the bridge itself is called: (address, prefix length)."""
+    kept = gateways(network)
+    inhibited = options.switched_on(network.options, INHIBIT_IPV4)
+    found = []
+    for pool in network.pools:
+        ipv6 = ":" in pool.subnet
+        enabled = network.ipv6 if ipv6 else network.ipv4 and not inhibited
+        if pool.gateway and enabled and kept[ipv6]:
+            found.append((pool.gateway, int(pool.subnet.partition("/")[2])))
+    return found
+
+
+def prefix(network: Network) -> str:
+    """What the names of the containers' interfaces begin with."""
+    return network.options.get(PREFIX) or "eth"
+
+
+def _check_pools(network: Network) -> None:
+    families = [":" in pool.subnet for pool in network.pools]
+    if families.count(True) > 1 or families.count(False) > 1:
+        raise Forbidden("bridge driver doesn't support multiple subnets")
+    for pool in network.pools:
+        # A prefix as canonical text: what is within fe80::/64 begins with fe80: and no further digit before the ::
+        if pool.subnet.startswith(_LINK_LOCAL) and pool.subnet != "fe80::/64":
+            raise Invalid(f"'{pool.subnet}' clashes with the Link-Local prefix 'fe80::/64'")
+        if ":" in pool.subnet and pool.subnet.startswith(_MULTICAST):
+            raise Invalid(f"multicast subnet '{pool.subnet}' is not allowed")

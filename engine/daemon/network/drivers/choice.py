@@ -1,0 +1,26 @@
+"""Which driver a network has: the names that there are, and docker's words for those that there are not.
+
+Runs in the daemon's request threads. A driver is a module with `check`, `device` and `gateways`; it is imported when
+somebody asks for it. `wiring` and `endpoints` have what they do in the kernel.
+"""
+
+import importlib
+from types import ModuleType
+
+from engine.errors import NotFound, Unavailable
+
+LOCAL = ("bridge", "host", "ipvlan", "macvlan", "null")
+_SWARM = ("overlay",)
+_NO_SWARM = (
+    'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm'
+    " and try again."
+)
+
+
+def find(name: str) -> ModuleType:
+    """The driver's module. Raises NotFound, Unavailable for a driver of a swarm."""
+    if name in LOCAL:
+        return importlib.import_module(f"engine.daemon.network.drivers.{name}")
+    if name in _SWARM:
+        raise Unavailable(_NO_SWARM)
+    raise NotFound(f'plugin "{name}" not found')

@@ -1,0 +1,24 @@
+"""The driver `host`: the host's own network, for containers that share it. There is one such network, and nothing is ever made for it."""
+
+from collections.abc import Iterable
+
+from engine.daemon.network.record import Network
+from engine.errors import Forbidden
+
+OPTIONS: dict[str, object] = {}
+
+
+def check(network: Network, others: Iterable[Network]) -> None:
+    """Raise Forbidden: the one there is has always been there."""
+    if any(other.driver == "host" and other.id != network.id for other in others):
+        raise Forbidden('only one instance of "host" network is allowed')
+
+
+def device(_: Network) -> str:
+    """It has none."""
+    return ""
+
+
+def gateways(_: Network) -> tuple[bool, bool]:
+    """It has no addresses."""
+    return False, False

@@ -1,0 +1,94 @@
+"""Options of network drivers: what stands in one, read in docker's way and refused in docker's words.
+
+Pure. Each driver has a table OPTIONS of its own, from an option's name to its kind in here; what stands in no table is
+kept and shown, and obeyed by nobody, as dockerd does.
+"""
+
+import re
+import socket
+from collections.abc import Callable, Mapping
+
+from engine.errors import Invalid
+
+MTU = "com.docker.network.driver.mtu"
+HIGHEST_MTU = 65535  # what a bridge or a veth may have (linux/if_ether.h, ETH_MAX_MTU)
+NAME_BYTES = 15
+
+_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+_GATEWAY_MODES = frozenset(("nat", "nat-unprotected", "routed", "isolated"))
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+
+Kind = Callable[[str], object]
+"""An option's text → its value; raises ValueError with dockerd's reason."""
+
+
+def boolean(text: str) -> bool:
+    """What Go's strconv.ParseBool takes."""
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+
+
+def integer(text: str) -> int:
+    """A whole number."""
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    raise ValueError(f'strconv.Atoi: parsing "{text}": invalid syntax')
+
+
+def address(text: str) -> str:
+    """An IP address."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, text)
+        except (OSError, ValueError):  # ValueError: a zero byte
+            continue
+        return text
+    raise ValueError("nil ip")
+
+
+def gateway_mode(text: str) -> str:
+    """How containers reach the world through the bridge."""
+    if text in _GATEWAY_MODES:
+        return text
+    raise ValueError(f"unknown gateway mode {text}")
+
+
+def words(text: str) -> str:
+    """Any text."""
+    return text
+
+
+def check(table: Mapping[str, Kind], given: Mapping[str, str]) -> None:
+    """Raise Invalid for the first option that the table knows and that is not of its kind."""
+    for name, text in given.items():
+        if name in table:
+            try:
+                table[name](text)
+            except ValueError as error:
+                raise Invalid(f"failed to parse {name} value: {text} ({error})") from None
+
+
+def check_mtu(given: Mapping[str, str]) -> None:
+    """Raise Invalid for an MTU that no link can have."""
+    mtu = mtu_of(given)
+    if mtu < 0 or mtu > HIGHEST_MTU:
+        raise Invalid(f"invalid MTU number: {mtu}")
+
+
+def mtu_of(given: Mapping[str, str]) -> int:
+    """The MTU that is asked for, 0 for none; the options have been checked."""
+    return integer(given.get(MTU, "0"))
+
+
+def switched_on(given: Mapping[str, str], name: str, otherwise: bool = False) -> bool:
+    """A boolean option; they have been checked."""
+    return boolean(given[name]) if name in given else otherwise
+
+
+def check_name(name: str) -> None:
+    """Raise Invalid for what the kernel does not take as a link's name."""
+    strange = any(letter.isspace() or letter in "/:%\0" for letter in name)
+    if strange or name in (".", "..") or not 0 < len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES:
+        raise Invalid(f'invalid name of a network interface: "{name}": 1 to {NAME_BYTES} bytes without space, / : or %')

@@ -1,0 +1,94 @@
+"""The filters of the listing of networks and of their pruning: from names and values to one function.
+
+Pure; runs in the daemon's request threads. Any value of a filter will do, but labels must all be there.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from engine.daemon.network.record import Network
+from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
+from engine.errors import Invalid
+
+Values = tuple[str, ...]
+Match = Callable[[Network], bool]
+
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+_TYPES = {"builtin": True, "custom": False}
+
+
+def listed(filters: Mapping[str, Values], in_use: Callable[[Network], bool]) -> Match:
+    """For GET /networks. in_use: whether a network has endpoints. Raises Invalid."""
+    return _all(filters, {**_LISTING, "dangling": lambda values: _dangling(values, in_use)})
+
+
+def pruned(filters: Mapping[str, Values]) -> Match:
+    """For POST /networks/prune. Raises Invalid."""
+    return _all(filters, _PRUNING)
+
+
+def _all(filters: Mapping[str, Values], known: Mapping[str, Callable[[Values], Match]]) -> Match:
+    for name in filters:
+        if name not in known:
+            raise Invalid(f"invalid filter '{name}'")
+    matches = [known[name](values) for name, values in filters.items() if values]
+    return lambda network: all(match(network) for match in matches)
+
+
+def _dangling(values: Values, in_use: Callable[[Network], bool]) -> Match:
+    if len(values) > 1 or values[0].lower() not in _BOOLEANS:
+        raise Invalid(f"invalid filter 'dangling=[{' '.join(values)}]'")
+    wanted = _BOOLEANS[values[0].lower()]
+    return lambda network: (not network.builtin and not in_use(network)) is wanted
+
+
+def _type(values: Values) -> Match:
+    for value in values:
+        if value not in _TYPES:
+            raise Invalid(f"invalid filter: 'type'='{value}'")
+    return lambda network: network.builtin in {_TYPES[value] for value in values}
+
+
+def _pattern(text: Callable[[Network], str]) -> Callable[[Values], Match]:
+    def compile_values(values: Values) -> Match:
+        patterns = [compile_pattern(value) for value in values]
+        return lambda network: any(pattern.search(text(network)[:MOST_SEARCHED]) for pattern in patterns)
+
+    return compile_values
+
+
+def _labels(values: Values) -> Match:
+    wanted = [value.partition("=") for value in values]
+    return lambda network: _has(network.labels, wanted)
+
+
+def _has(labels: Mapping[str, str], wanted: Iterable[tuple[str, str, str]]) -> bool:
+    return all(name in labels and (not equals or labels[name] == value) for name, equals, value in wanted)
+
+
+def _without_labels(values: Values) -> Match:
+    wanted = [value.partition("=") for value in values]
+    return lambda network: not _has(network.labels, wanted)
+
+
+def _until(values: Values) -> Match:
+    from engine.daemon import moments  # with datetime, which an idle daemon can do without
+
+    if len(values) > 1:
+        raise Invalid("more than one until filter specified")
+    try:
+        until_ns = moments.parse(values[0], time.time_ns())
+    except Invalid as error:
+        raise Invalid(f"invalid value for 'until' filter: {error}") from error
+    return lambda network: network.created_ns <= until_ns
+
+
+_LISTING: dict[str, Callable[[Values], Match]] = {
+    "driver": lambda values: lambda network: network.driver in values,
+    "id": _pattern(lambda network: network.id),
+    "label": _labels,
+    "name": _pattern(lambda network: network.name),
+    "scope": lambda values: lambda network: network.scope in values,
+    "type": _type,
+}
+_PRUNING: dict[str, Callable[[Values], Match]] = {"label": _labels, "label!": _without_labels, "until": _until}

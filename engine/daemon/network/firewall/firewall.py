@@ -1,0 +1,325 @@
+"""The engine's own table of nf_tables, as the daemon drives it: networks opened, ports published, all of it made anew.
+
+Runs in the daemon, on any thread. It remembers what the table is to hold, so that one that somebody has flushed is made
+again in one piece. Its lock is held around one transaction with the kernel, comes after every other lock, and nothing
+else is taken under it. Nothing is made before the first network is opened, and nobody else's table is ever touched. It
+costs an idle daemon no more than this module: what writes the rules is imported with the first of them.
+"""
+
+import contextlib
+import errno
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+
+from engine.daemon.network.record import Endpoint, Network
+from engine.errors import SystemFailure, Unavailable
+
+log = logging.getLogger(__name__)
+
+_IPV4, _IPV6 = 2, 10
+# The kernel's words for: the table is not as we left it.
+_CHANGED = (errno.ENOENT, errno.EEXIST, errno.EBUSY)
+_NO_SUCH_PART = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL)
+_FORGET_PORTS = 64
+
+
+class Firewall:
+    """The firewall of one daemon.
+
+    engine_id: the daemon's; its table is `inet engine-` and the first 8 digits of it
+    settings: `iptables`, `ip6tables` (may it have rules for IPv4, IPv6), `ip_forward` (may it switch forwarding on),
+        `ip_forward_no_drop` (without keeping the host from forwarding for others)
+    """
+
+    def __init__(self, engine_id: str, settings: object) -> None:
+        self.table = "engine-" + engine_id[:8]
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._there = False
+        self._networks: dict[str, Network] = {}
+        self._endpoints: dict[str, tuple[Network, Endpoint]] = {}
+        self._links: dict[tuple[str, str], list] = {}
+        self._guards: dict[int, list[int]] | None = None
+        self._loopback: set[str] = set()
+
+    def open_network(self, network: Network) -> None:
+        """The rules of a network whose bridge has just been made (again): masquerade, isolation, internal, icc.
+
+        For drivers other than `bridge` nothing. Switches the host's forwarding on where that is needed. Raises
+        SystemFailure, Unavailable when the kernel lacks what it takes.
+        """
+        if network.driver != "bridge" or not self._families():
+            return
+        with self._lock, self._failing():
+            self._open(network)
+
+    def close_network(self, network: Network) -> None:
+        """Take the network's rules away; of one that is not open nothing. With the last one the table goes.
+
+        Raises SystemFailure.
+        """
+        with self._lock, self._failing():
+            known = self._networks.pop(network.id, None)
+            if known is None:
+                return
+            self._loopback.discard(network.id)
+            for endpoint_id in [each for each, (of, _) in self._endpoints.items() if of.id == network.id]:
+                self._forget(endpoint_id)
+            if self._networks:
+                self._rebuild()
+            else:
+                self._drop({known.device})
+
+    def publish(self, network: Network, endpoint: Endpoint) -> None:
+        """Lead the host's ports in `endpoint.ports` to the container; without any nothing.
+
+        Raises SystemFailure; Unavailable when the daemon may have no rules.
+        """
+        if not endpoint.ports:
+            return
+        from engine.daemon.network.firewall import rules
+        from engine.kernel.netlink import nftables
+
+        for port in endpoint.ports:
+            family = rules.family_of(port.host_ip)
+            if network.driver == "bridge" and family not in self._families():
+                option = "ip6tables" if family == _IPV6 else "iptables"
+                raise Unavailable(f"no port can be published on {port.host_ip}: the daemon runs with {option} off")
+        elements = rules.port_elements(endpoint)
+        with self._lock, self._failing():
+            if network.id not in self._networks:
+                self._open(network)
+            self._endpoints[endpoint.id] = (network, endpoint)
+            try:
+                self._admit_loopback(network, endpoint)
+                self._change(nftables.new_elements(self.table, elements))
+            except BaseException:
+                del self._endpoints[endpoint.id]
+                raise
+            self._forget_datagrams(endpoint)
+
+    def withdraw(self, network: Network, endpoint: Endpoint) -> None:
+        """Take its published ports and links away again; of one that has none nothing, and nothing is raised."""
+        with self._lock:
+            known = endpoint.id in self._endpoints
+            if not known and not any(endpoint.id in pair for pair in self._links):
+                return
+            from engine.daemon.network.firewall import rules
+            from engine.kernel.netlink import conntrack, nftables
+
+            elements = rules.port_elements(self._endpoints[endpoint.id][1]) if known else []
+            elements += self._forget(endpoint.id)
+            try:
+                with self._failing():
+                    self._change(nftables.delete_elements(self.table, elements))
+                    # The next container with its addresses is to hear nothing that was meant for this one.
+                    addresses = [rules.packed(each) for each in (endpoint.ipv4, endpoint.ipv6) if each and known]
+                    conntrack.forget([conntrack.answered_by(address) for address in addresses])
+            except SystemFailure as error:
+                log.warning("endpoint %s: its rules stay until the next change: %s", endpoint.id[:12], error)
+                self._there = False
+
+    def link(self, network: Network, endpoint: Endpoint, other: Endpoint, ports: Iterable[tuple[int, str]]) -> None:
+        """Where the network is closed within (icc off): let `endpoint` reach these (port, protocol) of `other`.
+
+        Ends with the `withdraw` of either. In a network that is open within nothing. Raises SystemFailure.
+        """
+        from engine.daemon.network.firewall import rules
+        from engine.kernel.netlink import nftables
+
+        if network.driver != "bridge" or not self._families() or rules.open_within(network):
+            return
+        elements = rules.link_elements(endpoint, other, ports)
+        with self._lock, self._failing():
+            if network.id not in self._networks:
+                self._open(network)
+            pair = endpoint.id, other.id
+            before = self._links.get(pair, [])
+            self._links[pair] = elements
+            try:
+                old = nftables.delete_elements(self.table, before)
+                self._change([*old, *nftables.new_elements(self.table, elements)])
+            except BaseException:
+                del self._links[pair]
+                raise
+
+    def sync(self, networks: Iterable[Network], endpoints: Iterable[Endpoint]) -> None:
+        """Make the table exactly what these need, in one transaction, whatever an earlier daemon has left in it.
+
+        networks: those whose bridges are there; endpoints: those that run. With no networks the table goes. Links are
+        to be told anew. Raises SystemFailure.
+        """
+        with self._lock, self._failing():
+            before = {network.device for network in self._networks.values()}
+            self._networks, self._endpoints, self._links = {}, {}, {}
+            self._loopback.clear()
+            if self._families():
+                self._networks = {each.id: each for each in networks if each.driver == "bridge"}
+            for endpoint in endpoints:
+                network = self._networks.get(endpoint.network)
+                if network is not None and endpoint.ports:
+                    self._endpoints[endpoint.id] = (network, endpoint)
+            if not self._networks:
+                self._drop(before)
+                return
+            for network, endpoint in self._endpoints.values():
+                self._admit_loopback(network, endpoint)
+            self._there = False
+            self._take_up(tuple(self._networks.values()))
+
+    # All below is called with the lock held.
+
+    def _families(self) -> tuple[int, ...]:
+        options = ((_IPV4, "iptables"), (_IPV6, "ip6tables"))
+        return tuple(family for family, option in options if getattr(self._settings, option, True))
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Say in words what the kernel refuses: SystemFailure for OSError."""
+        try:
+            yield
+        except OSError as error:
+            words = "this kernel lacks a part of nf_tables: " if error.errno in _NO_SUCH_PART else ""
+            raise SystemFailure(f"the firewall cannot be changed: {words}{error}") from error
+
+    def _open(self, network: Network) -> None:
+        known = self._networks.get(network.id)
+        self._networks[network.id] = network
+        self._loopback.discard(network.id)
+        try:
+            if known is not None:
+                # Its device is new, or it has changed: rare enough to begin from nothing.
+                self._there = False
+                for of, endpoint in self._endpoints.values():
+                    if of.id == network.id:
+                        self._admit_loopback(network, endpoint)
+            self._take_up((network,))
+        except BaseException:
+            del self._networks[network.id]
+            self._there = False
+            raise
+
+    def _take_up(self, networks: tuple[Network, ...]) -> None:
+        """Make the rules of these networks, and have the host forward for them."""
+        from engine.daemon.network.firewall import forwarding, rules
+
+        enabled = self._families()
+        for network in networks:
+            if not rules.open_within(network):
+                used = ((_IPV4, network.ipv4), (_IPV6, network.ipv6))
+                forwarding.filter_bridged([family for family, has in used if has and family in enabled])
+        guards = self._known_guards()
+        switching = [family for family in self._forwarded(networks) if not forwarding.is_on(family)]
+        added = []
+        for family in switching:
+            if not getattr(self._settings, "ip_forward_no_drop", False) and family in enabled:
+                guards[family] = forwarding.interfaces()
+                added.append(family)
+        if self._there and not added:
+            self._change([request for network in networks for request in self._made(network)])
+        else:
+            self._rebuild()
+        for family in switching:
+            forwarding.switch_on(family)
+
+    def _forwarded(self, networks: tuple[Network, ...]) -> list[int]:
+        """The families that these need the host to forward, where the engine may see to that."""
+        if not getattr(self._settings, "ip_forward", True):
+            return []
+        outward = [network for network in networks if not network.internal]
+        four, six = any(each.ipv4 for each in outward), any(each.ipv6 for each in outward)
+        return [family for family, needed in ((_IPV4, four), (_IPV6, six)) if needed]
+
+    def _known_guards(self) -> dict[int, list[int]]:
+        if self._guards is None:
+            from engine.daemon.network.firewall import forwarding
+
+            found = {family: forwarding.guarded(self.table, family) for family in (_IPV4, _IPV6)}
+            self._guards = {family: before for family, before in found.items() if before is not None}
+        return self._guards
+
+    def _made(self, network: Network) -> list[tuple]:
+        from engine.daemon.network.firewall import rules
+        from engine.kernel.netlink import nftables
+
+        requests = []
+        for chain, expressions in rules.chains(network).items():
+            requests.append(nftables.new_chain(self.table, chain))
+            requests += [nftables.new_rule(self.table, chain, each) for each in expressions]
+        return [*requests, *nftables.new_elements(self.table, rules.network_elements(network))]
+
+    def _change(self, requests: list[tuple]) -> None:
+        """Carry out a change that the model has already; when the table is not as it was left, make all of it anew."""
+        from engine.kernel.netlink import nftables
+
+        if not self._there:
+            self._rebuild()
+        elif requests:
+            try:
+                nftables.commit(requests)
+            except OSError as error:
+                if error.errno not in _CHANGED:
+                    raise
+                log.warning("somebody has changed the table %s: it is made anew", self.table)
+                self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Make the table what the model says, in one transaction."""
+        from engine.daemon.network.firewall import forwarding, rules, table
+        from engine.kernel.netlink import nftables
+
+        requests = table.empty(self.table, self._families(), forwarding.loopback6_answers())
+        for network in self._networks.values():
+            requests += self._made(network)
+        elements = [each for _, endpoint in self._endpoints.values() for each in rules.port_elements(endpoint)]
+        elements += [each for link in self._links.values() for each in link]
+        requests += nftables.new_elements(self.table, dict.fromkeys(elements))
+        guards = self._known_guards()
+        if guards:
+            requests += forwarding.kinds(self.table)
+        for family, before in guards.items():
+            requests += forwarding.guard(self.table, family, before)
+        self._there = False
+        nftables.commit(requests)
+        self._there = True
+
+    def _drop(self, devices: set[str]) -> None:
+        """Take the table away, and what it guarded."""
+        from engine.daemon.network.firewall import forwarding, table
+        from engine.kernel.netlink import nftables
+
+        guards = self._known_guards()
+        self._there, self._guards = False, {}
+        for family, before in guards.items():
+            forwarding.switch_off(family, before, devices)
+        nftables.commit(table.gone(self.table))
+
+    def _forget(self, endpoint_id: str) -> list:
+        """Take an endpoint out of the model; the elements of its links, which are the caller's to take out."""
+        self._endpoints.pop(endpoint_id, None)
+        pairs = [pair for pair in self._links if endpoint_id in pair]
+        return [element for pair in pairs for element in self._links.pop(pair)]
+
+    def _admit_loopback(self, network: Network, endpoint: Endpoint) -> None:
+        if network.id in self._loopback:
+            return
+        if any(port.host_port and port.host_ip.startswith(("127.", "0.0.0.0")) for port in endpoint.ports):
+            from engine.daemon.network.firewall import forwarding
+
+            forwarding.let_loopback_in(network.device)
+            self._loopback.add(network.id)
+
+    def _forget_datagrams(self, endpoint: Endpoint) -> None:
+        """Who sends datagrams to a port already is known as a connection that leads nowhere: it begins anew.
+
+        Of a wide range only the first ports: what is sent there before anybody has published it is unheard of.
+        """
+        wanted = [port for port in endpoint.ports if port.protocol == "udp" and port.host_port][:_FORGET_PORTS]
+        if not wanted:
+            return
+        from engine.daemon.network.firewall import rules
+        from engine.kernel.netlink import conntrack
+
+        udp = rules.PROTOCOLS["udp"]
+        conntrack.forget([conntrack.to_port(rules.family_of(port.host_ip), udp, port.host_port) for port in wanted])

@@ -1,0 +1,175 @@
+"""What one network, and one container's endpoint in it, add to the engine's table: chains and elements.
+
+Pure: a network in, what stands for it in the table out, the same each time, so that what was added can be taken out
+again by asking once more. `table` says what the sets and the chains that lead here are.
+
+A network has three chains of its own, called by its device: `from` (what comes in from the bridge, before tracking),
+`to` (what is forwarded into it and belongs to nothing accepted before), `out` (the first packet of what a container of
+it sends anywhere).
+"""
+
+import socket
+from collections.abc import Iterable, Iterator
+
+from engine.daemon.network.firewall import table
+from engine.daemon.network.firewall.table import LOOPBACK, named
+from engine.daemon.network.record import Endpoint, Network, Pool, Published
+from engine.kernel.netlink import nftexpressions as nft
+from engine.kernel.netlink.nftables import Element, padded
+
+PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
+ANYWHERE = {"0.0.0.0": nft.IPV4, "::": nft.IPV6}
+_PREFIX = "com.docker.network."
+_SNAT_TO = {nft.IPV4: (_PREFIX + "host_ipv4", _PREFIX + "bridge.host_ipv4"), nft.IPV6: (_PREFIX + "host_ipv6",)}
+_MODE = {nft.IPV4: _PREFIX + "bridge.gateway_mode_ipv4", nft.IPV6: _PREFIX + "bridge.gateway_mode_ipv6"}
+_NO = frozenset({"false", "0", "f", "F", "FALSE", "False"})
+
+
+def open_within(network: Network) -> bool:
+    """Whether its containers may reach each other (enable_icc)."""
+    return network.options.get(_PREFIX + "bridge.enable_icc", "true") not in _NO
+
+
+def mode(network: Network, family: int) -> str:
+    """How it is reached from outside: `nat`, `nat-unprotected`, `routed` or `isolated`."""
+    return network.options.get(_MODE[family]) or "nat"
+
+
+def packed(address: str) -> bytes:
+    """An address in bytes: 4 or 16."""
+    return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+
+
+def family_of(address: str) -> int:
+    """The family of an address in words."""
+    return nft.IPV6 if ":" in address else nft.IPV4
+
+
+def _interface(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape").ljust(16, b"\0")
+
+
+def subnet(pool: Pool) -> tuple[int, bytes, bytes]:
+    """Family, first address and mask of a pool."""
+    address, _, bits = pool.subnet.partition("/")
+    first = packed(address)
+    width = len(first) * 8
+    mask = ((1 << width) - (1 << width - int(bits))).to_bytes(len(first), "big")
+    number = int.from_bytes(first, "big") & int.from_bytes(mask, "big")
+    return family_of(address), number.to_bytes(len(first), "big"), mask
+
+
+def _chain(kind: str, network: Network) -> str:
+    return f"{kind} {network.device}"
+
+
+def chains(network: Network) -> dict[str, list[bytes]]:
+    """The network's own chains, and the expressions of each of their rules."""
+    return {
+        _chain("from", network): list(_from(network)),
+        _chain("to", network): list(_to(network)),
+        _chain("out", network): list(_out(network)),
+    }
+
+
+def _from(network: Network) -> Iterator[bytes]:
+    if open_within(network):
+        # What goes from container to container is not the host's, and costs nothing more than a plain bridge.
+        for pool in network.pools:
+            family, first, mask = subnet(pool)
+            within = nft.family(family) + nft.destination(family) + nft.masked(mask) + nft.compare(first)
+            if pool.gateway:
+                within += nft.destination(family) + nft.compare(packed(pool.gateway), nft.DIFFERENT)
+            yield within + nft.DO_NOT_TRACK + nft.decide(nft.ACCEPT)
+    for family in table.FAMILIES:
+        # The way to the host's loopback that `route_localnet` would open (CVE-2020-8558).
+        for loaded in (nft.source(family), nft.destination(family)):
+            yield nft.family(family) + loaded + LOOPBACK[family] + nft.decide(nft.DROP)
+
+
+def _to(network: Network) -> Iterator[bytes]:
+    if not network.internal:
+        for family in table.FAMILIES:
+            yield from _entrance(mode(network, family), family)
+    yield nft.decide(nft.DROP)
+
+
+def _entrance(how: str, family: int) -> Iterator[bytes]:
+    seen = nft.family(family)
+    if how == "nat-unprotected":
+        yield seen + nft.decide(nft.ACCEPT)
+    if how == "routed":
+        yield seen + table.destination_key(family) + nft.lookup(named("opened", family)) + nft.decide(nft.ACCEPT)
+        yield seen + nft.meta("l4proto") + nft.compare(bytes((table.ICMP[family],))) + nft.decide(nft.ACCEPT)
+    if how == "nat":
+        yield seen + nft.status(nft.DESTINATION_CHANGED) + nft.decide(nft.ACCEPT)
+
+
+def _out(network: Network) -> Iterator[bytes]:
+    # A container that reaches its neighbour, or itself, by the host's address: the answer must come back the same way.
+    stays = nft.interface("oifname", network.device)
+    yield stays + nft.status(nft.DESTINATION_CHANGED) + nft.MASQUERADE
+    yield stays + nft.decide(nft.ACCEPT)
+    if network.internal or network.options.get(_PREFIX + "bridge.enable_ip_masquerade", "true") in _NO:
+        return
+    for family in table.FAMILIES:
+        if mode(network, family) not in ("nat", "nat-unprotected"):
+            continue
+        address = next((network.options[key] for key in _SNAT_TO[family] if network.options.get(key)), "")
+        changed = nft.load(packed(address)) + nft.come_from(family, 0) if address else nft.MASQUERADE
+        yield nft.family(family) + changed
+
+
+def network_elements(network: Network) -> list[Element]:
+    """What leads to the network's chains, and says what it is."""
+    device = _interface(network.device)
+    within = nft.ACCEPT if open_within(network) else nft.goto(table.CLOSED)
+    found = [
+        Element(table.BRIDGES, device),
+        Element(table.WITHIN, device + device, verdict=within),
+        Element(table.ARRIVING, device, verdict=nft.goto(_chain("from", network))),
+        Element(table.INCOMING, device, verdict=nft.goto(_chain("to", network))),
+    ]
+    if network.internal:
+        found.append(Element(table.INTERNAL, device))
+    for pool in network.pools:
+        family, first, mask = subnet(pool)
+        name = named("sources", family)
+        after = int.from_bytes(first, "big") + (1 << len(mask) * 8) - int.from_bytes(mask, "big")
+        found.append(Element(name, first, verdict=nft.goto(_chain("out", network))))
+        if after < 1 << len(mask) * 8:  # a range that reaches to the last address there is has no end
+            found.append(Element(name, after.to_bytes(len(mask), "big"), end=True))
+    return found
+
+
+def port_elements(endpoint: Endpoint) -> list[Element]:
+    """What leads the host's ports to the container."""
+    return list(dict.fromkeys(each for port in endpoint.ports for each in _port(endpoint, port)))
+
+
+def _port(endpoint: Endpoint, port: Published) -> Iterator[Element]:
+    protocol, inside = bytes((PROTOCOLS[port.protocol],)), port.container_port.to_bytes(2, "big")
+    if not port.host_port:  # a routed network: the container is reached by its own address
+        for address in filter(None, (endpoint.ipv4, endpoint.ipv6)):
+            yield Element(named("opened", family_of(address)), padded(protocol, packed(address), inside))
+        return
+    family = family_of(port.host_ip)
+    address = endpoint.ipv6 if family == nft.IPV6 else endpoint.ipv4
+    if not address:
+        return  # an address of the other family cannot be led here; nobody is told that it could
+    target, outside = padded(packed(address), inside), port.host_port.to_bytes(2, "big")
+    if port.host_ip in ANYWHERE:
+        yield Element(named("everywhere", family), padded(protocol, outside), target)
+    else:
+        yield Element(named("published", family), padded(protocol, packed(port.host_ip), outside), target)
+
+
+def link_elements(endpoint: Endpoint, other: Endpoint, ports: Iterable[tuple[int, str]]) -> list[Element]:
+    """What lets one container reach ports of another in a network that is closed within."""
+    found = {}
+    for number, protocol in ports:
+        for own, others in ((endpoint.ipv4, other.ipv4), (endpoint.ipv6, other.ipv6)):
+            if own and others:
+                key = padded(packed(own), bytes((PROTOCOLS[protocol],)), packed(others), number.to_bytes(2, "big"))
+                found[Element(named("links", family_of(own)), key)] = None
+    return list(found)

@@ -1,0 +1,208 @@
+"""What stands in the engine's table whatever networks there are: its sets, its maps, the chains that the kernel asks.
+
+Pure. The rules never change; what changes are elements: a network adds chains of its own and a few elements that lead
+to them (`rules`), a published port adds elements alone, so neither needs to know what else is there. A packet's way:
+
+    raw          before tracking: what stays within one bridge is not tracked; nobody reaches the host's loopback
+    prerouting   what comes to a published port of the host is led to the container
+    output       the same for what the host itself sends
+    forward      within one bridge; what belongs to an accepted connection; into a bridge only what was led there
+    input        from an internal network no more of the host than the bridge's own address
+    postrouting  what leaves its bridge gets the host's address, and so does what could not be answered otherwise
+
+An accepted packet still passes other people's tables; a dropped one is gone, so what is dropped is only what has to do
+with the engine's own bridges, and what the host forwards because the engine has switched that on (`guard`).
+"""
+
+from engine.kernel.netlink import nftables
+from engine.kernel.netlink import nftexpressions as nft
+from engine.kernel.netlink.message import Request
+from engine.kernel.netlink.nftables import (
+    ADDRESS4,
+    ADDRESS6,
+    INTERFACE,
+    PROTOCOL,
+    SERVICE,
+    VERDICT,
+    Set,
+)
+
+FAMILIES = (nft.IPV4, nft.IPV6)
+_ADDRESS = {nft.IPV4: ADDRESS4, nft.IPV6: ADDRESS6}
+_DIGIT = {nft.IPV4: "4", nft.IPV6: "6"}
+_WIDTH = {nft.IPV4: 1, nft.IPV6: 4}  # registers of an address
+
+BRIDGES, INTERNAL = "bridges", "internal"
+WITHIN, ARRIVING, INCOMING = "within", "arriving", "incoming"
+CLOSED, PUBLISH, INWARD = "closed", "publish", "inward"
+ICMP = {nft.IPV4: 1, nft.IPV6: 58}
+
+
+def named(name: str, family: int) -> str:
+    """How a set or chain that each family has one of is called: `published4`, `published6`."""
+    return name + _DIGIT[family]
+
+
+def _sets() -> list[Set]:
+    found = [
+        Set(BRIDGES, (INTERFACE,)),
+        Set(INTERNAL, (INTERFACE,)),
+        Set(WITHIN, (INTERFACE, INTERFACE), (VERDICT,)),
+        Set(ARRIVING, (INTERFACE,), (VERDICT,)),
+        Set(INCOMING, (INTERFACE,), (VERDICT,)),
+    ]
+    for family, address in _ADDRESS.items():
+        found += [
+            Set(named("sources", family), (address,), (VERDICT,), nftables.INTERVAL),
+            Set(named("published", family), (PROTOCOL, address, SERVICE), (address, SERVICE)),
+            Set(named("everywhere", family), (PROTOCOL, SERVICE), (address, SERVICE)),
+            Set(named("opened", family), (PROTOCOL, address, SERVICE)),
+            Set(named("links", family), (address, PROTOCOL, address, SERVICE)),
+        ]
+    return found
+
+
+SETS = _sets()
+
+LOOPBACK4 = nft.masked(bytes((255, 0, 0, 0))) + nft.compare(bytes((127, 0, 0, 0)))
+"""Go on only where the IPv4 address that is loaded is one of the host's own loopback; LOOPBACK6: IPv6's."""
+LOOPBACK6 = nft.compare(bytes(15) + b"\1")
+LOOPBACK = {nft.IPV4: LOOPBACK4, nft.IPV6: LOOPBACK6}
+
+_ANSWERS = nft.state(nft.ESTABLISHED | nft.RELATED)
+_LED_HERE = nft.status(nft.DESTINATION_CHANGED)
+
+Rules = list[tuple[str, bytes]]
+"""Rules in their order: the chain, and the expressions."""
+
+
+def destination_key(family: int) -> bytes:
+    """Load protocol, destination and port, as `published` and `opened` have them for keys."""
+    return nft.meta("l4proto", 0) + nft.destination(family, 1) + nft.port(1 + _WIDTH[family])
+
+
+def _link_key(family: int) -> bytes:
+    width = _WIDTH[family]
+    loaded = nft.source(family, 0) + nft.meta("l4proto", width) + nft.destination(family, width + 1)
+    return loaded + nft.port(2 * width + 1)
+
+
+def _publish() -> Rules:
+    rules = []
+    for family in FAMILIES:
+        width = _WIDTH[family]
+        result = 8 if family == nft.IPV6 else 4  # behind the longest key
+        led = nft.lead_to(family, result, result + width)
+        for key, name in (
+            (destination_key(family), "published"),
+            (nft.meta("l4proto", 0) + nft.port(1), "everywhere"),
+        ):
+            looked_up = nft.lookup(named(name, family), 0, result)
+            rules.append((PUBLISH, nft.family(family) + key + looked_up + led))
+    return rules
+
+
+def _prerouting() -> Rules:
+    rules = [("prerouting", nft.meta("iifname") + nft.lookup(INTERNAL) + nft.decide(nft.ACCEPT))]
+    for family in FAMILIES:
+        # Only the host itself may mean its loopback: a neighbour on the cable may not.
+        mine = nft.family(family) + nft.destination(family) + LOOPBACK[family]
+        rules.append(("prerouting", nft.interface("iifname", "lo", nft.DIFFERENT) + mine + nft.decide(nft.ACCEPT)))
+    rules.append(("prerouting", nft.address_kind(nft.LOCAL) + nft.decide(nft.goto(PUBLISH))))
+    return rules
+
+
+def _output(loopback6: bool) -> Rules:
+    rules = []
+    if not loopback6:
+        mine = nft.family(nft.IPV6) + nft.destination(nft.IPV6) + LOOPBACK6
+        rules.append(("output", mine + nft.decide(nft.ACCEPT)))
+    return [*rules, ("output", nft.address_kind(nft.LOCAL) + nft.decide(nft.goto(PUBLISH)))]
+
+
+def _postrouting() -> Rules:
+    rules = []
+    for family in FAMILIES:
+        # What the host sends to itself has an address that no container could answer to.
+        own = nft.family(family) + nft.source(family) + LOOPBACK[family]
+        rules.append(("postrouting", own + nft.meta("oifname") + nft.lookup(BRIDGES) + nft.MASQUERADE))
+        looked_up = nft.verdict_of(named("sources", family))
+        rules.append(("postrouting", nft.family(family) + nft.source(family) + looked_up))
+    return rules
+
+
+def _forward() -> Rules:
+    return [
+        ("forward", nft.meta("iifname", 0) + nft.meta("oifname", 4) + nft.verdict_of(WITHIN)),
+        ("forward", _ANSWERS + nft.decide(nft.ACCEPT)),
+        ("forward", nft.meta("iifname") + nft.lookup(INTERNAL) + nft.decide(nft.DROP)),
+        ("forward", nft.meta("oifname") + nft.verdict_of(INCOMING)),
+        ("forward", nft.meta("iifname") + nft.lookup(BRIDGES) + nft.decide(nft.ACCEPT)),
+    ]
+
+
+def _closed() -> Rules:
+    rules = [(CLOSED, _ANSWERS + nft.decide(nft.ACCEPT)), (CLOSED, _LED_HERE + nft.decide(nft.ACCEPT))]
+    for family in FAMILIES:
+        allowed = nft.lookup(named("links", family)) + nft.decide(nft.ACCEPT)
+        rules.append((CLOSED, nft.family(family) + _link_key(family) + allowed))
+    for kind in _NEIGHBOURS:
+        # Or those that are linked would not find each other on the cable; IPv4's ARP does not come by here.
+        seen = nft.family(nft.IPV6) + nft.meta("l4proto") + nft.compare(bytes((ICMP[nft.IPV6],)))
+        rules.append((CLOSED, seen + nft.payload(2, 0, 1) + nft.compare(bytes((kind,))) + nft.decide(nft.ACCEPT)))
+    return [*rules, (CLOSED, nft.decide(nft.DROP))]
+
+
+_NEIGHBOURS = (135, 136)
+
+
+def _input() -> Rules:
+    rules = [
+        ("input", nft.meta("iifname") + nft.lookup(INTERNAL) + nft.decide(nft.goto(INWARD))),
+        (INWARD, _ANSWERS + nft.decide(nft.ACCEPT)),
+    ]
+    for kind in (nft.LOCAL, nft.BROADCAST, nft.MULTICAST):
+        rules.append((INWARD, nft.address_kind(kind, of_interface=True) + nft.decide(nft.ACCEPT)))
+    return [*rules, (INWARD, nft.decide(nft.DROP))]
+
+
+BASE = {
+    "raw": ("filter", nftables.PREROUTING, -300),
+    "prerouting": ("nat", nftables.PREROUTING, -100),
+    "output": ("nat", nftables.OUTPUT, -100),
+    "forward": ("filter", nftables.FORWARD, 0),
+    "input": ("filter", nftables.INPUT, 0),
+    "postrouting": ("nat", nftables.POSTROUTING, 100),
+}
+"""The chains that the kernel asks: kind, hook, priority."""
+
+
+def empty(table: str, families: tuple[int, ...], loopback6: bool) -> list[Request]:
+    """Make the table without any network, in place of what may be there.
+
+    families: those that the engine may have rules for; loopback6: is ::1 led to published ports (see `forwarding`)
+    """
+    made = [nftables.new_table(table), nftables.delete_table(table), nftables.new_table(table)]
+    made += [nftables.new_set(table, declared, number) for number, declared in enumerate(SETS, 1)]
+    made += [nftables.new_base_chain(table, name, *place) for name, place in BASE.items()]
+    made += [nftables.new_chain(table, name) for name in (PUBLISH, CLOSED, INWARD)]
+    for family in FAMILIES:
+        if family not in families:
+            made += [nftables.new_rule(table, name, nft.family(family) + nft.decide(nft.ACCEPT)) for name in BASE]
+    raw = [("raw", nft.meta("iifname") + nft.verdict_of(ARRIVING))]
+    rules = [
+        *raw,
+        *_publish(),
+        *_prerouting(),
+        *_output(loopback6),
+        *_closed(),
+        *_forward(),
+        *_input(),
+        *_postrouting(),
+    ]
+    return [*made, *(nftables.new_rule(table, chain, expressions) for chain, expressions in rules)]
+
+
+def gone(table: str) -> list[Request]:
+    """Take the table away, if it is there."""
+    return [nftables.new_table(table), nftables.delete_table(table)]

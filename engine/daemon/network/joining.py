@@ -1,0 +1,142 @@
+"""A new endpoint from what a client asks of it and what its network has: addresses, gateways, MAC, interfaces' names.
+
+Runs in the daemon's request threads under the lock of `networks.Networks`; it takes addresses from the network's and
+makes nothing else. Loaded with the first container that starts.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from engine.daemon.network.addresses import canonical
+from engine.daemon.network.ipam import Addresses, Space
+from engine.daemon.network.record import Endpoint, Network, Published
+from engine.errors import EngineError, Forbidden, Invalid
+
+INTERFACE_NAME = "com.docker.network.endpoint.ifname"
+INTERFACE_PREFIX = "com.docker.network.container_iface_prefix"
+# Auxiliary addresses of these names are the containers' gateway in the place of the bridge (--default-gateway).
+GATEWAYS = {4: "DefaultGatewayIPv4", 6: "DefaultGatewayIPv6"}
+
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+_LONGEST_NAME = 15
+_BAD_IN_NAMES = re.compile(r"[/:\s\x00-\x20]")
+_LOCAL, _MULTICAST = 0x02, 0x01  # bits of a MAC's first byte
+
+
+def make(
+    network: Network,
+    addresses: Addresses,
+    container_id: str,
+    settings: Mapping,
+    ports: tuple[Published, ...],
+    beside: Iterable[Endpoint],
+    reserved: Iterable[str] = (),
+) -> Endpoint:
+    """The endpoint; its addresses are taken from `addresses`, or nothing is when this raises.
+
+    settings: complete EndpointSettings; beside: the container's other endpoints; reserved: names of interfaces that
+        others of them have asked for
+    Raises Invalid, Forbidden, EngineError in docker's words.
+    """
+    identity = os.urandom(32).hex()
+    priority, names = settings["GwPriority"], tuple(settings.get("DNSNames") or ())
+    options = dict(settings["DriverOpts"] or {})
+    if network.driver in ("host", "null"):
+        return Endpoint(identity, network.id, container_id, names=names, priority=priority, driver_opts=options)
+    mac = _mac(settings["MacAddress"])
+    interface = _interface(network, options, {each.interface for each in beside}, set(reserved))
+    ipam = settings["IPAMConfig"] or {}
+    wanted = {4: ipam.get("IPv4Address") or "", 6: ipam.get("IPv6Address") or ""}
+    taken: dict[int, tuple[str, Space]] = {}
+    try:
+        for version, enabled in ((4, network.ipv4), (6, network.ipv6)):
+            if enabled and addresses.of(version):
+                taken[version] = _address(network, addresses, version, wanted[version])
+            elif wanted[version]:
+                raise _outside(wanted[version])
+    except EngineError:
+        addresses.release(*(address for address, _ in taken.values()))
+        raise
+    return Endpoint(
+        id=identity,
+        network=network.id,
+        container=container_id,
+        mac=mac,
+        interface=interface,
+        host_interface=f"veth{os.urandom(4).hex()[:7]}" if network.driver == "bridge" else "",
+        priority=priority,
+        names=names,
+        driver_opts=options,
+        ports=ports,
+        **_placed(network, 4, taken),
+        **_placed(network, 6, taken),
+    )
+
+
+def interfaces_asked_for(wanted: Iterable[Mapping]) -> set[str]:
+    """The names of interfaces that a container's EndpointSettings ask for: no other one of it is given them."""
+    asked = ((settings["DriverOpts"] or {}).get(INTERFACE_NAME) for settings in wanted)
+    return {name for name in asked if name}
+
+
+def _address(network: Network, addresses: Addresses, version: int, wanted: str) -> tuple[str, Space]:
+    if wanted:
+        wanted = canonical(wanted)
+        if not any(space.holds(wanted) for space in addresses.of(version)):
+            raise _outside(wanted)
+    return addresses.take(version, wanted, f"{network.name} ({network.id})")
+
+
+def _outside(address: str) -> Invalid:
+    return Invalid(f"invalid endpoint settings:\nno configured subnet contains IP address {address}")
+
+
+def _placed(network: Network, version: int, taken: Mapping[int, tuple[str, Space]]) -> dict:
+    """The fields of an endpoint that say its address of one version of IP."""
+    if version not in taken:
+        return {}
+    address, space = taken[version]
+    fields = {f"ipv{version}": address, f"prefix{version}": space.subnet.bits}
+    if not network.internal and not _way_out_without_gateway(network):
+        fields[f"gateway{version}"] = _gateway(network, version, space)
+    return fields
+
+
+def _way_out_without_gateway(network: Network) -> bool:
+    if network.driver != "ipvlan":
+        return False
+    from engine.daemon.network.drivers import ipvlan  # for networks of its own alone
+
+    return ipvlan.routed(network)
+
+
+def _gateway(network: Network, version: int, space: Space) -> str:
+    pool = next(pool for pool in network.pools if pool.subnet == str(space.subnet))
+    return pool.aux.get(GATEWAYS[version]) or pool.gateway
+
+
+def _mac(asked: str) -> str:
+    if not asked:
+        first, *rest = os.urandom(6)
+        return ":".join(f"{byte:02x}" for byte in (first & ~_MULTICAST | _LOCAL, *rest))
+    mac = asked.lower().replace("-", ":")
+    if not _MAC.fullmatch(mac):
+        raise Invalid(f"invalid MAC address: {asked}")
+    return mac
+
+
+def _interface(network: Network, options: Mapping[str, str], taken: set[str], reserved: set[str]) -> str:
+    """The name of the interface in the container. Raises Invalid for one that the kernel would not take, Forbidden."""
+    name = options.get(INTERFACE_NAME, "")
+    if name:
+        if len(name.encode()) > _LONGEST_NAME or _BAD_IN_NAMES.search(name) or name in (".", "..", "lo"):
+            raise Invalid(f'invalid interface name "{name}"')
+        if name in taken:
+            raise Forbidden(f'the container has an interface "{name}" already')
+        return name
+    prefix = network.options.get(INTERFACE_PREFIX) or "eth"
+    number = 0
+    while f"{prefix}{number}" in taken | reserved:
+        number += 1
+    return f"{prefix}{number}"

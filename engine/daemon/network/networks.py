@@ -1,0 +1,314 @@
+"""The daemon's networks and the endpoints of its containers: who has which address, found, added and taken away.
+
+Runs in the daemon, on any thread, under one lock, which comes after `Container.operation` and before the database's. It
+is never held over anything slow, as nothing in here touches the kernel: a network is a row, an endpoint is a row while
+its container runs. An address is free when the row is gone, so no crash gives one away twice.
+
+An idle daemon has read the rows and no more. What a network is made of (its addresses in memory, the default network's
+subnet) comes with the first question about one.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+
+from engine.daemon.network.record import Endpoint, Network, Published
+from engine.daemon.store import networks as table
+from engine.daemon.store.database import Database
+from engine.errors import Conflict, Forbidden, Invalid, NotFound
+
+_SHORT = 12
+
+
+class Networks:
+    """The networks of a data root.
+
+    settings: those of the daemon, of which the default network is made; engine_id: its IPv6 subnets are made of it
+    events: the bus, which hears of each network that is made or destroyed
+    """
+
+    def __init__(self, database: Database, settings: object, engine_id: str, events: object) -> None:
+        self.settings = settings
+        self.engine_id = engine_id
+        self._database = database
+        self._events = events
+        self._lock = threading.RLock()
+        self._settling = threading.Lock()
+        self._settled = False
+        with database.reading() as connection:
+            self._networks = {network.id: network for network in table.load_networks(connection)}
+            rows = table.load_endpoints(connection)
+        self._endpoints: dict[str, Endpoint] = {}  # by id, in the order in which they came
+        self._members: dict[str, dict[str, None]] = {}  # id of a network or of a container → ids of its endpoints
+        self._numbers = {endpoint.id: number for number, endpoint in rows}  # of those that have a row
+        self._last_number = max(self._numbers.values(), default=0)
+        self._show(endpoint for _, endpoint in rows)
+        self._going: set[str] = set()
+        self._addresses: dict[str, object] = {}  # by the network's id, made at the first look
+
+    # Networks
+
+    def find(self, reference: str) -> Network:
+        """The network of this id, name or prefix of an id. Raises NotFound, Invalid for a prefix of several."""
+        self._settle()
+        with self._lock:
+            if reference in self._networks:
+                return self._networks[reference]
+            by_prefix = []
+            for network in self._networks.values():
+                if network.name == reference:
+                    return network
+                if reference and network.id.startswith(reference):
+                    by_prefix.append(network)
+        if not by_prefix:
+            raise NotFound(f"network {reference} not found")
+        if len(by_prefix) > 1:
+            words = f"({len(by_prefix)} matches found based on ID prefix)"
+            raise Invalid(f"network {reference} is ambiguous {words}")
+        return by_prefix[0]
+
+    def all(self) -> list[Network]:
+        """Every network, oldest first."""
+        self._settle()
+        with self._lock:
+            return list(self._networks.values())
+
+    def create(self, body: dict) -> tuple[Network, str]:
+        """Make a network, whose device comes with its first endpoint; with a warning, mostly empty.
+
+        body: the decoded body of POST /networks/create
+        Raises Invalid, Conflict (the name), Forbidden (overlaps and others), NotFound (the driver) in docker's words.
+        """
+        from engine.daemon.network import creation, surroundings  # a client's wish, not an idle daemon's
+
+        self._settle()
+        asked = creation.Asked.read(body, self.settings)
+        nearby = surroundings.look(self.devices())
+        with self._lock:
+            if any(network.name == asked.name for network in self._networks.values()):
+                raise Conflict(f"network with name {asked.name} already exists")
+            network, warning = creation.make(asked, list(self._networks.values()), nearby, self.settings, self.engine_id)
+            with self._database.transaction(durable=True) as connection:
+                table.save_network(connection, network)
+            self._networks[network.id] = network
+        self._tell("create", network)
+        return network, warning
+
+    @contextlib.contextmanager
+    def removing(self, network: Network) -> Iterator[None]:
+        """Around the dismantling of what a network has in the kernel: nobody joins it, and afterwards it is gone.
+
+        A daemon that dies within leaves the network as it was, whose device is made again at the next use.
+        Raises Forbidden for a predefined network, for one that is in use and a configuration that another one has;
+        NotFound when it is gone already.
+        """
+        with self._lock:
+            self._check_removal(network)
+            self._going.add(network.id)
+        try:
+            yield
+            with self._lock:
+                with self._database.transaction(durable=True) as connection:
+                    table.delete_network(connection, network.id)
+                del self._networks[network.id]
+                self._addresses.pop(network.id, None)
+        finally:
+            with self._lock:
+                self._going.discard(network.id)
+        if not network.config_only:
+            self._tell("destroy", network)
+
+    def _check_removal(self, network: Network) -> None:
+        if network.builtin:
+            raise Forbidden(f"{network.name} is a pre-defined network and cannot be removed")
+        if network.id not in self._networks or network.id in self._going:
+            raise NotFound(f"network {network.name} not found")
+        if any(other.config_from == network.name for other in self._networks.values()):
+            raise Forbidden(f'error while removing network: configuration network "{network.name}" is in use')
+        if users := self.endpoints(network.id):
+            words = ", ".join(f'name:"{_name(each)}" id:"{each.id[:_SHORT]}"' for each in users)
+            text = f"network {network.name} has active endpoints ({words})"
+            raise Forbidden(f"error while removing network: {text}")
+
+    def devices(self) -> set[str]:
+        """The interfaces of the host that are this engine's networks' own."""
+        with self._lock:
+            return {network.device for network in self._networks.values() if network.driver == "bridge"}
+
+    def _tell(self, action: str, network: Network) -> None:
+        self._events.publish("network", action, network.id, {"name": network.name, "type": network.driver})
+
+    def _settle(self) -> None:
+        """Before the first look: the predefined networks are there, with what the settings and the host make of them."""
+        if self._settled:
+            return
+        from engine.daemon.network import builtin, surroundings  # not before somebody needs them
+
+        with self._settling:
+            if self._settled:
+                return
+            nearby = surroundings.look(self.devices())
+            with self._lock:
+                known = list(self._networks.values())
+                in_use = {endpoint.network for endpoint in self._endpoints.values()}
+                wanted = builtin.networks(known, in_use, nearby, self.settings, self.engine_id)
+                changed = [network for network in wanted if network not in known]
+                names = {network.name for network in wanted}
+                dropped = [network.id for network in known if network.builtin and network.name not in names]
+                if changed or dropped:
+                    self._replace(changed, dropped)
+                self._settled = True
+
+    def _replace(self, changed: list[Network], dropped: list[str]) -> None:
+        with self._database.transaction(durable=True) as connection:
+            for network_id in dropped:
+                table.delete_network(connection, network_id)
+            for network in changed:
+                table.save_network(connection, network)
+        networks = {**self._networks, **{network.id: network for network in changed}}
+        self._networks = {key: networks[key] for key in sorted(networks, key=lambda key: networks[key].created_ns)}
+        for network_id in dropped:
+            del self._networks[network_id]
+
+    # Endpoints
+
+    def join(
+        self,
+        container_id: str,
+        wanted: Mapping[str, dict],
+        ports: Mapping[str, tuple[Published, ...]] | None = None,
+    ) -> tuple[Endpoint, ...]:
+        """Endpoints for a container, in the order of `wanted`, all or none; their rows are there when this returns.
+
+        wanted: name or id of a network → its complete EndpointSettings (`IPAMConfig`, `MacAddress`, `GwPriority` and
+            `DriverOpts` are obeyed, `DNSNames` become the endpoint's names)
+        ports: by the same keys, what is published through that endpoint, where it is known already
+
+        Each has its addresses, gateways, MAC, the name of its interface in the container (`eth0`: the lowest that this
+        container has free) and, with the driver bridge, that of its host's end. Those of `host` and `none` have nothing
+        of it, and no row: a daemon that starts joins them again.
+        Raises NotFound, Forbidden (there already, address taken), Invalid, EngineError when no address is left.
+        """
+        from engine.daemon.network import joining
+
+        found = [(self.find(reference), reference) for reference in wanted]
+        reserved = joining.interfaces_asked_for(wanted.values())
+        with self._lock:
+            made: list[Endpoint] = []
+            try:
+                for network, reference in found:
+                    self._check_join(network, container_id, wanted[reference])
+                    addresses = self._addresses_of(network)
+                    beside = [*self.endpoints(container_id=container_id), *made]
+                    asked = wanted[reference], (ports or {}).get(reference, ())
+                    made.append(joining.make(network, addresses, container_id, *asked, beside, reserved))
+                self._add(made)
+            except BaseException:
+                self._give_back(made)
+                raise
+            return tuple(made)
+
+    def _check_join(self, network: Network, container_id: str, settings: Mapping) -> None:
+        if network.id not in self._networks or network.id in self._going:
+            raise NotFound(f"network {network.name} not found")
+        if network.config_only:
+            raise Forbidden("cannot create endpoint on configuration-only network")
+        if self.endpoints(network.id, container_id):
+            name = (settings.get("DNSNames") or [container_id[:_SHORT]])[0]
+            raise Forbidden(f"endpoint with name {name} already exists in network {network.name}")
+
+    def _addresses_of(self, network: Network) -> object:
+        found = self._addresses.get(network.id)
+        if found is None:
+            from engine.daemon.network.ipam import Addresses
+
+            found = Addresses(network.pools)
+            for endpoint in self.endpoints(network.id):
+                found.restore(endpoint.ipv4, endpoint.ipv6)
+            self._addresses[network.id] = found
+        return found
+
+    def _add(self, made: list[Endpoint]) -> None:
+        lasting = [endpoint for endpoint in made if _lasting(self._networks[endpoint.network])]
+        numbered = list(enumerate(lasting, self._last_number + 1))
+        if numbered:
+            with self._database.transaction() as connection:
+                table.save_endpoints(connection, numbered)
+            self._last_number += len(numbered)
+        self._numbers |= {endpoint.id: number for number, endpoint in numbered}
+        self._show(made)
+
+    def _show(self, endpoints: Iterable[Endpoint]) -> None:
+        for endpoint in endpoints:
+            self._endpoints[endpoint.id] = endpoint
+            for holder in (endpoint.network, endpoint.container):
+                self._members.setdefault(holder, {})[endpoint.id] = None
+
+    def _hide(self, endpoint: Endpoint) -> None:
+        del self._endpoints[endpoint.id]
+        for holder in (endpoint.network, endpoint.container):
+            members = self._members[holder]
+            del members[endpoint.id]
+            if not members:
+                del self._members[holder]
+
+    def update(self, endpoint: Endpoint) -> None:
+        """Put this in the place of the endpoint of the same id, if it is there; its addresses stay as they are.
+
+        It costs nothing on the disk when nothing has changed.
+        """
+        with self._lock:
+            before = self._endpoints.get(endpoint.id)
+            if before is None or before == endpoint:
+                return
+            if number := self._numbers.get(endpoint.id):
+                with self._database.transaction() as connection:
+                    table.save_endpoints(connection, [(number, endpoint)])
+            self._endpoints[endpoint.id] = endpoint
+
+    def leave(self, endpoints: Iterable[Endpoint]) -> None:
+        """Forget endpoints: their addresses are free. Those that are gone already are passed over."""
+        with self._lock:
+            going = [endpoint for endpoint in endpoints if endpoint.id in self._endpoints]
+            numbers = [self._numbers[endpoint.id] for endpoint in going if endpoint.id in self._numbers]
+            if numbers:
+                with self._database.transaction() as connection:
+                    table.delete_endpoints(connection, numbers)
+            for endpoint in going:
+                self._hide(endpoint)
+                self._numbers.pop(endpoint.id, None)
+            self._give_back(going)
+
+    def _give_back(self, endpoints: Iterable[Endpoint]) -> None:
+        for endpoint in endpoints:
+            addresses = self._addresses.get(endpoint.network)
+            if addresses is not None:
+                addresses.release(endpoint.ipv4, endpoint.ipv6)
+
+    def endpoints(self, network_id: str | None = None, container_id: str | None = None) -> list[Endpoint]:
+        """The endpoints of a network, of a container, of both or of all, in the order in which they came."""
+        with self._lock:
+            if network_id is None and container_id is None:
+                return list(self._endpoints.values())
+            # A container has few networks, a network may have many containers.
+            members = self._members.get(container_id or network_id, ())
+            found = [self._endpoints[identity] for identity in members]
+        return [endpoint for endpoint in found if network_id in (None, endpoint.network)]
+
+    def status(self, network: Network) -> dict[str, dict[str, int]]:
+        """How the addresses of a network stand: subnet → SubnetStatus of the API."""
+        self._settle()
+        with self._lock:
+            return {str(space.subnet): space.status() for space in self._addresses_of(network).spaces}
+
+    def adopt(self, running: set[str]) -> list[Endpoint]:
+        """At start-up: the endpoints of containers that are not in `running`; the caller unplugs them and `leave`s."""
+        return [endpoint for endpoint in self.endpoints() if endpoint.container not in running]
+
+
+def _lasting(network: Network) -> bool:
+    return network.driver not in ("host", "null")
+
+
+def _name(endpoint: Endpoint) -> str:
+    return endpoint.names[0] if endpoint.names else endpoint.container[:_SHORT]

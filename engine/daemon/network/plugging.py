@@ -1,0 +1,209 @@
+"""The interface of one endpoint: made in a container's network namespace, configured, and taken away again.
+
+Runs in the daemon's request threads, in both namespaces at once: one netlink socket for each, and the thread itself in
+the container's for as long as it writes kernel parameters there. A container that already runs may do what it likes to
+its own interfaces meanwhile: nothing in here trusts what it finds there, and none of it touches the host.
+"""
+
+import contextlib
+import errno
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from engine.daemon.network import devices, gateways
+from engine.daemon.network.announcing import Announcer
+from engine.daemon.network.drivers import endpoints, ipvlan, macvlan, options
+from engine.daemon.network.gateways import Pair
+from engine.daemon.network.record import Endpoint, Network
+from engine.errors import SystemFailure
+from engine.kernel import netns
+from engine.kernel.netlink import addresses, links
+from engine.kernel.netlink.message import Request
+from engine.kernel.netlink.socket import Netlink, Refused
+
+_MOST_NAMES = 1024
+_LINK_LOCAL_BITS = {False: 16, True: 64}
+
+
+def announcer() -> Announcer:
+    """What `plug` tells the neighbours with; one for the life of the daemon. Raises SystemFailure."""
+    try:
+        return Announcer()
+    except OSError as error:
+        raise SystemFailure(f"no packet socket: {devices.words(error)}") from error
+
+
+def plug(pairs: Sequence[Pair], namespace: int, others: Sequence[Pair], announcer: Announcer) -> tuple[Endpoint, ...]:
+    """Make the interfaces of these endpoints, in their order, and then the default routes; all of it or nothing.
+
+    others: what the container has already. Raises SystemFailure.
+    """
+    done: list[Pair] = []
+    with _both(namespace) as (host, inside):
+        try:
+            for network, endpoint in pairs:
+                taken = [end.interface for _, end in (*others, *done) if end.interface]
+                done.append((network, _plug(host, inside, network, endpoint, namespace, taken)))
+            _route(inside, (*others, *done), gateways.choose_gateways(others))
+        except (OSError, SystemFailure) as error:
+            for network, endpoint in done:
+                with contextlib.suppress(OSError):  # what has failed first is what is told
+                    _remove(host, inside, network, endpoint, ())
+            if isinstance(error, SystemFailure):
+                raise
+            raise SystemFailure(f"the container's routes cannot be set: {devices.words(error)}") from error
+    for network, endpoint in done:
+        if network.driver == "bridge":
+            announcer.announce(network.device, endpoint.mac, tuple(filter(None, (endpoint.ipv4, endpoint.ipv6))))
+    return tuple(endpoint for _, endpoint in done)
+
+
+def unplug(network: Network, endpoint: Endpoint, namespace: int | None, others: Sequence[Pair]) -> None:
+    """Take the interface away, and let the default routes be those of `others`, which stay. Raises SystemFailure.
+
+    namespace: None where only the host's end of it is known; with it dies the container's.
+    """
+    try:
+        if namespace is None:
+            if endpoint.host_interface:
+                with Netlink() as host:
+                    _delete(host, endpoint.host_interface)
+            return
+        with _both(namespace) as (host, inside):
+            _remove(host, inside, network, endpoint, others)
+            _route(inside, others, gateways.choose_gateways((*others, (network, endpoint))))
+    except OSError as error:
+        what = f"the interface {endpoint.interface} of network {network.name}"
+        raise SystemFailure(f"{what} cannot be removed: {devices.words(error)}") from error
+
+
+@contextlib.contextmanager
+def _both(namespace: int) -> Iterator[tuple[Netlink, Netlink]]:
+    """Sockets of the host's network and of the container's, with the thread in the latter."""
+    with Netlink() as host, netns.entered(namespace), Netlink() as inside:
+        yield host, inside
+
+
+def _plug(
+    host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, namespace: int, taken: Sequence[str]
+) -> Endpoint:
+    name = _free_name(inside, endpoint, taken)
+    endpoint = replace(endpoint, interface=name)
+    index = links.index_of(host, network.device)
+    if not index:
+        raise SystemFailure(f"the interface {network.device} of network {network.name} is gone")
+    try:
+        host.send(_make(network, endpoint, index, namespace))
+    except OSError as error:
+        raise SystemFailure(_refused(network, endpoint, error)) from error
+    try:
+        if endpoint.ports and endpoint.host_interface:
+            # It may call itself by the host's address, and then its packets go back to where they came from.
+            host.send((links.hairpin(links.index_of(host, endpoint.host_interface)),))
+        index = links.index_of(inside, name)
+        _set_parameters(network, endpoint)
+        inside.send(_configure(network, endpoint, index))
+    except OSError as error:
+        with contextlib.suppress(OSError):  # what has failed first is what is told
+            _remove(host, inside, network, endpoint, ())
+        raise SystemFailure(_refused(network, endpoint, error)) from error
+    return endpoint
+
+
+def _free_name(inside: Netlink, endpoint: Endpoint, taken: Sequence[str]) -> str:
+    """The name that the endpoint is to have; or, where the container has it for something of its own, the next one."""
+    wanted = endpoint.interface
+    if wanted not in taken and not links.index_of(inside, wanted):
+        return wanted
+    if endpoints.IFNAME not in endpoint.driver_opts:
+        stem = wanted.rstrip("0123456789")
+        for number in range(_MOST_NAMES):
+            name = f"{stem}{number}"
+            if name not in taken and not links.index_of(inside, name):
+                return name
+    raise SystemFailure(f"the container has an interface {wanted} already")
+
+
+def _make(network: Network, endpoint: Endpoint, index: int, namespace: int) -> list[Request]:
+    """What makes the interface, down, in the container's namespace. index: of the network's device"""
+    mtu = options.mtu_of(network.options)
+    name = endpoint.interface
+    if network.driver == "macvlan":
+        return [links.macvlan(name, index, macvlan.mode(network), endpoint.mac, mtu, namespace)]
+    if network.driver == "ipvlan":
+        return [links.ipvlan(name, index, ipvlan.mode(network), ipvlan.flag(network), mtu, namespace)]
+    # The host may still know the MAC of who had the address before.
+    known = [addresses.neighbour(index, address, endpoint.mac) for address in (endpoint.ipv4, endpoint.ipv6) if address]
+    return [*links.veth(endpoint.host_interface, index, mtu, name, endpoint.mac, namespace), *known]
+
+
+def _set_parameters(network: Network, endpoint: Endpoint) -> None:
+    """Kernel parameters of the interface, before it is up; the thread is in the container's network."""
+    name = endpoint.interface
+    wanted = [(f"net/ipv6/conf/{name}/disable_ipv6", "0" if endpoint.ipv6 else "1")]
+    if endpoint.ipv6 and network.driver == "bridge":
+        # The routers of this network are known; whoever else says that he is one is a neighbour who lies.
+        wanted.append((f"net/ipv6/conf/{name}/accept_ra", "0"))
+    elif endpoint.ipv6:
+        wanted.append((f"net/ipv6/conf/{name}/ndisc_notify", "1"))
+    for path, value in (*wanted, *endpoints.sysctls(endpoint.driver_opts, name)):
+        try:
+            with open(f"/proc/sys/{path}", "wb", buffering=0) as file:
+                file.write(value.encode())
+        except FileNotFoundError:
+            if value != "1" or not path.endswith("/disable_ipv6"):  # there is no IPv6 in this kernel to be disabled
+                raise
+
+
+def _configure(network: Network, endpoint: Endpoint, index: int) -> list[Request]:
+    """What makes a new interface one with addresses, up."""
+    requests = []
+    if network.driver != "bridge":
+        requests.append(links.change(index, announce=True))
+    if endpoint.ipv4:
+        requests.append(addresses.add(index, endpoint.ipv4, endpoint.prefix4))
+    if endpoint.ipv6:
+        requests.append(addresses.add(index, endpoint.ipv6, endpoint.prefix6))
+    for address in endpoint.link_local:
+        requests.append(addresses.add(index, address, _LINK_LOCAL_BITS[":" in address]))
+    return [*requests, links.change(index, up=True)]
+
+
+def _route(inside: Netlink, pairs: Sequence[Pair], before: tuple[Endpoint | None, Endpoint | None]) -> None:
+    """Set the default routes that are others than before; a route that has to go went with its interface."""
+    bare = {endpoint.id for network, endpoint in pairs if gateways.without_gateway(network)}
+    requests = []
+    for ipv6, (chosen, earlier) in enumerate(zip(gateways.choose_gateways(pairs), before, strict=True)):
+        if chosen is None or (earlier is not None and earlier.id == chosen.id):
+            continue
+        gateway = chosen.gateway6 if ipv6 else chosen.gateway4
+        index = links.index_of(inside, chosen.interface)
+        requests.append(addresses.route(index, "" if chosen.id in bare else gateway, ipv6=bool(ipv6)))
+    if requests:
+        inside.send(requests)
+
+
+def _remove(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, others: Sequence[Pair]) -> None:
+    if endpoint.host_interface:
+        _delete(host, endpoint.host_interface)
+        return
+    # The container may have given it another name: it is every link of this parent that no other endpoint has.
+    parent = links.index_of(host, network.device)
+    staying = {end.interface for _, end in others} - {endpoint.interface}
+    for link in links.every(inside):
+        if link.kind == network.driver and link.parent == parent and link.name not in staying:
+            _delete(inside, link.name)
+
+
+def _delete(netlink: Netlink, name: str) -> None:
+    try:
+        netlink.send((links.delete(name),))
+    except Refused as error:
+        if error.errno != errno.ENODEV:  # it is gone already
+            raise
+
+
+def _refused(network: Network, endpoint: Endpoint, error: OSError) -> str:
+    if error.errno == errno.EOPNOTSUPP and network.driver != "bridge":
+        return f"the kernel of this host has no {network.driver} links"
+    return f"the interface {endpoint.interface} of network {network.name} cannot be made: {devices.words(error)}"

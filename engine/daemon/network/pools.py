@@ -1,0 +1,91 @@
+"""Where subnets come from that nobody asks for by name: the pools of the daemon, split into pieces.
+
+Pure. A piece is the lowest one of its pool that overlaps no other network of the engine and nothing that the host can
+reach already; `surroundings` finds out what that is.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.daemon.network.addresses import BITS, Subnet
+from engine.daemon.network.surroundings import Surroundings
+from engine.errors import Invalid
+
+# Those of dockerd: the base that is split, and the length of the pieces.
+DEFAULTS = (
+    ("172.17.0.0/16", 16),
+    ("172.18.0.0/16", 16),
+    ("172.19.0.0/16", 16),
+    ("172.20.0.0/14", 16),
+    ("172.24.0.0/14", 16),
+    ("172.28.0.0/14", 16),
+    ("192.168.0.0/16", 20),
+)
+_LOCAL_BITS = 40  # of an IPv6 unique local address that are chosen at random, RFC 4193
+_LOCAL_SHIFT = 80
+_LOCAL_FIRST = 0xFD << 120
+_LOCAL_BASE, _LOCAL_PIECE = 48, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A pool that is split: its base, and the length of the pieces."""
+
+    base: Subnet
+    bits: int
+
+
+def sources(configured: Iterable[str], engine_id: str) -> tuple[Source, ...]:
+    """The pools of a daemon, lowest first: `base,bits` as the settings have them, or else dockerd's.
+
+    Where none is of IPv6, there is one of unique local addresses that are this daemon's own.
+    """
+    given = [Source(Subnet.parse(base), int(bits)) for base, bits in (text.split(",") for text in configured)]
+    found = given or [Source(Subnet.parse(base), bits) for base, bits in DEFAULTS]
+    if not any(source.base.version == 6 for source in found):
+        found.append(Source(unique_local(engine_id), _LOCAL_PIECE))
+    return tuple(sorted(found, key=lambda source: (source.base.version, source.base.first, source.base.bits)))
+
+
+def unique_local(engine_id: str) -> Subnet:
+    """The /48 of unique local addresses that belongs to this daemon: the same at every start."""
+    digest = int.from_bytes(hashlib.sha256(engine_id.encode()).digest()[:8], "big")
+    chosen = digest & ((1 << _LOCAL_BITS) - 1)
+    return Subnet(6, _LOCAL_FIRST | chosen << _LOCAL_SHIFT, _LOCAL_BASE)
+
+
+def choose(
+    given: Iterable[Source], version: int, taken: Iterable[Subnet], around: Surroundings, bits: int = 0
+) -> Subnet:
+    """A piece that overlaps nothing of `taken`, which are the engine's networks, and nothing of the host's.
+
+    What is behind a gateway is avoided as long as there is another piece: a host may send half of the world there.
+    bits: the piece's length, 0 for what the pool says. Raises Invalid.
+    """
+    fitting = [source for source in given if source.base.version == version]
+    if bits:
+        fitting = [Source(source.base, bits) for source in fitting if source.base.bits <= bits <= BITS[version]]
+    if not fitting:
+        raise Invalid("invalid address pool")
+    near = [*taken, *around.near]
+    for avoided in ([*near, *around.far], near):
+        in_the_way = sorted(
+            (subnet for subnet in avoided if subnet.version == version), key=lambda subnet: subnet.first
+        )
+        for source in fitting:
+            found = _lowest(source, in_the_way)
+            if found is not None:
+                return found
+    raise Invalid("all predefined address pools have been fully subnetted")
+
+
+def _lowest(source: Source, in_the_way: list[Subnet]) -> Subnet | None:
+    size = 1 << BITS[source.base.version] - source.bits
+    at = source.base.first
+    for subnet in in_the_way:  # by their first address, so that one look at each is enough
+        if subnet.first >= at + size:
+            break
+        if subnet.last >= at:
+            at = subnet.last // size * size + size
+    return Subnet(source.base.version, at, source.bits) if at + size - 1 <= source.base.last else None

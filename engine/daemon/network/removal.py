@@ -1,0 +1,51 @@
+"""Networks that go: one that a client names, or all that nobody uses; with what they have in the kernel.
+
+Runs in the daemon's request threads.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+
+from engine.daemon.network import filters
+from engine.daemon.network.record import Network
+from engine.errors import Conflict, EngineError
+
+log = logging.getLogger(__name__)
+
+_pruning = threading.Lock()
+
+
+def remove(engine: object, network: Network) -> None:
+    """Remove a network. Raises Forbidden while it is in use, NotFound, SystemFailure where the kernel refuses."""
+    with engine.networks.removing(network):
+        engine.firewall.close_network(network)
+        engine.wiring.remove(network)
+
+
+def prune(engine: object, asked: Mapping[str, tuple[str, ...]]) -> list[Network]:
+    """Remove the networks that the filters choose and nobody uses; configurations and predefined ones stay.
+
+    One that cannot be removed, as somebody has just begun to use it, is left out. Raises Invalid, and Conflict while
+    another prune is under way.
+    """
+    chosen = filters.pruned(asked)
+    if not _pruning.acquire(blocking=False):
+        raise Conflict("a prune operation is already running")
+    try:
+        removed = [network for network in engine.networks.all() if chosen(network) and _pruned(engine, network)]
+    finally:
+        _pruning.release()
+    engine.events.publish("network", "prune", "", {"reclaimed": "0"})
+    return removed
+
+
+def _pruned(engine: object, network: Network) -> bool:
+    if network.builtin or network.config_only or engine.networks.endpoints(network.id):
+        return False
+    try:
+        remove(engine, network)
+    except EngineError as error:
+        log.warning("network %s was not pruned: %s", network.name, error)
+        return False
+    return True

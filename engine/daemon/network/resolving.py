@@ -1,0 +1,313 @@
+"""What the daemon says to the resolver, and a new resolver when that one has died.
+
+Runs in the daemon, on any thread, under one lock: one says something at a time and waits until it is done. The resolver
+was started by the spawner, at the first name or by an earlier daemon. All that it was told is kept in here too, so that
+another one can be told when it is gone; the end of its link is heard by the thread that watches the monitors.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.daemon.network.names import Pair, has_resolver
+from engine.daemon.network.record import Endpoint
+from engine.daemon.runtime import processes
+from engine.daemon.runtime.background import later
+from engine.errors import EngineError, Invalid, SystemFailure
+from engine.kernel import syscalls
+from engine.sandbox import resolvconf
+from engine.wire import endpoint, exitfile
+from engine.wire.channel import Channel
+from engine.wire.messages import BeResolver, Forget, Place, Resolves, Serve, Served
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 5.0
+"""How long the resolver may take for anything; a start of a container waits for it."""
+_KILLED_SECONDS = 5.0
+_CRASH = "resolver.crash"
+_LARGEST = 65536
+_PEER = struct.Struct("=iII")  # struct ucred
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the resolver knows of one run of a container, but for its networks: `wire.messages.Serve`."""
+
+    pairs: tuple[Pair, ...]
+    pid: int
+    pid_start: int
+    servers: tuple[str, ...]
+    dotted: bool
+    links: Mapping[str, Mapping[str, str]]
+
+    def serve(self) -> Serve:
+        """All of it as one message."""
+        return Serve(
+            container=self.pairs[0][1].container,
+            pid_start=self.pid_start,
+            places=tuple(
+                Place(
+                    network.id,
+                    network.name,
+                    each.names,
+                    tuple(filter(None, (each.ipv4, each.ipv6))),
+                    tuple(self.links.get(network.id, {}).items()),
+                )
+                for network, each in self.pairs
+                if has_resolver(((network, each),))
+            ),
+            forwards=any(map(_leads_out, self.pairs)),
+            servers=self.servers,
+            dotted=self.dotted,
+        )
+
+
+def _leads_out(pair: Pair) -> bool:
+    """Whether there is a way to others' servers: of an internal network no query leaves (CVE-2024-29018)."""
+    network, each = pair
+    return not network.internal and (bool(each.gateway4 or each.gateway6) or network.driver == "ipvlan")
+
+
+class Resolving:
+    """The link to the resolver; as `names.Names`, whose methods these are."""
+
+    def __init__(self, exec_root: str, settings: object, spawner: object, links: object) -> None:
+        self._exec_root, self._settings, self._spawner, self._links = exec_root, settings, spawner, links
+        self._lock = threading.Lock()
+        self._told: dict[str, _Told] = {}
+        self._link: Channel | None = None
+        self._process = 0, 0
+
+    def join(
+        self,
+        pairs: Sequence[Pair],
+        netns: int,
+        pid: int,
+        pid_start: int,
+        host_config: Mapping,
+        links: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        """See `Names.join`."""
+        if not pairs:
+            return
+        told = self._telling(pairs, pid, pid_start, host_config, links)
+        with self._lock:
+            container = pairs[0][1].container
+            before = self._told.get(container)
+            if not has_resolver(pairs) and before is None:
+                return
+            self._told[container] = told
+            try:
+                self._serve(told, netns)
+            except BaseException:
+                if before is None:
+                    del self._told[container]
+                else:
+                    self._told[container] = before
+                raise
+
+    def leave(self, endpoints: Iterable[Endpoint]) -> None:
+        """See `Names.leave`."""
+        gone = {each.id: each.container for each in endpoints}
+        for container in dict.fromkeys(gone.values()):
+            try:
+                self._leave(container, gone)
+            except EngineError as error:
+                log.warning("container %s: its names stay: %s", container, error)
+
+    def adopt(self, running: Sequence[tuple]) -> None:
+        """See `Names.adopt`."""
+        with self._lock:
+            for pairs, pid, pid_start, host_config, links in running:
+                told = self._telling(pairs, pid, pid_start, host_config, links)
+                self._told[pairs[0][1].container] = told
+            try:
+                known = self._find()
+                if known is None:
+                    self._begin()
+                    return
+                try:
+                    for container in known - self._told.keys():
+                        self._ask(Forget(container))
+                    self._put_all()
+                except _Lost:
+                    self._begin()
+            except EngineError as error:
+                log.error("the names of containers are not answered: %s", error)
+
+    def _telling(
+        self,
+        pairs: Sequence[Pair],
+        pid: int,
+        pid_start: int,
+        host_config: Mapping,
+        links: Mapping[str, Mapping[str, str]],
+    ) -> _Told:
+        wishes = resolvconf.asked(host_config, self._settings)
+        text = "" if wishes.options else _host_file()
+        return _Told(tuple(pairs), pid, pid_start, wishes.servers, resolvconf.dotted(text, wishes), links)
+
+    def _leave(self, container: str, gone: Mapping[str, str]) -> None:
+        with self._lock:
+            told = self._told.get(container)
+            if told is None:
+                return
+            pairs = tuple(pair for pair in told.pairs if pair[1].id not in gone)
+            if pairs:
+                told = _Told(pairs, told.pid, told.pid_start, told.servers, told.dotted, told.links)
+                self._told[container] = told
+                self._serve(told)
+            else:
+                del self._told[container]
+                if self._link is None:
+                    return  # none is started to be told that
+                try:
+                    self._ask(Forget(container))
+                except _Lost:
+                    if self._told:
+                        self._begin()
+
+    def _serve(self, told: _Told, netns: int = -1) -> None:
+        """Tell the resolver of a run, and start one if need be. The caller holds the lock, as for all below."""
+        for last in (False, True):
+            if self._link is None:
+                self._begin(told)
+            try:
+                self._put(told, netns)
+                return
+            except _Lost:
+                if last:
+                    raise
+
+    def _put(self, told: _Told, netns: int = -1) -> None:
+        """Tell the resolver of one run. netns: the container's network namespace, if it is at hand."""
+        with processes.opened(told.pid, told.pid_start) as pidfd:
+            if pidfd is None:
+                raise SystemFailure("its process has ended")
+            with _namespace(told.pid, netns) as namespace:
+                self._ask(told.serve(), (namespace, pidfd))
+
+    def _put_all(self, but: _Told | None = None) -> None:
+        """Tell the resolver of all; one container's failure is not another's. Raises _Lost."""
+        for container, told in self._told.items():
+            if told is but:
+                continue
+            try:
+                self._put(told)
+            except _Lost:
+                raise
+            except SystemFailure as error:
+                log.error("container %s: its names are not answered: %s", container, error)
+
+    def _ask(self, message: object, descriptors: Sequence[int] = ()) -> None:
+        """Have something done. Raises _Lost; SystemFailure with the resolver's own words."""
+        try:
+            self._link.send(message, list(descriptors))
+            received = self._link.receive()
+        except (OSError, Invalid) as error:  # too late is too late
+            self._lose()
+            raise _Lost(f"the resolver does not answer: {error}") from error
+        if received is None or not isinstance(received[0], Served):
+            self._lose()
+            raise _Lost("the resolver has died")
+        if received[0].text:
+            raise SystemFailure(received[0].text)
+
+    def _begin(self, but: _Told | None = None) -> None:
+        """Have the spawner make a resolver, and tell it of all that run. Raises SystemFailure, Unavailable."""
+        self._tell_crash()
+        ours, theirs = Channel.pair()
+        with theirs:
+            try:
+                self._spawner.send(BeResolver(self._exec_root), [theirs.fileno()], ordinary=False)
+            except BaseException:
+                ours.close()
+                raise
+        if self._meet(ours) is None:
+            raise SystemFailure("the resolver cannot be started")
+        self._put_all(but)
+
+    def _find(self) -> set[str] | None:
+        """Meet the resolver of an earlier daemon: whom it serves; None where there is none that answers."""
+        try:
+            connection = endpoint.connect(self._exec_root, _SECONDS, endpoint.RESOLVER)
+        except OSError:
+            return None
+        pid = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
+        found = self._meet(Channel(connection))
+        if found is None:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, as is best
+                processes.kill_and_wait(pid, syscalls.process_start(pid), _KILLED_SECONDS)
+        return found
+
+    def _meet(self, link: Channel) -> set[str] | None:
+        """Hear a resolver's greeting: whom it serves already; None where there is none."""
+        link.socket.settimeout(_SECONDS)
+        try:
+            received = link.receive()
+        except (OSError, Invalid):
+            received = None
+        if received is None or not isinstance(received[0], Resolves):
+            link.close()
+            return None
+        greeting = received[0]
+        self._link, self._process = link, (greeting.pid, greeting.pid_start)
+        self._links.on_end(link.fileno(), lambda: later(self._revive, link))
+        return {container for container, _ in greeting.serves}
+
+    def _lose(self) -> None:
+        """Have no resolver any more; one that only says nothing must not stand in the way of the next."""
+        self._links.off_end(self._link.fileno())
+        self._link.close()
+        self._link = None
+        processes.kill_and_wait(*self._process, _KILLED_SECONDS)
+
+    def _revive(self, link: Channel) -> None:
+        """The end of this link was heard: where there is somebody to serve, start another."""
+        with self._lock:
+            if self._link is not link:
+                return
+            self._lose()
+            if self._told:
+                log.warning("the resolver has died; another is started")
+                self._begin()
+
+    def _tell_crash(self) -> None:
+        text = exitfile.read(self._exec_root, _CRASH)
+        if text is not None:
+            log.error("the resolver has failed: %s", text.decode("utf-8", "replace"))
+            os.unlink(os.path.join(self._exec_root, _CRASH))
+
+
+class _Lost(SystemFailure):
+    """There is no resolver any more."""
+
+
+@contextlib.contextmanager
+def _namespace(pid: int, netns: int) -> Iterator[int]:
+    """A descriptor of the network namespace of a process that a pidfd is held of, unless there is one already."""
+    if netns >= 0:
+        yield netns
+        return
+    try:
+        opened = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SystemFailure(f"its network cannot be entered: {error}") from error
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _host_file() -> str:
+    try:
+        with open(resolvconf.HOST, errors="replace") as file:
+            return file.read(_LARGEST)
+    except OSError:
+        return ""  # many a host has none

@@ -1,0 +1,147 @@
+"""The subnets of a new network: what a client's IPAM.Config says of them, and what the daemon adds to it.
+
+Pure; runs in the daemon's request threads. dockerd tells all that is wrong with a configuration at once, and so does
+`read`; what is taken by others comes after that.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from engine.daemon.network import pools
+from engine.daemon.network.addresses import Subnet, canonical, parse_address
+from engine.daemon.network.ipam import Space
+from engine.daemon.network.record import Network, Pool
+from engine.daemon.network.surroundings import Surroundings
+from engine.errors import EngineError, Forbidden, Invalid
+
+_OVERLAP = "invalid pool request: Pool overlaps with other one on this address space"
+
+
+def read(config: Iterable[Mapping], ipv6: bool) -> tuple[Pool, ...]:
+    """IPAM.Config as pools, IPv4's first; a subnet may be empty, or of zeros with the length alone. Raises Invalid.
+
+    The texts in it are prefixes and addresses, as the body's decoding has seen to.
+    """
+    found, wrong = [], []
+    for entry in config:
+        entry = entry or {}
+        aux = {name: canonical(address) for name, address in (entry.get("AuxiliaryAddresses") or {}).items() if address}
+        gateway = canonical(entry["Gateway"]) if entry.get("Gateway") else ""
+        pool = Pool(entry.get("Subnet") or "", entry.get("IPRange") or "", gateway, aux)
+        if not pool.subnet:
+            wrong.append("invalid subnet invalid Prefix: invalid CIDR block notation")
+            continue
+        if ipv6 or ":" not in pool.subnet:
+            wrong += _wrong(pool)
+        found.append(pool)
+    if wrong:
+        text = wrong[0] if len(wrong) == 1 else "\n".join(f"* {each}" for each in wrong)
+        raise Invalid(f"invalid network config:\n{text}")
+    return tuple(sorted(found, key=lambda pool: ":" in pool.subnet))
+
+
+def _wrong(pool: Pool) -> list[str]:
+    """All that is wrong with one entry in itself."""
+    subnet = Subnet.parse(pool.subnet)
+    wrong = []
+    if _shown(pool.subnet) != str(subnet):
+        wrong.append(f"invalid subnet {_shown(pool.subnet)}: it should be {subnet}")
+    if pool.ip_range:
+        wrong += [f"invalid ip-range {_shown(pool.ip_range)}: {each}" for each in _wrong_range(pool.ip_range, subnet)]
+    if pool.gateway:
+        wrong += [f"invalid gateway {pool.gateway}: {each}" for each in _wrong_address(pool.gateway, subnet)]
+    for name, address in pool.aux.items():
+        wrong += [f"invalid auxiliary address {name}: {each}" for each in _wrong_address(address, subnet)]
+    return wrong
+
+
+def _shown(prefix: str) -> str:
+    """A prefix with the bits behind it as they are."""
+    address, _, bits = prefix.partition("/")
+    return f"{canonical(address)}/{int(bits)}"
+
+
+def _wrong_range(text: str, subnet: Subnet) -> list[str]:
+    inner = Subnet.parse(text)
+    if inner.version != subnet.version:
+        return [f"parent subnet is an IPv{subnet.version} block"]
+    wrong = []
+    if inner.bits < subnet.bits:
+        wrong.append(f"CIDR block is bigger than its parent subnet {subnet}")
+    if _shown(text) != str(inner):
+        wrong.append(f"it should be {inner}")
+    if not inner.overlaps(subnet):
+        wrong.append(f"parent subnet {subnet} doesn't contain ip-range")
+    return wrong
+
+
+def _wrong_address(text: str, subnet: Subnet) -> list[str]:
+    version, number = parse_address(text)
+    if version != subnet.version:
+        return [f"parent subnet is an IPv{subnet.version} block"]
+    return [] if number in subnet else [f"parent subnet {subnet} doesn't contain this address"]
+
+
+def allocated(
+    network: Network,
+    known: Iterable[Network],
+    sources: Iterable[pools.Source],
+    around: Surroundings,
+    gateways: tuple[bool, bool],
+) -> tuple[Pool, ...]:
+    """The pools of a network in full: each with a subnet that no other has, and with its gateway.
+
+    gateways: whether an IPv4, an IPv6 pool has a gateway that nobody asked for
+    Raises Forbidden for an overlap, Invalid where no subnet is left, EngineError for addresses that cannot be.
+    """
+    if network.ipam_driver == "null":
+        return _without_addresses(network)
+    taken = [Subnet.parse(pool.subnet) for other in known if not other.config_only for pool in other.pools]
+    found = []
+    for version, enabled, needed in ((4, network.ipv4, gateways[0]), (6, network.ipv6, gateways[1])):
+        asked = [pool for pool in network.pools if (":" in pool.subnet) == (version == 6)]
+        for pool in (asked or [Pool("")]) if enabled else ():
+            pool = _placed(pool, version, taken, sources, around)
+            taken.append(Subnet.parse(pool.subnet))
+            found.append(_with_gateway(pool, needed))
+    return tuple(found)
+
+
+def _without_addresses(network: Network) -> tuple[Pool, ...]:
+    if any(pool.subnet for pool in network.pools):
+        raise Invalid("null ipam driver does not handle specific address pool requests")
+    return ()
+
+
+def _placed(
+    pool: Pool, version: int, taken: list[Subnet], sources: Iterable[pools.Source], around: Surroundings
+) -> Pool:
+    subnet = Subnet.parse(pool.subnet) if pool.subnet else Subnet(version, 0, 0)
+    if subnet.first == 0:  # of zeros: only the length is meant
+        if pool.ip_range:
+            raise EngineError("failed to parse pool request: invalid address subpool")
+        return replace(pool, subnet=str(pools.choose(sources, version, taken, around, subnet.bits)))
+    if any(subnet.overlaps(other) for other in taken):
+        raise Forbidden(_OVERLAP)
+    inner = str(Subnet.parse(pool.ip_range)) if pool.ip_range else ""
+    return replace(pool, subnet=str(subnet), ip_range=inner)
+
+
+def _with_gateway(pool: Pool, needed: bool) -> Pool:
+    space = Space(replace(pool, gateway="", aux={}))
+    gateway = pool.gateway
+    if gateway:
+        try:
+            space.take(gateway)
+        except EngineError as error:
+            raise EngineError(f"failed to allocate gateway ({gateway}): {error}") from error
+    elif needed:
+        gateway = space.take_lowest() or ""
+        if not gateway:
+            raise EngineError("failed to allocate gateway (): no available addresses on this pool")
+    for name, address in pool.aux.items():
+        try:
+            space.take(address)
+        except EngineError as error:
+            raise EngineError(f"failed to allocate secondary ip address ({name}:{address}): {error}") from error
+    return replace(pool, gateway=gateway)

@@ -1,0 +1,60 @@
+"""What the host can reach already: the subnets that no network of the engine is to cover by its own choice.
+
+Runs in the daemon's request threads; asks the kernel over netlink, reads /etc/resolv.conf, changes nothing. A subnet
+that a client names is the client's to answer for: only choices of the daemon's own look here.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.daemon.network.addresses import BITS, Subnet, parse_address
+from engine.errors import SystemFailure
+from engine.kernel.netlink import addresses
+from engine.kernel.netlink.socket import Netlink
+
+_RESOLVERS = "/etc/resolv.conf"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """near: on a link of the host's, and its name servers; far: behind a gateway, the default route not among them."""
+
+    near: tuple[Subnet, ...] = ()
+    far: tuple[Subnet, ...] = ()
+
+
+def look(own: Iterable[str]) -> Surroundings:
+    """What is there now, but for what is on the engine's own devices. Raises SystemFailure."""
+    ours = {index for index, name in socket.if_nameindex() if name in set(own)}
+    try:
+        with Netlink() as netlink:
+            here, routes = addresses.addresses(netlink), addresses.routes(netlink)
+    except OSError as error:
+        raise SystemFailure(f"the host's addresses and routes cannot be listed: {error}") from error
+    near = [_around(each.address, each.prefix) for each in here if each.link not in ours]
+    near += [_around(each.destination, each.prefix) for each in routes if _leads(each, ours) and not each.gateway]
+    far = [_around(each.destination, each.prefix) for each in routes if _leads(each, ours) and each.gateway]
+    return Surroundings((*near, *_name_servers()), tuple(far))
+
+
+def _leads(route: addresses.Route, ours: set[int]) -> bool:
+    return bool(route.destination and route.prefix) and route.link not in ours
+
+
+def _around(address: str, prefix: int) -> Subnet:
+    version, number = parse_address(address)
+    return Subnet.around(version, number, prefix)
+
+
+def _name_servers() -> list[Subnet]:
+    found = []
+    with contextlib.suppress(FileNotFoundError), open(_RESOLVERS, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            words = line.split()
+            if len(words) > 1 and words[0] == "nameserver":
+                with contextlib.suppress(ValueError):  # one with a zone is on a link, whatever is on it
+                    version, number = parse_address(words[1])
+                    found.append(Subnet(version, number, BITS[version]))
+    return found

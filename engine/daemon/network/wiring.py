@@ -1,0 +1,103 @@
+"""Networks' devices on the host, and the wires from them into containers; all of it made through netlink.
+
+Runs in the daemon's request threads. This much is loaded in an idle daemon; what speaks to the kernel is loaded with the
+first container that has an endpoint. A lock for each network guards the making and the removing of its device; plugging
+takes none, the kernel refuses what cannot be. It knows networks, endpoints and descriptors of network namespaces, never
+containers, and writes no row.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from engine.daemon.network.record import Endpoint, Network
+
+Pair = tuple[Network, Endpoint]
+
+_PLUGGED = frozenset(("bridge", "ipvlan", "macvlan"))
+
+
+class Wiring:
+    """The wires of one daemon."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._known: set[str] = set()
+        self._announcer = None
+
+    def ensure(self, network: Network) -> bool:
+        """The network's device is there, up, with its addresses and its MTU; cheap where it is so already.
+
+        True when this daemon sees the device for the first time, or has made it (again) just now: what the firewall
+        knows of it is to be told anew. Raises SystemFailure, Invalid in docker's words.
+        """
+        if network.driver not in _PLUGGED:
+            return False
+        from engine.daemon.network import devices  # with the first container that has an endpoint
+
+        with self._guard(network):
+            known = network.id in self._known
+            if known and devices.stands(network):
+                return False
+            devices.make(network)
+            self._known.add(network.id)
+            return True
+
+    def attach(self, network: Network, endpoints: Iterable[Endpoint]) -> None:
+        """After `ensure` was True: make the wires of endpoints that run ports of this bridge, where they are not.
+
+        Raises SystemFailure.
+        """
+        if network.driver == "bridge":
+            from engine.daemon.network import devices  # as above
+
+            devices.attach(network, endpoints)
+
+    def remove(self, network: Network) -> None:
+        """Take the network's device away, if it is one that this engine made. Raises SystemFailure."""
+        if network.driver not in _PLUGGED:
+            return
+        from engine.daemon.network import devices  # as above
+
+        with self._guard(network):
+            self._known.discard(network.id)
+            devices.remove(network)
+        with self._lock:
+            self._making.pop(network.id, None)
+
+    def plug(self, pairs: Sequence[Pair], netns: int, others: Sequence[Pair] = ()) -> tuple[Endpoint, ...]:
+        """Make the interfaces of these endpoints in the network namespace behind a descriptor, in their order.
+
+        others: what the container has already, for a hot plug; the default routes become those of all together
+        Returns the endpoints with the names of their interfaces. Raises SystemFailure, and then none of it is there.
+        """
+        from engine.daemon.network import plugging  # as above
+
+        with self._lock:
+            if self._announcer is None:
+                self._announcer = plugging.announcer()
+        wired = [pair for pair in pairs if pair[0].driver in _PLUGGED]
+        made = {}
+        if wired:
+            made = {end.id: end for end in plugging.plug(wired, netns, _wired(others), self._announcer)}
+        return tuple(made.get(endpoint.id, endpoint) for _, endpoint in pairs)
+
+    def unplug(self, network: Network, endpoint: Endpoint, netns: int | None, others: Sequence[Pair] = ()) -> None:
+        """Take the interface away; it is no failure that it is gone. others: what stays in the container
+
+        netns: of a container that runs on; None where only the host's end is known. Raises SystemFailure.
+        """
+        if network.driver not in _PLUGGED:
+            return
+        from engine.daemon.network import plugging  # as above
+
+        plugging.unplug(network, endpoint, netns, _wired(others))
+
+    def _guard(self, network: Network) -> threading.Lock:
+        with self._lock:
+            return self._making[network.id]
+
+
+def _wired(pairs: Sequence[Pair]) -> list[Pair]:
+    return [pair for pair in pairs if pair[0].driver in _PLUGGED]

@@ -1,0 +1,91 @@
+"""The tables of networks and of endpoints: all of their SQL.
+
+All functions take an open connection of `store.database` and run in the thread that holds it. A network belongs into a
+durable transaction, as a client was told of it; an endpoint does not, it dies with its container and the power.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import fields
+
+from engine.daemon.network.record import Endpoint, Network, Pool, Published
+
+SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS networks (
+        id TEXT PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        created_ns INTEGER NOT NULL,
+        settings TEXT NOT NULL) WITHOUT ROWID""",
+    # By a number that memory knows, so that a start and an end of a container write one page each; and in their order.
+    """CREATE TABLE IF NOT EXISTS endpoints (
+        number INTEGER PRIMARY KEY,
+        network TEXT NOT NULL,
+        container TEXT NOT NULL,
+        settings TEXT NOT NULL)""",
+)
+
+_IDENTITY = ("id", "name", "created_ns")
+_SETTINGS = tuple(field.name for field in fields(Network) if field.name not in _IDENTITY)
+# `network` and `container` have columns of their own, `ports` are records themselves.
+_PLAIN = tuple(field.name for field in fields(Endpoint) if field.name not in ("network", "container", "ports"))
+
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+
+def save_network(connection: sqlite3.Connection, network: Network) -> None:
+    """Write a network, whether or not it is there already."""
+    settings = {name: getattr(network, name) for name in _SETTINGS}
+    settings["pools"] = [[pool.subnet, pool.ip_range, pool.gateway, pool.aux] for pool in network.pools]
+    connection.execute(
+        "REPLACE INTO networks (id, name, created_ns, settings) VALUES (?, ?, ?, ?)",
+        (network.id, network.name, network.created_ns, _encode(settings)),
+    )
+
+
+def delete_network(connection: sqlite3.Connection, network_id: str) -> None:
+    """Remove a network."""
+    connection.execute("DELETE FROM networks WHERE id = ?", (network_id,))
+
+
+def load_networks(connection: sqlite3.Connection) -> list[Network]:
+    """Every network, oldest first."""
+    rows = connection.execute("SELECT id, name, created_ns, settings FROM networks ORDER BY created_ns")
+    return [_network(*row) for row in rows]
+
+
+def _network(identity: str, name: str, created_ns: int, text: str) -> Network:
+    settings = json.loads(text)
+    settings["pools"] = tuple(Pool(*pool) for pool in settings["pools"])
+    return Network(id=identity, name=name, created_ns=created_ns, **settings)
+
+
+def save_endpoints(connection: sqlite3.Connection, numbered: Iterable[tuple[int, Endpoint]]) -> None:
+    """Write endpoints, each under its number, whether or not they are there already."""
+    for number, endpoint in numbered:
+        settings = [getattr(endpoint, name) for name in _PLAIN]
+        ports = [[port.container_port, port.protocol, port.host_ip, port.host_port] for port in endpoint.ports]
+        connection.execute(
+            "REPLACE INTO endpoints (number, network, container, settings) VALUES (?, ?, ?, ?)",
+            (number, endpoint.network, endpoint.container, _encode([*settings, ports])),
+        )
+
+
+def delete_endpoints(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
+    """Remove the endpoints of these numbers."""
+    for number in numbers:
+        connection.execute("DELETE FROM endpoints WHERE number = ?", (number,))
+
+
+def load_endpoints(connection: sqlite3.Connection) -> list[tuple[int, Endpoint]]:
+    """Every endpoint with its number, in the order in which they came."""
+    rows = connection.execute("SELECT number, network, container, settings FROM endpoints ORDER BY number")
+    return [(number, _endpoint(network, container, text)) for number, network, container, text in rows]
+
+
+def _endpoint(network: str, container: str, text: str) -> Endpoint:
+    *plain, ports = json.loads(text)
+    values = dict(zip(_PLAIN, plain, strict=True))
+    values["names"] = tuple(values["names"])
+    values["ports"] = tuple(Published(*port) for port in ports)
+    return Endpoint(network=network, container=container, **values)

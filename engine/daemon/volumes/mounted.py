@@ -1,0 +1,72 @@
+"""Filling what a volume's options mount: a directory of the host, or a file system that has to be mounted for it.
+
+Runs in the daemon, on the thread that creates a container; what is to be mounted is mounted in the namespace of a
+thread made for it, and is gone with it. A tmpfs is not filled: it begins anew with the first container that has it.
+"""
+
+import os
+import stat
+import threading
+
+from engine.daemon.volumes import fill
+from engine.daemon.volumes.options import Mounting
+from engine.daemon.volumes.store import Volume
+from engine.errors import SystemFailure
+from engine.kernel import syscalls
+from engine.sandbox import mounts, sources
+from engine.sandbox.spec import Mount
+
+
+def fill_mounted(root_fd: int, place: str, volume: Volume, mounting: Mounting) -> None:
+    """Copy what is in the directory `place` of the root to what the volume's options mount, if that is empty.
+
+    mounting: no tmpfs. Raises SystemFailure in dockerd's words for what cannot be mounted, OSError.
+    """
+    mount = Mount(mounting.kind, mounting.device, "", mounting.flags, mounting.data, place=volume.path)
+    if mounting.kind == "bind":
+        _fill_bound(root_fd, place, mount)
+        return
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            _mount(mount)
+            _fill_empty(root_fd, place, volume.path, mount)
+        except BaseException as error:  # raised again in the thread that asked
+            failures.append(error)
+
+    thread = threading.Thread(target=work, name="fill")
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _fill_bound(root_fd: int, place: str, mount: Mount) -> None:
+    try:
+        mode = os.stat(mount.source).st_mode
+    except OSError as error:
+        raise SystemFailure(sources.volume_words(mount, error)) from error
+    if stat.S_ISDIR(mode):
+        _fill_empty(root_fd, place, mount.source, mount)
+
+
+def _fill_empty(root_fd: int, place: str, path: str, mount: Mount) -> None:
+    if fill.is_empty(path) and "ro" not in mount.flags:
+        fill.fill(root_fd, place, path)
+
+
+def _mount(mount: Mount) -> None:
+    """In a thread that ends afterwards."""
+    try:
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        mounts.leave_peers()
+    except OSError as error:
+        raise SystemFailure(f"no mount namespace can be made: {mounts.words(error)}") from error
+    place = os.open(mount.place, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        mounts.mount_on(place, mount)
+    except OSError as error:
+        raise SystemFailure(sources.volume_words(mount, error)) from error
+    finally:
+        os.close(place)

@@ -1,0 +1,166 @@
+"""Addresses, routes and neighbours over rtnetlink(7): added, removed, listed.
+
+The functions that return a `Request` are pure; those that take a socket act in its network namespace. Addresses are
+text, links are indices. Numbers: linux/if_addr.h, linux/rtnetlink.h, linux/neighbour.h.
+"""
+
+import socket
+import struct
+from dataclasses import dataclass
+
+from engine.kernel.netlink import message
+from engine.kernel.netlink.message import Message, Request
+from engine.kernel.netlink.socket import Netlink
+
+_NEWADDR, _DELADDR, _GETADDR = 20, 21, 22
+_NEWROUTE, _DELROUTE, _GETROUTE = 24, 25, 26
+_NEWNEIGH = 28
+_ADDR = struct.Struct("=BBBBI")
+_ROUTE = struct.Struct("=BBBBBBBBI")
+_NEIGH = struct.Struct("=BxxxiHBB")
+_LOCAL = 2
+_BROADCAST = 4
+_PERMANENT = 0x80
+_NO_DAD = 0x02
+_FLAGS = 8
+_DESTINATION = 1
+_OUT = 4
+_GATEWAY = 5
+_TABLE = 15
+_MAIN = 254
+_BOOT = 3  # of routes that iproute2 and dockerd make
+_UNIVERSE = 0
+_ON_LINK = 253
+_UNICAST = 1
+_KERNEL = 2
+_STALE = 0x04
+_NEIGH_ADDRESS = 1
+_NEIGH_MAC = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address of a link."""
+
+    link: int
+    address: str
+    prefix: int
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route of the main table. destination: empty for a default route; kernel: it came with an address of a link."""
+
+    destination: str
+    prefix: int
+    link: int
+    gateway: str
+    ipv6: bool
+    kernel: bool
+
+
+def add(link: int, address: str, prefix: int, *, scope: int = _UNIVERSE) -> Request:
+    """Give a link an address, for good and at once: an IPv6 one is not looked for at the neighbours before (no DAD).
+
+    It is no failure that it is there already.
+    """
+    packed = _packed(address)
+    body = _ADDR.pack(_family(packed), prefix, _NO_DAD | _PERMANENT if len(packed) > 4 else _PERMANENT, scope, link)
+    body += message.attribute(_LOCAL, packed) + message.attribute(_DESTINATION, packed)
+    if len(packed) == 4 and prefix < 31:
+        hosts = (1 << 32 - prefix) - 1
+        body += message.attribute(_BROADCAST, (int.from_bytes(packed, "big") | hosts).to_bytes(4, "big"))
+    return _NEWADDR, message.CREATE | message.REPLACE, body
+
+
+def remove(link: int, address: str, prefix: int) -> Request:
+    """Take an address from a link."""
+    packed = _packed(address)
+    return _DELADDR, 0, _ADDR.pack(_family(packed), prefix, 0, 0, link) + message.attribute(_LOCAL, packed)
+
+
+def addresses(netlink: Netlink) -> list[Address]:
+    """All addresses of all links."""
+    found = []
+    for answer in netlink.dump(_GETADDR, _ADDR.pack(0, 0, 0, 0, 0)):
+        _, prefix, _, _, link = _ADDR.unpack_from(answer.payload, 0)
+        values = message.attributes(answer.payload, _ADDR.size)
+        packed = values.get(_LOCAL) or values.get(_DESTINATION)
+        if packed:
+            found.append(Address(link, _written(packed), prefix))
+    return found
+
+
+def route(link: int, gateway: str = "", destination: str = "", prefix: int = 0, *, ipv6: bool = False) -> Request:
+    """Send what is for a destination (all that has no other route, if that is empty) to a gateway, or out of a link.
+
+    It replaces the route of the same destination. ipv6: which family, where no address says it
+    """
+    return _NEWROUTE, message.CREATE | message.REPLACE, _route(link, gateway, destination, prefix, ipv6)
+
+
+def unroute(link: int, gateway: str = "", destination: str = "", prefix: int = 0, *, ipv6: bool = False) -> Request:
+    """Take that route away."""
+    return _DELROUTE, 0, _route(link, gateway, destination, prefix, ipv6)
+
+
+def routes(netlink: Netlink) -> list[Route]:
+    """The routes of the main table, both families; not those with several gateways (their nets are no link's own)."""
+    found = []
+    for answer in netlink.dump(_GETROUTE, _ROUTE.pack(0, 0, 0, 0, 0, 0, 0, 0, 0)):
+        one = _read(answer)
+        if one is not None:
+            found.append(one)
+    return found
+
+
+def neighbour(link: int, address: str, mac: str) -> Request:
+    """Let the kernel know a neighbour's MAC, as if it had been told so a while ago: it is used, and found out anew."""
+    packed = _packed(address)
+    body = _NEIGH.pack(_family(packed), link, _STALE, 0, 0) + message.attribute(_NEIGH_ADDRESS, packed)
+    body += message.attribute(_NEIGH_MAC, bytes.fromhex(mac.replace(":", "")))
+    return _NEWNEIGH, message.CREATE | message.REPLACE, body
+
+
+def _route(link: int, gateway: str, destination: str, prefix: int, ipv6: bool) -> bytes:
+    family = socket.AF_INET6 if ipv6 or ":" in gateway or ":" in destination else socket.AF_INET
+    scope = _UNIVERSE if gateway or family == socket.AF_INET6 else _ON_LINK
+    body = _ROUTE.pack(family, prefix, 0, 0, _MAIN, _BOOT, scope, _UNICAST, 0)
+    if destination:
+        body += message.attribute(_DESTINATION, _packed(destination))
+    if gateway:
+        body += message.attribute(_GATEWAY, _packed(gateway))
+    return body + message.u32(_OUT, link)
+
+
+def _read(answer: Message) -> Route | None:
+    family, prefix, _, _, table, protocol, _, kind, _ = _ROUTE.unpack_from(answer.payload, 0)
+    values = message.attributes(answer.payload, _ROUTE.size)
+    if _TABLE in values:
+        table = _number(values[_TABLE])
+    if table != _MAIN or kind != _UNICAST or _OUT not in values:
+        return None
+    return Route(
+        _written(values[_DESTINATION]) if _DESTINATION in values else "",
+        prefix,
+        _number(values[_OUT]),
+        _written(values[_GATEWAY]) if _GATEWAY in values else "",
+        family == socket.AF_INET6,
+        protocol == _KERNEL,
+    )
+
+
+def _number(value: bytes) -> int:
+    return struct.unpack("=I", value)[0]
+
+
+def _packed(address: str) -> bytes:
+    return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+
+
+def _written(packed: bytes) -> str:
+    return socket.inet_ntop(_family(packed), packed)
+
+
+def _family(packed: bytes) -> int:
+    return socket.AF_INET6 if len(packed) > 4 else socket.AF_INET

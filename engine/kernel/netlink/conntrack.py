@@ -1,0 +1,58 @@
+"""Forgetting connections that the kernel tracks, over nfnetlink's conntrack part.
+
+Acts in the network namespace of the calling thread. A datagram of a connection that is known already passes no rule of
+address translation, so what belongs to a port or an address that changes its owner has to be forgotten. Each request
+makes the kernel walk through all that it tracks: for the few cases that need it. Layout: linux/netfilter/nfnetlink*.h.
+"""
+
+import errno
+import socket
+from collections.abc import Sequence
+
+from engine.kernel.netlink.message import Request, attribute, be16, nested, u8, u32
+from engine.kernel.netlink.nftables import NETFILTER
+from engine.kernel.netlink.socket import Netlink, Refused
+
+_DELETE = 1 << 8 | 2
+_ORIGINAL, _REPLY, _FILTER = 1, 2, 25
+_ADDRESSES, _PROTOCOL = 1, 2
+_SOURCE = {4: (socket.AF_INET, 1), 16: (socket.AF_INET6, 3)}
+# Which parts of a connection count (CTA_FILTER): numbers of the kernel's own (nf_internals.h), since Linux 5.8.
+_BY_SOURCE, _BY_PROTOCOL, _BY_PORT = 1 << 0, 1 << 3, 1 << 5
+
+
+def to_port(family: int, protocol: int, port: int) -> Request:
+    """Forget whatever was first sent to this port, wherever it was led from there."""
+    numbers = nested(_PROTOCOL, u8(1, protocol), be16(3, port))
+    return _forget(family, nested(_ORIGINAL, numbers), _BY_PROTOCOL | _BY_PORT, 0)
+
+
+def answered_by(address: bytes) -> Request:
+    """Forget whatever was led to this address."""
+    family, kind = _SOURCE[len(address)]
+    return _forget(family, nested(_REPLY, nested(_ADDRESSES, attribute(kind, address))), 0, _BY_SOURCE)
+
+
+def begun_by(address: bytes) -> Request:
+    """Forget whatever this address has begun."""
+    family, kind = _SOURCE[len(address)]
+    return _forget(family, nested(_ORIGINAL, nested(_ADDRESSES, attribute(kind, address))), _BY_SOURCE, 0)
+
+
+def _forget(family: int, tuple_: bytes, original: int, reply: int) -> Request:
+    chosen = nested(_FILTER, u32(1, original), u32(2, reply))
+    return _DELETE, 0, bytes((family, 0, 0, 0)) + tuple_ + chosen
+
+
+def forget(requests: Sequence[Request]) -> None:
+    """Have the kernel forget all of these. Raises OSError.
+
+    Linux before 5.8 forgets single connections only and refuses these; there they run out by themselves.
+    """
+    with Netlink(NETFILTER) as netlink:
+        for request in requests:
+            try:
+                netlink.send((request,))
+            except Refused as error:
+                if error.errno not in (errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP):
+                    raise

@@ -1,0 +1,20 @@
+"""The loopback link of a network namespace: bringing it up.
+
+All that the container's tower needs of rtnetlink(7), so all that the spawner holds of it. Acts in the network namespace
+of the calling thread.
+"""
+
+import struct
+
+from engine.kernel.netlink.socket import Netlink
+
+_LOOPBACK = 1
+_SETLINK = 19
+_UP = 0x1
+_LINK = struct.Struct("=BxHiII")
+
+
+def set_up() -> None:
+    """Bring `lo` up; the kernel adds 127.0.0.1/8 and ::1 by itself. Raises OSError."""
+    with Netlink() as netlink:
+        netlink.request(_SETLINK, 0, _LINK.pack(0, 0, _LOOPBACK, _UP, _UP))

@@ -1,0 +1,211 @@
+"""Messages of nf_tables as bytes: tables, chains, rules, sets and what is in them, and the batch that makes them one.
+
+Pure, but for `commit` and `elements`, which talk to the kernel and act in the network namespace of the calling thread.
+All tables are of the family `inet`: one for IPv4 and IPv6. The kernel carries out a batch wholly or not at all. What a
+rule is made of is in `nftexpressions`. Layout: linux/netfilter/nf_tables.h.
+"""
+
+import contextlib
+import errno
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engine.kernel.netlink import message
+from engine.kernel.netlink.message import Request, be32, nested, text
+from engine.kernel.netlink.nftexpressions import value
+from engine.kernel.netlink.socket import Netlink, Refused
+
+NETFILTER = 12
+"""The protocol of netlink that all of this speaks."""
+PREROUTING, INPUT, FORWARD, OUTPUT, POSTROUTING = range(5)
+"""Hooks: where in a packet's way a base chain is asked."""
+INTERVAL, MAP = 0x4, 0x8
+"""Flags of a set: its keys are where ranges begin and end; its elements have data."""
+
+# Types of values, as the program nft numbers them; for the kernel they are of no meaning.
+ADDRESS4, ADDRESS6, PROTOCOL, SERVICE, INTERFACE_INDEX, INTERFACE = 7, 8, 12, 13, 20, 41
+VERDICT = 0xFFFFFF00
+_LENGTHS = {ADDRESS4: 4, ADDRESS6: 16, PROTOCOL: 1, SERVICE: 2, INTERFACE_INDEX: 4, INTERFACE: 16, VERDICT: 16}
+_TYPE_BITS = 6
+
+_SUBSYSTEM = 10
+_INET = 1
+_BEGIN, _END = 16, 17
+_NEW_TABLE, _DELETE_TABLE = 0, 2
+_NEW_CHAIN, _DELETE_CHAIN = 3, 5
+_NEW_RULE, _DELETE_RULE = 6, 8
+_NEW_SET = 9
+_NEW_ELEMENT, _GET_ELEMENT, _DELETE_ELEMENT = 12, 13, 14
+_FAMILY = bytes((_INET, 0, 0, 0))
+_WHOLE_BATCH = bytes((0, 0, 0, _SUBSYSTEM))
+_LIST_ELEMENT = 1
+_RANGE_END = 1
+_MOST_AT_ONCE = 60_000  # bytes of elements in one message: an attribute's length has 16 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """A set's or map's declaration.
+
+    key, data: the types of which its keys and its data are made, each in registers of its own; data empty for a set
+    """
+
+    name: str
+    key: tuple[int, ...]
+    data: tuple[int, ...] = ()
+    flags: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element of a set or map.
+
+    key: its parts one after the other, each padded to 4 bytes; data: bytes, or a verdict of `nftexpressions`
+    end: of an interval's set: here a range ends, before this key
+    """
+
+    of: str
+    key: bytes
+    data: bytes = b""
+    verdict: bytes = b""
+    end: bool = False
+
+
+def padded(*parts: bytes) -> bytes:
+    """Several values as one key (or data): each begins a register."""
+    return b"".join(part + bytes(-len(part) & 3) for part in parts)
+
+
+def new_table(table: str) -> Request:
+    """Make a table, or nothing where it is there."""
+    return _message(_NEW_TABLE, message.CREATE, text(1, table))
+
+
+def delete_table(table: str) -> Request:
+    """Take a table away with all that is in it; without it the batch is refused (ENOENT)."""
+    return _message(_DELETE_TABLE, 0, text(1, table))
+
+
+def new_chain(table: str, chain: str) -> Request:
+    """Make a chain that others jump to, or nothing where it is there."""
+    return _message(_NEW_CHAIN, message.CREATE, text(1, table), text(3, chain))
+
+
+def new_base_chain(table: str, chain: str, kind: str, hook: int, priority: int) -> Request:
+    """Make a chain that the kernel asks. kind: `filter` or `nat`; what comes to its end is accepted."""
+    place = nested(4, be32(1, hook), be32(2, priority & 0xFFFFFFFF))
+    return _message(_NEW_CHAIN, message.CREATE, text(1, table), text(3, chain), place, text(7, kind), be32(5, 1))
+
+
+def delete_chain(table: str, chain: str) -> Request:
+    """Take away a chain that is empty and that nothing jumps to any more."""
+    return _message(_DELETE_CHAIN, 0, text(1, table), text(3, chain))
+
+
+def new_rule(table: str, chain: str, *expressions: bytes) -> Request:
+    """Add a rule at the end of a chain."""
+    return _message(_NEW_RULE, message.CREATE | message.APPEND, text(1, table), text(2, chain), nested(4, *expressions))
+
+
+def delete_rules(table: str, chain: str) -> Request:
+    """Take all rules of a chain away."""
+    return _message(_DELETE_RULE, 0, text(1, table), text(2, chain))
+
+
+def new_set(table: str, declared: Set, number: int) -> Request:
+    """Make a set. number: one that no other set of the batch has."""
+    parts = [text(1, table), text(2, declared.name), be32(3, declared.flags | (MAP if declared.data else 0))]
+    parts += [be32(4, _type(declared.key)), be32(5, _length(declared.key))]
+    if declared.data:
+        parts.append(be32(6, VERDICT if declared.data == (VERDICT,) else _type(declared.data)))
+        parts.append(be32(7, _length(declared.data)))
+    return _message(_NEW_SET, message.CREATE, *parts, be32(10, number))
+
+
+def _type(parts: tuple[int, ...]) -> int:
+    number = 0
+    for part in parts:
+        number = number << _TYPE_BITS | part
+    return number
+
+
+def _length(parts: tuple[int, ...]) -> int:
+    if len(parts) == 1:
+        return _LENGTHS[parts[0]]
+    return sum((_LENGTHS[part] + 3) & ~3 for part in parts)
+
+
+def new_elements(table: str, elements: Iterable[Element]) -> list[Request]:
+    """Put elements into their sets; one that is there with the same data is of no matter."""
+    return _elements(_NEW_ELEMENT, message.CREATE, table, elements, whole=True)
+
+
+def delete_elements(table: str, elements: Iterable[Element]) -> list[Request]:
+    """Take elements out; without one of them the batch is refused (ENOENT)."""
+    return _elements(_DELETE_ELEMENT, 0, table, elements, whole=False)
+
+
+def _elements(kind: int, flags: int, table: str, elements: Iterable[Element], whole: bool) -> list[Request]:
+    by_set: dict[str, list[bytes]] = {}
+    for element in elements:
+        by_set.setdefault(element.of, []).append(_element(element, whole))
+    requests = []
+    for name, encoded in by_set.items():
+        while encoded:
+            taken, size = 0, 0
+            while taken < len(encoded) and size + len(encoded[taken]) <= _MOST_AT_ONCE:
+                size += len(encoded[taken])
+                taken += 1
+            requests.append(_message(kind, flags, text(1, table), text(2, name), nested(3, *encoded[:taken])))
+            del encoded[:taken]
+    return requests
+
+
+def _element(element: Element, whole: bool) -> bytes:
+    parts = [nested(1, value(element.key))]
+    if whole and element.verdict:
+        parts.append(nested(2, element.verdict))
+    elif whole and element.data:
+        parts.append(nested(2, value(element.data)))
+    if element.end:
+        parts.append(be32(3, _RANGE_END))
+    return nested(_LIST_ELEMENT, *parts)
+
+
+def _message(kind: int, flags: int, *attributes: bytes) -> Request:
+    return _SUBSYSTEM << 8 | kind, flags, _FAMILY + b"".join(attributes)
+
+
+def batch(requests: Sequence[Request]) -> list[Request]:
+    """The requests as one: the kernel carries out all or none."""
+    return [(_BEGIN, 0, _WHOLE_BATCH), *requests, (_END, 0, _WHOLE_BATCH)]
+
+
+def commit(requests: Sequence[Request]) -> None:
+    """Have the kernel carry out all of it or nothing. Raises Refused (its `index`: of `requests`), OSError."""
+    with Netlink(NETFILTER) as netlink:
+        try:
+            # The last one of them is answered in any case: the end of a batch is not, by older kernels.
+            netlink.send(batch(requests), acknowledged=len(requests))
+        except Refused as error:
+            error.index -= 1
+            raise
+
+
+def keys(table: str, name: str) -> list[bytes] | None:
+    """The keys of a set as the kernel has it now; None where there is no such set. Raises OSError."""
+    with Netlink(NETFILTER) as netlink:
+        payload = _FAMILY + text(1, table) + text(2, name)
+        try:
+            answers = netlink.dump(_SUBSYSTEM << 8 | _GET_ELEMENT, payload)
+        except Refused as error:
+            if error.errno == errno.ENOENT:
+                return None
+            raise
+    found = []
+    for answer in answers:
+        elements = message.attributes(answer.payload, len(_FAMILY)).get(3, b"")
+        for _, element in message.listed(elements):
+            with contextlib.suppress(KeyError):  # a catch-all element has no key
+                found.append(message.attributes(message.attributes(element)[1])[1])
+    return found

@@ -1,0 +1,186 @@
+"""Expressions of nf_tables as bytes: what a rule is made of, and the verdicts that it ends with.
+
+Pure. An expression takes what earlier ones of its rule have put into registers, of which there are sixteen of 4 bytes;
+a longer value takes several in a row. Where a comparison or a lookup fails, the rule ends and the next one has a turn.
+Layout: linux/netfilter/nf_tables.h.
+"""
+
+import sys
+
+from engine.kernel.netlink.message import attribute, be32, nested, text
+
+REGISTER = 8
+"""The number of the first register of 4 bytes (NFT_REG32_00)."""
+
+IPV4, IPV6 = 2, 10
+"""Protocol families, as NFPROTO_ has them (and AF_)."""
+UNTRACKED, NEW, ESTABLISHED, RELATED = 64, 8, 2, 4
+"""States of a connection (NFT_CT_STATE), to be combined."""
+DESTINATION_CHANGED = 32
+"""Of a connection's status: it was led elsewhere (IPS_DST_NAT)."""
+UNICAST, LOCAL, BROADCAST, MULTICAST = 1, 2, 3, 5
+"""Kinds of address, as the routing tables have them (RTN_)."""
+
+EQUAL, DIFFERENT = 0, 1
+
+_ELEMENT = 1
+_VERDICT_REGISTER = 0
+_VALUE, _VERDICT = 1, 2
+_DROP, _ACCEPT, _JUMP, _GOTO, _RETURN = 0, 1, -3, -4, -5
+_META = {"iif": 4, "oif": 5, "iifname": 6, "oifname": 7, "nfproto": 15, "l4proto": 16, "iifkind": 26, "oifkind": 27}
+_CT_STATE, _CT_STATUS = 0, 2
+_NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
+_SOURCE = {IPV4: (12, 4), IPV6: (8, 16)}
+_DESTINATION = {IPV4: (16, 4), IPV6: (24, 16)}
+_FIB_ADDRTYPE, _FIB_DADDR, _FIB_IIF = 3, 2, 8
+_SNAT, _DNAT = 0, 1
+_HOST_ORDER = sys.byteorder
+
+
+def _expression(name: str, *attributes: bytes) -> bytes:
+    return nested(_ELEMENT, text(1, name), nested(2, *attributes))
+
+
+def value(data: bytes) -> bytes:
+    """What stands for constant data inside an attribute."""
+    return attribute(_VALUE, data)
+
+
+def _verdict(code: int, chain: str = "") -> bytes:
+    return nested(_VERDICT, be32(1, code & 0xFFFFFFFF), *([text(2, chain)] if chain else []))
+
+
+ACCEPT = _verdict(_ACCEPT)
+"""Verdicts stand in `decide` and as the data of a map: this hook of this table is done, the packet goes on."""
+DROP = _verdict(_DROP)
+RETURN = _verdict(_RETURN)
+
+
+def jump(chain: str) -> bytes:
+    """The verdict to try another chain's rules, and come back."""
+    return _verdict(_JUMP, chain)
+
+
+def goto(chain: str) -> bytes:
+    """The verdict to try another chain's rules instead of the rest of this one's."""
+    return _verdict(_GOTO, chain)
+
+
+def decide(verdict: bytes) -> bytes:
+    """End the rule with a verdict."""
+    return _expression("immediate", be32(1, _VERDICT_REGISTER), nested(2, verdict))
+
+
+def load(data: bytes, register: int = 0) -> bytes:
+    """Put constant data into registers."""
+    return _expression("immediate", be32(1, REGISTER + register), nested(2, value(data)))
+
+
+def meta(key: str, register: int = 0) -> bytes:
+    """Load what is known beside the packet: `iifname`, `l4proto`, ..."""
+    return _expression("meta", be32(1, REGISTER + register), be32(2, _META[key]))
+
+
+def payload(base: int, offset: int, length: int, register: int = 0) -> bytes:
+    """Load bytes of the packet itself."""
+    return _expression("payload", be32(1, REGISTER + register), be32(2, base), be32(3, offset), be32(4, length))
+
+
+def source(family: int, register: int = 0) -> bytes:
+    """Load the source address; the rule must know already that the packet is of this family."""
+    return payload(_NETWORK_HEADER, *_SOURCE[family], register)
+
+
+def destination(family: int, register: int = 0) -> bytes:
+    """Load the destination address; the rule must know already that the packet is of this family."""
+    return payload(_NETWORK_HEADER, *_DESTINATION[family], register)
+
+
+def port(register: int = 0) -> bytes:
+    """Load the destination port, which TCP, UDP and SCTP have in the same place."""
+    return payload(_TRANSPORT_HEADER, 2, 2, register)
+
+
+def compare(data: bytes, operation: int = EQUAL, register: int = 0) -> bytes:
+    """Go on only where what is loaded is (or with DIFFERENT: is not) this."""
+    return _expression("cmp", be32(1, REGISTER + register), be32(2, operation), nested(3, value(data)))
+
+
+def masked(mask: bytes, register: int = 0) -> bytes:
+    """Keep of what is loaded only the bits of the mask."""
+    length = len(mask)
+    return _expression(
+        "bitwise",
+        be32(1, REGISTER + register),
+        be32(2, REGISTER + register),
+        be32(3, length),
+        nested(4, value(mask)),
+        nested(5, value(bytes(length))),
+    )
+
+
+def lookup(name: str, register: int = 0, result: int | None = None, *, absent: bool = False) -> bytes:
+    """Go on only where what is loaded is in the set (absent: is not); of a map, put its data into `result`."""
+    attributes = [text(1, name), be32(2, REGISTER + register)]
+    if result is not None:
+        attributes.append(be32(3, REGISTER + result))
+    if absent:
+        attributes.append(be32(5, 1))
+    return _expression("lookup", *attributes)
+
+
+def verdict_of(name: str, register: int = 0) -> bytes:
+    """Do what a map of verdicts has for what is loaded."""
+    return _expression("lookup", text(1, name), be32(2, REGISTER + register), be32(3, _VERDICT_REGISTER))
+
+
+def family(number: int) -> bytes:
+    """Go on only with packets of this family."""
+    return meta("nfproto") + compare(bytes((number,)))
+
+
+def interface(key: str, name: str, operation: int = EQUAL) -> bytes:
+    """Go on only where `iifname` or `oifname` is (is not) this."""
+    return meta(key) + compare(name.encode("utf-8", "surrogateescape").ljust(16, b"\0"), operation)
+
+
+def state(states: int) -> bytes:
+    """Go on only where the packet's connection is in one of these states."""
+    return _tracked(_CT_STATE, states)
+
+
+def status(bits: int) -> bytes:
+    """Go on only where the packet's connection has one of these bits."""
+    return _tracked(_CT_STATUS, bits)
+
+
+def _tracked(key: int, bits: int) -> bytes:
+    loaded = _expression("ct", be32(1, REGISTER), be32(2, key))
+    return loaded + masked(bits.to_bytes(4, _HOST_ORDER)) + compare(bytes(4), DIFFERENT)
+
+
+def address_kind(kind: int, operation: int = EQUAL, *, of_interface: bool = False) -> bytes:
+    """Go on only where the destination is of this kind: for the whole host, or for the interface that it came in by."""
+    flags = _FIB_DADDR | (_FIB_IIF if of_interface else 0)
+    loaded = _expression("fib", be32(1, REGISTER), be32(2, _FIB_ADDRTYPE), be32(3, flags))
+    return loaded + compare(kind.to_bytes(4, _HOST_ORDER), operation)
+
+
+def lead_to(number: int, address: int, port: int) -> bytes:
+    """Change the destination to the address and the port in these registers."""
+    return _translation(_DNAT, number, address, be32(5, REGISTER + port))
+
+
+def come_from(number: int, address: int) -> bytes:
+    """Change the source to the address in this register."""
+    return _translation(_SNAT, number, address)
+
+
+def _translation(kind: int, number: int, address: int, *more: bytes) -> bytes:
+    return _expression("nat", be32(1, kind), be32(2, number), be32(3, REGISTER + address), *more)
+
+
+MASQUERADE = _expression("masq")
+"""Change the source to the address of the interface that the packet leaves by."""
+DO_NOT_TRACK = _expression("notrack")
+"""Have the packet belong to no connection."""

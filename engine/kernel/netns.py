@@ -1,0 +1,38 @@
+"""Entering another network namespace: a thread does so for the length of a `with`, and always comes back.
+
+Sockets and the files of /proc/sys/net that are opened meanwhile belong to that namespace for good; so the usual visit
+opens what it needs and leaves. Runs in the daemon's threads; only the calling thread moves.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+
+from engine.kernel import syscalls
+
+log = logging.getLogger(__name__)
+
+_LOST = 70
+
+
+@contextlib.contextmanager
+def entered(namespace: int) -> Iterator[None]:
+    """Be in the network namespace behind a descriptor. Raises OSError where it cannot be entered.
+
+    A thread that could not come back would do the host's work in a container: then the process ends, as if it were
+    killed, and the next daemon goes on.
+    """
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        syscalls.setns(namespace, syscalls.CLONE_NEWNET)
+        try:
+            yield
+        finally:
+            try:
+                syscalls.setns(home, syscalls.CLONE_NEWNET)
+            except OSError as error:
+                log.critical("a thread cannot leave a container's network: %s", error)
+                os._exit(_LOST)
+    finally:
+        os.close(home)

@@ -1,0 +1,22 @@
+"""The resolver's way in: one process, forked from the spawner for the first container of a user-defined network.
+
+One thread. Nobody waits for it and nobody reads what it says; why it failed is left in a file of the exec root, for the
+daemon to log when it starts another.
+"""
+
+import traceback
+
+from engine.resolver.resolver import CRASH, Resolver
+from engine.wire import channel, exitfile
+from engine.wire.channel import Channel
+
+
+def main(data: bytes, descriptors: list[int]) -> int:
+    """Be the resolver that this request (`BeResolver`) asks for; returns the process's exit status."""
+    asked, (link,) = channel.unpack(data, descriptors)
+    try:
+        Resolver(asked.exec_root, Channel.adopt(link)).run()
+    except BaseException:
+        exitfile.write(asked.exec_root, traceback.format_exc().encode(), CRASH)
+        return 1
+    return 0

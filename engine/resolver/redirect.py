@@ -1,0 +1,119 @@
+"""Port 53 of 127.0.0.11 in a container's network, where the resolver itself has another port.
+
+A container may want port 53 of all its addresses for a server of its own, so the resolver's sockets have any port, and
+two chains of nf_tables rewrite the port number of what the container's programs send there, and of what comes back. No
+packet is tracked for it: a rewritten number is all there is. Queries are rewritten behind connection tracking (should
+the container use that) and answers before it, so that it sees port 53 both times.
+
+The table dies with the container's network namespace.
+"""
+
+import errno
+import socket
+import struct
+
+from engine.kernel.netlink import message
+from engine.kernel.netlink.message import Request, attribute, be32, nested, text
+from engine.kernel.netlink.socket import Netlink
+from engine.sandbox.resolvconf import RESOLVER
+
+PORT = 53
+TABLE = "engine-dns"
+
+_NETLINK_NETFILTER = 12
+_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
+_NFTABLES = 10
+_NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE = (_NFTABLES << 8 | kind for kind in (0, 2, 3, 6))
+_IPV4 = 2
+_OUTPUT = 3
+_BEFORE_TRACKING, _AFTER_TRACKING = -300, -150
+_NETWORK, _TRANSPORT = 1, 2
+_PROTOCOL = 16
+_INTERNET_CHECKSUM = 1
+_CHECKSUMS = {socket.IPPROTO_UDP: 6, socket.IPPROTO_TCP: 16}  # where in the header
+# Chain, its priority, where the address is in IPv4's header, where the port is in the next one.
+_WAYS = (("queries", _AFTER_TRACKING, 16, 2), ("answers", _BEFORE_TRACKING, 12, 0))
+
+
+def redirect(ports: dict[int, int]) -> Netlink:
+    """Have each protocol's port 53 of the resolver's address answered from this port, in the thread's network.
+
+    Made anew where it was there. Returns the socket that it was done with, which is the caller's: the kernel lets
+    whoever closes one wait until no processor uses what was there before, and later nobody has to. Raises OSError.
+    """
+    netlink = Netlink(_NETLINK_NETFILTER)
+    try:
+        try:
+            netlink.send(requests(ports), acknowledged=-2)
+        except OSError as error:
+            if error.errno != errno.EEXIST:
+                raise
+            # An earlier resolver has died.
+            netlink.send(requests(ports, anew=True), acknowledged=-2)
+    except BaseException:
+        netlink.__exit__()
+        raise
+    return netlink
+
+
+def requests(ports: dict[int, int], *, anew: bool = False) -> list[Request]:
+    """The transaction; the last message of it that the kernel answers is the one before the end.
+
+    anew: the table that is there goes; else it is refused where there is one
+    """
+    table = text(1, TABLE)
+    made = [(_BATCH_BEGIN, 0, _family(0, _NFTABLES))]
+    if anew:
+        made.append(_request(_DELETE_TABLE, table))
+    made.append(_request(_NEW_TABLE, table, flags=message.EXCLUSIVE))
+    for chain, priority, *_ in _WAYS:
+        hook = nested(4, be32(1, _OUTPUT), be32(2, priority & 0xFFFFFFFF))
+        made.append(_request(_NEW_CHAIN, table, text(3, chain), hook, text(7, "filter")))
+    for chain, _, address, place in _WAYS:
+        for protocol, port in ports.items():
+            seen, put = (PORT, port) if chain == "queries" else (port, PORT)
+            rule = nested(
+                4,
+                *_match(_payload(_NETWORK, address, 4), socket.inet_aton(RESOLVER)),
+                *_match(_expression("meta", be32(1, 1), be32(2, _PROTOCOL)), bytes((protocol,))),
+                *_match(_payload(_TRANSPORT, place, 2), _port(seen)),
+                _expression("immediate", be32(1, 1), nested(2, attribute(1, _port(put)))),
+                _rewrite(place, _CHECKSUMS[protocol]),
+            )
+            made.append(_request(_NEW_RULE, table, text(2, chain), rule, flags=message.APPEND))
+    made.append((_BATCH_END, 0, _family(0, _NFTABLES)))
+    return made
+
+
+def _request(kind: int, *attributes: bytes, flags: int = 0) -> Request:
+    flags |= 0 if kind == _DELETE_TABLE else message.CREATE
+    return kind, flags, _family(_IPV4, 0) + b"".join(attributes)
+
+
+def _family(family: int, resource: int) -> bytes:
+    """struct nfgenmsg."""
+    return struct.pack(">BBH", family, 0, resource)
+
+
+def _expression(name: str, *attributes: bytes) -> bytes:
+    return nested(1, text(1, name), nested(2, *attributes))
+
+
+def _payload(base: int, offset: int, length: int) -> bytes:
+    """Load a part of the packet into register 1."""
+    return _expression("payload", be32(1, 1), be32(2, base), be32(3, offset), be32(4, length))
+
+
+def _match(load: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """Go on only where what was loaded is this value."""
+    return load, _expression("cmp", be32(1, 1), be32(2, 0), nested(3, attribute(1, value)))
+
+
+def _rewrite(place: int, checksum: int) -> bytes:
+    """Put register 1 in the place of a port, and the checksum right."""
+    where = be32(2, _TRANSPORT), be32(3, place), be32(4, 2)
+    return _expression("payload", *where, be32(5, 1), be32(6, _INTERNET_CHECKSUM), be32(7, checksum))
+
+
+def _port(number: int) -> bytes:
+    return number.to_bytes(2, "big")

@@ -1,0 +1,171 @@
+"""One run of one container: its two sockets at 127.0.0.11, and who asks there.
+
+One thread. A datagram is answered at once where the container's networks know the name, else when others have answered.
+Whatever comes is hostile: how many are dealt with in one go, how many connections there are and how long they may be
+idle is bounded, and nobody is waited for. The sockets hold the container's network alive, so they are closed when its
+process 1 has ended (see `resolver`).
+"""
+
+import functools
+import os
+import socket
+import time
+from collections.abc import Callable
+
+from engine.kernel import netns
+from engine.kernel.netlink.socket import Netlink
+from engine.resolver import packets, redirect
+from engine.resolver.forward import Asker, Forwarder
+from engine.resolver.loop import Loop
+from engine.resolver.packets import Malformed, Query
+from engine.resolver.streams import Stream
+from engine.resolver.zones import View
+from engine.sandbox.resolvconf import RESOLVER
+
+MOST_STREAMS = 16
+IDLE_SECONDS = 10.0
+_AT_ONCE = 32  # datagrams or connections, before others have their turn
+_BACKLOG = 16
+_KINDS = {socket.IPPROTO_UDP: socket.SOCK_DGRAM, socket.IPPROTO_TCP: socket.SOCK_STREAM}
+_SO_BINDTODEVICE = 25
+_BUFFER = bytearray(packets.LARGEST)
+_BYTES = memoryview(_BUFFER)
+
+
+class Served:
+    """A container that asks.
+
+    view: what it sees; asker: its part in the forwarding; forwards, dotted: as in `wire.messages.Serve`
+    """
+
+    def __init__(self, loop: Loop, forwarder: Forwarder, network: int, pidfd: int, ended: Callable[[], None]) -> None:
+        """network, pidfd: descriptors, which are this one's from now on, whatever comes. Raises OSError.
+
+        ended: called when the process behind pidfd has ended
+        """
+        self._loop, self._forwarder = loop, forwarder
+        self._descriptors = [network, pidfd]
+        self._sockets: list[socket.socket] = []
+        self._netlink: Netlink | None = None
+        self._streams: dict[Stream, None] = {}
+        self.asker = Asker(network)
+        self.view = View([])
+        self.forwards = self.dotted = False
+        try:
+            with netns.entered(network):
+                self._open()
+            udp, tcp = self._sockets
+            tcp.listen(_BACKLOG)
+            loop.add(udp.fileno(), self._hear)
+            loop.add(tcp.fileno(), self._accept)
+            loop.add(pidfd, lambda _: ended())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the container's network, and of all who ask there."""
+        self._forwarder.forget(self.asker)
+        for stream in list(self._streams):
+            stream.close()
+        self._close_sockets()
+        if self._netlink is not None:
+            self._netlink.__exit__()
+            self._netlink = None
+        for descriptor in self._descriptors:
+            self._loop.drop(descriptor)
+            os.close(descriptor)
+        self._descriptors = []
+
+    def _close_idle(self) -> None:
+        """End the connections that have been good for nothing for a while."""
+        old = time.monotonic() - IDLE_SECONDS
+        for stream in [stream for stream in self._streams if stream.used < old]:
+            stream.close()
+        if self._streams:
+            self._loop.after(IDLE_SECONDS / 2, self._close_idle)
+
+    def _open(self) -> None:
+        """Bind any ports and have port 53 lead there; where the kernel has no nf_tables, bind port 53 itself."""
+        try:
+            ports = self._bind(0)
+            self._netlink = redirect.redirect(ports)
+        except OSError as refused:
+            self._close_sockets()
+            try:
+                self._bind(redirect.PORT)
+            except OSError:
+                raise refused from None  # a program of the container has that port
+
+    def _bind(self, port: int) -> dict[int, int]:
+        """Make both sockets; the port that each protocol has."""
+        for kind in _KINDS.values():
+            made = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+            self._sockets.append(made)
+            # No other host's packet comes in here, whatever the container makes of its own network.
+            made.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, b"lo\0")
+            made.bind((RESOLVER, port))
+        return {protocol: made.getsockname()[1] for protocol, made in zip(_KINDS, self._sockets, strict=True)}
+
+    def _close_sockets(self) -> None:
+        while self._sockets:
+            each = self._sockets.pop()
+            self._loop.drop(each.fileno())
+            each.close()
+
+    def _hear(self, _: int) -> None:
+        """Answer datagrams."""
+        udp = self._sockets[0]
+        for _ in range(_AT_ONCE):
+            try:
+                size, client = udp.recvfrom_into(_BUFFER)
+            except OSError:  # there is no more; or an error of the network's, which is over when it has been told
+                return
+            data = bytes(_BYTES[:size])
+            self._answer(data, client, functools.partial(self._say, client))
+
+    def _say(self, client: tuple, answer: bytes) -> None:
+        if answer and self._sockets:
+            try:
+                self._sockets[0].sendto(answer, client)
+            except OSError:
+                pass  # a datagram may be lost; what the container's own firewall refuses is its own loss
+
+    def _accept(self, _: int) -> None:
+        """Take connections; more than there may be at once are closed at once."""
+        for _ in range(_AT_ONCE):
+            try:
+                connection, _ = self._sockets[1].accept()
+            except OSError:  # there is no more, it has gone already, or there is no descriptor for it
+                return
+            connection.setblocking(False)
+            if len(self._streams) < MOST_STREAMS:
+                stream = Stream(self._loop, connection, self._asked, self._streams.pop)
+                self._streams[stream] = None
+                if not self._loop.waits_for(self._close_idle):
+                    self._loop.after(IDLE_SECONDS / 2, self._close_idle)
+            else:
+                connection.close()
+
+    def _asked(self, stream: Stream, data: bytes) -> None:
+        self._answer(data, stream, stream.reply)
+
+    def _answer(self, data: bytes, client: object, reply: Callable[[bytes], None]) -> None:
+        """Have a query answered. client: who asks; reply: takes the answer, an empty one for none."""
+        try:
+            query = Query(data)
+        except Malformed as malformed:
+            reply(malformed.reply)
+            return
+        streamed = isinstance(client, Stream)
+        limit = packets.LARGEST if streamed else query.size
+        records = self.view.records(query)
+        if records is not None:
+            reply(query.answer(records, limit=limit))
+        elif not self.forwards:
+            reply(query.answer([], packets.FAILED))
+        elif self.dotted and query.single and query.kind in (packets.A, packets.AAAA):
+            reply(query.answer([]))  # it is asked again with a domain of the search list
+        else:
+            key = client, query.number, query.question
+            self._forwarder.ask(self.asker, key, query, data, streamed, reply)

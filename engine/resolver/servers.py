@@ -1,0 +1,66 @@
+"""Whom to ask what no network knows: servers as addresses, and the host's as its resolv.conf names them now.
+
+One thread. The host's file is looked at again at most once a second, when somebody asks: a host may be up before its
+network is, and a laptop has many networks.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterable
+
+from engine.sandbox import resolvconf
+
+MOST = 3
+"""As many servers as resolv.conf(5) has use for."""
+_PORT = 53
+_LOOK_SECONDS = 1.0
+_LARGEST = 65536
+
+Address = tuple[int, tuple]
+"""A server: its family and what connect(2) takes."""
+
+
+class HostServers:
+    """The servers of the host. path: of its resolv.conf"""
+
+    def __init__(self, path: str = resolvconf.HOST) -> None:
+        self._path = path
+        self._seen: tuple | None = None
+        self._looked = float("-inf")
+        self._servers: tuple[Address, ...] = ()
+
+    def __call__(self) -> tuple[Address, ...]:
+        """Those that it asks, in their order."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            self._look()
+        return self._servers
+
+    def _look(self) -> None:
+        try:
+            status = os.stat(self._path)
+            seen = status.st_ino, status.st_dev, status.st_mtime_ns, status.st_size
+            if seen == self._seen:
+                return
+            with open(self._path, errors="replace") as file:
+                text = file.read(_LARGEST)
+        except OSError:
+            seen, text = None, ""  # a host without one asks nobody
+        self._seen, self._servers = seen, addresses(resolvconf.nameservers(text))
+
+
+def addresses(servers: Iterable[str]) -> tuple[Address, ...]:
+    """The first few servers as addresses; what is none, or names an interface that is not there, is left out."""
+    found = []
+    for server in servers:
+        text, _, interface = server.partition("%")
+        family = socket.AF_INET6 if ":" in text else socket.AF_INET
+        try:
+            socket.inet_pton(family, text)
+            place = socket.if_nametoindex(interface) if interface else 0
+        except (OSError, ValueError):
+            continue
+        found.append((family, (text, _PORT, 0, place) if family == socket.AF_INET6 else (text, _PORT)))
+    return tuple(dict.fromkeys(found))[:MOST]

@@ -1,0 +1,133 @@
+"""A container's /etc/resolv.conf, made from the host's and from what was asked for (resolv.conf(5)).
+
+Pure: texts in, texts out. Used by the daemon, and by the resolver to read whom the host asks. Nothing here is checked
+for truth: a server that is no address is nobody's business but its reader's.
+"""
+
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+HOST = "/etc/resolv.conf"
+RESOLVER = "127.0.0.11"
+# systemd-resolved's stub answers only in the host's network namespace; it lists the real servers in another file.
+STUB = "127.0.0.53"
+BEHIND_STUB = "/run/systemd/resolve/resolv.conf"
+_FALLBACK = ("8.8.8.8", "8.8.4.4")
+_FALLBACK6 = ("2001:4860:4860::8888", "2001:4860:4860::8844")
+_HEADER = "# Made by the engine, which leaves the file alone once somebody else has changed it.\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for in place of the host's; empty: nothing. `.` among the domains: no search list at all."""
+
+    servers: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.servers or self.search or self.options)
+
+
+def asked(host_config: Mapping, settings: object) -> Asked:
+    """What a container asks for, and where it asks for nothing what its daemon was told (--dns, ...)."""
+    pairs = (("Dns", settings.dns), ("DnsSearch", settings.dns_search), ("DnsOptions", settings.dns_opts))
+    return Asked(*(tuple(host_config.get(key) or otherwise) for key, otherwise in pairs))
+
+
+def for_host(text: str, wishes: Asked) -> str:
+    """For a container in the host's network: the host's own file, unless something else was asked for."""
+    if not wishes:
+        return text
+    host = _Lines(text)
+    return _written(wishes.servers or host.servers, wishes.search or host.search, wishes.options or host.options)
+
+
+def for_bridge(text: str, behind_stub: str, wishes: Asked, *, ipv6: bool = False) -> str:
+    """For a container with a network of its own and no resolver: the host's servers, as far as they are reached there.
+
+    behind_stub: what systemd-resolved's own file says, empty for none
+    """
+    host = _Lines(text)
+    if host.servers == [STUB]:
+        host = _Lines(behind_stub or text)
+    servers = wishes.servers
+    if not servers:
+        servers = [each for each in host.servers if not _is_loopback(each) and (ipv6 or ":" not in each)]
+        servers = servers or _FALLBACK + _FALLBACK6 * ipv6
+    return _written(servers, wishes.search or host.search, wishes.options or host.options)
+
+
+def for_resolver(text: str, wishes: Asked) -> str:
+    """For a container whose names the resolver answers; the servers that this asks in turn are told in a comment."""
+    host = _Lines(text)
+    options = [each for each in wishes.options or host.options if not each.startswith("ndots") or _ndots(each) >= 0]
+    source = "the container's" if wishes.options else "the host's"
+    if not any(each.startswith("ndots") for each in options):
+        options.append("ndots:0")
+        source = "the engine's"
+    outside = [*wishes.servers] if wishes.servers else [f"host({each})" for each in host.servers]
+    overrides = [name for name in ("servers", "search", "options") if getattr(wishes, name)]
+    comments = (
+        f"# ExtServers: [{' '.join(outside)}]",
+        f"# Overrides: [{' '.join(overrides).replace('servers', 'nameservers')}]",
+        f"# Option ndots: {source}",
+    )
+    return _HEADER + _written([RESOLVER], wishes.search or host.search, options) + "\n" + "\n".join(comments) + "\n"
+
+
+def nameservers(text: str) -> list[str]:
+    """The addresses of its nameserver lines."""
+    return _Lines(text).servers
+
+
+def dotted(text: str, wishes: Asked) -> bool:
+    """Whether names of one label are only for the search list: somebody has set ndots to more than 0."""
+    return any(_ndots(option) > 0 for option in wishes.options or _Lines(text).options)
+
+
+class _Lines:
+    """What the lines of the host's file say."""
+
+    def __init__(self, text: str) -> None:
+        self.servers: list[str] = []
+        self.search: list[str] = []
+        self.options: list[str] = []
+        for keyword, *words in (line.split() for line in text.splitlines() if line[:1] not in "#;" and line.split()):
+            if keyword == "nameserver" and words and _is_address(words[0]):
+                self.servers.append(words[0])
+            elif keyword in ("search", "domain") and words:
+                self.search = words  # the last one counts
+            elif keyword == "options":
+                self.options += words
+
+
+def _written(servers: Iterable[str], search: Iterable[str], options: Iterable[str]) -> str:
+    lines = [f"nameserver {server}" for server in servers]
+    domains = [domain for domain in search if domain != "."]
+    if domains:
+        lines.append(f"search {' '.join(domains)}")
+    if options:
+        lines.append(f"options {' '.join(options)}")
+    return "\n".join(lines) + "\n"
+
+
+def _ndots(option: str) -> int:
+    """The number of `ndots:N`; -1 for any other option, and for none."""
+    name, _, number = option.partition(":")
+    number = number.lstrip("0") or number[:1]
+    return int(number[:3]) if name == "ndots" and number.isascii() and number.isdigit() else -1
+
+
+def _is_loopback(server: str) -> bool:
+    return server.startswith("127.") or server == "::1"
+
+
+def _is_address(text: str) -> bool:
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
+    try:
+        socket.inet_pton(family, text.partition("%")[0])
+    except (OSError, ValueError):
+        return False
+    return True

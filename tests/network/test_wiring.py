@@ -1,0 +1,389 @@
+"""Bridges, wires, addresses and default routes: made by `Wiring` in a network of the test's own."""
+
+import contextlib
+import errno
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from engine.daemon.network.record import Endpoint, Network, Pool, Published
+from engine.daemon.network.wiring import Wiring
+from engine.errors import SystemFailure
+from engine.kernel import netns, syscalls
+from engine.kernel.netlink import addresses, links, loopback
+from engine.kernel.netlink.socket import Netlink
+from tests.harness.namespaces import Namespaces
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+NETWORK = Network(
+    id="ab" * 32,
+    name="web",
+    driver="bridge",
+    created_ns=0,
+    device="br-abababababab",
+    ipv6=True,
+    pools=(Pool("10.9.0.0/24", gateway="10.9.0.1"), Pool("fd00:9::/64", gateway="fd00:9::1")),
+)
+PLAIN = replace(NETWORK, id="cd" * 32, name="plain", device="br-plain", ipv6=False, pools=NETWORK.pools[:1])
+SECOND = replace(PLAIN, id="ef" * 32, name="alpha", device="br-alpha", pools=(Pool("10.8.0.0/24", gateway="10.8.0.1"),))
+
+
+@pytest.fixture
+def host() -> Iterator[None]:
+    """The test's thread in a new network, which is the host's for what it calls."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        syscalls.unshare(syscalls.CLONE_NEWNET)
+        try:
+            loopback.set_up()
+            yield
+        finally:
+            syscalls.setns(home, syscalls.CLONE_NEWNET)
+    finally:
+        os.close(home)
+
+
+@pytest.fixture(scope="module")
+def keepers() -> Iterator[list[Namespaces]]:
+    """Three networks that stand for containers'."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(Namespaces()) for _ in range(3)]
+
+
+@pytest.fixture
+def inside(keepers: list[Namespaces]) -> Iterator[list[int]]:
+    """Descriptors of them, with nothing but loopback in them at the end."""
+    opened = [os.open(f"/proc/{each.keeper.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC) for each in keepers]
+    yield opened
+    for namespace in opened:
+        with netns.entered(namespace), Netlink() as netlink:
+            for link in links.every(netlink):
+                if link.name != "lo":
+                    netlink.send((links.delete(link.name),))
+        os.close(namespace)
+
+
+def endpoint(number: int, network: Network = NETWORK, **fields: object) -> Endpoint:
+    """The endpoint with this address in a network."""
+    subnet = network.pools[0].subnet.rpartition(".")[0]
+    values = {
+        "id": f"{number:02x}" * 32,
+        "network": network.id,
+        "container": f"{number:02x}" * 32,
+        "mac": f"02:42:0a:09:00:{number:02x}",
+        "ipv4": f"{subnet}.{number}",
+        "prefix4": 24,
+        "gateway4": network.pools[0].gateway,
+        "interface": "eth0",
+        "host_interface": f"veth{network.name[:3]}{number:04x}",
+    }
+    if network.ipv6:
+        values |= {"ipv6": f"fd00:9::{number:x}", "prefix6": 64, "gateway6": "fd00:9::1"}
+    return Endpoint(**(values | fields))
+
+
+def links_of(namespace: int) -> dict[str, links.Link]:
+    """The links there by their names."""
+    with netns.entered(namespace), Netlink() as netlink:
+        return {link.name: link for link in links.every(netlink)}
+
+
+def addresses_of(namespace: int, name: str) -> set[str]:
+    """An interface's addresses, without those that the kernel gave it by itself."""
+    with netns.entered(namespace), Netlink() as netlink:
+        index = links.index_of(netlink, name)
+        found = {f"{one.address}/{one.prefix}" for one in addresses.addresses(netlink) if one.link == index}
+    return {address for address in found if not address.startswith("fe80:")}
+
+
+def defaults(namespace: int) -> dict[bool, str]:
+    """Whether IPv6 → the gateway of the default route."""
+    with netns.entered(namespace), Netlink() as netlink:
+        return {route.ipv6: route.gateway for route in addresses.routes(netlink) if not route.destination}
+
+
+def parameter(namespace: int, path: str) -> str:
+    """A kernel parameter there."""
+    with netns.entered(namespace), open(f"/proc/sys/net/{path}") as file:
+        return file.read().strip()
+
+
+def reach(namespace: int, address: str) -> bool:
+    """Whether a datagram to a closed port there is refused, which only the one who has the address can do."""
+    with netns.entered(namespace):
+        sender = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+    with sender:
+        sender.settimeout(2.0)
+        sender.connect((address, 9))
+        try:
+            sender.send(b"?")
+            sender.recv(1)
+        except ConnectionRefusedError:
+            return True
+        except OSError:  # unreachable, or nobody answers
+            return False
+        return False
+
+
+def test_a_bridge_is_made_once_with_its_addresses_and_its_mark(host: None) -> None:
+    """It is up, has the network's gateways, a MAC of its own, and listens to no container's router advertisements."""
+    network = replace(NETWORK, options={"com.docker.network.driver.mtu": "1400"})
+    wiring = Wiring()
+    assert wiring.ensure(network) is True
+    assert wiring.ensure(network) is False
+    with Netlink() as netlink:
+        bridge = links.find(netlink, network.device)
+        found = {one.address for one in addresses.addresses(netlink) if one.link == bridge.index}
+    assert (bridge.kind, bridge.up, bridge.mtu, bridge.alias) == ("bridge", True, 1400, f"engine:{network.id}")
+    assert {"10.9.0.1", "fd00:9::1"} <= found
+    with open(f"/proc/sys/net/ipv6/conf/{network.device}/accept_ra") as file:
+        assert file.read() == "0\n"
+    wiring.remove(network)
+    wiring.remove(network)
+    with Netlink() as netlink:
+        assert links.find(netlink, network.device) is None
+
+
+def test_a_bridge_without_ipv6_has_none_at_all(host: None) -> None:
+    """Not even the address that the kernel makes of its MAC."""
+    Wiring().ensure(PLAIN)
+    with Netlink() as netlink:
+        index = links.index_of(netlink, PLAIN.device)
+        assert [one.address for one in addresses.addresses(netlink) if one.link == index] == ["10.9.0.1"]
+
+
+def test_a_deleted_bridge_is_made_again_and_running_containers_are_attached_to_it(
+    host: None, inside: list[int]
+) -> None:
+    """Somebody deletes the device: at the next use it is there, and who was plugged in before is reached again."""
+    wiring = Wiring()
+    wiring.ensure(PLAIN)
+    (wired,) = wiring.plug([(PLAIN, endpoint(2, PLAIN))], inside[0])
+    with Netlink() as netlink:
+        netlink.send((links.delete(PLAIN.device),))
+    assert wiring.ensure(PLAIN) is True
+    wiring.attach(PLAIN, [wired])
+    wiring.plug([(PLAIN, endpoint(3, PLAIN))], inside[1])
+    assert reach(inside[1], "10.9.0.2")
+
+
+def test_a_bridge_that_is_there_already_is_used_and_never_removed(host: None) -> None:
+    """One that the user made keeps what it has, gets what it lacks, and outlives the network."""
+    named = replace(PLAIN, device="mine")
+    with Netlink() as netlink:
+        netlink.send((links.bridge("mine", "02:00:00:00:00:05", 1500),))
+        wiring = Wiring()
+        wiring.ensure(named)
+        found = links.find(netlink, "mine")
+        assert (found.up, found.mac, found.alias) == (True, "02:00:00:00:00:05", "")
+        wiring.remove(named)
+        assert links.find(netlink, "mine") is not None
+
+
+@pytest.mark.parametrize(
+    ("alias", "kind", "words"),
+    [("engine:" + "12" * 32, "bridge", "belongs to another network: 121212121212"), ("", "veth", "is no bridge")],
+)
+def test_what_cannot_be_the_bridge_is_refused_in_words(host: None, alias: str, kind: str, words: str) -> None:
+    """A bridge of another daemon's network, and an interface of another kind."""
+    with Netlink() as netlink:
+        if kind == "veth":
+            subprocess.run(["ip", "link", "add", PLAIN.device, "type", "veth", "peer", "name", "other"], check=True)
+        else:
+            netlink.send((links.bridge(PLAIN.device, "02:00:00:00:00:05", 1500),))
+            netlink.send((links.change(links.index_of(netlink, PLAIN.device), alias=alias),))
+    with pytest.raises(SystemFailure, match=words):
+        Wiring().ensure(PLAIN)
+
+
+def test_containers_of_one_bridge_reach_each_other_and_the_host(host: None, inside: list[int]) -> None:
+    """Each has the interface, the MAC, the addresses and the default routes of its endpoint, at once."""
+    wiring = Wiring()
+    wiring.ensure(NETWORK)
+    for number in (2, 3):
+        (wired,) = wiring.plug([(NETWORK, endpoint(number, link_local=("169.254.7.7",)))], inside[number - 2])
+        assert wired.interface == "eth0"
+    first = links_of(inside[0])["eth0"]
+    assert (first.kind, first.up, first.mac) == ("veth", True, "02:42:0a:09:00:02")
+    assert addresses_of(inside[0], "eth0") == {"10.9.0.2/24", "fd00:9::2/64", "169.254.7.7/16"}
+    assert defaults(inside[0]) == {False: "10.9.0.1", True: "fd00:9::1"}
+    assert parameter(inside[0], "ipv6/conf/eth0/accept_ra") == "0"
+    for address in ("10.9.0.3", "fd00:9::3", "10.9.0.1", "fd00:9::1"):
+        assert reach(inside[0], address), address
+
+
+def test_a_network_without_ipv6_gives_an_interface_without(host: None, inside: list[int]) -> None:
+    """The kernel's own link-local address is not there either."""
+    wiring = Wiring()
+    wiring.ensure(PLAIN)
+    wiring.plug([(PLAIN, endpoint(2, PLAIN))], inside[0])
+    assert parameter(inside[0], "ipv6/conf/eth0/disable_ipv6") == "1"
+    with netns.entered(inside[0]), Netlink() as netlink:
+        index = links.index_of(netlink, "eth0")
+        assert [one.address for one in addresses.addresses(netlink) if one.link == index] == ["10.9.0.2"]
+    assert defaults(inside[0]) == {False: "10.9.0.1"}
+
+
+def test_an_address_that_moves_to_another_container_is_reached_at_once(host: None, inside: list[int]) -> None:
+    """Neither the host nor a neighbour goes on asking for the MAC of who had it before."""
+    wiring = Wiring()
+    wiring.ensure(NETWORK)
+    wiring.plug([(NETWORK, endpoint(2))], inside[0])
+    old = endpoint(3)
+    wiring.plug([(NETWORK, old)], inside[1])
+    for address in (old.ipv4, old.ipv6):
+        assert reach(inside[0], address)
+        assert reach(os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), address)
+    wiring.unplug(NETWORK, old, inside[1])
+    new = replace(old, id="99" * 32, mac="02:42:0a:09:00:99", host_interface="vethnew")
+    wiring.plug([(NETWORK, new)], inside[2])
+    for address in (new.ipv4, new.ipv6):
+        assert reach(inside[0], address)
+        assert reach(os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), address)
+
+
+def test_the_default_route_is_that_of_the_highest_priority_then_of_the_name(host: None, inside: list[int]) -> None:
+    """Of all networks of a container; it moves when one is connected or disconnected."""
+    wiring = Wiring()
+    for network in (PLAIN, SECOND):
+        wiring.ensure(network)
+    first, second = endpoint(2, PLAIN), endpoint(3, SECOND, interface="eth1")
+    wiring.plug([(PLAIN, first), (SECOND, second)], inside[0])
+    assert defaults(inside[0]) == {False: "10.8.0.1"}  # alpha comes before plain
+    wiring.unplug(SECOND, second, inside[0], [(PLAIN, first)])
+    assert defaults(inside[0]) == {False: "10.9.0.1"}
+    assert set(links_of(inside[0])) == {"lo", "eth0"}
+    low = replace(second, priority=-1)
+    wiring.plug([(SECOND, low)], inside[0], [(PLAIN, first)])
+    assert defaults(inside[0]) == {False: "10.9.0.1"}
+    wiring.unplug(SECOND, low, inside[0], [(PLAIN, first)])
+    wiring.plug([(SECOND, replace(second, priority=7))], inside[0], [(PLAIN, first)])
+    assert defaults(inside[0]) == {False: "10.8.0.1"}
+
+
+def test_an_internal_network_has_no_way_out(host: None, inside: list[int]) -> None:
+    """No default route leads into it, whatever its priority."""
+    wiring = Wiring()
+    internal = replace(PLAIN, internal=True)
+    wiring.ensure(internal)
+    wiring.plug([(internal, endpoint(2, internal, priority=9))], inside[0])
+    assert defaults(inside[0]) == {}
+
+
+def test_an_endpoint_has_kernel_parameters_and_a_name_of_its_own(host: None, inside: list[int]) -> None:
+    """The driver options com.docker.network.endpoint.sysctls and .ifname."""
+    wiring = Wiring()
+    wiring.ensure(NETWORK)
+    given = {
+        "com.docker.network.endpoint.sysctls": "net.ipv4.conf.IFNAME.log_martians=1,net.ipv6.conf.ifname.hop_limit=9",
+        "com.docker.network.endpoint.ifname": "up.link",
+    }
+    wiring.plug([(NETWORK, endpoint(2, driver_opts=given, interface="up.link"))], inside[0])
+    assert "up.link" in links_of(inside[0])
+    assert parameter(inside[0], "ipv4/conf/up.link/log_martians") == "1"
+    assert parameter(inside[0], "ipv6/conf/up.link/hop_limit") == "9"
+
+
+def test_a_name_that_the_container_uses_itself_is_passed_over(host: None, inside: list[int]) -> None:
+    """A hot plug does not touch what the container made; a name that was asked for is refused then."""
+    wiring = Wiring()
+    wiring.ensure(PLAIN)
+    with netns.entered(inside[0]), Netlink() as netlink:
+        netlink.send((links.bridge("eth0", "02:00:00:00:00:01", 1500),))
+    (wired,) = wiring.plug([(PLAIN, endpoint(2, PLAIN))], inside[0])
+    assert wired.interface == "eth1"
+    asked = endpoint(3, PLAIN, driver_opts={"com.docker.network.endpoint.ifname": "eth0"})
+    with pytest.raises(SystemFailure, match="has an interface eth0 already"):
+        wiring.plug([(PLAIN, asked)], inside[0], [(PLAIN, wired)])
+
+
+def test_a_failed_plug_leaves_nothing_behind(host: None, inside: list[int]) -> None:
+    """One of two interfaces cannot be made: neither is there, on neither side."""
+    wiring = Wiring()
+    for network in (PLAIN, SECOND):
+        wiring.ensure(network)
+    given = {"com.docker.network.endpoint.sysctls": "net.ipv4.conf.IFNAME.no_such_thing=1"}
+    bad = endpoint(3, SECOND, interface="eth1", driver_opts=given)
+    with pytest.raises(SystemFailure, match="eth1 of network alpha cannot be made: no such file"):
+        wiring.plug([(PLAIN, endpoint(2, PLAIN)), (SECOND, bad)], inside[0])
+    assert set(links_of(inside[0])) == {"lo"}
+    with Netlink() as netlink:
+        assert {link.name for link in links.every(netlink)} == {"lo", PLAIN.device, SECOND.device}
+
+
+def test_a_network_whose_bridge_is_gone_is_an_error_in_words(host: None, inside: list[int]) -> None:
+    """Between `ensure` and the plug somebody has deleted it."""
+    with pytest.raises(SystemFailure, match="br-plain of network plain is gone"):
+        Wiring().plug([(PLAIN, endpoint(2, PLAIN))], inside[0])
+
+
+def test_the_hosts_end_alone_is_enough_to_unplug_and_may_be_gone(host: None, inside: list[int]) -> None:
+    """As after the death of the daemon, when nobody knows the container's network any more."""
+    wiring = Wiring()
+    wiring.ensure(PLAIN)
+    (wired,) = wiring.plug([(PLAIN, endpoint(2, PLAIN))], inside[0])
+    wiring.unplug(PLAIN, wired, None)
+    wiring.unplug(PLAIN, wired, None)
+    assert set(links_of(inside[0])) == {"lo"}
+
+
+def test_a_port_of_a_container_with_published_ports_sends_back_out_what_came_in(
+    host: None, inside: list[int]
+) -> None:
+    """So that it reaches itself by the host's address."""
+    wiring = Wiring()
+    wiring.ensure(PLAIN)
+    wired = endpoint(2, PLAIN, ports=(Published(80, "tcp", "0.0.0.0", 8080),))
+    wiring.plug([(PLAIN, wired)], inside[0])
+    shown = subprocess.run(["ip", "-d", "link", "show", wired.host_interface], capture_output=True, text=True)
+    assert "hairpin on" in shown.stdout
+
+
+@pytest.mark.parametrize("driver", ["macvlan", "ipvlan"])
+def test_a_link_of_the_hosts_link_is_made_or_refused_in_words(host: None, inside: list[int], driver: str) -> None:
+    """With a macvlan in each, containers reach each other; a kernel without such links is the one that says so."""
+    subprocess.run(["ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1"], check=True)
+    subprocess.run(["ip", "link", "set", "up1", "up"], check=True)
+    network = replace(NETWORK, driver=driver, device="up0", options={"parent": "up0"})
+    wiring = Wiring()
+    assert wiring.ensure(network) is True
+    ends = [endpoint(number, network, host_interface="") for number in (2, 3)]
+    try:
+        for each, namespace in zip(ends, inside, strict=False):
+            wiring.plug([(network, each)], namespace)
+    except SystemFailure as error:
+        assert str(error) == f"the kernel of this host has no {driver} links"
+        pytest.skip(str(error))
+    assert links_of(inside[0])["eth0"].kind == driver
+    assert reach(inside[0], "10.9.0.3")
+    assert defaults(inside[0]) == {False: "10.9.0.1", True: "fd00:9::1"}
+    with netns.entered(inside[0]):
+        subprocess.run("ip link set eth0 down; ip link set eth0 name hidden", shell=True, check=True)
+    wiring.unplug(network, ends[0], inside[0])
+    assert set(links_of(inside[0])) == {"lo"}
+
+
+def test_a_thread_comes_back_from_another_network_whatever_happens_there(inside: list[int]) -> None:
+    """And what it opened there stays of that network."""
+    home = os.readlink("/proc/thread-self/ns/net")
+    with pytest.raises(OSError, match="there") as failure, netns.entered(inside[0]):
+        assert os.readlink("/proc/thread-self/ns/net") != home
+        raise OSError(errno.EIO, "there")
+    assert failure.value.errno == errno.EIO
+    assert os.readlink("/proc/thread-self/ns/net") == home
+
+
+def test_a_refusal_says_which_request_and_what_the_kernel_says_of_it(host: None) -> None:
+    """Of several in one sending; the others are carried out."""
+    with Netlink() as netlink, pytest.raises(OSError, match="Invalid prefix length") as refused:
+        netlink.send((addresses.add(1, "10.0.0.1", 8), addresses.add(1, "10.0.0.2", 77), addresses.add(1, "10.0.0.3", 8)))
+    assert (refused.value.errno, refused.value.index) == (errno.EINVAL, 1)
+    with Netlink() as netlink:
+        assert {"10.0.0.1", "10.0.0.3"} <= {one.address for one in addresses.addresses(netlink)}
+
+

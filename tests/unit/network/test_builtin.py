@@ -1,0 +1,137 @@
+"""The predefined networks: what the daemon's settings and the host make of the default one, start after start."""
+
+import pytest
+
+from engine.daemon.network.record import Pool
+from engine.daemon.network.surroundings import Surroundings
+from engine.errors import Conflict, SystemFailure
+from tests.unit.network.made import endpoint, subnet
+from tests.unit.network.test_pools import subnets
+
+ONE = "1" * 64
+
+
+def bridge(networks):
+    """The default network."""
+    return networks.find("bridge")
+
+
+def test_the_three_keep_their_ids(opened):
+    first = {network.name: network for network in opened().all()}
+    assert {network.name: network for network in opened().all()} == first
+    assert {name: network.driver for name, network in first.items()} == {
+        "bridge": "bridge",
+        "host": "host",
+        "none": "null",
+    }
+    assert first["bridge"].pools == (Pool("172.17.0.0/16", gateway="172.17.0.1"),)
+
+
+def test_nothing_is_settled_before_somebody_asks(opened, monkeypatch):
+    networks = opened()
+    assert networks._settled is False and networks.endpoints() == []
+    assert len(networks.all()) == 3 and networks._settled is True
+
+
+@pytest.mark.parametrize(
+    ("settings", "pool"),
+    [
+        ({"bip": "10.5.0.1/24"}, Pool("10.5.0.0/24", gateway="10.5.0.1")),
+        ({"bip": "10.5.7.9/16"}, Pool("10.5.0.0/16", gateway="10.5.7.9")),
+        ({"bip": "10.5.0.1/16", "fixed_cidr": "10.5.4.0/24"}, Pool("10.5.0.0/16", "10.5.4.0/24", "10.5.0.1")),
+        ({"fixed_cidr": "10.5.4.0/24"}, Pool("10.5.4.0/24", gateway="10.5.4.1")),
+        (
+            {"bip": "10.5.0.1/16", "default_gateway": "10.5.0.254"},
+            Pool("10.5.0.0/16", gateway="10.5.0.1", aux={"DefaultGatewayIPv4": "10.5.0.254"}),
+        ),
+        ({"default_address_pools": ("10.44.0.0/16,24",)}, Pool("10.44.0.0/24", gateway="10.44.0.1")),
+    ],
+)
+def test_the_settings_say_what_the_default_network_is(opened, settings, pool):
+    assert bridge(opened(**settings)).pools == (pool,)
+
+
+def test_the_options_are_what_the_settings_say(opened):
+    options = bridge(opened(icc=False, ip_masq=False, ip="127.0.0.1", mtu="1400")).options
+    assert options == {
+        "com.docker.network.bridge.default_bridge": "true",
+        "com.docker.network.bridge.enable_icc": "false",
+        "com.docker.network.bridge.enable_ip_masquerade": "false",
+        "com.docker.network.bridge.host_binding_ipv4": "127.0.0.1",
+        "com.docker.network.bridge.name": "engine0",
+        "com.docker.network.driver.mtu": "1400",
+    }
+
+
+def test_default_network_options_are_for_networks_that_clients_make(opened):
+    networks = opened(default_network_opts=("bridge=com.docker.network.driver.mtu=1234", "macvlan=x=y"))
+    assert bridge(networks).options["com.docker.network.driver.mtu"] == "1500"
+    network, _ = networks.create({"Name": "net"})
+    assert network.options == {"com.docker.network.driver.mtu": "1234"}
+    other, _ = networks.create({"Name": "other", "Options": {"com.docker.network.driver.mtu": "9"}})
+    assert other.options == {"com.docker.network.driver.mtu": "9"}
+
+
+def test_the_containers_gateway_may_be_another_than_the_bridge(opened):
+    networks = opened(bip="10.5.0.1/16", default_gateway="10.5.0.2")
+    (found,) = networks.join(ONE, {"bridge": endpoint()})
+    assert (found.ipv4, found.gateway4) == ("10.5.0.3", "10.5.0.2")
+
+
+def test_ipv6_is_there_when_it_is_asked_for(opened):
+    assert bridge(opened()).ipv6 is False
+    network = bridge(opened(ipv6=True))
+    assert network.ipv6 is True and network.pools[1].subnet.startswith("fd") and len(network.pools) == 2
+    network = bridge(opened(ipv6=True, bip6="fd09::1/64", fixed_cidr_v6="fd09::1:0/112"))
+    assert network.pools[1] == Pool("fd09::/64", "fd09::1:0/112", "fd09::1")
+
+
+def test_new_settings_change_the_network_and_not_its_id(opened):
+    before = bridge(opened())
+    after = bridge(opened(bip="10.5.0.1/24"))
+    assert (after.id, after.created_ns) == (before.id, before.created_ns)
+    assert bridge(opened(bip="10.5.0.1/24")) == after
+
+
+def test_a_network_with_endpoints_stays_what_it_is(opened):
+    networks = opened()
+    before, joined = bridge(networks), networks.join(ONE, {"bridge": endpoint()})
+    again = opened(bip="10.5.0.1/24")
+    assert bridge(again) == before
+    again.leave(joined)
+    assert bridge(opened(bip="10.5.0.1/24")).pools[0].subnet == "10.5.0.0/24"
+
+
+def test_a_subnet_that_the_host_reaches_is_avoided_even_later(opened, around):
+    """Another engine's docker0 on the same host, or a VPN that comes up."""
+    around(Surroundings(near=subnets("172.17.0.0/16")))
+    assert bridge(opened()).pools[0].subnet == "172.18.0.0/16"
+    around(Surroundings())
+    assert bridge(opened()).pools[0].subnet == "172.18.0.0/16"  # no reason to move
+    around(Surroundings(far=subnets("172.18.0.0/15")))
+    assert bridge(opened()).pools[0].subnet == "172.17.0.0/16"
+
+
+def test_networks_of_clients_avoid_what_the_host_reaches_too(opened, around):
+    networks = opened()
+    around(Surroundings(near=subnets("172.18.0.0/24")))
+    assert networks.create({"Name": "net"})[0].pools[0].subnet == "172.19.0.0/16"
+    asked, _ = networks.create({"Name": "asked", **subnet("172.18.0.0/24")})
+    assert asked.pools[0].subnet == "172.18.0.0/24"  # who names a subnet answers for it
+
+
+def test_the_default_network_may_not_cover_another(opened):
+    opened().create({"Name": "net", **subnet("10.5.0.0/24")})
+    with pytest.raises(Conflict, match=r"subnet 10.5.0.0/16 overlaps 10.5.0.0/24"):
+        opened(bip="10.5.0.1/16").all()
+
+
+def test_without_a_default_bridge_there_is_no_such_network(opened):
+    opened().all()
+    assert {network.name for network in opened(bridge="none").all()} == {"host", "none"}
+    assert {network.name for network in opened().all()} == {"host", "none", "bridge"}
+
+
+def test_a_bridge_that_is_to_be_there_already_is_said_to_be_missing(opened):
+    with pytest.raises(SystemFailure, match="bridge device with non default name nobr0 must be created manually"):
+        opened(bridge="nobr0").all()
