@@ -1,7 +1,7 @@
 """The two ends of a measured conversation: run as a file inside a network, it serves, or asks for so many seconds.
 
-A process of its own, started by `inside`, the same for every engine and for the floor. `serve ADDRESS PORT` says that it
-is ready, and then answers until it is killed; `stream` and `echo` (ADDRESS PORT SECONDS) and `lookup` (ADDRESS SECONDS
+A process of its own, started by `inside`, the same for every engine and for the floor. `serve ADDRESS PORT` says when
+it is ready and answers until it is killed; `stream` and `echo` (ADDRESS PORT SECONDS) and `lookup` (ADDRESS SECONDS
 NAME) print one figure: bytes, round trips or answers a second.
 """
 

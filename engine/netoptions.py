@@ -217,7 +217,7 @@ FILE_READERS = {
 
 
 def check_together(values: Mapping[str, object]) -> None:
-    """Refuse options that contradict each other; values: by key. Raises Invalid, in dockerd's words where it has any."""
+    """Raise Invalid for options that contradict each other, in dockerd's words where it has any; values: by key."""
     if values["bridge"] and (values["bip"] or values["bip6"]):
         raise Invalid("You specified -b & --bip, mutually exclusive options. Please specify only one")
     if not values["iptables"] and not values["icc"]:
@@ -229,7 +229,10 @@ def check_together(values: Mapping[str, object]) -> None:
         len([each for each in values["host-gateway-ips"] if ":" not in each]) > 1
     ):
         raise Invalid("only one IPv4 and one IPv6 host gateway IP address can be specified")
-    for outer, inner, gateway in (("bip", "fixed-cidr", "default-gateway"), ("bip6", "fixed-cidr-v6", "default-gateway-v6")):
+    for outer, inner, gateway in (
+        ("bip", "fixed-cidr", "default-gateway"),
+        ("bip6", "fixed-cidr-v6", "default-gateway-v6"),
+    ):
         _check_within(str(values[outer] or values[inner]), outer, str(values[inner]), inner)
         whole = str(values[outer] or values[inner])
         if whole and values[gateway]:

@@ -17,8 +17,7 @@ from engine.settings import VERSION
 
 INDEX_SERVER = "https://index.docker.io/v1/"
 RUNTIME = "runc"  # the one name that HostConfig.Runtime may have; there is no such program, the engine does its work
-# What containers can be given now; docker calls the mode `none` the driver `null`.
-NETWORK_DRIVERS = ("host", "null")
+FIREWALL = "nftables"
 
 # (key of /info, what the kernel lacks when it is false)
 _KERNEL_WARNINGS = (
@@ -78,6 +77,7 @@ def version(newest: str, oldest: str) -> dict:
 def info(engine: object) -> dict:
     """A SystemInfo, its keys in the order in which dockerd shows them."""
     from engine.daemon.images.registries import proxies  # a registry's side, as of a pull
+    from engine.daemon.network.drivers import choice  # and a network's
 
     settings = engine.settings
     release = read_os_release()
@@ -91,7 +91,7 @@ def info(engine: object) -> dict:
         "DriverStatus": [["Backing Filesystem", filesystem_of(settings.data_root)], ["Muxer", engine.muxer]],
         "Plugins": {
             "Volume": ["local"],
-            "Network": list(NETWORK_DRIVERS),
+            "Network": list(choice.LOCAL),
             "Authorization": None,
             "Log": sorted(BUILT_DRIVERS.keys() - {NONE}),
         },
@@ -139,11 +139,31 @@ def info(engine: object) -> dict:
         "RuncCommit": {"ID": ""},
         "InitCommit": {"ID": ""},
         "SecurityOptions": _security_options(),
-        "FirewallBackend": None,
+        **_address_pools(settings),
+        "FirewallBackend": _firewall(engine),
         "CDISpecDirs": [],
         "Containerd": None,
-        "Warnings": [f"WARNING: {text}" for key, text in _KERNEL_WARNINGS if not abilities[key]],
+        "Warnings": _warnings(abilities, settings),
     }
+
+
+def _warnings(abilities: dict[str, bool], settings: object) -> list[str]:
+    # The engine switches forwarding on with the first network that needs it, if it may.
+    lacking = [(key, text) for key, text in _KERNEL_WARNINGS if not abilities[key]]
+    return [f"WARNING: {text}" for key, text in lacking if key != "IPv4Forwarding" or not settings.ip_forward]
+
+
+def _address_pools(settings: object) -> dict[str, list[dict]]:
+    """Those that the daemon was told of; docker does not show the ones that it has by itself."""
+    pools = [text.rpartition(",") for text in settings.default_address_pools]
+    return {"DefaultAddressPools": [{"Base": base, "Size": int(size)} for base, _, size in pools]} if pools else {}
+
+
+def _firewall(engine: object) -> dict | None:
+    """What keeps networks apart, and where; nothing where the daemon may have no rules."""
+    if not (engine.settings.iptables or engine.settings.ip6tables):
+        return None
+    return {"Driver": FIREWALL, "Info": [["Table", f"inet {engine.firewall.table}"]]}
 
 
 def _container_counts(engine: object) -> dict[str, int]:

@@ -277,6 +277,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
             announce(engine, containers.find(container_id), "detach")
 
     events, links = Events(), Links(spawner, ended, detached)
+    firewall = Firewall(identity, settings)
     engine = Engine(
         settings=settings,
         id=identity,
@@ -294,8 +295,8 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         oom=OomWatch(),
         volumes=Volumes(database, settings.data_root, events),
         networks=Networks(database, settings, identity, events),
-        wiring=Wiring(),
-        firewall=Firewall(identity, settings),
+        wiring=Wiring(firewall.open_network),
+        firewall=firewall,
         ports=Ports(),
         names=Names(settings.exec_root, settings, spawner, links),
     )

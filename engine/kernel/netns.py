@@ -1,17 +1,15 @@
 """Entering another network namespace: a thread does so for the length of a `with`, and always comes back.
 
 Sockets and the files of /proc/sys/net that are opened meanwhile belong to that namespace for good; so the usual visit
-opens what it needs and leaves. Runs in the daemon's threads; only the calling thread moves.
+opens what it needs and leaves. Only the calling thread moves. Runs in the daemon's threads and in the resolver, whose
+process has no logging.
 """
 
 import contextlib
-import logging
 import os
 from collections.abc import Iterator
 
 from engine.kernel import syscalls
-
-log = logging.getLogger(__name__)
 
 _LOST = 70
 
@@ -32,7 +30,7 @@ def entered(namespace: int) -> Iterator[None]:
             try:
                 syscalls.setns(home, syscalls.CLONE_NEWNET)
             except OSError as error:
-                log.critical("a thread cannot leave a container's network: %s", error)
+                os.write(2, f"a thread cannot leave a container's network: {error}\n".encode())
                 os._exit(_LOST)
     finally:
         os.close(home)

@@ -5,7 +5,7 @@ for truth: a server that is no address is nobody's business but its reader's.
 """
 
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 HOST = "/etc/resolv.conf"
@@ -30,10 +30,11 @@ class Asked:
         return bool(self.servers or self.search or self.options)
 
 
-def asked(host_config: Mapping, settings: object) -> Asked:
+def asked(host_config: Mapping, settings: object | None) -> Asked:
     """What a container asks for, and where it asks for nothing what its daemon was told (--dns, ...)."""
-    pairs = (("Dns", settings.dns), ("DnsSearch", settings.dns_search), ("DnsOptions", settings.dns_opts))
-    return Asked(*(tuple(host_config.get(key) or otherwise) for key, otherwise in pairs))
+    of_daemon = (settings.dns, settings.dns_search, settings.dns_opts) if settings is not None else ((), (), ())
+    keys = ("Dns", "DnsSearch", "DnsOptions")
+    return Asked(*(tuple(host_config[key] or otherwise) for key, otherwise in zip(keys, of_daemon, strict=True)))
 
 
 def for_host(text: str, wishes: Asked) -> str:
@@ -44,14 +45,14 @@ def for_host(text: str, wishes: Asked) -> str:
     return _written(wishes.servers or host.servers, wishes.search or host.search, wishes.options or host.options)
 
 
-def for_bridge(text: str, behind_stub: str, wishes: Asked, *, ipv6: bool = False) -> str:
+def for_bridge(text: str, behind_stub: Callable[[], str], wishes: Asked, *, ipv6: bool = False) -> str:
     """For a container with a network of its own and no resolver: the host's servers, as far as they are reached there.
 
-    behind_stub: what systemd-resolved's own file says, empty for none
+    behind_stub: reads systemd-resolved's own file, which is empty for none
     """
     host = _Lines(text)
     if host.servers == [STUB]:
-        host = _Lines(behind_stub or text)
+        host = _Lines(behind_stub() or text)
     servers = wishes.servers
     if not servers:
         servers = [each for each in host.servers if not _is_loopback(each) and (ipv6 or ":" not in each)]

@@ -15,8 +15,9 @@ import pytest
 from tests.harness.daemon import Daemon
 from tests.harness.doomed import Doomed
 from tests.harness.fixtures import World, running
-from tests.harness.holdings import links, settled, tables
-from tests.harness.hosts import Inside, ask, reaches, serving
+from tests.harness.holdings import links, settled
+from tests.harness.hosts import Inside, ask, reaches, run, serving
+from tests.harness.leaks import tables
 
 PORT = 8080
 # Every so many steps, from a different one for each verb: together they are all kinds of steps. 1 tries each of them.
@@ -215,6 +216,7 @@ CASES = (Start, StartNamed, Connect, Disconnect, Kill, Remove, Create, Delete)
 def test_killed_at_a_step_of_a_verb(doomed: Doomed, kind: type[Case]) -> None:
     """The next daemon holds nothing of what does not live, and the verb can be had again, whole."""
     case = kind(doomed)
+    case.clear()
     for number in itertools.count(CASES.index(kind) % STRIDE, STRIDE):
         assert number < MOST
         case.prepare()
@@ -312,8 +314,6 @@ def test_containers_that_ended_while_nobody_looked(apart: Daemon, mesh: str) -> 
 
 def test_a_bridge_that_was_deleted_while_nobody_looked_is_made_again(apart: Daemon, mesh: str) -> None:
     """And the rules that a firewall tool has flushed."""
-    from tests.harness.hosts import run
-
     one = published(apart, "mesh")
     apart.begin(one)
     apart.kill9()

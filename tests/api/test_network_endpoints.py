@@ -128,7 +128,9 @@ def test_ipv4_may_be_left_out(daemon: Daemon, network: Callable[..., str]) -> No
     assert ":" in shown["IPAM"]["Config"][0]["Subnet"]
     answer = daemon.request("POST", "/networks/create", {"Name": "unused", **subnet("fd78::/64")})
     assert answer.json()["Warning"] == "not used, as its version of IP is not enabled: fd78::/64"
-    assert [":" in each["Subnet"] for each in daemon.request("GET", "/networks/unused").json()["IPAM"]["Config"]] == [False]
+    assert [":" in each["Subnet"] for each in daemon.request("GET", "/networks/unused").json()["IPAM"]["Config"]] == [
+        False
+    ]
     daemon.request("DELETE", "/networks/unused")
 
 
@@ -317,7 +319,11 @@ def test_a_configuration_is_lent_to_a_network(daemon: Daemon, network: Callable[
     options = {"com.docker.network.driver.mtu": "1300"}
     network("config", ConfigOnly=True, Labels={"a": "b"}, Options=options, **subnet("10.99.0.0/24"))
     shown = daemon.request("GET", "/networks/config").json()
-    assert (shown["ConfigOnly"], shown["Driver"], shown["IPAM"]["Config"]) == (True, "null", [{"Subnet": "10.99.0.0/24"}])
+    assert (shown["ConfigOnly"], shown["Driver"], shown["IPAM"]["Config"]) == (
+        True,
+        "null",
+        [{"Subnet": "10.99.0.0/24"}],
+    )
     identifier = network("borrower", ConfigFrom={"Network": "config"}, Internal=True)
     shown = daemon.request("GET", "/networks/borrower").json()
     assert (shown["ConfigFrom"], shown["ConfigOnly"], shown["Internal"]) == ({"Network": "config"}, False, True)
@@ -333,7 +339,9 @@ def test_a_configuration_is_lent_to_a_network(daemon: Daemon, network: Callable[
     assert daemon.request("DELETE", "/networks/config").status == 204
 
 
-def test_a_removed_network_leaves_its_name_and_its_subnet_to_others(daemon: Daemon, network: Callable[..., str]) -> None:
+def test_a_removed_network_leaves_its_name_and_its_subnet_to_others(
+    daemon: Daemon, network: Callable[..., str]
+) -> None:
     """At once."""
     for _ in range(3):
         identifier = network("again", **subnet("10.55.0.0/16"))

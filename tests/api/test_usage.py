@@ -107,7 +107,7 @@ def test_containers_take_what_they_wrote(full: Daemon) -> None:
     assert MEGABYTE <= sizes["/writer"] < MEGABYTE + 65536 and 0 < sizes["/runner"] < 65536
     assert found["TotalSize"] == sum(sizes.values()) and found["Reclaimable"] == sizes["/writer"]
     assert (found["ActiveCount"], found["TotalCount"]) == (1, 2)
-    assert all(container["SizeRootFs"] > 2 * MEGABYTE for container in found["Items"])
+    assert all(container["SizeRootFs"] > MEGABYTE for container in found["Items"])
 
 
 def test_volumes_take_what_is_in_them_and_those_elsewhere_nothing(full: Daemon) -> None:

@@ -4,111 +4,24 @@ Each brings its project up once; the tests of one client use it one after the ot
 daemon has a machine of its own, so the ports are free and the networks are all there are.
 """
 
-import json
+import dataclasses
 import re
-import shutil
-import subprocess
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from urllib.parse import quote
+from collections.abc import Iterator
 
 import pytest
 
-from tests.__main__ import CACHE
-from tests.harness import hosts, redis
+from tests.harness import composing, hosts, redis
+from tests.harness.composing import Compose, fetch, until
 from tests.harness.daemon import PROJECT, Daemon
-from tests.harness.namespaces import Namespaces
-from tests.setup import compose as built
 
-SHOP = PROJECT / "tests/data/shop"
 PORTS = range(8080, 8084)  # as in the file
-PROJECT_LABEL = "com.docker.compose.project"
-SECONDS = 20.0
 
 
-@dataclass(frozen=True)
-class Compose:
-    """One of the clients, in the shop's directory: `compose("up", "-d")` is what it said; it must succeed."""
-
-    daemon: Daemon
-    program: tuple[str, ...]
-    project: str
-    between: str  # what stands between the words of a container's name
-    settings: dict[str, str] = field(default_factory=dict)
-
-    def __call__(self, *words: str, status: int = 0) -> str:
-        environment = {**self.daemon.environment, **self.settings, "COMPOSE_PROJECT_NAME": self.project}
-        done = subprocess.run(
-            [*self.program, *words],
-            cwd=SHOP,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == status, (words, done.stdout, done.stderr)
-        return done.stdout
-
-    def name(self, service: str, number: int = 1) -> str:
-        """A container's."""
-        return self.between.join((self.project, service, str(number)))
-
-    def inspect(self, service: str, number: int = 1) -> dict:
-        """A container, as the API shows it."""
-        return self.daemon.inspect(self.name(service, number))
-
-    def port(self, number: int = 1) -> int:
-        """Where one of the `web` is published."""
-        ports = self.inspect("web", number)["NetworkSettings"]["Ports"]["80/tcp"]
-        return int(next(one["HostPort"] for one in ports if one["HostIp"] == "0.0.0.0"))
-
-    def get(self, path: str, number: int = 1) -> str:
-        """A page of the shop, as the host's own curl gets it."""
-        return fetch(self.daemon.namespaces, f"http://127.0.0.1:{self.port(number)}{path}")
-
-    def own(self) -> dict[str, list[str]]:
-        """What the engine has of the project: the names of containers, networks, volumes."""
-        query = "filters=" + quote(json.dumps({"label": [f"{PROJECT_LABEL}={self.project}"]}))
-        containers = self.daemon.request("GET", f"/containers/json?all=1&{query}").json()
-        networks = self.daemon.request("GET", f"/networks?{query}").json()
-        volumes = self.daemon.request("GET", f"/volumes?{query}").json()["Volumes"] or ()
-        return {
-            "containers": sorted(one["Names"][0].lstrip("/") for one in containers),
-            "networks": sorted(one["Name"] for one in networks),
-            "volumes": sorted(one["Name"] for one in volumes),
-        }
-
-
-def fetch(place: Namespaces, url: str) -> str:
-    """What the host's own curl gets there; nothing when there is nobody."""
-    return hosts.run(place, "curl", "--silent", "--fail", url).stdout.strip()
-
-
-def first(daemon: Daemon) -> Compose:
-    """Compose 1.29."""
-    program = shutil.which("docker-compose")
-    said = subprocess.run([program, "version", "--short"], capture_output=True, text=True).stdout if program else ""
-    if not said.startswith("1."):
-        pytest.skip("needs compose 1.29: Debian 12 has it as docker-compose")
-    return Compose(daemon, (program,), "first", "_", {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"})
-
-
-def second(daemon: Daemon) -> Compose:
-    """Compose v2, as the plugin of the docker CLI that it is."""
-    if shutil.which("docker") is None:
-        pytest.skip("needs the docker CLI")
-    if not built.complete(CACHE):
-        pytest.skip(f"needs compose {built.VERSION}: {built.unable() or '`python3 -m tests` could not build it'}")
-    settings = {"DOCKER_BUILDKIT": "0", "DOCKER_CONFIG": str(built.place(CACHE).parent.parent)}
-    return Compose(daemon, ("docker", "compose"), "second", "-", settings)
-
-
-@pytest.fixture(scope="module", params=(first, second), ids=("1.29", "v2"))
+@pytest.fixture(scope="module", params=composing.CLIENTS)
 def compose(request: pytest.FixtureRequest, apart: Daemon) -> Iterator[Compose]:
     """The client with its project up."""
-    client = request.param(apart)
+    name, directory = request.param.__name__, PROJECT / "tests/data/shop"
+    client = dataclasses.replace(request.param(apart), project=name, directory=directory)
     redis.need()
     apart.import_image(redis.image(), redis.NAME, redis.CHANGES)
     client("up", "-d", "--build")
@@ -116,23 +29,26 @@ def compose(request: pytest.FixtureRequest, apart: Daemon) -> Iterator[Compose]:
     client("down", "-v", "--remove-orphans")
 
 
-def until(happens: Callable[[], bool], what: str) -> None:
-    """Wait for what a service does by itself."""
-    end = time.monotonic() + SECONDS
-    while not happens():
-        assert time.monotonic() < end, f"{what} has not happened in {SECONDS} s"
-        time.sleep(0.05)  # a service in a container tells nobody what it has done
+def port(compose: Compose, number: int = 1) -> int:
+    """Where one of the `web` is published."""
+    ports = compose.inspect("web", number)["NetworkSettings"]["Ports"]["80/tcp"]
+    return int(next(one["HostPort"] for one in ports if one["HostIp"] == "0.0.0.0"))
+
+
+def get(compose: Compose, path: str, number: int = 1) -> str:
+    """A page of the shop, as the host's own curl gets it."""
+    return fetch(compose.daemon.namespaces, f"http://127.0.0.1:{port(compose, number)}{path}")
 
 
 def test_the_shop_takes_orders_on_its_published_port_and_they_are_done(compose):
-    assert compose.get("/") == "the shop is open"
-    assert [compose.get(f"/cgi-bin/order?number{number}") for number in (1, 2)] == ["taken 1", "taken 2"]
-    until(lambda: compose.get("/cgi-bin/done") == "done 2", "the second order")
+    assert get(compose, "/") == "the shop is open"
+    assert [get(compose, f"/cgi-bin/order?number{number}") for number in (1, 2)] == ["taken 1", "taken 2"]
+    until(lambda: get(compose, "/cgi-bin/done") == "done 2", "the second order")
 
 
 def test_a_client_outside_reaches_the_published_port(compose, make_host):
     outside = make_host(compose.daemon)
-    assert fetch(outside, f"http://{outside.gateway}:{compose.port()}/") == "the shop is open"
+    assert fetch(outside, f"http://{outside.gateway}:{port(compose)}/") == "the shop is open"
 
 
 def test_nobody_starts_before_redis_is_healthy(compose):
@@ -161,7 +77,7 @@ def test_every_service_has_its_names(compose):
 
 
 def test_logs_tell_who_did_what(compose):
-    compose.get("/cgi-bin/order?blue")
+    get(compose, "/cgi-bin/order?blue")
     until(lambda: b"did blue" in compose.daemon.logs(compose.name("worker")), "the blue order")
     said = compose("logs", "--no-color", "--tail", "20", "worker", "redis").splitlines()
     (line,) = (line for line in said if "did blue" in line)
@@ -182,31 +98,32 @@ def test_scaled_services_are_all_there_and_go_again(compose):
         for one in (("redis", 1), ("web", 1), ("web", 2), ("worker", 1), ("worker", 2), ("worker", 3))
     )
     ports = [compose("port", f"--index={number}", "web", "80").strip() for number in (1, 2)]
-    assert ports == [f"0.0.0.0:{compose.port(number)}" for number in (1, 2)]
-    assert {compose.port(number) for number in (1, 2)} < set(PORTS)
-    until(lambda: compose.get("/", 2) == "the shop is open", "the opening of the second web")
+    assert ports == [f"0.0.0.0:{port(compose, number)}" for number in (1, 2)]
+    assert {port(compose, number) for number in (1, 2)} < set(PORTS)
+    until(lambda: get(compose, "/", 2) == "the shop is open", "the opening of the second web")
     said = compose("exec", "-T", "redis", "nslookup", "worker")
     assert len(set(re.findall(r"^Address: (\S+)$", said, re.MULTILINE))) == 3
     compose("up", "-d", "--scale", "worker=1", "--scale", "web=1")
     assert len(compose.own()["containers"]) == 3
-    assert compose.get("/") == "the shop is open"
+    assert get(compose, "/") == "the shop is open"
 
 
 def test_a_service_that_is_restarted_is_found_again(compose):
     before = compose.inspect("redis")["State"]["StartedAt"]
     compose("restart", "-t", "2", "redis")
     assert compose.inspect("redis")["State"]["StartedAt"] > before
-    until(lambda: compose.get("/cgi-bin/order?again").startswith("taken"), "an order after the restart")
+    until(lambda: get(compose, "/cgi-bin/order?again").startswith("taken"), "an order after the restart")
 
 
 def test_a_project_that_goes_down_leaves_its_volume_and_with_v_nothing(compose):
     compose("exec", "-T", "redis", "redis-cli", "SET", "kept", "yes")
     links = compose.daemon.namespaces.links()
+    spared = {name for name in links if not name.startswith(("br-", "veth"))}
     compose("down")
     assert compose.own() == {"containers": [], "networks": [], "volumes": [f"{compose.project}_orders"]}
-    assert compose.daemon.namespaces.links() < links
+    until(lambda: compose.daemon.namespaces.links() < links, "the end of the links")
     compose("up", "-d")
     assert compose("exec", "-T", "redis", "redis-cli", "GET", "kept") == "yes\n"
     compose("down", "-v")
     assert compose.own() == {"containers": [], "networks": [], "volumes": []}
-    assert not [name for name in compose.daemon.namespaces.links() if name.startswith(("br-", "veth"))]
+    until(lambda: compose.daemon.namespaces.links() == spared, "the end of the last links")

@@ -5,18 +5,16 @@ Its reaper (Ryuk) is off: that is an image of its makers', which nobody can pull
 """
 
 import json
-import shutil
 from collections.abc import Iterator
 from urllib.parse import quote
 from urllib.request import urlopen
 
 import pytest
 
-from tests.__main__ import CACHE
 from tests.harness import redis
+from tests.harness.composing import plugin
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.namespaces import entered
-from tests.setup import compose as built
 
 WHY = "needs testcontainers: pip install testcontainers"
 config = pytest.importorskip("testcontainers.core.config", reason=WHY).testcontainers_config
@@ -51,18 +49,22 @@ def soon(strategy: object) -> object:
     return strategy.with_poll_interval(0.05).with_startup_timeout(20)
 
 
-def page(container: object) -> bytes:
-    """The first page of a web server, on the port that was chosen for it."""
-    address = f"http://{container.get_container_host_ip()}:{container.get_exposed_port(80)}/"
-    with urlopen(address, timeout=10) as answer:
+def page(host: str, port: int) -> bytes:
+    """The first page of a web server."""
+    with urlopen(f"http://{host}:{port}/", timeout=10) as answer:
         return answer.read()
+
+
+def first_page(container: object) -> bytes:
+    """The same of a container, on the port that was chosen for it."""
+    return page(container.get_container_host_ip(), container.get_exposed_port(80))
 
 
 def test_a_web_server_is_reached_on_the_port_that_was_chosen_for_it(here):
     script = "echo here > /tmp/index.html && exec httpd -f -h /tmp"
     server = Container("busybox").with_command(["sh", "-c", script]).with_exposed_ports(80)
     with server.waiting_for(soon(waiting.HttpWaitStrategy(80))):
-        assert page(server) == b"here\n"
+        assert first_page(server) == b"here\n"
         assert server.exec(["cat", "/tmp/index.html"]).output == b"here\n"
         identifier = server.get_container_id()
     assert here.request("GET", f"/containers/{identifier}/json").status == 404
@@ -85,19 +87,15 @@ def test_an_image_is_built_and_serves(here):
         with (
             Container(str(built_image)).with_exposed_ports(80).waiting_for(soon(waiting.HttpWaitStrategy(80))) as server
         ):
-            assert page(server) == b"the shop is open\n"
+            assert first_page(server) == b"the shop is open\n"
     assert here.request("GET", "/images/testcontainers:1/json").status == 404
 
 
 def test_a_compose_file_comes_up_and_goes(here, image, monkeypatch):
-    if shutil.which("docker") is None or not built.complete(CACHE):
-        pytest.skip("needs the docker CLI and compose v2: see tests/clients/test_compose.py")
-    settings = {"DOCKER_CONFIG": str(built.place(CACHE).parent.parent), "DOCKER_BUILDKIT": "0"}
-    for name, value in {**settings, "COMPOSE_PROJECT_NAME": "containers"}.items():
+    for name, value in {**plugin(), "COMPOSE_PROJECT_NAME": "containers"}.items():
         monkeypatch.setenv(name, value)
     with Project(SHOP, compose_file_name="compose.yaml", build=True) as shop:
-        web = shop.get_container("web")
-        assert page(web) == b"the shop is open\n"
+        assert page(*shop.get_service_host_and_port("web", 80)) == b"the shop is open\n"
         assert shop.exec_in_container(["redis-cli", "PING"], "redis")[0] == "PONG\n"
     query = quote(json.dumps({"label": ["com.docker.compose.project=containers"]}))
     assert here.request("GET", f"/containers/json?all=1&filters={query}").json() == []

@@ -61,6 +61,7 @@ ROOMS = {
         "engine.daemon.clock",
         "engine.daemon.containers",
         "engine.daemon.images",
+        "engine.daemon.network",
         "engine.daemon.runtime",
         *BASE,
     ),
@@ -141,6 +142,12 @@ HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "typing
 IDLE = ("engine.boot", "engine.daemon.main", "engine.spawner.main")
 # What a daemon loads for its first image: it stays for good, so it is not to bring along what others need.
 FIRST_IMAGE = ("engine.daemon.images.archives.rootfs", "engine.daemon.images.layers.unpack", "engine.daemon.tar.ahead")
+# Of the networks, what is there before anybody has asked for one: rows, and small doors to the rest.
+IDLE_NETWORK = {
+    "engine.daemon.network",
+    *(f"engine.daemon.network.{name}" for name in ("record", "networks", "wiring", "ports", "names")),
+    *(f"engine.daemon.network.{name}" for name in ("firewall", "firewall.firewall")),
+}
 ENGINE_FILES = files(".py", trees=("engine",))
 
 
@@ -227,6 +234,11 @@ def test_what_an_idle_process_has_loaded_holds_nothing_heavy(name: str) -> None:
     assert loaded.returncode == 0, loaded.stderr
     heavy = [found for found in loaded.stdout.split() if any(inside(found, bad) for bad in HEAVY)]
     assert not heavy
+
+
+def test_an_idle_daemon_has_no_networks_but_their_rows() -> None:
+    """Addresses, pools, drivers, devices and rules come with the first question about a network."""
+    assert {name for name in loaded_by("engine.daemon.main") if inside(name, "engine.daemon.network")} <= IDLE_NETWORK
 
 
 def test_the_first_image_does_not_bring_the_whole_house() -> None:

@@ -59,6 +59,8 @@ BUILT = {
     ("POST", "/networks/prune"),
     ("GET", "/networks/{id}"),
     ("DELETE", "/networks/{id}"),
+    ("POST", "/networks/{id}/connect"),
+    ("POST", "/networks/{id}/disconnect"),
     ("GET", "/system/df"),
     ("GET", "/plugins"),
     ("GET", "/plugins/privileges"),

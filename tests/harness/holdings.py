@@ -19,24 +19,13 @@ from tests.harness.hosts import run
 from tests.harness.namespaces import Namespaces
 
 SECONDS = 3.0
-_TABLE = re.compile(r"^table (\w+) (engine-\w+) \{$", re.MULTILINE)
 _ADDRESS = re.compile(r"(?<![\w.:])(\d+\.\d+\.\d+\.\d+)(/\d+)?")
-_LINK = re.compile(r'"((?:br-|veth|engine)[^"]*)"')
-_PORT = re.compile(r"\bdport (\d+)")
 
 
 def links(machine: Namespaces) -> list[dict]:
     """Every network device of a machine with its addresses, as ip(8) tells of it; loopback and cables are left out."""
     found = json.loads(run(machine, "ip", "-json", "-details", "address").stdout)
     return [link for link in found if link["ifname"] != "lo" and not link["ifname"].startswith("host")]
-
-
-def tables(machine: Namespaces) -> dict[str, str]:
-    """The text of each nf_tables table that an engine has made there, by its name."""
-    text = run(machine, "nft", "list", "ruleset").stdout
-    starts = [(match.start(), match[2]) for match in _TABLE.finditer(text)]
-    ends = [start for start, _ in starts[1:]] + [len(text)]
-    return {name: text[start:end] for (start, name), end in zip(starts, ends, strict=True)}
 
 
 class Alive:
@@ -149,14 +138,14 @@ def _stray_rules(daemon: Daemon, alive: Alive) -> Iterator[str]:
         for bindings in container["NetworkSettings"]["Ports"].values()
         for binding in bindings or ()
     }
-    for name, text in tables(daemon.namespaces).items():
-        for device in sorted(set(_LINK.findall(text)) - set(alive.devices.values())):
+    for name, text in leaks.tables(daemon.namespaces).items():
+        for device in sorted(set(leaks.NAMED.findall(text)) - set(alive.devices.values())):
             yield f"table {name} speaks of {device}, which is of no network"
         for address, bits in sorted(set(_ADDRESS.findall(text))):
             inside = any(ipaddress.ip_address(address) in subnet for subnet in alive.subnets)
             if inside and not bits and address not in theirs | gateways:
                 yield f"table {name} speaks of {address}, which nobody has"
-        for port in sorted(set(_PORT.findall(text)) - published - {"53"}):
+        for port in sorted(set(leaks.PUBLISHED.findall(text)) - published):
             yield f"table {name} speaks of port {port}, which is not published"
 
 
@@ -167,6 +156,8 @@ def _stray_endpoints(alive: Alive) -> Iterator[str]:
         for container, end in network["Containers"].items():
             if container not in running:
                 yield f"network {network['Name']} has an endpoint of {container[:12]}, which does not run"
+            elif network["Id"] not in _networks_of(running[container]):
+                yield f"network {network['Name']} has an endpoint of {container[:12]}, which does not know of it"
             for address in filter(None, (end["IPv4Address"], end["IPv6Address"])):
                 if address in given:
                     yield f"{address} was given to {given[address][:12]} and to {container[:12]}"
@@ -174,6 +165,8 @@ def _stray_endpoints(alive: Alive) -> Iterator[str]:
     for container in alive.containers:
         has = {address["local"] for end in ends(container).values() for address in end["addr_info"]}
         for name, end in container["NetworkSettings"]["Networks"].items():
+            if container["Id"] not in alive.networks[end["NetworkID"]]["Containers"]:
+                yield f"{container['Name']} has no endpoint in {name}"
             for address in filter(None, (end["IPAddress"], end["GlobalIPv6Address"])):
                 if address not in has:
                     yield f"{container['Name']} does not have its address {address} in {name}"

@@ -8,6 +8,9 @@ engines may run on the machine.
 import errno
 import glob
 import os
+import re
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +19,12 @@ from tests.harness.namespaces import Namespaces
 
 TOKEN_VARIABLE = "ENGINE_TEST_SESSION"
 GRACE_SECONDS = 3.0
+# The device of a default network stays with its data root, as docker0 does.
+DEFAULT_DEVICE = re.compile(r"engine\d+")
+# What the text of a table says: the devices, and the host's ports that lead somewhere.
+NAMED = re.compile(r'"((?:br-|veth|engine)[^"*]+)"')
+PUBLISHED = re.compile(r"\b(?:tcp|udp|sctp) \. (?:\S+ \. )?(\d+) : ")
+_TABLE = re.compile(r"table \w+ (engine-\w+) \{")
 CGROUP_PATTERNS = ("/sys/fs/cgroup/engine/*/", "/sys/fs/cgroup/*/engine/*/")
 
 
@@ -75,6 +84,24 @@ def cgroups() -> set[str]:
     }
 
 
+def tables(machine: Namespaces) -> dict[str, str]:
+    """The text of each nf_tables table that an engine has made there, by its name."""
+    command = machine.command(["nft", "list", "ruleset"])
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    parts = re.split(r"^(?=table )", shown.stdout, flags=re.MULTILINE)
+    return {found[1]: part for part in parts if (found := _TABLE.match(part))}
+
+
+def leftovers(machine: Namespaces) -> Iterator[str]:
+    """What the tables of a machine say of networks and ports that cannot be there any more."""
+    for name, text in tables(machine).items():
+        for device in sorted(set(NAMED.findall(text))):
+            if not DEFAULT_DEVICE.fullmatch(device):
+                yield f"table {name} speaks of {device}"
+        for port in sorted(set(PUBLISHED.findall(text))):
+            yield f"table {name} speaks of port {port}"
+
+
 class Watch:
     """The tables as they were; `leaks` says what has been added to them."""
 
@@ -97,7 +124,9 @@ class Watch:
         now = set(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else set()
         found += [f"network namespace {name}" for name in sorted(now - self.netns)]
         for namespaces, links, points in self.inside:
-            found += [f"link {name} in the daemon's network" for name in sorted(namespaces.links() - links)]
+            more = sorted(name for name in namespaces.links() - links if not DEFAULT_DEVICE.fullmatch(name))
+            found += [f"link {name} in the daemon's network" for name in more]
+            found += leftovers(namespaces) if shutil.which("nft") else ()
             found += [f"mount {path} in the daemon's namespace" for path in sorted(namespaces.mounts() - points)]
         return found
 

@@ -18,6 +18,8 @@ IDS = re.compile(r"(sha256:)?\b[0-9a-f]{12,64}\b")
 STAMPS = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 # Maps whose keys are data (names that somebody chose), not fields of the API.
 OPEN_MAPS = {"Labels", "Networks", "Ports", "Runtimes", "IndexConfigs", "PortBindings", "Volumes"}
+# Those whose keys differ from run to run: of their values the first is compared, where both have one.
+MAPS_BY_ID = {"Containers", "Subnets"}
 TEXTS = ("message", "State.Error", "error", "errorDetail.message")
 NUMBERS = (int, float)
 # What the recording has in the place of one.
@@ -85,6 +87,9 @@ def shape(wanted: object, ours: object, where: str = "") -> Iterator[Departure]:
 
 def fields(wanted: dict, ours: dict, where: str) -> Iterator[Departure]:
     """One object's keys, and below them."""
+    if where.split(".")[-1] in MAPS_BY_ID:
+        yield from shape(list(wanted.values()), list(ours.values()), where)
+        return
     if where.split(".")[-1] not in OPEN_MAPS:
         for key in sorted(wanted.keys() - ours.keys()):
             yield Departure("missing", f"{where}.{key}".lstrip("."), f"{wanted[key]!r:.100}")

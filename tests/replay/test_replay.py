@@ -10,7 +10,7 @@ from tests.api.archives import docker_archive
 from tests.harness import rootfs, schema
 from tests.harness.http import Answer
 from tests.replay.compare import Departure, departures
-from tests.replay.differences import DIFFERENCES, EVENTS, OWN_DEFAULTS, Meant
+from tests.replay.differences import DIFFERENCES, EVENTS, OTHER_EVENTS, OWN_DEFAULTS, Meant
 from tests.replay.script import ENDLESS, Call, Replay, calls
 from tests.replay.script import EVENTS as EVENTS_CALL
 
@@ -24,12 +24,18 @@ TAGS = ["busybox:latest", "busybox:glibc"]
 @pytest.fixture(scope="module")
 def answers(world) -> Iterator[dict[int, Answer]]:
     """Our answer to every call, by its number; asked once, in order, of a daemon that stands as the recording's did."""
-    daemon = world.daemon().start()
+    daemon = world.daemon(machine=world.machine()).start()
     archive = docker_archive([rootfs.busybox()], TAGS, DEFAULTS, IMPORTED)
     daemon.request("POST", "/images/load", archive, {"Content-Type": "application/x-tar"})
     replay = Replay(daemon)
     yield {call.number: replay.send(call) for call in CALLS}
     daemon.close()
+
+
+def test_the_whole_transcript_is_asked(answers: dict[int, Answer]) -> None:
+    """No call is left out, and of the answers few, if any, have another status."""
+    assert [call.number for call in CALLS] == list(range(1, 310)) == list(answers)
+    assert all(answers[call.number].status == call.status for call in CALLS)
 
 
 def covers(row: Meant, call: Call, found: Departure) -> bool:
@@ -96,6 +102,24 @@ def test_the_events_of_containers_are_dockerds(answers: dict[int, Answer]) -> No
         assert {action for action, *_ in departing} <= EVENTS.keys(), (recorded, departing)
 
 
+def kinds(stream: str) -> set[tuple[str, ...]]:
+    """The kinds of events of all but containers: type, action and attributes' names."""
+    events = map(json.loads, stream.splitlines())
+    return {
+        (event["Type"], event["Action"], *event["Actor"]["Attributes"])
+        for event in events
+        if event["Type"] != "container"
+    }
+
+
+def test_the_events_of_everything_else_are_dockerds(answers: dict[int, Answer]) -> None:
+    """Of networks, volumes, images and builds: the same kinds, with the same attributes in the same order."""
+    (call,) = (call for call in CALLS if call.number == EVENTS_CALL)
+    theirs, ours = kinds(call.wanted), kinds(answers[EVENTS_CALL].body.decode())
+    assert len(theirs) > 12 and theirs <= ours
+    assert {row[:2] for row in ours - theirs} <= OTHER_EVENTS.keys()
+
+
 def test_every_row_of_the_table_is_needed(answers: dict[int, Answer]) -> None:
     """A difference that is gone must not stay excused."""
     found = [(call, one) for call in CALLS for one in departures(call, answers[call.number])]
@@ -105,5 +129,5 @@ def test_every_row_of_the_table_is_needed(answers: dict[int, Answer]) -> None:
 
 def test_every_reason_is_words() -> None:
     """A table of reasons, not of excuses without one."""
-    reasons = [*EVENTS.values(), *(row.reason for row in DIFFERENCES)]
+    reasons = [*EVENTS.values(), *OTHER_EVENTS.values(), *(row.reason for row in DIFFERENCES)]
     assert all(len(reason.split()) > 3 for reason in reasons)

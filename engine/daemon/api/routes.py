@@ -1,4 +1,4 @@
-"""Every endpoint of the Engine API: one row each, with its handler, or among those that are not built yet.
+"""Every endpoint of the Engine API: one row each, with its handler, or among those that are refused.
 
 Data only, read once when the dispatcher is made. A test compares the rows with the definition.
 """
@@ -92,6 +92,8 @@ _ROUTES = (
     Route("POST", "/networks/prune", Late("networks", "prune")),
     Route("GET", "/networks/{id}", Late("networks", "inspect")),
     Route("DELETE", "/networks/{id}", Late("networks", "remove")),
+    Route("POST", "/networks/{id}/connect", Late("networks", "connect")),
+    Route("POST", "/networks/{id}/disconnect", Late("networks", "disconnect")),
     Route("GET", "/system/df", Late("usage", "df")),
     Route("GET", "/plugins", Late("plugins", "list_")),
     Route("GET", "/plugins/privileges", Late("plugins", "privileges")),
@@ -142,16 +144,9 @@ REFUSED = (
     ("POST", "/plugins/create", "it runs no managed plugins"),
 )
 
-# A row moves from here to the table above when it is built.
-NOT_BUILT = (
-    ("POST", "/networks/{id}/connect"),
-    ("POST", "/networks/{id}/disconnect"),
-)
 
-
-def _not_built(method: str, pattern: str, reason: str = "") -> Handler:
-    where = f"in this engine: {reason}" if reason else "yet in this engine"
-    text = f"{method} {pattern.replace('...', '')} is not built {where}"
+def _not_built(method: str, pattern: str, reason: str) -> Handler:
+    text = f"{method} {pattern} is not built in this engine: {reason}"
 
     def refuse(engine: object, request: object) -> None:
         raise NotBuilt(text)
@@ -162,5 +157,4 @@ def _not_built(method: str, pattern: str, reason: str = "") -> Handler:
 ROUTES = (
     *_ROUTES,
     *(Route(method, pattern, _not_built(method, pattern, reason)) for method, pattern, reason in REFUSED),
-    *(Route(method, pattern, _not_built(method, pattern)) for method, pattern in NOT_BUILT),
 )

@@ -181,6 +181,32 @@ def listed_network(version: tuple[int, int], shown: dict) -> dict:
     return shown if version >= (1, 52) else {**shown, "Containers": {}}
 
 
+def info(version: tuple[int, int], shown: dict) -> dict:
+    """What GET /info tells: commits were shown with those expected, and some keys were not there yet, or still."""
+    if version < (1, 50):
+        for key, name in (("BridgeNfIptables", "iptables"), ("BridgeNfIp6tables", "ip6tables")):
+            shown[key] = _bridged(name)
+    if version < (1, 49):
+        del shown["FirewallBackend"]
+        for key in ("ContainerdCommit", "RuncCommit", "InitCommit"):
+            shown[key] = {**shown[key], "Expected": shown[key]["ID"]}
+    if version < (1, 47):
+        older = {"AllowNondistributableArtifactsCIDRs": None, "AllowNondistributableArtifactsHostnames": None}
+        shown["RegistryConfig"] = {**older, **shown["RegistryConfig"]}
+    if version < (1, 46):
+        del shown["Containerd"]
+    return shown
+
+
+def _bridged(name: str) -> bool:
+    """Whether the host's firewall sees what only crosses a bridge."""
+    try:
+        with open(f"/proc/sys/net/bridge/bridge-nf-call-{name}") as file:
+            return file.read().strip() == "1"
+    except FileNotFoundError:  # the kernel has no br_netfilter
+        return False
+
+
 def event_types(version: tuple[int, int]) -> tuple[str, ...]:
     """The content types of GET /events, the usual one first."""
     usual = "application/jsonl" if version >= (1, 53) else "application/json"

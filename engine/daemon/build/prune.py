@@ -183,6 +183,10 @@ def _flag(name: str, wanted: bool = True) -> Callable[[tuple[str, ...]], Test]:
     return compiled
 
 
+def _always(answer: bool) -> Callable[[tuple[str, ...]], Test]:
+    return lambda _values: lambda _record: answer
+
+
 _FILTERS: dict[str, Callable[[tuple[str, ...]], Test]] = {
     "until": _until,
     "unused-for": _until,
@@ -192,5 +196,8 @@ _FILTERS: dict[str, Callable[[tuple[str, ...]], Test]] = {
     "inuse": _flag("in_use"),
     "shared": _flag("named"),
     "private": _flag("named", wanted=False),
+    # Nothing in here has a label; `docker system prune` asks for one all the same.
+    "label": _always(False),
+    "label!": _always(True),
 }
 NAMES = tuple(_FILTERS)

@@ -7,21 +7,22 @@ can be written again from the container's record.
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
 
+from engine.daemon.clock import SECOND
 from engine.daemon.containers.networking.hosts import LOCALHOST, extra
 from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.record import Container
 from engine.daemon.tar.trees import remove_path
+from engine.sandbox import resolvconf
 
 log = logging.getLogger(__name__)
 
 NAMES = ("hostname", "hosts", "resolv.conf")
 
-# systemd-resolved's stub answers only in the host's network namespace; it lists the real servers in another file.
-_STUB = "127.0.0.53"
-_BEHIND_STUB = "/run/systemd/resolve/resolv.conf"
-_FALLBACK_SERVERS = ("8.8.8.8", "8.8.4.4")
+# The nanoseconds of the time at which the engine has written a resolv.conf: anybody else's writing leaves others.
+_OURS = 127_000_011
 
 
 def write(where: Paths, container: Container) -> None:
@@ -45,6 +46,25 @@ def first_hosts(container: Container) -> str:
 def write_hosts(where: Paths, text: str) -> None:
     """Write hosts anew for a start. Raises OSError."""
     _write(where.etc("hosts"), text.encode("utf-8", "surrogateescape"))
+
+
+def write_resolv_conf(
+    where: Paths, settings: object, container: Container, served: bool, *, ipv6: bool = False
+) -> None:
+    """Write resolv.conf anew for a start, or while it runs because its networks have changed. Raises OSError.
+
+    While it runs, a file that somebody else has written is left alone. settings: the daemon's; served: the resolver
+    answers in the container; ipv6: one of its networks has IPv6
+    """
+    path = where.etc("resolv.conf")
+    try:
+        if container.state.alive and os.stat(path).st_mtime_ns % SECOND != _OURS:
+            return
+    except FileNotFoundError:
+        pass  # `mend` is for that; here it is made all the same
+    _write(path, _resolv_conf(container, settings, served, ipv6))
+    now = time.time_ns() // SECOND * SECOND + _OURS
+    os.utime(path, ns=(now, now))
 
 
 def mend(where: Paths, container: Container) -> None:
@@ -85,48 +105,25 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _contents(container: Container) -> tuple[bytes, ...]:
-    config, host_config = container.config, container.host_config
-    on_host = host_config["NetworkMode"] == "host"
-    # Its own addresses, and what `host-gateway` stands for, are known at its start.
+    # Its own addresses, what `host-gateway` stands for, and who answers its names, are known at its start.
     hosts = first_hosts(container) + extra(container, ())
     return (
-        f"{config['Hostname']}\n".encode(),
+        f"{container.config['Hostname']}\n".encode(),
         hosts.encode("utf-8", "surrogateescape"),
-        _resolv_conf(host_config, on_host).encode("utf-8", "surrogateescape"),
+        _resolv_conf(container, None, served=False, ipv6=False),
     )
 
 
-def _resolv_conf(host_config: dict, on_host: bool) -> str:
-    """resolv.conf(5): the host's lines, each kind replaced by what the container asked for."""
-    text = _read("/etc/resolv.conf")
-    servers, search, options = (host_config[key] for key in ("Dns", "DnsSearch", "DnsOptions"))
-    if on_host and not (servers or search or options):
-        return text
-    lines = [line.split() for line in text.splitlines()]
-    if not on_host and [line[1] for line in lines if len(line) > 1 and line[0] == "nameserver"] == [_STUB]:
-        lines = [line.split() for line in (_read(_BEHIND_STUB) or text).splitlines()]
-
-    def of_host(keyword: str) -> list[str]:
-        return [word for line in lines if line and line[0] == keyword for word in line[1:]]
-
-    if not servers:
-        servers = [server for server in of_host("nameserver") if on_host or not _is_loopback(server)]
-        servers = servers or list(_FALLBACK_SERVERS)
-    if search is None or not search:
-        search = of_host("search") or of_host("domain")
-    # `.` alone asks for no search list at all (docker run --dns-search .).
-    search = [domain for domain in search if domain != "."]
-    options = options or of_host("options")
-    written = [f"nameserver {server}" for server in servers]
-    if search:
-        written.append(f"search {' '.join(search)}")
-    if options:
-        written.append(f"options {' '.join(options)}")
-    return "\n".join(written) + "\n"
-
-
-def _is_loopback(server: str) -> bool:
-    return server.startswith("127.") or server == "::1"
+def _resolv_conf(container: Container, settings: object | None, served: bool, ipv6: bool) -> bytes:
+    wishes = resolvconf.asked(container.host_config, settings)
+    text = _read(resolvconf.HOST)
+    if served:
+        text = resolvconf.for_resolver(text, wishes)
+    elif container.host_config["NetworkMode"] == "host":
+        text = resolvconf.for_host(text, wishes)
+    else:
+        text = resolvconf.for_bridge(text, lambda: _read(resolvconf.BEHIND_STUB), wishes, ipv6=ipv6)
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _read(path: str) -> str:

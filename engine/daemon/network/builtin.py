@@ -12,7 +12,7 @@ from dataclasses import replace
 from engine.daemon.network import pools
 from engine.daemon.network.addresses import Subnet, parse_address, show_address
 from engine.daemon.network.ipam import Space
-from engine.daemon.network.joining import GATEWAYS
+from engine.daemon.network.joining import GATEWAYS, LINK_LOCAL
 from engine.daemon.network.record import Network, Pool
 from engine.daemon.network.surroundings import Surroundings
 from engine.errors import Conflict, EngineError, Invalid, SystemFailure
@@ -24,7 +24,6 @@ NO_BRIDGE = "none"  # what --bridge says for: no default network
 _DRIVERS = {"host": "host", "none": "null"}
 _BRIDGE = "com.docker.network.bridge."
 _MTU = "com.docker.network.driver.mtu"
-_LINK_LOCAL = {4: Subnet.parse("169.254.0.0/16"), 6: Subnet.parse("fe80::/10")}
 
 
 def networks(
@@ -102,10 +101,12 @@ def _address_of(device: str, version: int) -> str:
         with Netlink() as netlink:
             here = [each for each in addresses.addresses(netlink) if each.link == index]
     except OSError as error:
-        raise SystemFailure(f"bridge device with non default name {device} must be created manually: {error}") from error
+        raise SystemFailure(
+            f"bridge device with non default name {device} must be created manually: {error}"
+        ) from error
     found = [(each, parse_address(each.address)) for each in here]
     # A link-local address is every link's and no subnet of a network.
-    usable = (each for each, (of, number) in found if of == version and number not in _LINK_LOCAL[version])
+    usable = (each for each, (of, number) in found if of == version and number not in LINK_LOCAL[version])
     return next((f"{each.address}/{each.prefix}" for each in usable), "")
 
 

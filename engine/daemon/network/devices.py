@@ -39,7 +39,7 @@ def make(network: Network) -> None:
 
 
 def attach(network: Network, endpoints: Iterable[Endpoint]) -> None:
-    """Make the host's ends of running containers ports of the bridge again, after it was made anew. Raises SystemFailure."""
+    """After the bridge was made anew: let the ends of running containers be its ports again. Raises SystemFailure."""
     try:
         with Netlink() as netlink:
             master = links.index_of(netlink, network.device)
@@ -131,7 +131,7 @@ def _check_bridge(network: Network, found: Link) -> None:
 
 
 def _keep_apart(network: Network) -> None:
-    """No container makes itself the host's router (CVE-2020-13401), nor reaches the host by an IPv6 it does not have."""
+    """No container makes itself the host's router (CVE-2020-13401), or reaches the host by an IPv6 it does not have."""
     _set(network.device, "accept_ra", "0")
     _set(network.device, "disable_ipv6", "0" if network.ipv6 else "1")
 

@@ -16,8 +16,8 @@ _LARGEST_COUNT = 2**64 - 1  # what the API can carry
 class Space:
     """The addresses of one pool.
 
-    Those that nobody is given are taken from the start: an IPv4 subnet's first and last one (unless it has only two), an
-    IPv6 subnet's first one, the gateway, the auxiliary ones.
+    Those that nobody is given are taken from the start: an IPv4 subnet's first and last one (unless it has only two),
+    an IPv6 subnet's first one, the gateway, the auxiliary ones.
     """
 
     def __init__(self, pool: Pool) -> None:

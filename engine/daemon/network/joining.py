@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-from engine.daemon.network.addresses import canonical
+from engine.daemon.network.addresses import Subnet, canonical, parse_address, show_address
 from engine.daemon.network.ipam import Addresses, Space
 from engine.daemon.network.record import Endpoint, Network, Published
 from engine.errors import EngineError, Forbidden, Invalid
@@ -18,7 +18,8 @@ INTERFACE_PREFIX = "com.docker.network.container_iface_prefix"
 # Auxiliary addresses of these names are the containers' gateway in the place of the bridge (--default-gateway).
 GATEWAYS = {4: "DefaultGatewayIPv4", 6: "DefaultGatewayIPv6"}
 
-_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+_MAC = re.compile(r"[0-9a-f]{12}")
+LINK_LOCAL = {4: Subnet.parse("169.254.0.0/16"), 6: Subnet.parse("fe80::/10")}
 _LONGEST_NAME = 15
 _BAD_IN_NAMES = re.compile(r"[/:\s\x00-\x20]")
 _LOCAL, _MULTICAST = 0x02, 0x01  # bits of a MAC's first byte
@@ -47,6 +48,7 @@ def make(
     mac = _mac(settings["MacAddress"])
     interface = _interface(network, options, {each.interface for each in beside}, set(reserved))
     ipam = settings["IPAMConfig"] or {}
+    link_local = _link_local(ipam.get("LinkLocalIPs") or ())
     wanted = {4: ipam.get("IPv4Address") or "", 6: ipam.get("IPv6Address") or ""}
     taken: dict[int, tuple[str, Space]] = {}
     try:
@@ -69,6 +71,7 @@ def make(
         names=names,
         driver_opts=options,
         ports=ports,
+        link_local=link_local,
         **_placed(network, 4, taken),
         **_placed(network, 6, taken),
     )
@@ -120,10 +123,20 @@ def _mac(asked: str) -> str:
     if not asked:
         first, *rest = os.urandom(6)
         return ":".join(f"{byte:02x}" for byte in (first & ~_MULTICAST | _LOCAL, *rest))
-    mac = asked.lower().replace("-", ":")
-    if not _MAC.fullmatch(mac):
+    digits = asked.lower().translate({ord(mark): None for mark in ":-."})
+    if not _MAC.fullmatch(digits):
         raise Invalid(f"invalid MAC address: {asked}")
-    return mac
+    return ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
+
+
+def _link_local(asked: Iterable[str]) -> tuple[str, ...]:
+    found = []
+    for text in asked:
+        version, number = parse_address(text)
+        if number not in LINK_LOCAL[version]:
+            raise Invalid(f"invalid link local IP address: {text}")
+        found.append(show_address(version, number))
+    return tuple(found)
 
 
 def _interface(network: Network, options: Mapping[str, str], taken: set[str], reserved: set[str]) -> str:

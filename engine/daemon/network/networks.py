@@ -87,7 +87,9 @@ class Networks:
         with self._lock:
             if any(network.name == asked.name for network in self._networks.values()):
                 raise Conflict(f"network with name {asked.name} already exists")
-            network, warning = creation.make(asked, list(self._networks.values()), nearby, self.settings, self.engine_id)
+            network, warning = creation.make(
+                asked, list(self._networks.values()), nearby, self.settings, self.engine_id
+            )
             with self._database.transaction(durable=True) as connection:
                 table.save_network(connection, network)
             self._networks[network.id] = network
@@ -139,7 +141,7 @@ class Networks:
         self._events.publish("network", action, network.id, {"name": network.name, "type": network.driver})
 
     def _settle(self) -> None:
-        """Before the first look: the predefined networks are there, with what the settings and the host make of them."""
+        """Before the first look: the predefined networks are there, as the settings and the host make them."""
         if self._settled:
             return
         from engine.daemon.network import builtin, surroundings  # not before somebody needs them

@@ -103,6 +103,8 @@ def _plug(
         index = links.index_of(inside, name)
         _set_parameters(network, endpoint)
         inside.send(_configure(network, endpoint, index))
+        if endpoint.host_interface:
+            links.settle(host, endpoint.host_interface)
     except OSError as error:
         with contextlib.suppress(OSError):  # what has failed first is what is told
             _remove(host, inside, network, endpoint, ())
@@ -112,7 +114,7 @@ def _plug(
 
 def _free_name(inside: Netlink, endpoint: Endpoint, taken: Sequence[str]) -> str:
     """The name that the endpoint is to have; or, where the container has it for something of its own, the next one."""
-    wanted = endpoint.interface
+    wanted = endpoint.interface or "eth0"
     if wanted not in taken and not links.index_of(inside, wanted):
         return wanted
     if endpoints.IFNAME not in endpoint.driver_opts:

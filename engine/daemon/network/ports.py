@@ -5,11 +5,34 @@ and serves nobody: the firewall leads what comes to its port elsewhere, and it i
 learn of it. The sockets die with the daemon; the next one binds them again.
 """
 
+import errno
+import logging
+import os
+import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from engine.daemon.network.record import Network, PortRequest, Published
-from engine.errors import NotBuilt
+from engine.errors import NotBuilt, SystemFailure
+
+log = logging.getLogger(__name__)
+
+_ANY = {4: "0.0.0.0", 6: "::"}
+_KINDS = {
+    "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP),
+    "udp": (socket.SOCK_DGRAM, socket.IPPROTO_UDP),
+    "sctp": (socket.SOCK_STREAM, 132),
+}
+_OPTION = "com.docker.network.bridge."
+_MAPPED = ("nat", "nat-unprotected")
+_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
+
+Place = tuple[str, str, int]
+"""Protocol, address and port of the host."""
+
+
+def _family(address: str) -> int:
+    return 6 if ":" in address else 4
 
 
 class Ports:
@@ -17,19 +40,189 @@ class Ports:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._held: dict[str, dict[Place, socket.socket | None]] = {}
+        self._by_number: dict[tuple[str, int], set[str]] = {}
+        self._last = 0
 
     def reserve(self, container_id: str, network: Network, wanted: Iterable[PortRequest]) -> tuple[Published, ...]:
         """Hold a port of the host for each that is wanted, all or none; in the order of `wanted`, IPv4's first.
 
         Nothing for a network that publishes nothing (internal, or not a bridge). In a routed network the ports are the
-        container's own: `host_port` 0, and nothing is held. Raises Conflict in docker's words where a port is taken.
+        container's own: `host_port` 0, and nothing is held. Raises SystemFailure in docker's words where a port is
+        taken, NotBuilt for an address of a family that the network does not have.
         """
-        raise NotBuilt("published ports")
+        if network.driver != "bridge" or network.internal:
+            return ()
+        modes = {4: network.ipv4 and _mode(network, 4), 6: network.ipv6 and _mode(network, 6)}
+        published: list[Published] = []
+        taken: dict[Place, socket.socket | None] = {}
+        with self._lock:
+            try:
+                for request in wanted:
+                    if "routed" in modes.values():
+                        published.append(Published(request.container_port, request.protocol, "", 0))
+                    addresses = _addresses(network, modes, request)
+                    if addresses:
+                        port = self._choose(request, addresses, taken)
+                        published += [
+                            Published(request.container_port, request.protocol, address, port)
+                            for address, _ in addresses
+                            if (request.protocol, address, port) in taken
+                        ]
+            except BaseException:
+                self._let_go(taken)
+                raise
+            if taken:
+                self._held.setdefault(container_id, {}).update(taken)
+        return tuple(published)
 
     def release(self, container_id: str) -> None:
         """Let go of all that the container holds."""
-        raise NotBuilt("published ports")
+        with self._lock:
+            self._let_go(self._held.pop(container_id, {}))
 
     def adopt(self, container_id: str, published: Iterable[Published]) -> None:
         """Hold again what a container that runs has published; one that somebody else has meanwhile is logged."""
-        raise NotBuilt("published ports")
+        with self._lock:
+            held = self._held.setdefault(container_id, {})
+            for port in published:
+                place = (port.protocol, port.host_ip, port.host_port)
+                if not port.host_port or place in held:
+                    continue
+                try:
+                    self._take(place, held)
+                except OSError as error:
+                    log.warning("container %s: %s", container_id, _in_use(place, error))
+                    self._note(place, None, held)
+
+    def _choose(
+        self, request: PortRequest, addresses: list[tuple[str, bool]], taken: dict[Place, socket.socket | None]
+    ) -> int:
+        """Take the first port that is free at all these addresses. Raises SystemFailure."""
+        problem = None
+        for port in self._candidates(request):
+            got: dict[Place, socket.socket | None] = {}
+            try:
+                for address, needed in addresses:
+                    place = (request.protocol, address, port)
+                    try:
+                        self._take(place, got)
+                    except OSError as error:
+                        if needed or error.errno not in _NO_SUCH_FAMILY:
+                            raise SystemFailure(_in_use(place, error)) from error
+            except SystemFailure as error:
+                self._let_go(got)
+                problem = problem or error
+                continue
+            taken.update(got)
+            if not request.first:
+                self._last = port
+            return port
+        if not request.first:
+            raise SystemFailure("all ports are allocated") from problem
+        raise problem or SystemFailure("invalid port range")
+
+    def _candidates(self, request: PortRequest) -> Iterator[int]:
+        if request.first:
+            return iter(range(request.first, max(request.first, request.last) + 1))
+        with open(_RANGE) as file:
+            first, last = (int(number) for number in file.read().split())
+        begin = self._last + 1 if first <= self._last < last else first
+        return iter([*range(begin, last + 1), *range(first, begin)])
+
+    def _take(self, place: Place, held: dict[Place, socket.socket | None]) -> None:
+        """Hold one port. Raises SystemFailure where a container has it, OSError where somebody else has."""
+        protocol, address, port = place
+        any_address = _ANY[_family(address)]
+        for other in self._by_number.get((protocol, port), ()):
+            if _family(other) == _family(address) and (other == address or any_address in (other, address)):
+                raise SystemFailure(f"Bind for {_with_port(address, port)} failed: port is already allocated")
+        self._note(place, _bound(place), held)
+
+    def _note(self, place: Place, bound: socket.socket | None, held: dict[Place, socket.socket | None]) -> None:
+        protocol, address, port = place
+        self._by_number.setdefault((protocol, port), set()).add(address)
+        held[place] = bound
+
+    def _let_go(self, held: dict[Place, socket.socket | None]) -> None:
+        for (protocol, address, port), bound in held.items():
+            addresses = self._by_number.get((protocol, port), set())
+            addresses.discard(address)
+            if not addresses:
+                self._by_number.pop((protocol, port), None)
+            if bound is not None:
+                bound.close()
+
+
+_NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
+def _mode(network: Network, family: int) -> str:
+    return network.options.get(f"{_OPTION}gateway_mode_ipv{family}") or "nat"
+
+
+def _addresses(network: Network, modes: dict[int, str | bool], request: PortRequest) -> list[tuple[str, bool]]:
+    """Where a port is to be bound, and whether it must be: IPv6 that nobody has asked for may be missing on the host.
+
+    An address that nobody has named is the network's `host_binding_ipv4`; where that is any of IPv4's, any of IPv6's
+    as well, and the other way round.
+    """
+    if request.host_ip:
+        family = _family(request.host_ip)
+        if not modes[family]:
+            raise NotBuilt(
+                f"publishing port {request.container_port}/{request.protocol} on {request.host_ip}: network "
+                f"{network.name} has no IPv{family}, and this engine has no proxy between the families"
+            )
+        return [(request.host_ip, True)] if modes[family] in _MAPPED else []
+    default = network.options.get(_OPTION + "host_binding_ipv4") or _ANY[4]
+    named = [*_ANY.values()] if default in _ANY.values() else [default]
+    mapped = [address for address in named if modes[_family(address)] in _MAPPED]
+    return [(address, address != _ANY[6] or len(mapped) == 1) for address in mapped]
+
+
+def _with_port(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _in_use(place: Place, error: OSError) -> str:
+    protocol, address, port = place
+    words = (os.strerror(error.errno) if error.errno else str(error)).lower()
+    return f"failed to bind host port {_with_port(address, port)}/{protocol}: {words}"
+
+
+def _bound(place: Place) -> socket.socket | None:
+    """A socket that holds the port. Raises OSError, mostly EADDRINUSE.
+
+    None for SCTP where the kernel has no such sockets: no program of the host can have that port then.
+    """
+    protocol, address, port = place
+    try:
+        return _bind(protocol, address, port, again=False)
+    except OSError as error:
+        if protocol == "sctp" and error.errno in (errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT):
+            return None
+        if protocol != "tcp" or error.errno != errno.EADDRINUSE:
+            raise
+    # Perhaps only the last of somebody's connections still wait for their time to be over.
+    return _bind(protocol, address, port, again=True)
+
+
+def _bind(protocol: str, address: str, port: int, *, again: bool) -> socket.socket:
+    kind, number = _KINDS[protocol]
+    bound = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind | socket.SOCK_CLOEXEC, number)
+    try:
+        if ":" in address:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if again:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if protocol == "udp":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # nobody reads what strays in here
+        bound.bind((address, port))
+        if again:
+            # Only who listens keeps out others that do not mind (SO_REUSEADDR); nobody ever accepts.
+            bound.listen(0)
+    except BaseException:
+        bound.close()
+        raise
+    return bound

@@ -1,14 +1,14 @@
 """Networks' devices on the host, and the wires from them into containers; all of it made through netlink.
 
-Runs in the daemon's request threads. This much is loaded in an idle daemon; what speaks to the kernel is loaded with the
-first container that has an endpoint. A lock for each network guards the making and the removing of its device; plugging
-takes none, the kernel refuses what cannot be. It knows networks, endpoints and descriptors of network namespaces, never
-containers, and writes no row.
+Runs in the daemon's request threads. This much is loaded in an idle daemon; what speaks to the kernel is loaded with
+the first container that has an endpoint. A lock for each network guards the making and the removing of its device;
+plugging takes none, the kernel refuses what cannot be. It knows networks, endpoints and descriptors of network
+namespaces, never containers, and writes no row.
 """
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from engine.daemon.network.record import Endpoint, Network
 
@@ -18,9 +18,10 @@ _PLUGGED = frozenset(("bridge", "ipvlan", "macvlan"))
 
 
 class Wiring:
-    """The wires of one daemon."""
+    """The wires of one daemon. opened: is told of each device that is new to it, before anybody is plugged in there"""
 
-    def __init__(self) -> None:
+    def __init__(self, opened: Callable[[Network], None] = lambda _: None) -> None:
+        self._opened = opened
         self._lock = threading.Lock()
         self._making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._known: set[str] = set()
@@ -29,18 +30,19 @@ class Wiring:
     def ensure(self, network: Network) -> bool:
         """The network's device is there, up, with its addresses and its MTU; cheap where it is so already.
 
-        True when this daemon sees the device for the first time, or has made it (again) just now: what the firewall
-        knows of it is to be told anew. Raises SystemFailure, Invalid in docker's words.
+        True when this daemon sees the device for the first time, or has made it (again) just now. Raises SystemFailure,
+        Invalid in docker's words, and what `opened` raises; then the next call does it all again.
         """
         if network.driver not in _PLUGGED:
             return False
         from engine.daemon.network import devices  # with the first container that has an endpoint
 
         with self._guard(network):
-            known = network.id in self._known
-            if known and devices.stands(network):
+            if network.id in self._known and devices.stands(network):
                 return False
+            self._known.discard(network.id)
             devices.make(network)
+            self._opened(network)
             self._known.add(network.id)
             return True
 

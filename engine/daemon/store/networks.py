@@ -85,7 +85,6 @@ def load_endpoints(connection: sqlite3.Connection) -> list[tuple[int, Endpoint]]
 
 def _endpoint(network: str, container: str, text: str) -> Endpoint:
     *plain, ports = json.loads(text)
-    values = dict(zip(_PLAIN, plain, strict=True))
-    values["names"] = tuple(values["names"])
+    values = {name: tuple(value) if type(value) is list else value for name, value in zip(_PLAIN, plain, strict=True)}
     values["ports"] = tuple(Published(*port) for port in ports)
     return Endpoint(network=network, container=container, **values)

@@ -1,6 +1,6 @@
 """Forgetting connections that the kernel tracks, over nfnetlink's conntrack part.
 
-Acts in the network namespace of the calling thread. A datagram of a connection that is known already passes no rule of
+Acts in the network namespace of the socket. A datagram of a connection that is known already passes no rule of
 address translation, so what belongs to a port or an address that changes its owner has to be forgotten. Each request
 makes the kernel walk through all that it tracks: for the few cases that need it. Layout: linux/netfilter/nfnetlink*.h.
 """
@@ -10,7 +10,6 @@ import socket
 from collections.abc import Sequence
 
 from engine.kernel.netlink.message import Request, attribute, be16, nested, u8, u32
-from engine.kernel.netlink.nftables import NETFILTER
 from engine.kernel.netlink.socket import Netlink, Refused
 
 _DELETE = 1 << 8 | 2
@@ -44,15 +43,14 @@ def _forget(family: int, tuple_: bytes, original: int, reply: int) -> Request:
     return _DELETE, 0, bytes((family, 0, 0, 0)) + tuple_ + chosen
 
 
-def forget(requests: Sequence[Request]) -> None:
-    """Have the kernel forget all of these. Raises OSError.
+def forget(netlink: Netlink, requests: Sequence[Request]) -> None:
+    """Have the kernel forget all of these. netlink: of `nftables.NETFILTER`. Raises OSError.
 
     Linux before 5.8 forgets single connections only and refuses these; there they run out by themselves.
     """
-    with Netlink(NETFILTER) as netlink:
-        for request in requests:
-            try:
-                netlink.send((request,))
-            except Refused as error:
-                if error.errno not in (errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP):
-                    raise
+    for request in requests:
+        try:
+            netlink.send((request,))
+        except Refused as error:
+            if error.errno not in (errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP):
+                raise

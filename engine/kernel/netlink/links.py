@@ -1,12 +1,13 @@
 """Network links over rtnetlink(7): bridges, veth pairs, macvlan, ipvlan, VLANs; made, changed, found, removed.
 
-The functions that return a `Request` are pure; those that take a socket act in its network namespace. A link is named by
-its index. Numbers: linux/if_link.h, linux/rtnetlink.h.
+The functions that return a `Request` are pure; those that take a socket act in its network namespace. A link is named
+by its index. Numbers: linux/if_link.h, linux/rtnetlink.h.
 """
 
 import errno
 import fcntl
 import struct
+import time
 from dataclasses import dataclass
 
 from engine.kernel.netlink import message
@@ -29,10 +30,14 @@ _MTU = 4
 _PARENT = 5
 _MASTER = 10
 _PROTOCOL_INFO = 12
+_OPERSTATE = 16
+_WORKS = bytes((6,))
 _LINKINFO = 18
 _IFALIAS = 20
 _AF_SPEC = 26
 _NET_NS_FD = 28
+_EXT_MASK = 29
+_SKIP_STATISTICS = 8
 _TX_QUEUES = 31
 _RX_QUEUES = 32
 _INFO_KIND = 1
@@ -190,12 +195,29 @@ def is_up(netlink: Netlink, name: str) -> bool:
     return bool(flags & _UP)
 
 
+def settle(netlink: Netlink, name: str, seconds: float = 0.05) -> None:
+    """Wait until a link that is up works, and until a bridge forwards to it, as long as `seconds`.
+
+    The kernel notes a new carrier later and elsewhere, and drops what is sent until then. Since Linux 6.8 it does so at
+    once for who asks about the link; with an older one this asks until it is done.
+    """
+    question = _LINK.pack(0, 0, 0, 0, 0) + message.text(_IFNAME, name) + message.u32(_EXT_MASK, _SKIP_STATISTICS)
+    end = time.monotonic() + seconds
+    while True:
+        (answer,) = netlink.ask(_GETLINK, question)
+        if message.attributes(answer.payload, _LINK.size).get(_OPERSTATE) == _WORKS or time.monotonic() > end:
+            return
+        time.sleep(0.0005)  # a worker of the kernel's is about to do it; there is no event for just this link
+
+
 def _new(name: str, kind: str, data: bytes = b"", attributes: bytes = b"", *, up: bool = False) -> Request:
     info = message.text(_INFO_KIND, kind)
     if data:
         info += message.nested(_INFO_DATA, data)
     flags = _UP if up else 0
-    body = _LINK.pack(0, 0, 0, flags, flags) + message.text(_IFNAME, name) + attributes + message.nested(_LINKINFO, info)
+    body = (
+        _LINK.pack(0, 0, 0, flags, flags) + message.text(_IFNAME, name) + attributes + message.nested(_LINKINFO, info)
+    )
     return _NEWLINK, _EXCLUSIVELY, body
 
 

@@ -1,17 +1,17 @@
 """Messages of nf_tables as bytes: tables, chains, rules, sets and what is in them, and the batch that makes them one.
 
-Pure, but for `commit` and `elements`, which talk to the kernel and act in the network namespace of the calling thread.
-All tables are of the family `inet`: one for IPv4 and IPv6. The kernel carries out a batch wholly or not at all. What a
-rule is made of is in `nftexpressions`. Layout: linux/netfilter/nf_tables.h.
+Pure, but for `commit` and `keys`, which talk to the kernel over a socket of NETFILTER's. All tables are of the family
+`inet`: one for IPv4 and IPv6. The kernel carries out a batch wholly or not at all. What a rule is made of is in
+`nftexpressions`. Layout: linux/netfilter/nf_tables.h.
 """
 
-import contextlib
 import errno
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.kernel.netlink import message
-from engine.kernel.netlink.message import Request, be32, nested, text
+from engine.kernel.netlink.message import Request, attribute, be32, nested, text
 from engine.kernel.netlink.nftexpressions import value
 from engine.kernel.netlink.socket import Netlink, Refused
 
@@ -27,13 +27,14 @@ ADDRESS4, ADDRESS6, PROTOCOL, SERVICE, INTERFACE_INDEX, INTERFACE = 7, 8, 12, 13
 VERDICT = 0xFFFFFF00
 _LENGTHS = {ADDRESS4: 4, ADDRESS6: 16, PROTOCOL: 1, SERVICE: 2, INTERFACE_INDEX: 4, INTERFACE: 16, VERDICT: 16}
 _TYPE_BITS = 6
+_HOST_ORDER = ((INTERFACE,), (INTERFACE_INDEX,))
+_KEYS_IN_HOST_ORDER = struct.pack("=BBI", 0, 4, 1)  # what the program nft leaves for itself, to list such a set right
 
 _SUBSYSTEM = 10
 _INET = 1
 _BEGIN, _END = 16, 17
 _NEW_TABLE, _DELETE_TABLE = 0, 2
-_NEW_CHAIN, _DELETE_CHAIN = 3, 5
-_NEW_RULE, _DELETE_RULE = 6, 8
+_NEW_CHAIN, _NEW_RULE = 3, 6
 _NEW_SET = 9
 _NEW_ELEMENT, _GET_ELEMENT, _DELETE_ELEMENT = 12, 13, 14
 _FAMILY = bytes((_INET, 0, 0, 0))
@@ -97,19 +98,9 @@ def new_base_chain(table: str, chain: str, kind: str, hook: int, priority: int) 
     return _message(_NEW_CHAIN, message.CREATE, text(1, table), text(3, chain), place, text(7, kind), be32(5, 1))
 
 
-def delete_chain(table: str, chain: str) -> Request:
-    """Take away a chain that is empty and that nothing jumps to any more."""
-    return _message(_DELETE_CHAIN, 0, text(1, table), text(3, chain))
-
-
 def new_rule(table: str, chain: str, *expressions: bytes) -> Request:
     """Add a rule at the end of a chain."""
     return _message(_NEW_RULE, message.CREATE | message.APPEND, text(1, table), text(2, chain), nested(4, *expressions))
-
-
-def delete_rules(table: str, chain: str) -> Request:
-    """Take all rules of a chain away."""
-    return _message(_DELETE_RULE, 0, text(1, table), text(2, chain))
 
 
 def new_set(table: str, declared: Set, number: int) -> Request:
@@ -119,6 +110,8 @@ def new_set(table: str, declared: Set, number: int) -> Request:
     if declared.data:
         parts.append(be32(6, VERDICT if declared.data == (VERDICT,) else _type(declared.data)))
         parts.append(be32(7, _length(declared.data)))
+    if declared.key in _HOST_ORDER:
+        parts.append(attribute(13, _KEYS_IN_HOST_ORDER))
     return _message(_NEW_SET, message.CREATE, *parts, be32(10, number))
 
 
@@ -181,31 +174,30 @@ def batch(requests: Sequence[Request]) -> list[Request]:
     return [(_BEGIN, 0, _WHOLE_BATCH), *requests, (_END, 0, _WHOLE_BATCH)]
 
 
-def commit(requests: Sequence[Request]) -> None:
-    """Have the kernel carry out all of it or nothing. Raises Refused (its `index`: of `requests`), OSError."""
-    with Netlink(NETFILTER) as netlink:
-        try:
-            # The last one of them is answered in any case: the end of a batch is not, by older kernels.
-            netlink.send(batch(requests), acknowledged=len(requests))
-        except Refused as error:
-            error.index -= 1
-            raise
+def commit(netlink: Netlink, requests: Sequence[Request]) -> None:
+    """Have the kernel carry out all of it or nothing. Raises Refused (its `index`: of `requests`), OSError.
+
+    The socket is to be kept: the kernel closes one only when all that was ever taken away is freed, some 10 ms later.
+    """
+    try:
+        # The last one of them is answered in any case: the end of a batch is not, by older kernels.
+        netlink.send(batch(requests), acknowledged=len(requests))
+    except Refused as error:
+        error.index -= 1
+        raise
 
 
-def keys(table: str, name: str) -> list[bytes] | None:
+def keys(netlink: Netlink, table: str, name: str) -> list[bytes] | None:
     """The keys of a set as the kernel has it now; None where there is no such set. Raises OSError."""
-    with Netlink(NETFILTER) as netlink:
-        payload = _FAMILY + text(1, table) + text(2, name)
-        try:
-            answers = netlink.dump(_SUBSYSTEM << 8 | _GET_ELEMENT, payload)
-        except Refused as error:
-            if error.errno == errno.ENOENT:
-                return None
-            raise
+    try:
+        answers = netlink.dump(_SUBSYSTEM << 8 | _GET_ELEMENT, _FAMILY + text(1, table) + text(2, name))
+    except Refused as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
     found = []
     for answer in answers:
         elements = message.attributes(answer.payload, len(_FAMILY)).get(3, b"")
         for _, element in message.listed(elements):
-            with contextlib.suppress(KeyError):  # a catch-all element has no key
-                found.append(message.attributes(message.attributes(element)[1])[1])
+            found.append(message.attributes(message.attributes(element)[1])[1])
     return found

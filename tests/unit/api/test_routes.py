@@ -5,7 +5,7 @@ import re
 import pytest
 
 from engine.daemon.api.dispatch import Dispatcher
-from engine.daemon.api.routes import NOT_BUILT, REFUSED, ROUTES, Late
+from engine.daemon.api.routes import REFUSED, ROUTES, Late
 from engine.errors import NotBuilt
 from tests.harness.schema import definition
 
@@ -42,15 +42,6 @@ def test_a_handler_that_is_loaded_late_is_there():
     late = [route.handler for route in ROUTES if isinstance(route.handler, Late)]
     assert len(late) > 20
     assert all(callable(handler.loaded()) for handler in late)
-
-
-@pytest.mark.parametrize(("method", "pattern"), NOT_BUILT)
-def test_what_is_not_built_says_which_call_it_is(method, pattern):
-    route = next(route for route in ROUTES if (route.method, route.pattern) == (method, pattern))
-    with pytest.raises(NotBuilt) as caught:
-        route.handler(None, None)
-    text = f"{method} {pattern.replace('...', '')} is not built yet in this engine"
-    assert str(caught.value) == text
 
 
 @pytest.mark.parametrize(("method", "pattern", "reason"), REFUSED)

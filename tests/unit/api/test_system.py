@@ -13,20 +13,26 @@ from engine.daemon.api.routes import ROUTES
 from tests.harness import schema
 
 
-def engine(**changed):
+def engine(settings=(), **changed):
     """An engine with nothing in it."""
-    settings = {
+    chosen = {
         "data_root": "/proc",
         "debug": True,
         "registry_mirrors": ("https://m/",),
         "insecure_registries": ("r:5000", "10.0.0.0/8"),
         "log_driver": "journald",
         "init_path": "",
+        "iptables": True,
+        "ip6tables": False,
+        "ip_forward": True,
+        "default_address_pools": (),
+        **dict(settings),
     }
     states = [SimpleNamespace(status=status, running=status != "exited") for status in ("running", "paused", "exited")]
     parts = {
         "id": "11111111-2222-3333-4444-555555555555",
-        "settings": SimpleNamespace(**settings),
+        "settings": SimpleNamespace(**chosen),
+        "firewall": SimpleNamespace(table="engine-11111111"),
         "storage": "copy",
         "muxer": "python",
         "images": SimpleNamespace(count=lambda: 7),
@@ -81,6 +87,37 @@ def test_info_tells_the_truth(client):
     assert registries["InsecureRegistryCIDRs"] == ["::1/128", "127.0.0.0/8", "10.0.0.0/8"]
     assert registries["IndexConfigs"]["r:5000"]["Secure"] is False
     assert registries["Mirrors"] == ["https://m/"]
+
+
+def test_info_tells_of_networks(client, connect):
+    body = client.ask("GET", "/info")[2]
+    assert body["Plugins"]["Network"] == ["bridge", "host", "ipvlan", "macvlan", "null"]
+    assert body["FirewallBackend"] == {"Driver": "nftables", "Info": [["Table", "inet engine-11111111"]]}
+    assert "DefaultAddressPools" not in body
+    told = {"default_address_pools": ("10.0.0.0/8,24", "fd00::/8,64"), "iptables": False}
+    body = connect(Dispatcher(engine(told), ROUTES)).ask("GET", "/info")[2]
+    assert body["FirewallBackend"] is None
+    assert body["DefaultAddressPools"] == [{"Base": "10.0.0.0/8", "Size": 24}, {"Base": "fd00::/8", "Size": 64}]
+    assert schema.problems({"$ref": "#/definitions/SystemInfo"}, body) == []
+
+
+def test_forwarding_that_the_engine_switches_on_itself_is_nothing_to_warn_of(monkeypatch):
+    monkeypatch.setattr(info, "_abilities", lambda _: dict.fromkeys(key for key, _ in info._KERNEL_WARNINGS))
+    text = "WARNING: IPv4 forwarding is disabled"
+    assert text not in info.info(engine())["Warnings"]
+    assert text in info.info(engine({"ip_forward": False}))["Warnings"]
+
+
+def test_info_as_older_clients_knew_it(client):
+    def shown(version):
+        return client.ask("GET", f"/v{version}/info")[2]
+
+    assert "BridgeNfIptables" not in shown("1.50") and "Expected" not in shown("1.49")["RuncCommit"]
+    assert {"BridgeNfIptables", "BridgeNfIp6tables"} <= shown("1.49").keys()
+    assert "FirewallBackend" in shown("1.49") and "FirewallBackend" not in shown("1.48")
+    assert shown("1.48")["RuncCommit"] == {"ID": "", "Expected": ""}
+    assert "AllowNondistributableArtifactsCIDRs" in shown("1.46")["RegistryConfig"]
+    assert "Containerd" in shown("1.46") and "Containerd" not in shown("1.45")
 
 
 def test_the_file_system_of_a_path_is_that_of_the_mount_above_it():

@@ -55,3 +55,9 @@ def test_a_goal_without_its_other_column_cannot_be_told(found):
 def test_a_missed_goal_is_said(found):
     found.figures.append(figure("logs_read", "engine", 900.0))
     assert found.goal("logs_read") == (1000, False)
+
+
+@pytest.mark.parametrize(("dockerd", "limit", "reached"), [(240.0, 10, True), (96.0, 8.0, False)])
+def test_of_two_goals_the_one_counts_that_asks_for_more(found, dockerd, limit, reached):
+    found.figures += [figure("flow_bridge", "engine", 9.0), figure("flow_bridge", "dockerd", dockerd)]
+    assert found.goal("flow_bridge") == (limit, reached)

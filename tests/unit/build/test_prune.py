@@ -79,6 +79,8 @@ def test_all_is_shown_as_the_definition_wants_it(engine: SimpleNamespace) -> Non
         ({"all": True, "filters": {"shared": ("true",)}}, ["RUN below"]),
         ({"all": True, "filters": {"private": (), "type": ("regular",)}}, ["RUN dangling"]),
         ({"filters": {"inuse": ("1",)}}, []),
+        ({"all": True, "filters": {"label": ("a=b",)}}, []),
+        ({"filters": {"label!": ("a",), "type": ("regular",)}}, ["RUN dangling"]),
         ({"reserved": 5 << 19}, ["cached mount cache1"]),
         ({"most": 5 << 19}, ["cached mount cache1"]),
         ({"most": 64 << 20}, []),

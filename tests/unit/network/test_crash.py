@@ -138,7 +138,10 @@ def test_a_killed_daemon_has_given_no_address_twice(tmp_path, around, turn):
         else:
             del held[container]  # unless it was killed before it could
     networks = made.opened(path)
-    found = {each.container: [other.ipv4 for other in networks.endpoints(container_id=each.container)] for each in networks.endpoints()}
+    found = {
+        each.container: [other.ipv4 for other in networks.endpoints(container_id=each.container)]
+        for each in networks.endpoints()
+    }
     for container, addresses in held.items():
         assert found.pop(container) == addresses
     assert len(found) <= 1 and (not leaving or found.keys() <= {leaving, *found})  # the one step that was not told

@@ -27,7 +27,9 @@ def remove(networks, network):
 def test_networks_and_endpoints_are_there_after_a_start(networks, opened):
     network = make(networks, **subnet("10.1.0.0/24"), Labels={"a": "b"}, Options={"c": "d"}, EnableIPv6=True)
     ports = {"net": (Published(80, "tcp", "0.0.0.0", 8080),)}
-    joined = networks.join(ONE, {"net": endpoint(DNSNames=["web", "111"], DriverOpts={"x": "y"}), "bridge": endpoint()}, ports)
+    joined = networks.join(
+        ONE, {"net": endpoint(DNSNames=["web", "111"], DriverOpts={"x": "y"}), "bridge": endpoint()}, ports
+    )
     again = opened()
     assert again.all() == networks.all() and network in again.all()
     assert tuple(again.endpoints()) == joined
@@ -74,7 +76,10 @@ def test_interfaces_are_named_in_the_order_of_joining(networks):
 
 def test_a_network_may_say_what_interfaces_are_called(networks):
     make(networks, Options={"com.docker.network.container_iface_prefix": "lan"})
-    assert [each.interface for each in networks.join(ONE, {"net": endpoint(), "bridge": endpoint()})] == ["lan0", "eth0"]
+    assert [each.interface for each in networks.join(ONE, {"net": endpoint(), "bridge": endpoint()})] == [
+        "lan0",
+        "eth0",
+    ]
 
 
 @pytest.mark.parametrize("name", ["a/b", "sixteen-letters-", "a b", "lo", ".", "a:b"])
@@ -90,10 +95,20 @@ def test_an_address_and_a_mac_may_be_asked_for(networks):
     assert (found.ipv4, found.ipv6, found.mac) == ("10.1.0.9", "fd01::9", "02:42:ac:11:00:09")
     with pytest.raises(Forbidden, match="Address already in use"):
         networks.join(TWO, {"net": endpoint("10.1.0.9")})
-    with pytest.raises(Invalid, match="no configured subnet contains IP address 10.2.0.9"):
+    with pytest.raises(Invalid, match="no configured subnet contains IP address"):
         networks.join(TWO, {"net": endpoint("10.2.0.9")})
     with pytest.raises(Invalid, match="MAC"):
         networks.join(TWO, {"net": endpoint(MacAddress="02:42")})
+    (found,) = networks.join(TWO, {"net": endpoint(MacAddress="0242.AC11.0008")})
+    assert found.mac == "02:42:ac:11:00:08"
+
+
+def test_link_local_addresses_are_kept_and_others_are_none(networks):
+    asked = {"LinkLocalIPs": ["169.254.8.8", "FE80:0::8"]}
+    (found,) = networks.join(ONE, {"bridge": endpoint(IPAMConfig=asked)})
+    assert found.link_local == ("169.254.8.8", "fe80::8")
+    with pytest.raises(Invalid, match="invalid link local IP address: "):
+        networks.join(TWO, {"bridge": endpoint(IPAMConfig={"LinkLocalIPs": ["10.0.0.1"]})})
 
 
 def test_a_join_that_fails_takes_nothing(networks, opened):

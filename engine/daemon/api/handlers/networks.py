@@ -8,7 +8,9 @@ import json
 from engine.daemon.api import versions
 from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.request import Request
-from engine.daemon.api.schemas import NETWORK_CREATE
+from engine.daemon.api.schemas import NETWORK_CONNECT, NETWORK_CREATE, NETWORK_DISCONNECT
+from engine.daemon.containers.networking import connect as connecting
+from engine.daemon.containers.networking import disconnect as disconnecting
 from engine.daemon.network import filters, removal, shown
 from engine.errors import Invalid, NotFound
 
@@ -56,6 +58,21 @@ def remove(engine: object, request: Request) -> Response:
     """DELETE /networks/{id}"""
     removal.remove(engine, engine.networks.find(request.parameters["id"]))
     return Empty()
+
+
+def connect(engine: object, request: Request) -> Response:
+    """POST /networks/{id}/connect"""
+    body = request.required_json(NETWORK_CONNECT)
+    connecting.connect(engine, request.parameters["id"], body.get("Container") or "", body.get("EndpointConfig"))
+    return Empty(200)
+
+
+def disconnect(engine: object, request: Request) -> Response:
+    """POST /networks/{id}/disconnect"""
+    body = request.required_json(NETWORK_DISCONNECT)
+    force = bool(body.get("Force"))
+    disconnecting.disconnect(engine, request.parameters["id"], body.get("Container") or "", force)
+    return Empty(200)
 
 
 def prune(engine: object, request: Request) -> Response:

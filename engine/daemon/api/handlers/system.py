@@ -4,6 +4,7 @@ Each function runs in its request's thread.
 """
 
 from engine.daemon import info as facts
+from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response, Text
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import AUTH_CONFIG
@@ -30,7 +31,7 @@ def version(engine: object, request: Request) -> Response:
 
 def info(engine: object, request: Request) -> Response:
     """GET /info"""
-    return Json(facts.info(engine))
+    return Json(versions.info(request.version, facts.info(engine)))
 
 
 def auth(engine: object, request: Request) -> Response:

@@ -58,8 +58,7 @@ def _adopt_names(engine: object, pairs: dict[Container, wires.Pairs]) -> None:
             state = container.state
             known = wires.preferred(places), state.pid, state.pid_start, container.host_config
             served.append((*known, wires.links_of(container, places)))
-    if hasattr(engine, "names"):  # INTERIM
-        engine.names.adopt(served)
+    engine.names.adopt(served)
 
 
 def _try(what: str, work: object, *arguments: object) -> None:

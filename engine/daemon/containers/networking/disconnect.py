@@ -4,13 +4,12 @@ Runs in the API's threads, under `Container.operation`. An end that comes meanwh
 them may be gone already.
 """
 
-import contextlib
 import os
 
 from engine.daemon.containers.networking import asked, etc, keeping, moving, wires
 from engine.daemon.containers.record import Container, State
 from engine.daemon.network.record import Network
-from engine.errors import Conflict, EngineError, Invalid, NotBuilt, NotFound
+from engine.errors import Conflict, EngineError, Invalid, NotFound
 
 
 def disconnect(engine: object, network_reference: str, container_reference: str, force: bool) -> None:
@@ -53,11 +52,9 @@ def _pull_out(engine: object, container: Container, network: Network, state: Sta
     pairs = wires.places(engine, container)
     others = tuple(pair for pair in pairs if pair[0].id != network.id)
     if etc.served(pairs):
-        if hasattr(engine, "names"):  # INTERIM
-            engine.names.leave([endpoint])
+        engine.names.leave([endpoint])
     if network.driver not in wires.UNWIRED:
-        with contextlib.suppress(NotBuilt):  # INTERIM
-            engine.firewall.withdraw(network, endpoint)
+        engine.firewall.withdraw(network, endpoint)
         netns = wires.namespace(state.pid, state.pid_start)
         try:
             engine.wiring.unplug(network, endpoint, netns, others)

@@ -5,7 +5,6 @@ The wire itself goes with the container's namespace, and nobody waits for that; 
 namespace is it taken away, in the background.
 """
 
-import contextlib
 import logging
 
 from engine.daemon.containers.isolation import joins
@@ -13,7 +12,7 @@ from engine.daemon.containers.networking import wires
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import Endpoint, Network
 from engine.daemon.runtime.background import later
-from engine.errors import NotBuilt, SystemFailure
+from engine.errors import SystemFailure
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +33,10 @@ def give_back(engine: object, container: Container, pairs: wires.Pairs, *, told:
     """
     endpoints = [endpoint for _, endpoint in pairs]
     if any(network.user_defined for network, _ in pairs):
-        if hasattr(engine, "names"):  # INTERIM
-            engine.names.leave(endpoints)
+        engine.names.leave(endpoints)
     for network, endpoint in pairs:
         if network.driver == "bridge":
-            with contextlib.suppress(NotBuilt):  # INTERIM
-                engine.firewall.withdraw(network, endpoint)
+            engine.firewall.withdraw(network, endpoint)
     if any(endpoint.ports for endpoint in endpoints):
         engine.ports.release(container.id)
     try:

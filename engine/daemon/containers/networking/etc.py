@@ -51,8 +51,8 @@ def _where(engine: object, container: Container) -> paths.Paths:
 
 
 def _resolv_conf(engine: object, where: paths.Paths, container: Container, pairs: wires.Pairs) -> None:
-    if hasattr(files, "write_resolv_conf"):  # INTERIM
-        files.write_resolv_conf(where, engine.settings, container, served(pairs))
+    ipv6 = any(endpoint.ipv6 for _, endpoint in pairs)
+    files.write_resolv_conf(where, engine.settings, container, served(pairs), ipv6=ipv6)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from engine.daemon.containers.config import ENDPOINT
 from engine.daemon.containers.networking import asked
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import Endpoint, Network
-from engine.errors import EngineError, NotBuilt, NotFound
+from engine.errors import EngineError, NotFound
 from engine.sandbox import namespaces
 
 Pairs = tuple[tuple[Network, Endpoint], ...]
@@ -88,8 +88,6 @@ def bring_up(engine: object, network: Network) -> None:
         if engine.wiring.ensure(network):
             try:
                 engine.firewall.open_network(network)
-            except NotBuilt:  # INTERIM
-                pass
             except BaseException:
                 engine.wiring.remove(network)  # else the next one would take it for open
                 raise
@@ -118,8 +116,6 @@ def links_of(container: Container, pairs: Pairs) -> dict[str, dict[str, str]]:
 def make_known(engine: object, container: Container, pairs: Pairs, netns: int, pid: int, pid_start: int) -> None:
     """Have the container's names answered to, and its questions answered, in its user-defined networks."""
     links = links_of(container, pairs)
-    if not hasattr(engine, "names"):  # INTERIM
-        return
     engine.names.join(preferred(pairs), netns, pid, pid_start, container.host_config, links)
 
 

@@ -1,4 +1,7 @@
-"""The driver `host`: the host's own network, for containers that share it. There is one such network, and nothing is ever made for it."""
+"""The driver `host`: the host's own network, for containers that share it.
+
+There is one such network, and nothing is ever made for it. Pure.
+"""
 
 from collections.abc import Iterable
 

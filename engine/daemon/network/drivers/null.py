@@ -1,4 +1,7 @@
-"""The driver `null`: no network at all, for containers that have loopback alone. There is one such network, and nothing is ever made for it."""
+"""The driver `null`: no network at all, for containers that have loopback alone.
+
+There is one such network, and nothing is ever made for it. Pure.
+"""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The link of the host that a macvlan or an ipvlan network hangs on: there already, a VLAN of one, or a link of its own.
+"""The link of the host that a macvlan or an ipvlan network hangs on: there already, a VLAN of one, or one of its own.
 
 Runs in the daemon's request threads. `check` and `make` have dockerd's rules and words. What was made carries the mark
 of the engine, so that nothing else is ever removed.

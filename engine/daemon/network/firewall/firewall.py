@@ -13,11 +13,14 @@ import threading
 from collections.abc import Iterable, Iterator
 
 from engine.daemon.network.record import Endpoint, Network
+from engine.daemon.runtime.background import Turn
 from engine.errors import SystemFailure, Unavailable
+from engine.kernel.netlink.socket import Netlink
 
 log = logging.getLogger(__name__)
 
 _IPV4, _IPV6 = 2, 10
+_NETFILTER = 12
 # The kernel's words for: the table is not as we left it.
 _CHANGED = (errno.ENOENT, errno.EEXIST, errno.EBUSY)
 _NO_SUCH_PART = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL)
@@ -42,6 +45,9 @@ class Firewall:
         self._links: dict[tuple[str, str], list] = {}
         self._guards: dict[int, list[int]] | None = None
         self._loopback: set[str] = set()
+        self._tables: Netlink | None = None
+        self._connections: Netlink | None = None
+        self._forgetting = Turn("connections")
 
     def open_network(self, network: Network) -> None:
         """The rules of a network whose bridge has just been made (again): masquerade, isolation, internal, icc.
@@ -97,7 +103,14 @@ class Firewall:
             except BaseException:
                 del self._endpoints[endpoint.id]
                 raise
-            self._forget_datagrams(endpoint)
+        # Who sends datagrams to a port already is known as a connection that leads nowhere: it is to begin anew. Of a
+        # wide range only the first ports: what is sent there before anybody has published it is unheard of.
+        udp = [port for port in endpoint.ports if port.protocol == "udp" and port.host_port][:_FORGET_PORTS]
+        if udp:
+            from engine.kernel.netlink import conntrack
+
+            places = [(rules.family_of(port.host_ip), rules.PROTOCOLS["udp"], port.host_port) for port in udp]
+            self._forgetting.add(self._forget_connections, [conntrack.to_port(*place) for place in places])
 
     def withdraw(self, network: Network, endpoint: Endpoint) -> None:
         """Take its published ports and links away again; of one that has none nothing, and nothing is raised."""
@@ -113,12 +126,13 @@ class Firewall:
             try:
                 with self._failing():
                     self._change(nftables.delete_elements(self.table, elements))
-                    # The next container with its addresses is to hear nothing that was meant for this one.
-                    addresses = [rules.packed(each) for each in (endpoint.ipv4, endpoint.ipv6) if each and known]
-                    conntrack.forget([conntrack.answered_by(address) for address in addresses])
             except SystemFailure as error:
                 log.warning("endpoint %s: its rules stay until the next change: %s", endpoint.id[:12], error)
                 self._there = False
+        if any(port.protocol == "udp" for port in endpoint.ports):
+            # The next container with its addresses is to hear nothing that was meant for this one.
+            addresses = [rules.packed(each) for each in (endpoint.ipv4, endpoint.ipv6) if each]
+            self._forgetting.add(self._forget_connections, [conntrack.answered_by(address) for address in addresses])
 
     def link(self, network: Network, endpoint: Endpoint, other: Endpoint, ports: Iterable[tuple[int, str]]) -> None:
         """Where the network is closed within (icc off): let `endpoint` reach these (port, protocol) of `other`.
@@ -235,7 +249,7 @@ class Firewall:
         if self._guards is None:
             from engine.daemon.network.firewall import forwarding
 
-            found = {family: forwarding.guarded(self.table, family) for family in (_IPV4, _IPV6)}
+            found = {family: forwarding.guarded(self._socket(), self.table, family) for family in (_IPV4, _IPV6)}
             self._guards = {family: before for family, before in found.items() if before is not None}
         return self._guards
 
@@ -251,13 +265,11 @@ class Firewall:
 
     def _change(self, requests: list[tuple]) -> None:
         """Carry out a change that the model has already; when the table is not as it was left, make all of it anew."""
-        from engine.kernel.netlink import nftables
-
         if not self._there:
             self._rebuild()
         elif requests:
             try:
-                nftables.commit(requests)
+                self._commit(requests)
             except OSError as error:
                 if error.errno not in _CHANGED:
                     raise
@@ -281,19 +293,28 @@ class Firewall:
         for family, before in guards.items():
             requests += forwarding.guard(self.table, family, before)
         self._there = False
-        nftables.commit(requests)
+        self._commit(requests)
         self._there = True
+
+    def _commit(self, requests: list[tuple]) -> None:
+        from engine.kernel.netlink import nftables
+
+        nftables.commit(self._socket(), requests)
+
+    def _socket(self) -> Netlink:
+        if self._tables is None:
+            self._tables = Netlink(_NETFILTER)
+        return self._tables
 
     def _drop(self, devices: set[str]) -> None:
         """Take the table away, and what it guarded."""
         from engine.daemon.network.firewall import forwarding, table
-        from engine.kernel.netlink import nftables
 
         guards = self._known_guards()
         self._there, self._guards = False, {}
         for family, before in guards.items():
             forwarding.switch_off(family, before, devices)
-        nftables.commit(table.gone(self.table))
+        self._commit(table.gone(self.table))
 
     def _forget(self, endpoint_id: str) -> list:
         """Take an endpoint out of the model; the elements of its links, which are the caller's to take out."""
@@ -310,16 +331,13 @@ class Firewall:
             forwarding.let_loopback_in(network.device)
             self._loopback.add(network.id)
 
-    def _forget_datagrams(self, endpoint: Endpoint) -> None:
-        """Who sends datagrams to a port already is known as a connection that leads nowhere: it begins anew.
-
-        Of a wide range only the first ports: what is sent there before anybody has published it is unheard of.
-        """
-        wanted = [port for port in endpoint.ports if port.protocol == "udp" and port.host_port][:_FORGET_PORTS]
-        if not wanted:
-            return
-        from engine.daemon.network.firewall import rules
+    def _forget_connections(self, requests: list[tuple]) -> None:
+        """In the background, because the kernel walks through all connections of the host for each of them."""
         from engine.kernel.netlink import conntrack
 
-        udp = rules.PROTOCOLS["udp"]
-        conntrack.forget([conntrack.to_port(rules.family_of(port.host_ip), udp, port.host_port) for port in wanted])
+        try:
+            if self._connections is None:
+                self._connections = Netlink(_NETFILTER)
+            conntrack.forget(self._connections, requests)
+        except OSError as error:
+            raise SystemFailure(f"the host's tracked connections cannot be changed: {error}") from error

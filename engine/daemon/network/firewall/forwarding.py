@@ -20,6 +20,7 @@ from engine.kernel.netlink import nftables
 from engine.kernel.netlink import nftexpressions as nft
 from engine.kernel.netlink.message import Request
 from engine.kernel.netlink.nftables import INTERFACE, INTERFACE_INDEX, Element, Set
+from engine.kernel.netlink.socket import Netlink
 
 log = logging.getLogger(__name__)
 
@@ -102,9 +103,9 @@ def guard(table: str, family: int, before: Iterable[int]) -> list[Request]:
     return requests
 
 
-def guarded(table: str, family: int) -> list[int] | None:
+def guarded(netlink: Netlink, table: str, family: int) -> list[int] | None:
     """What an earlier daemon's guard has for the interfaces of its moment; None: it did not switch. Raises OSError."""
-    found = nftables.keys(table, named("before", family))
+    found = nftables.keys(netlink, table, named("before", family))
     return None if found is None else [int.from_bytes(key, sys.byteorder) for key in found]
 
 

@@ -1,0 +1,116 @@
+"""Compose 1.29 (Debian's) and v2 (built by the set-up), unmodified, for projects in one daemon.
+
+Run by the test process. A test says what a project is; the clients are programs of their own.
+"""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.__main__ import CACHE
+from tests.harness import hosts
+from tests.harness.daemon import Daemon
+from tests.harness.namespaces import Namespaces
+from tests.setup import compose as built
+
+_LABEL = "com.docker.compose.project"
+_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Compose:
+    """A client with one project: `compose("up", "-d")` is what it said, and it must end with `status`.
+
+    directory: where the project's file is; between: what stands between the words of a container's name
+    """
+
+    daemon: Daemon
+    program: tuple[str, ...]
+    between: str
+    settings: dict[str, str]
+    project: str = ""
+    directory: Path = field(default_factory=Path)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of the client."""
+        return {**self.daemon.environment, **self.settings, "COMPOSE_PROJECT_NAME": self.project}
+
+    def __call__(self, *words: str, status: int = 0) -> str:
+        done = subprocess.run(
+            [*self.program, *words],
+            cwd=self.directory,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == status, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    def name(self, service: str, number: int = 1) -> str:
+        """A container's."""
+        return self.between.join((self.project, service, str(number)))
+
+    def inspect(self, service: str, number: int = 1) -> dict:
+        """A container, as the API shows it."""
+        return self.daemon.inspect(self.name(service, number))
+
+    def own(self) -> dict[str, list[str]]:
+        """What the engine has of the project: the names of containers, networks, volumes."""
+        query = "filters=" + quote(json.dumps({"label": [f"{_LABEL}={self.project}"]}))
+        containers = self.daemon.request("GET", f"/containers/json?all=1&{query}").json()
+        networks = self.daemon.request("GET", f"/networks?{query}").json()
+        volumes = self.daemon.request("GET", f"/volumes?{query}").json()["Volumes"] or ()
+        return {
+            "containers": sorted(one["Names"][0].lstrip("/") for one in containers),
+            "networks": sorted(one["Name"] for one in networks),
+            "volumes": sorted(one["Name"] for one in volumes),
+        }
+
+
+def first(daemon: Daemon) -> Compose:
+    """Compose 1.29."""
+    program = shutil.which("docker-compose")
+    said = subprocess.run([program, "version", "--short"], capture_output=True, text=True).stdout if program else ""
+    if not said.startswith("1."):
+        pytest.skip("needs compose 1.29: Debian 12 has it as docker-compose")
+    return Compose(daemon, (program,), "_", {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"})
+
+
+def second(daemon: Daemon) -> Compose:
+    """Compose v2, as the plugin of the docker CLI that it is."""
+    return Compose(daemon, ("docker", "compose"), "-", plugin())
+
+
+def plugin() -> dict[str, str]:
+    """The environment in which the docker CLI finds compose v2, and needs no BuildKit; or a skip."""
+    if shutil.which("docker") is None:
+        pytest.skip("needs the docker CLI")
+    if not built.complete(CACHE):
+        pytest.skip(f"needs compose {built.VERSION}: {built.unable() or '`python3 -m tests` could not build it'}")
+    return {"DOCKER_BUILDKIT": "0", "DOCKER_CONFIG": str(built.place(CACHE).parent.parent)}
+
+
+CLIENTS = (pytest.param(first, id="1.29"), pytest.param(second, id="v2"))
+
+
+def fetch(place: Namespaces, url: str) -> str:
+    """What that host's own curl gets there; nothing when there is nobody."""
+    return hosts.run(place, "curl", "--silent", "--fail", url).stdout.strip()
+
+
+def until(happens: Callable[[], bool], what: str) -> None:
+    """Wait for what a service does by itself."""
+    end = time.monotonic() + _SECONDS
+    while not happens():
+        assert time.monotonic() < end, f"{what} has not happened in {_SECONDS} s"
+        time.sleep(0.05)  # a service in a container tells nobody what it has done

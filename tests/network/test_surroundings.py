@@ -1,0 +1,142 @@
+"""What the host reaches already is left alone by the daemon's own choices of subnets, at its start and later."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.daemon.network import surroundings
+from tests.harness.daemon import Daemon
+from tests.harness.hosts import _batch
+from tests.harness.namespaces import Namespaces, entered
+
+
+@pytest.fixture
+def host() -> Iterator[Namespaces]:
+    """A host of the test's own, with a link `lan0`."""
+    with Namespaces() as place:
+        _batch(place, "link add lan0 type bridge", "link set lan0 up")
+        yield place
+
+
+@contextlib.contextmanager
+def daemon(place: Namespaces, root: Path, *options: str) -> Iterator[Daemon]:
+    """A daemon on that host."""
+    one = Daemon(root, place, options).start()
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def subnet(one: Daemon, network: str) -> str:
+    """The IPv4 subnet of a network."""
+    return one.request("GET", f"/networks/{network}").json()["IPAM"]["Config"][0]["Subnet"]
+
+
+def created(one: Daemon, name: str) -> str:
+    """The subnet of a new network that names none."""
+    assert one.request("POST", "/networks/create", {"Name": name}).status == 201
+    return subnet(one, name)
+
+
+def test_addresses_and_routes_of_the_host_are_found(host: Namespaces) -> None:
+    """Those of its links, those behind a gateway, not its default route, not those of the engine's own devices."""
+    _batch(
+        host,
+        "link add own0 type bridge",
+        "link set own0 up",
+        "addr add 10.1.0.9/24 dev lan0",
+        "addr add fd01::9/64 dev lan0 nodad",
+        "addr add 10.2.0.1/24 dev own0",
+        "route add 10.3.0.0/16 via 10.1.0.1",
+        "route add 10.4.0.0/16 dev lan0",
+        "route add default via 10.1.0.1",
+        "route add 10.5.0.0/16 via 10.1.0.1 table 77",
+    )
+    with entered(host.keeper.pid):
+        found = surroundings.look({"own0"})
+    near, far = ({str(each) for each in side} for side in (found.near, found.far))
+    assert {"10.1.0.0/24", "fd01::/64", "10.4.0.0/16", "127.0.0.0/8"} <= near
+    assert far == {"10.3.0.0/16"}
+    assert not any(each.startswith(("10.2.", "0.0.0.0", "10.5.")) for each in near)
+
+
+def test_a_daemon_takes_the_next_subnet_where_the_host_has_the_first(host: Namespaces, world) -> None:
+    """For the default network and for others: another engine's docker0, a cable, a VPN's route."""
+    _batch(
+        host,
+        "addr add 172.17.0.1/16 dev lan0",
+        "addr add 172.19.5.1/24 dev lan0",
+        "route add 172.20.0.0/15 via 172.17.0.2",
+    )
+    with daemon(host, world.directory()) as one:
+        assert subnet(one, "bridge") == "172.18.0.0/16"
+        assert created(one, "first") == "172.22.0.0/16"
+        _batch(host, "addr add 172.23.0.1/24 dev lan0")
+        assert created(one, "second") == "172.24.0.0/16"
+
+
+def test_the_default_network_moves_when_the_host_comes_to_reach_its_subnet(host: Namespaces, world) -> None:
+    """At the daemon's next start, where nothing runs on it."""
+    root = world.directory()
+    with daemon(host, root) as one:
+        assert subnet(one, "bridge") == "172.17.0.0/16"
+        identifier = one.request("GET", "/networks/bridge").json()["Id"]
+    _batch(host, "addr add 172.17.9.1/24 dev lan0")
+    with daemon(host, root) as one:
+        assert subnet(one, "bridge") == "172.18.0.0/16"
+        assert one.request("GET", "/networks/bridge").json()["Id"] == identifier
+
+
+def test_a_bridge_that_is_there_gives_its_address_to_the_default_network(host: Namespaces, world) -> None:
+    """--bridge, as dockerd's; and it stays when the daemon goes."""
+    _batch(host, "addr add 10.44.0.5/24 dev lan0")
+    with daemon(host, world.directory(), "--bridge", "lan0") as one:
+        (pool,) = one.request("GET", "/networks/bridge").json()["IPAM"]["Config"]
+        assert pool == {"Subnet": "10.44.0.0/24", "Gateway": "10.44.0.5"}
+        one.import_busybox()
+        script = "ip -o -4 addr show eth0; ip route show default; ping -c 1 -W 2 10.44.0.5 >/dev/null && echo reached"
+        said = one.shell(script, HostConfig={"NetworkMode": "bridge"})
+        assert "10.44.0.1/24" in said and "via 10.44.0.5" in said and said.endswith("reached")
+    assert "lan0" in host.links() and "engine0" not in host.links()
+
+
+def test_a_bridge_that_is_not_there_is_said_to_be_missing(host: Namespaces, world) -> None:
+    """And nothing is made in its place."""
+    with daemon(host, world.directory(), "--bridge", "nobr0") as one:
+        answer = one.request("GET", "/networks/bridge")
+        assert (answer.status, "nobr0 must be created manually" in answer.message) == (500, True)
+    assert "nobr0" not in host.links()
+
+
+def test_a_daemon_without_a_default_bridge(host: Namespaces, world) -> None:
+    """--bridge none: containers that ask for no network have none of it, others go on."""
+    with daemon(host, world.directory(), "--bridge", "none") as one:
+        assert {each["Name"] for each in one.request("GET", "/networks").json()} == {"host", "none"}
+        one.import_busybox()
+        assert one.shell("ls /sys/class/net", HostConfig={"NetworkMode": "none"}) == "lo"
+        created(one, "other")
+        assert "eth0" in one.shell("ls /sys/class/net", HostConfig={"NetworkMode": "other"})
+
+
+def test_the_settings_of_the_default_network_are_obeyed(host: Namespaces, world) -> None:
+    """Addresses, ranges, gateway and MTU, as a container sees them."""
+    options = [
+        "--bip",
+        "10.55.0.1/16",
+        "--fixed-cidr",
+        "10.55.8.0/24",
+        "--default-gateway",
+        "10.55.0.9",
+        "--mtu",
+        "1300",
+    ]
+    six = ["--ipv6", "--bip6", "fd55::1/64", "--fixed-cidr-v6", "fd55::8:0/112"]
+    with daemon(host, world.directory(), *options, *six) as one:
+        one.import_busybox()
+        script = "ip -o addr show eth0; ip route show default; ip -6 route show default; cat /sys/class/net/eth0/mtu"
+        said = one.shell(script, HostConfig={"NetworkMode": "bridge"})
+        assert "inet 10.55.8.0/16" in said and "inet6 fd55::8:0/64" in said
+        assert "default via 10.55.0.9" in said and "default via fd55::1" in said and said.endswith("1300")

@@ -1,0 +1,34 @@
+"""Which network is a container's way out."""
+
+from dataclasses import replace
+
+import pytest
+
+from engine.daemon.network.gateways import choose_gateways
+from engine.daemon.network.record import Endpoint, Network
+
+ALPHA = Network("a" * 64, "alpha", "bridge", 0)
+OMEGA = Network("b" * 64, "omega", "bridge", 0)
+FOUR = Endpoint("1", "", "", ipv4="10.0.0.2", gateway4="10.0.0.1")
+BOTH = replace(FOUR, id="2", ipv6="fd00::2", gateway6="fd00::1")
+IPVLAN = Network("c" * 64, "zeta", "ipvlan", 0, options={"ipvlan_mode": "l3s"})
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([], (None, None)),
+        ([(OMEGA, BOTH), (ALPHA, FOUR)], ("1", "2")),
+        ([(OMEGA, replace(BOTH, priority=1)), (ALPHA, FOUR)], ("2", "2")),
+        ([(OMEGA, BOTH), (ALPHA, replace(FOUR, priority=-1))], ("2", "2")),
+        ([(replace(ALPHA, internal=True), replace(FOUR, priority=9)), (OMEGA, BOTH)], ("2", "2")),
+        ([(ALPHA, replace(FOUR, gateway4="")), (OMEGA, BOTH)], ("2", "2")),
+        ([(ALPHA, Endpoint("3", "", ""))], (None, None)),
+        ([(IPVLAN, replace(BOTH, gateway4="", gateway6=""))], ("2", "2")),
+        ([(replace(IPVLAN, options={}), replace(BOTH, gateway4="", gateway6=""))], (None, None)),
+    ],
+)
+def test_the_highest_priority_then_the_first_name_of_those_that_lead_out(
+    pairs: list[tuple[Network, Endpoint]], expected: tuple[str | None, str | None]
+) -> None:
+    assert tuple(end and end.id for end in choose_gateways(pairs)) == expected
