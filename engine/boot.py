@@ -12,7 +12,7 @@ from collections.abc import Callable
 from engine.errors import SystemFailure
 from engine.kernel import memory
 from engine.logs import twin
-from engine.sandbox import capabilities, cgroups, mounts, seccomp  # noqa: F401  (for both, as said above)
+from engine.sandbox import capabilities, cgroups, mounts, resolvconf, seccomp  # noqa: F401  (for both, as said above)
 from engine.settings import Settings
 from engine.wire.channel import Channel
 

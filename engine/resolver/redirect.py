@@ -2,8 +2,9 @@
 
 A container may want port 53 of all its addresses for a server of its own, so the resolver's sockets have any port, and
 two chains of nf_tables rewrite the port number of what the container's programs send there, and of what comes back. No
-packet is tracked for it: a rewritten number is all there is. Queries are rewritten behind connection tracking (should
-the container use that) and answers before it, so that it sees port 53 both times.
+packet is tracked for it: a rewritten number is all there is. Queries are rewritten as the last thing before they are
+delivered, and answers as the first when they are sent, so that whatever the container has made of nf_tables or
+connection tracking sees port 53 only.
 
 The table dies with the container's network namespace.
 """
@@ -25,14 +26,14 @@ _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _NFTABLES = 10
 _NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE = (_NFTABLES << 8 | kind for kind in (0, 2, 3, 6))
 _IPV4 = 2
-_OUTPUT = 3
-_BEFORE_TRACKING, _AFTER_TRACKING = -300, -150
+_INPUT, _OUTPUT = 1, 3
+_FIRST, _LAST = -300, 300
 _NETWORK, _TRANSPORT = 1, 2
 _PROTOCOL = 16
 _INTERNET_CHECKSUM = 1
 _CHECKSUMS = {socket.IPPROTO_UDP: 6, socket.IPPROTO_TCP: 16}  # where in the header
-# Chain, its priority, where the address is in IPv4's header, where the port is in the next one.
-_WAYS = (("queries", _AFTER_TRACKING, 16, 2), ("answers", _BEFORE_TRACKING, 12, 0))
+# Chain, its hook and priority, where the address is in IPv4's header, where the port is in the next one.
+_WAYS = (("queries", _INPUT, _LAST, 16, 2), ("answers", _OUTPUT, _FIRST, 12, 0))
 
 
 def redirect(ports: dict[int, int]) -> Netlink:
@@ -66,10 +67,10 @@ def requests(ports: dict[int, int], *, anew: bool = False) -> list[Request]:
     if anew:
         made.append(_request(_DELETE_TABLE, table))
     made.append(_request(_NEW_TABLE, table, flags=message.EXCLUSIVE))
-    for chain, priority, *_ in _WAYS:
-        hook = nested(4, be32(1, _OUTPUT), be32(2, priority & 0xFFFFFFFF))
+    for chain, place, priority, *_ in _WAYS:
+        hook = nested(4, be32(1, place), be32(2, priority & 0xFFFFFFFF))
         made.append(_request(_NEW_CHAIN, table, text(3, chain), hook, text(7, "filter")))
-    for chain, _, address, place in _WAYS:
+    for chain, _, _, address, place in _WAYS:
         for protocol, port in ports.items():
             seen, put = (PORT, port) if chain == "queries" else (port, PORT)
             rule = nested(

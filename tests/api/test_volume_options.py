@@ -35,6 +35,15 @@ def test_an_empty_directory_that_a_volume_mounts_is_filled_from_the_image(daemon
 
 
 @pytest.mark.usefixtures("busybox")
+def test_a_link_to_the_directory_is_followed(daemon: Daemon, empty: Path, volume) -> None:
+    (empty / "real").mkdir()
+    (empty / "link").symlink_to("real")
+    name = volume(DriverOpts=bound(empty / "link"))
+    assert "root:" in daemon.shell("cat /etc/passwd", HostConfig=host(Binds=[f"{name}:/etc"]))
+    assert "passwd" in os.listdir(empty / "real")
+
+
+@pytest.mark.usefixtures("busybox")
 @pytest.mark.parametrize("how", ["nocopy", "read-only", "in use"])
 def test_a_directory_that_is_not_to_be_filled_stays_as_it_is(daemon: Daemon, empty: Path, volume, how: str) -> None:
     options = {**bound(empty), "o": "bind,ro"} if how == "read-only" else bound(empty)

@@ -104,6 +104,13 @@ def test_what_cannot_be_made_is_refused_in_dockers_words(daemon, body, status, t
     assert body["Name"] not in names(daemon)
 
 
+def test_a_client_that_knows_no_swarms_volumes_gets_an_ordinary_one(daemon):
+    name = named()
+    answer = daemon.request("POST", "/v1.41/volumes/create", {"Name": name, "ClusterVolumeSpec": {}})
+    assert (answer.status, answer.json()["Scope"]) == (201, "local")
+    assert daemon.request("DELETE", f"/volumes/{name}").status == 204
+
+
 def test_a_volume_that_is_not_there(daemon):
     for method, query, status in (("GET", "", 404), ("DELETE", "", 404), ("DELETE", "?force=1", 204)):
         answer = daemon.request(method, f"/volumes/nope{query}")

@@ -54,9 +54,9 @@ def test_a_client_outside_reaches_the_published_port(compose, make_host):
 def test_nobody_starts_before_redis_is_healthy(compose):
     state = compose.inspect("redis")["State"]
     assert state["Health"]["Status"] == "healthy"
-    starts = [compose.inspect(service)["State"]["StartedAt"] for service in ("web", "worker")]
-    healthy = min(check["End"] for check in state["Health"]["Log"] if check["ExitCode"] == 0)
-    assert state["StartedAt"] < healthy < min(starts)
+    starts = [compose.inspect(service)["State"]["StartedAt"].rstrip("Z") for service in ("web", "worker")]
+    healthy = min(check["End"].rstrip("Z") for check in state["Health"]["Log"] if check["ExitCode"] == 0)
+    assert state["StartedAt"].rstrip("Z") < healthy < min(starts)
 
 
 def test_only_the_front_leads_out(compose, make_host):

@@ -244,7 +244,7 @@ def test_inspect_finds_out_what_a_name_is(docker: Client, things: Things) -> Non
         assert json.loads(said(docker("inspect", "--type", kind, name))) == [found]
     missing = docker("inspect", "NOSUCH")
     assert (missing.returncode, missing.stdout.strip()) == (1, b"[]")
-    assert missing.stderr.lower().strip() == b"error: no such object: nosuch"
+    assert missing.stderr.lower().strip() == b"error: no such object: nosuch", "whatever kind is asked for"
     for kind in ("node", "service", "task", "secret", "config"):
         refused = docker("inspect", "--type", kind, "x")
         assert (refused.returncode, b"This node is not a swarm manager." in refused.stderr) == (1, True), kind

@@ -1,4 +1,4 @@
-"""DNS for tests, on the wire: one who asks, and a server that answers what the test says. Knows nothing of the engine's.
+"""DNS for tests, on the wire: one who asks, and a server that says what the test says. Knows nothing of the engine's.
 
 Run by the test process: sockets belong to the network that a test names (see `hosts`), the server is a thread.
 """

@@ -1,7 +1,7 @@
 """The resolver without a daemon: a spawner that makes it, what a daemon says to it, and networks instead of containers.
 
-A `Site` is one machine with its spawner, links and `Names`; `restart` is what the next daemon would have. A `Box` stands
-for a container: a process in a network of its own.
+A `Site` is one machine with its spawner, links and `Names`; `restart` is what the next daemon would have. A `Box`
+stands for a container: a process in a network of its own.
 """
 
 import os
@@ -122,6 +122,10 @@ class Site:
                 resolving._links.off_end(resolving._link.fileno())
                 resolving._link.close()
                 resolving._link = None
+
+    def patience(self, seconds: float) -> None:
+        """How long the daemon waits for the present resolver, from now on."""
+        self.names._resolving._link.socket.settimeout(seconds)
 
     def leave_all(self) -> None:
         """Every container leaves."""

@@ -104,14 +104,6 @@ def test_who_comes_and_goes_is_found_and_not_found_at_once(site: Site, box: Boxe
             other.ask("db")
 
 
-def test_predefined_networks_alone_start_no_resolver(site: Site, box: Boxes) -> None:
-    """A daemon that nobody needs names of costs no process."""
-    web = box("web")
-    site.join(web, web.place(BRIDGE))
-    assert box("none").id not in site.serves()
-    assert web.id not in site.serves()
-
-
 def test_links_are_known_to_one_container_alone(site: Site, box: Boxes) -> None:
     """The alias of a link stands for another's name, whoever has that."""
     web, db = box("web"), box("db")

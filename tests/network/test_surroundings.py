@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from engine.daemon.network import surroundings
+from engine.daemon.network.record import Network
 from tests.harness.daemon import Daemon
 from tests.harness.hosts import _batch
 from tests.harness.namespaces import Namespaces, entered
+
+OWN = Network(id="a" * 64, name="own", driver="bridge", created_ns=1, device="own0")
 
 
 @pytest.fixture
@@ -46,7 +49,7 @@ def test_addresses_and_routes_of_the_host_are_found(host: Namespaces) -> None:
     _batch(
         host,
         "link add own0 type bridge",
-        "link set own0 up",
+        f"link set own0 up alias engine:{OWN.id}",
         "addr add 10.1.0.9/24 dev lan0",
         "addr add fd01::9/64 dev lan0 nodad",
         "addr add 10.2.0.1/24 dev own0",
@@ -56,7 +59,8 @@ def test_addresses_and_routes_of_the_host_are_found(host: Namespaces) -> None:
         "route add 10.5.0.0/16 via 10.1.0.1 table 77",
     )
     with entered(host.keeper.pid):
-        found = surroundings.look({"own0"})
+        found = surroundings.look([OWN])
+    assert found.devices == {"lo", "lan0"}
     near, far = ({str(each) for each in side} for side in (found.near, found.far))
     assert {"10.1.0.0/24", "fd01::/64", "10.4.0.0/16", "127.0.0.0/8"} <= near
     assert far == {"10.3.0.0/16"}
@@ -90,6 +94,18 @@ def test_the_default_network_moves_when_the_host_comes_to_reach_its_subnet(host:
         assert one.request("GET", "/networks/bridge").json()["Id"] == identifier
 
 
+def test_two_daemons_share_a_host(host: Namespaces, world) -> None:
+    """Each with a bridge and a subnet of its own, whoever looked first."""
+    with daemon(host, world.directory()) as one, daemon(host, world.directory()) as two:
+        assert [subnet(each, "bridge") for each in (one, two)] == ["172.17.0.0/16"] * 2  # nobody has anything yet
+        for each in (two, one):
+            each.import_busybox()
+            running = each.create("sleep", "60", HostConfig={"NetworkMode": "bridge"})
+            each.begin(running)
+        assert [subnet(each, "bridge") for each in (one, two)] == ["172.18.0.0/16", "172.17.0.0/16"]
+        assert {"engine0", "engine1"} <= host.links()
+
+
 def test_a_bridge_that_is_there_gives_its_address_to_the_default_network(host: Namespaces, world) -> None:
     """--bridge, as dockerd's; and it stays when the daemon goes."""
     _batch(host, "addr add 10.44.0.5/24 dev lan0")
@@ -116,7 +132,8 @@ def test_a_daemon_without_a_default_bridge(host: Namespaces, world) -> None:
     with daemon(host, world.directory(), "--bridge", "none") as one:
         assert {each["Name"] for each in one.request("GET", "/networks").json()} == {"host", "none"}
         one.import_busybox()
-        assert one.shell("ls /sys/class/net", HostConfig={"NetworkMode": "none"}) == "lo"
+        for mode in ("none", "bridge", "default"):
+            assert one.shell("ls /sys/class/net", HostConfig={"NetworkMode": mode}) == "lo"
         created(one, "other")
         assert "eth0" in one.shell("ls /sys/class/net", HostConfig={"NetworkMode": "other"})
 

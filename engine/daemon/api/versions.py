@@ -177,8 +177,13 @@ def network(version: tuple[int, int], shown: dict) -> dict:
 
 
 def listed_network(version: tuple[int, int], shown: dict) -> dict:
-    """A network of a list, which had an empty place for its containers until 1.51."""
-    return shown if version >= (1, 52) else {**shown, "Containers": {}}
+    """A network of a list: its containers were told until 1.27, and their place was there, empty, until 1.51."""
+    listed = {key: value for key, value in shown.items() if key != "Status"}
+    if version >= (1, 52):
+        del listed["Containers"]
+    elif version >= (1, 28):
+        listed["Containers"] = {}
+    return listed
 
 
 def info(version: tuple[int, int], shown: dict) -> dict:

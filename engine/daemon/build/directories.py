@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from engine.daemon.store import builds as table
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import SystemFailure
+from engine.kernel import weigh
 
 _ROOM = "buildmounts"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -118,15 +119,7 @@ def _make(engine: object, name: str, owner: tuple[int, int, int], fill: Callable
 
 def size(engine: object, number: int) -> int:
     """The bytes that a directory takes, hard links once; what goes meanwhile is not counted."""
-    total, seen = 0, set()
-    for above, names, files in os.walk(os.path.join(room(engine), str(number))):
-        for name in (*names, *files):
-            with contextlib.suppress(FileNotFoundError):
-                found = os.lstat(os.path.join(above, name))
-                if (found.st_dev, found.st_ino) not in seen:
-                    seen.add((found.st_dev, found.st_ino))
-                    total += found.st_blocks * 512
-    return total
+    return weigh.below(os.path.join(room(engine), str(number)), weigh.room, directories=True)
 
 
 def remove(engine: object, number: int) -> bool:

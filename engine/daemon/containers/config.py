@@ -190,11 +190,19 @@ def host_config(asked: dict) -> dict:
         whole["MemorySwap"] = whole["Memory"] * 2
     if whole["Ulimits"]:
         whole["Ulimits"] = [_ulimit(limit or {}) for limit in whole["Ulimits"]]
+    whole["PortBindings"] = {
+        port: bindings and [_binding(binding or {}) for binding in bindings]
+        for port, bindings in whole["PortBindings"].items()
+    }
     return whole
 
 
 def _ulimit(asked: dict) -> dict:
     return {"Name": asked.get("Name") or "", "Hard": asked.get("Hard") or 0, "Soft": asked.get("Soft") or 0}
+
+
+def _binding(asked: dict) -> dict:
+    return {"HostIp": asked.get("HostIp") or "", "HostPort": asked.get("HostPort") or ""}
 
 
 def endpoint(asked: dict | None) -> dict:
@@ -204,10 +212,11 @@ def endpoint(asked: dict | None) -> dict:
 
 def networking(asked: dict, network_mode: str) -> dict:
     """EndpointsConfig, complete: name (or id) of the network → EndpointSettings; the one of NetworkMode if none is."""
-    endpoints = {
-        "bridge" if name == "default" else name: endpoint(settings)
-        for name, settings in (asked.get("EndpointsConfig") or {}).items()
-    }
+    endpoints = {}
+    for name, settings in (asked.get("EndpointsConfig") or {}).items():
+        if settings is None:
+            raise Invalid(f"no EndpointSettings for {name}")
+        endpoints["bridge" if name == "default" else name] = endpoint(settings)
     if network_mode == "host" or network_mode.startswith("container:"):
         # There is no endpoint of the container's own that could have any of it.
         if any(settings["MacAddress"] for settings in endpoints.values()):

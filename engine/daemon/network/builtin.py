@@ -3,10 +3,11 @@
 Called once, at the first question about networks after the daemon's start; it writes nothing and changes nothing.
 """
 
+import itertools
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from engine.daemon.network import pools
@@ -19,7 +20,7 @@ from engine.errors import Conflict, EngineError, Invalid, SystemFailure
 from engine.kernel.netlink import addresses
 from engine.kernel.netlink.socket import Netlink
 
-DEVICE = "engine0"
+_DEVICE = "engine"  # and a number: several engines may share a host
 NO_BRIDGE = "none"  # what --bridge says for: no default network
 _DRIVERS = {"host": "host", "none": "null"}
 _BRIDGE = "com.docker.network.bridge."
@@ -28,20 +29,24 @@ _MTU = "com.docker.network.driver.mtu"
 
 def networks(
     known: Iterable[Network], in_use: set[str], around: Surroundings, settings: object, engine_id: str
-) -> list[Network]:
-    """The predefined networks as they are to be from now on.
+) -> tuple[list[Network], EngineError | None]:
+    """The predefined networks as they are to be from now on, and why the default one cannot be what the settings say.
 
     known: all networks there are; in_use: the ids of those with endpoints, which stay what they are
-    Raises Invalid where the settings contradict each other or no subnet is free, Conflict where they want another
-    network's addresses, SystemFailure where the bridge that they name is not there.
+    What is refused: Invalid where the settings contradict each other or no subnet is free, Conflict where they want
+    another network's addresses, SystemFailure where the bridge that they name is not there. It then stays what it was.
     """
     before = {network.name: network for network in known if network.builtin}
     wanted = [before.get(name) or _new(name, driver) for name, driver in _DRIVERS.items()]
-    if settings.bridge != NO_BRIDGE:
+    if settings.bridge == NO_BRIDGE:
+        return wanted, None
+    old = before.get("bridge")
+    try:
         others = [network for network in known if network.name != "bridge"]
-        old = before.get("bridge")
         wanted.append(old if old and old.id in in_use else _bridge(old, others, around, settings, engine_id))
-    return wanted
+    except EngineError as error:
+        return ([*wanted, old] if old else wanted), error
+    return wanted, None
 
 
 def _new(name: str, driver: str) -> Network:
@@ -51,7 +56,8 @@ def _new(name: str, driver: str) -> Network:
 def _bridge(
     old: Network | None, others: Iterable[Network], around: Surroundings, settings: object, engine_id: str
 ) -> Network:
-    device = settings.bridge or DEVICE
+    others = list(others)
+    device = settings.bridge or _device(old, {network.device for network in others} | around.devices)
     taken = [Subnet.parse(pool.subnet) for network in others if not network.config_only for pool in network.pools]
     kept = {pool.subnet: pool for pool in old.pools} if old is not None else {}
     found = []
@@ -65,6 +71,13 @@ def _bridge(
         pools=tuple(found),
         options=_options(device, settings),
     )
+
+
+def _device(old: Network | None, taken: Collection[str]) -> str:
+    """The device of before, or the first that nobody has."""
+    if old is not None and old.device.startswith(_DEVICE) and old.device not in taken:
+        return old.device
+    return next(name for name in (f"{_DEVICE}{number}" for number in itertools.count()) if name not in taken)
 
 
 def _options(device: str, settings: object) -> dict[str, str]:

@@ -21,9 +21,11 @@ _LOCAL_MAC = 0x02
 
 
 def stands(network: Network) -> bool:
-    """Whether the network's device is there and up, at the cost of two ioctls."""
+    """Whether the network's device is there, and up if it is a bridge; at the cost of one ioctl."""
     with Netlink() as netlink:
-        return links.is_up(netlink, network.device)
+        if network.driver == "bridge":
+            return links.is_up(netlink, network.device)
+        return bool(links.index_of(netlink, network.device))
 
 
 def make(network: Network) -> None:
@@ -33,7 +35,7 @@ def make(network: Network) -> None:
             if network.driver == "bridge":
                 _make_bridge(netlink, network)
             else:
-                _make_parent(netlink, network)
+                parents.make(netlink, network, mark(network))
     except OSError as error:
         raise SystemFailure(f"the interface {network.device} cannot be made: {words(error)}") from error
 
@@ -52,12 +54,20 @@ def attach(network: Network, endpoints: Iterable[Endpoint]) -> None:
         raise SystemFailure(f"containers cannot be attached to {network.device} again: {words(error)}") from error
 
 
-def remove(network: Network) -> None:
-    """Take the device away, if it is one that the engine made for this network. Raises SystemFailure."""
+def remove(network: Network, others: Iterable[Network]) -> None:
+    """Take the device away, if it is one that the engine made for this network. Raises SystemFailure.
+
+    One that another network hangs on too (a VLAN) is that network's from now on.
+    """
+    heirs = [other for other in others if other.device == network.device and other.id != network.id]
     try:
         with Netlink() as netlink:
             found = links.find(netlink, network.device)
-            if found is not None and found.alias == mark(network):
+            if found is None or found.alias != mark(network):
+                return
+            if heirs:
+                netlink.send((links.change(found.index, alias=mark(heirs[0])),))
+            else:
                 _delete(netlink, network.device)
     except OSError as error:
         raise SystemFailure(f"the interface {network.device} cannot be removed: {words(error)}") from error
@@ -142,10 +152,3 @@ def _set(device: str, name: str, value: str) -> None:
             file.write(value.encode())
     except FileNotFoundError:
         pass  # a kernel without IPv6; where the network wants it, its address will be refused
-
-
-def _make_parent(netlink: Netlink, network: Network) -> None:
-    parents.make(netlink, network, mark(network))
-    index = links.index_of(netlink, network.device)
-    if not links.is_up(netlink, network.device):
-        netlink.send((links.change(index, up=True),))

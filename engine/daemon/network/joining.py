@@ -4,6 +4,7 @@ Runs in the daemon's request threads under the lock of `networks.Networks`; it t
 makes nothing else. Loaded with the first container that starts.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -44,6 +45,8 @@ def make(
     priority, names = settings["GwPriority"], tuple(settings.get("DNSNames") or ())
     options = dict(settings["DriverOpts"] or {})
     if network.driver in ("host", "null"):
+        # Without a row it is made again by each daemon that finds its container, and is to be the same one.
+        identity = hashlib.sha256(f"{network.id} {container_id}".encode()).hexdigest()
         return Endpoint(identity, network.id, container_id, names=names, priority=priority, driver_opts=options)
     mac = _mac(settings["MacAddress"])
     interface = _interface(network, options, {each.interface for each in beside}, set(reserved))

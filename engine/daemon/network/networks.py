@@ -9,13 +9,16 @@ subnet) comes with the first question about one.
 """
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 
 from engine.daemon.network.record import Endpoint, Network, Published
 from engine.daemon.store import networks as table
 from engine.daemon.store.database import Database
-from engine.errors import Conflict, Forbidden, Invalid, NotFound
+from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
+
+log = logging.getLogger(__name__)
 
 _SHORT = 12
 
@@ -35,6 +38,8 @@ class Networks:
         self._lock = threading.RLock()
         self._settling = threading.Lock()
         self._settled = False
+        self._refusal: EngineError | None = None  # why the default network cannot be what the settings say
+        self._begun = False  # whether anybody has joined the default network
         with database.reading() as connection:
             self._networks = {network.id: network for network in table.load_networks(connection)}
             rows = table.load_endpoints(connection)
@@ -49,29 +54,34 @@ class Networks:
     # Networks
 
     def find(self, reference: str) -> Network:
-        """The network of this id, name or prefix of an id. Raises NotFound, Invalid for a prefix of several."""
+        """The network of this id, name or prefix of an id.
+
+        Raises NotFound, Invalid for a prefix of several, and for the default network why it cannot be had.
+        """
         self._settle()
         with self._lock:
-            if reference in self._networks:
-                return self._networks[reference]
-            by_prefix = []
-            for network in self._networks.values():
-                if network.name == reference:
-                    return network
-                if reference and network.id.startswith(reference):
-                    by_prefix.append(network)
-        if not by_prefix:
+            found = self._networks.get(reference) or self._by_name(reference) or self._by_prefix(reference)
+            if self._refusal is not None and (found.name if found else reference) == "bridge":
+                raise type(self._refusal)(str(self._refusal))
+        if found is None:
             raise NotFound(f"network {reference} not found")
-        if len(by_prefix) > 1:
-            words = f"({len(by_prefix)} matches found based on ID prefix)"
-            raise Invalid(f"network {reference} is ambiguous {words}")
-        return by_prefix[0]
+        return found
+
+    def _by_name(self, name: str) -> Network | None:
+        return next((network for network in self._networks.values() if network.name == name), None)
+
+    def _by_prefix(self, prefix: str) -> Network | None:
+        matches = [network for network in self._networks.values() if prefix and network.id.startswith(prefix)]
+        if len(matches) > 1:
+            raise Invalid(f"network {prefix} is ambiguous ({len(matches)} matches found based on ID prefix)")
+        return matches[0] if matches else None
 
     def all(self) -> list[Network]:
-        """Every network, oldest first."""
+        """Every network, oldest first; without the default one while it cannot be what the settings say."""
         self._settle()
         with self._lock:
-            return list(self._networks.values())
+            refused = "bridge" if self._refusal is not None else ""
+            return [network for network in self._networks.values() if network.name != refused]
 
     def create(self, body: dict) -> tuple[Network, str]:
         """Make a network, whose device comes with its first endpoint; with a warning, mostly empty.
@@ -83,9 +93,9 @@ class Networks:
 
         self._settle()
         asked = creation.Asked.read(body, self.settings)
-        nearby = surroundings.look(self.devices())
+        nearby = surroundings.look(self.all())
         with self._lock:
-            if any(network.name == asked.name for network in self._networks.values()):
+            if self._by_name(asked.name) is not None:
                 raise Conflict(f"network with name {asked.name} already exists")
             network, warning = creation.make(
                 asked, list(self._networks.values()), nearby, self.settings, self.engine_id
@@ -132,11 +142,6 @@ class Networks:
             text = f"network {network.name} has active endpoints ({words})"
             raise Forbidden(f"error while removing network: {text}")
 
-    def devices(self) -> set[str]:
-        """The interfaces of the host that are this engine's networks' own."""
-        with self._lock:
-            return {network.device for network in self._networks.values() if network.driver == "bridge"}
-
     def _tell(self, action: str, network: Network) -> None:
         self._events.publish("network", action, network.id, {"name": network.name, "type": network.driver})
 
@@ -149,17 +154,21 @@ class Networks:
         with self._settling:
             if self._settled:
                 return
-            nearby = surroundings.look(self.devices())
             with self._lock:
                 known = list(self._networks.values())
+            nearby = surroundings.look(known)
+            with self._lock:
                 in_use = {endpoint.network for endpoint in self._endpoints.values()}
-                wanted = builtin.networks(known, in_use, nearby, self.settings, self.engine_id)
+                wanted, refusal = builtin.networks(known, in_use, nearby, self.settings, self.engine_id)
+                if refusal is not None and str(refusal) != str(self._refusal):
+                    log.warning("there is no default network: %s", refusal)
+                self._refusal = refusal
                 changed = [network for network in wanted if network not in known]
                 names = {network.name for network in wanted}
                 dropped = [network.id for network in known if network.builtin and network.name not in names]
                 if changed or dropped:
                     self._replace(changed, dropped)
-                self._settled = True
+                self._settled = self._refusal is None
 
     def _replace(self, changed: list[Network], dropped: list[str]) -> None:
         with self._database.transaction(durable=True) as connection:
@@ -171,6 +180,8 @@ class Networks:
         self._networks = {key: networks[key] for key in sorted(networks, key=lambda key: networks[key].created_ns)}
         for network_id in dropped:
             del self._networks[network_id]
+        for network_id in (*dropped, *(network.id for network in changed)):
+            self._addresses.pop(network_id, None)
 
     # Endpoints
 
@@ -193,7 +204,7 @@ class Networks:
         """
         from engine.daemon.network import joining
 
-        found = [(self.find(reference), reference) for reference in wanted]
+        found = self._found(wanted)
         reserved = joining.interfaces_asked_for(wanted.values())
         with self._lock:
             made: list[Endpoint] = []
@@ -209,6 +220,14 @@ class Networks:
                 self._give_back(made)
                 raise
             return tuple(made)
+
+    def _found(self, wanted: Iterable[str]) -> list[tuple[Network, str]]:
+        found = [(self.find(reference), reference) for reference in wanted]
+        if self._begun or not any(network.name == "bridge" for network, _ in found):
+            return found
+        # Somebody may have looked at it long ago, and the host may reach its subnet, or have its device, since.
+        self._begun, self._settled = True, False
+        return [(self.find(reference), reference) for reference in wanted]
 
     def _check_join(self, network: Network, container_id: str, settings: Mapping) -> None:
         if network.id not in self._networks or network.id in self._going:
@@ -298,8 +317,10 @@ class Networks:
         return [endpoint for endpoint in found if network_id in (None, endpoint.network)]
 
     def status(self, network: Network) -> dict[str, dict[str, int]]:
-        """How the addresses of a network stand: subnet → SubnetStatus of the API."""
+        """How the addresses of a network stand: subnet → SubnetStatus of the API; nothing for a configuration."""
         self._settle()
+        if network.config_only:
+            return {}
         with self._lock:
             return {str(space.subnet): space.status() for space in self._addresses_of(network).spaces}
 

@@ -7,7 +7,7 @@ its own interfaces meanwhile: nothing in here trusts what it finds there, and no
 
 import contextlib
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from engine.daemon.network import devices, gateways
@@ -42,19 +42,21 @@ def plug(pairs: Sequence[Pair], namespace: int, others: Sequence[Pair], announce
     with _both(namespace) as (host, inside):
         try:
             for network, endpoint in pairs:
-                taken = [end.interface for _, end in (*others, *done) if end.interface]
-                done.append((network, _plug(host, inside, network, endpoint, namespace, taken)))
+                done.append((network, _plug(host, inside, network, endpoint, namespace, _names((*others, *done)))))
             _route(inside, (*others, *done), gateways.choose_gateways(others))
-        except (OSError, SystemFailure) as error:
             for network, endpoint in done:
-                with contextlib.suppress(OSError):  # what has failed first is what is told
-                    _remove(host, inside, network, endpoint, ())
-            if isinstance(error, SystemFailure):
-                raise
-            raise SystemFailure(f"the container's routes cannot be set: {devices.words(error)}") from error
-    for network, endpoint in done:
-        if network.driver == "bridge":
-            announcer.announce(network.device, endpoint.mac, tuple(filter(None, (endpoint.ipv4, endpoint.ipv6))))
+                if network.driver == "bridge":
+                    known = tuple(filter(None, (endpoint.ipv4, endpoint.ipv6)))
+                    announcer.announce(network.device, endpoint.mac, known)
+            for _, endpoint in done:
+                if endpoint.ipv6:
+                    addresses.settle(inside, endpoint.ipv6)
+        except BaseException as error:
+            for network, endpoint in done:
+                _undo(host, inside, network, endpoint, _names(others))
+            if isinstance(error, OSError):
+                raise SystemFailure(f"the container's networks cannot be set up: {devices.words(error)}") from error
+            raise
     return tuple(endpoint for _, endpoint in done)
 
 
@@ -70,7 +72,7 @@ def unplug(network: Network, endpoint: Endpoint, namespace: int | None, others: 
                     _delete(host, endpoint.host_interface)
             return
         with _both(namespace) as (host, inside):
-            _remove(host, inside, network, endpoint, others)
+            _remove(host, inside, network, endpoint, _names(others))
             _route(inside, others, gateways.choose_gateways((*others, (network, endpoint))))
     except OSError as error:
         what = f"the interface {endpoint.interface} of network {network.name}"
@@ -84,35 +86,41 @@ def _both(namespace: int) -> Iterator[tuple[Netlink, Netlink]]:
         yield host, inside
 
 
+def _names(pairs: Iterable[Pair]) -> set[str]:
+    return {endpoint.interface for _, endpoint in pairs}
+
+
 def _plug(
-    host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, namespace: int, taken: Sequence[str]
+    host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, namespace: int, taken: set[str]
 ) -> Endpoint:
+    """Make one interface, or nothing. taken: the names of those that the container has from its other networks"""
     name = _free_name(inside, endpoint, taken)
     endpoint = replace(endpoint, interface=name)
-    index = links.index_of(host, network.device)
-    if not index:
+    parent = links.index_of(host, network.device)
+    if not parent:
         raise SystemFailure(f"the interface {network.device} of network {network.name} is gone")
+    made = False
     try:
-        host.send(_make(network, endpoint, index, namespace))
-    except OSError as error:
-        raise SystemFailure(_refused(network, endpoint, error)) from error
-    try:
+        host.send(_make(network, endpoint, parent, namespace))
+        made = True
         if endpoint.ports and endpoint.host_interface:
             # It may call itself by the host's address, and then its packets go back to where they came from.
             host.send((links.hairpin(links.index_of(host, endpoint.host_interface)),))
-        index = links.index_of(inside, name)
         _set_parameters(network, endpoint)
-        inside.send(_configure(network, endpoint, index))
+        inside.send(_configure(network, endpoint, links.index_of(inside, name)))
         if endpoint.host_interface:
             links.settle(host, endpoint.host_interface)
-    except OSError as error:
-        with contextlib.suppress(OSError):  # what has failed first is what is told
-            _remove(host, inside, network, endpoint, ())
-        raise SystemFailure(_refused(network, endpoint, error)) from error
+    except BaseException as error:
+        # Of several requests the first one makes it; a name that was taken is somebody else's.
+        if made or (isinstance(error, Refused) and error.index):
+            _undo(host, inside, network, endpoint, taken)
+        if isinstance(error, OSError):
+            raise SystemFailure(_refused(network, endpoint, error)) from error
+        raise
     return endpoint
 
 
-def _free_name(inside: Netlink, endpoint: Endpoint, taken: Sequence[str]) -> str:
+def _free_name(inside: Netlink, endpoint: Endpoint, taken: set[str]) -> str:
     """The name that the endpoint is to have; or, where the container has it for something of its own, the next one."""
     wanted = endpoint.interface or "eth0"
     if wanted not in taken and not links.index_of(inside, wanted):
@@ -185,15 +193,21 @@ def _route(inside: Netlink, pairs: Sequence[Pair], before: tuple[Endpoint | None
         inside.send(requests)
 
 
-def _remove(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, others: Sequence[Pair]) -> None:
+def _undo(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, staying: set[str]) -> None:
+    with contextlib.suppress(OSError):  # what has failed first is what is told
+        _remove(host, inside, network, endpoint, staying)
+
+
+def _remove(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, staying: set[str]) -> None:
+    """Remove the interface. staying: the names of those of the container's other networks"""
     if endpoint.host_interface:
         _delete(host, endpoint.host_interface)
         return
     # The container may have given it another name: it is every link of this parent that no other endpoint has.
     parent = links.index_of(host, network.device)
-    staying = {end.interface for _, end in others} - {endpoint.interface}
     for link in links.every(inside):
-        if link.kind == network.driver and link.parent == parent and link.name not in staying:
+        theirs = link.name in staying and link.name != endpoint.interface
+        if link.kind == network.driver and link.parent == parent and not theirs:
             _delete(inside, link.name)
 
 

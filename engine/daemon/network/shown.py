@@ -9,9 +9,11 @@ from engine.daemon.clock import rfc3339
 from engine.daemon.network.record import Endpoint, Network, Pool
 
 
-def show(network: Network) -> dict:
-    """A NetworkSummary of the API."""
-    return {
+def inspect(
+    network: Network, endpoints: Iterable[Endpoint], status: Mapping[str, dict], name_of: Callable[[str], str]
+) -> dict:
+    """A NetworkInspect of the API. status: subnet → SubnetStatus; name_of: id of a container → its name."""
+    shown = {
         "Name": network.name,
         "Id": network.id,
         "Created": rfc3339(network.created_ns),
@@ -31,7 +33,20 @@ def show(network: Network) -> dict:
         "ConfigOnly": network.config_only,
         "Options": network.options,
         "Labels": network.labels,
+        "Containers": {
+            endpoint.container: {
+                "Name": name_of(endpoint.container),
+                "EndpointID": endpoint.id,
+                "MacAddress": endpoint.mac,
+                "IPv4Address": f"{endpoint.ipv4}/{endpoint.prefix4}" if endpoint.ipv4 else "",
+                "IPv6Address": f"{endpoint.ipv6}/{endpoint.prefix6}" if endpoint.ipv6 else "",
+            }
+            for endpoint in endpoints
+        },
     }
+    if status:
+        shown["Status"] = {"IPAM": {"Subnets": dict(status)}}
+    return shown
 
 
 def _show_pool(pool: Pool) -> dict:
@@ -42,23 +57,3 @@ def _show_pool(pool: Pool) -> dict:
         "AuxiliaryAddresses": pool.aux,
     }
     return {key: value for key, value in values.items() if value}
-
-
-def inspect(
-    network: Network, endpoints: Iterable[Endpoint], status: Mapping[str, dict], name_of: Callable[[str], str]
-) -> dict:
-    """A NetworkInspect of the API. status: subnet → SubnetStatus; name_of: id of a container → its name."""
-    containers = {
-        endpoint.container: {
-            "Name": name_of(endpoint.container),
-            "EndpointID": endpoint.id,
-            "MacAddress": endpoint.mac,
-            "IPv4Address": f"{endpoint.ipv4}/{endpoint.prefix4}" if endpoint.ipv4 else "",
-            "IPv6Address": f"{endpoint.ipv6}/{endpoint.prefix6}" if endpoint.ipv6 else "",
-        }
-        for endpoint in endpoints
-    }
-    shown = {**show(network), "Containers": containers}
-    if status:
-        shown["Status"] = {"IPAM": {"Subnets": dict(status)}}
-    return shown

@@ -56,15 +56,18 @@ class Wiring:
 
             devices.attach(network, endpoints)
 
-    def remove(self, network: Network) -> None:
-        """Take the network's device away, if it is one that this engine made. Raises SystemFailure."""
+    def remove(self, network: Network, others: Iterable[Network] = ()) -> None:
+        """Take the network's device away, if it is one that this engine made and none of `others` hangs on it too.
+
+        Raises SystemFailure.
+        """
         if network.driver not in _PLUGGED:
             return
         from engine.daemon.network import devices  # as above
 
         with self._guard(network):
             self._known.discard(network.id)
-            devices.remove(network)
+            devices.remove(network, others)
         with self._lock:
             self._making.pop(network.id, None)
 

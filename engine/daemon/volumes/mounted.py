@@ -48,7 +48,8 @@ def _fill_bound(root_fd: int, place: str, mount: Mount) -> None:
     except OSError as error:
         raise SystemFailure(sources.volume_words(mount, error)) from error
     if stat.S_ISDIR(mode):
-        _fill_empty(root_fd, place, mount.source, mount)
+        # A link there is the host's own, and the mount follows it too.
+        _fill_empty(root_fd, place, os.path.realpath(mount.source), mount)
 
 
 def _fill_empty(root_fd: int, place: str, path: str, mount: Mount) -> None:

@@ -4,13 +4,15 @@ The functions that return a `Request` are pure; those that take a socket act in 
 text, links are indices. Numbers: linux/if_addr.h, linux/rtnetlink.h, linux/neighbour.h.
 """
 
+import errno
 import socket
 import struct
+import time
 from dataclasses import dataclass
 
 from engine.kernel.netlink import message
 from engine.kernel.netlink.message import Message, Request
-from engine.kernel.netlink.socket import Netlink
+from engine.kernel.netlink.socket import Netlink, Refused
 
 _NEWADDR, _DELADDR, _GETADDR = 20, 21, 22
 _NEWROUTE, _DELROUTE, _GETROUTE = 24, 25, 26
@@ -32,6 +34,7 @@ _BOOT = 3  # of routes that iproute2 and dockerd make
 _UNIVERSE = 0
 _ON_LINK = 253
 _UNICAST = 1
+_TO_US = 2
 _KERNEL = 2
 _STALE = 0x04
 _NEIGH_ADDRESS = 1
@@ -77,6 +80,28 @@ def remove(link: int, address: str, prefix: int) -> Request:
     """Take an address from a link."""
     packed = _packed(address)
     return _DELADDR, 0, _ADDR.pack(_family(packed), prefix, 0, 0, link) + message.attribute(_LOCAL, packed)
+
+
+def settle(netlink: Netlink, address: str, seconds: float = 0.05) -> None:
+    """Wait until a new IPv6 address of a link that is up is heard at, as long as `seconds`.
+
+    A worker of the kernel's puts the route to it in place and joins the group in which neighbours ask for it.
+    """
+    question = _ROUTE.pack(socket.AF_INET6, 128, 0, 0, 0, 0, 0, 0, 0) + message.attribute(
+        _DESTINATION, _packed(address)
+    )
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            (answer,) = netlink.ask(_GETROUTE, question)
+            if _ROUTE.unpack_from(answer.payload, 0)[7] == _TO_US:
+                return
+        except Refused as error:
+            if error.errno != errno.ENETUNREACH:  # there is no route to its net yet either
+                raise
+        if time.monotonic() > end:
+            return
+        time.sleep(0.0005)  # there is no event for this
 
 
 def addresses(netlink: Netlink) -> list[Address]:

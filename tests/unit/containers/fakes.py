@@ -9,14 +9,17 @@ from types import SimpleNamespace
 from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.processes.execs import Execs
 from engine.daemon.containers.registry import Registry
+from engine.daemon.network.networks import Networks
 from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.store import containers as table
+from engine.daemon.store import networks as network_table
 from engine.daemon.store import volumes as volume_table
 from engine.daemon.store.database import Database
 from engine.daemon.volumes.store import Volumes
 from engine.errors import NotFound
 from engine.sandbox.spec import Limits
+from tests.unit.network import made
 
 BUSYBOX = "sha256:3d6c584907b4cca0892ef53f31186796bb6fe1dd07088ec6976f80a12d08a9eb"
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -88,10 +91,21 @@ class FakeCgroups:
 def make_engine(root: object, images: FakeImages | None = None) -> SimpleNamespace:
     """An engine with a real database and registry below the directory `root`."""
     os.makedirs(f"{root}/containers", exist_ok=True)
-    database = Database(f"{root}/engine.db", (*table.SCHEMA, *volume_table.SCHEMA))
+    database = Database(f"{root}/engine.db", (*table.SCHEMA, *volume_table.SCHEMA, *network_table.SCHEMA))
     events = Events()
+    settings = made.settings(
+        data_root=str(root),
+        exec_root=f"{root}/run",
+        log_driver="local",
+        log_opts=(),
+        dns=(),
+        dns_search=(),
+        dns_opts=(),
+        host_gateway_ips=(),
+    )
     return SimpleNamespace(
-        settings=SimpleNamespace(data_root=str(root), exec_root=f"{root}/run", log_driver="local", log_opts=()),
+        settings=settings,
+        networks=Networks(database, settings, "1" * 64, events),
         database=database,
         images=images or FakeImages(),
         containers=Registry(),

@@ -1,6 +1,7 @@
 """The listing and its filters."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from engine.daemon.containers.create import create
 from engine.daemon.containers.inspect import inspect
 from engine.daemon.containers.listing import Asked, list_containers, status_text
 from engine.daemon.containers.record import State
+from engine.daemon.network.record import Published
 from engine.errors import Invalid, NotFound
 from tests.unit.containers import recorded
 from tests.unit.containers.fakes import BUSYBOX, make_engine
@@ -69,13 +71,26 @@ def test_a_running_container_shows_its_exposed_ports_and_one_that_ended_does_not
     two.config["ExposedPorts"] = {"80/tcp": {}, "53-54/udp": {}, "an image's/nonsense": {}}
     assert list_containers(engine, Asked(all=True))[1]["Ports"] == []
     two.state.status = "running"
+    assert list_containers(engine, Asked())[1]["Ports"] == []
+    (endpoint,) = engine.networks.join(two.id, two.networking)
     assert list_containers(engine, Asked())[1]["Ports"] == [
         {"PrivatePort": 53, "Type": "udp"},
         {"PrivatePort": 54, "Type": "udp"},
         {"PrivatePort": 80, "Type": "tcp"},
     ]
     assert inspect(engine, two)["NetworkSettings"]["Ports"] == {"53/udp": None, "54/udp": None, "80/tcp": None}
-    two.host_config["NetworkMode"] = "host"
+    published = Published(80, "tcp", "0.0.0.0", 8080), Published(80, "tcp", "::", 8080)
+    engine.networks.update(replace(endpoint, ports=published))
+    assert list_containers(engine, Asked())[1]["Ports"][2:] == [
+        {"IP": "0.0.0.0", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"},
+        {"IP": "::", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"},
+    ]
+    assert inspect(engine, two)["NetworkSettings"]["Ports"]["80/tcp"] == [
+        {"HostIp": "0.0.0.0", "HostPort": "8080"},
+        {"HostIp": "::", "HostPort": "8080"},
+    ]
+    engine.networks.leave([endpoint])
+    engine.networks.join(two.id, {"host": two.networking["bridge"]})
     assert list_containers(engine, Asked())[1]["Ports"] == []
 
 

@@ -112,6 +112,31 @@ def test_a_subnet_that_the_host_reaches_is_avoided_even_later(opened, around):
     assert bridge(opened()).pools[0].subnet == "172.17.0.0/16"
 
 
+def test_engines_that_share_a_host_have_bridges_of_their_own(opened, around):
+    """And one that a network of the engine's own has is taken too."""
+    around(Surroundings(devices=frozenset({"engine0", "eth0"})))
+    networks = opened()
+    assert bridge(networks).device == "engine1"
+    assert bridge(networks).options["com.docker.network.bridge.name"] == "engine1"
+    around(Surroundings())
+    assert bridge(opened()).device == "engine1"
+    networks.create({"Name": "net", "Options": {"com.docker.network.bridge.name": "engine0"}})
+    around(Surroundings(devices=frozenset({"engine1"})))
+    assert bridge(opened()).device == "engine2"
+
+
+def test_the_first_container_finds_out_what_has_changed_since_the_first_look(opened, around):
+    """Another engine may have been quicker; afterwards nothing moves any more."""
+    networks = opened()
+    assert (bridge(networks).device, networks.status(bridge(networks)).keys()) == ("engine0", {"172.17.0.0/16"})
+    around(Surroundings(near=subnets("172.17.0.0/16"), devices=frozenset({"engine0"})))
+    (found,) = networks.join(ONE, {"bridge": endpoint()})
+    assert (bridge(networks).device, found.ipv4) == ("engine1", "172.18.0.2")
+    around(Surroundings(near=subnets("172.18.0.0/16"), devices=frozenset({"engine1"})))
+    (found,) = networks.join("2" * 64, {"bridge": endpoint()})
+    assert (bridge(networks).device, found.ipv4) == ("engine1", "172.18.0.3")
+
+
 def test_networks_of_clients_avoid_what_the_host_reaches_too(opened, around):
     networks = opened()
     around(Surroundings(near=subnets("172.18.0.0/24")))
@@ -121,9 +146,17 @@ def test_networks_of_clients_avoid_what_the_host_reaches_too(opened, around):
 
 
 def test_the_default_network_may_not_cover_another(opened):
-    opened().create({"Name": "net", **subnet("10.5.0.0/24")})
-    with pytest.raises(Conflict, match=r"subnet 10.5.0.0/16 overlaps 10.5.0.0/24"):
-        opened(bip="10.5.0.1/16").all()
+    """Which has an end when the other goes; meanwhile all but the default network is there."""
+    first = opened()
+    before, other = bridge(first), first.create({"Name": "net", **subnet("10.5.0.0/24")})[0]
+    networks = opened(bip="10.5.0.1/16")
+    for reference in ("bridge", before.id):
+        with pytest.raises(Conflict, match=r"subnet 10.5.0.0/16 overlaps 10.5.0.0/24"):
+            networks.find(reference)
+    assert {network.name for network in networks.all()} == {"host", "none", "net"}
+    with networks.removing(other):
+        pass
+    assert (bridge(networks).id, bridge(networks).pools[0].subnet) == (before.id, "10.5.0.0/16")
 
 
 def test_without_a_default_bridge_there_is_no_such_network(opened):
@@ -134,4 +167,4 @@ def test_without_a_default_bridge_there_is_no_such_network(opened):
 
 def test_a_bridge_that_is_to_be_there_already_is_said_to_be_missing(opened):
     with pytest.raises(SystemFailure, match="bridge device with non default name nobr0 must be created manually"):
-        opened(bridge="nobr0").all()
+        bridge(opened(bridge="nobr0"))

@@ -242,7 +242,8 @@ def test_a_prefix_of_several_is_refused(networks, monkeypatch):
 
 
 def test_a_configuration_is_no_network_to_join(networks):
-    make(networks, ConfigOnly=True)
+    config = make(networks, ConfigOnly=True, **subnet("fd00::/64", Gateway="fd11::1"))
+    assert networks.status(config) == {}
     with pytest.raises(Forbidden, match="cannot create endpoint on configuration-only network"):
         networks.join(ONE, {"net": endpoint()})
 

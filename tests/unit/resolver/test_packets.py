@@ -22,7 +22,9 @@ def refused(data: bytes) -> bytes:
     return caught.value.reply
 
 
-@given(st.lists(LABELS, max_size=3), st.integers(0, 65535), st.integers(0, 65535), st.sampled_from([0, 512, 1232, 4096]))
+@given(
+    st.lists(LABELS, max_size=3), st.integers(0, 65535), st.integers(0, 65535), st.sampled_from([0, 512, 1232, 4096])
+)
 def test_a_query_is_read_as_it_was_written(labels, number, kind, edns):
     name = ".".join(labels)
     read = Query(dns.query(name, kind, number, edns))
@@ -109,7 +111,9 @@ def test_any_bytes_are_a_query_or_malformed(data):
 @given(st.data())
 def test_a_query_with_any_bytes_changed_is_a_query_or_malformed(data):
     changed = bytearray(dns.query("some.name.test", edns=1232))
-    for at, byte in data.draw(st.dictionaries(st.integers(0, len(changed) - 1), st.integers(0, 255), max_size=6)).items():
+    for at, byte in data.draw(
+        st.dictionaries(st.integers(0, len(changed) - 1), st.integers(0, 255), max_size=6)
+    ).items():
         changed[at] = byte
     with contextlib.suppress(Malformed):
         query = Query(bytes(changed))

@@ -167,7 +167,9 @@ class Networks(RuleBasedStateMachine):
                 each for each in self.there.values() if name in {f"{own}.net".lower() for own in each.names}
             ]
             said = asked(seen(self.zone), name)
-            assert (None if said is None else sorted(said)) == (sorted(e.addresses[0] for e in found) if found else None)
+            assert (None if said is None else sorted(said)) == (
+                sorted(e.addresses[0] for e in found) if found else None
+            )
         assert bool(self.zone) == bool(self.there)
 
 

@@ -12,6 +12,7 @@ from engine.daemon.api.schemas import NETWORK_CONNECT, NETWORK_CREATE, NETWORK_D
 from engine.daemon.containers.networking import connect as connecting
 from engine.daemon.containers.networking import disconnect as disconnecting
 from engine.daemon.network import filters, removal, shown
+from engine.daemon.network.record import Network
 from engine.errors import Invalid, NotFound
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
@@ -21,7 +22,7 @@ _FALSE = ("", "0", "f", "F", "FALSE", "false", "False")
 def list_(engine: object, request: Request) -> Response:
     """GET /networks"""
     chosen = filters.listed(request.query.filters(), lambda network: bool(engine.networks.endpoints(network.id)))
-    found = [shown.show(network) for network in engine.networks.all() if chosen(network)]
+    found = (_inspected(engine, network, {}) for network in engine.networks.all() if chosen(network))
     return Json([versions.listed_network(request.version, each) for each in found])
 
 
@@ -35,16 +36,17 @@ def inspect(engine: object, request: Request) -> Response:
     network = engine.networks.find(reference)
     if query.text("scope") not in ("", network.scope):
         raise NotFound(f"network {reference} not found")
+    return Json(versions.network(request.version, _inspected(engine, network, engine.networks.status(network))))
 
+
+def _inspected(engine: object, network: Network, status: dict) -> dict:
     def name_of(container_id: str) -> str:
         try:
             return engine.containers.find(container_id).name
         except NotFound:
             return ""  # it is being removed
 
-    endpoints = engine.networks.endpoints(network.id)
-    body = shown.inspect(network, endpoints, engine.networks.status(network), name_of)
-    return Json(versions.network(request.version, body))
+    return shown.inspect(network, engine.networks.endpoints(network.id), status, name_of)
 
 
 def create(engine: object, request: Request) -> Response:

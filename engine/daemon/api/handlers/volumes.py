@@ -11,6 +11,7 @@ from engine.daemon.volumes import listing, pruning
 from engine.errors import Unavailable
 
 _NO_CLUSTER_VOLUMES = "volume update only valid for cluster volumes, but swarm is unavailable"
+_CLUSTERS_SINCE = (1, 42)
 # Since then prune spares the volumes that have a name, unless it is told not to.
 _NAMED_SPARED_SINCE = (1, 42)
 
@@ -24,7 +25,7 @@ def list_(engine: object, request: Request) -> Response:
 def create(engine: object, request: Request) -> Response:
     """POST /volumes/create: a volume of this name that is there already is as good."""
     body = request.required_json(VOLUME_CREATE)
-    if body.get("ClusterVolumeSpec") is not None:
+    if body.get("ClusterVolumeSpec") is not None and request.version >= _CLUSTERS_SINCE:
         raise Unavailable(NO_MANAGER)
     volume = engine.volumes.create(
         body.get("Name") or "", body.get("Driver") or "", body.get("DriverOpts"), body.get("Labels")

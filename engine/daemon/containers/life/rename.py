@@ -31,4 +31,8 @@ def rename(engine: object, container: Container, name: str) -> None:
         with container.changed:
             container.name = new
         engine.containers.free_name(container, old)
+        if engine.networks.endpoints(container_id=container.id):
+            from engine.daemon.containers.networking import renaming  # only where somebody may ask for the name
+
+            renaming.renamed(engine, container)
         announce(engine, container, "rename", oldName=f"/{old}")

@@ -8,6 +8,7 @@ import logging
 
 from engine.daemon.containers.networking import asked, ending, wires
 from engine.daemon.containers.record import Container
+from engine.daemon.network.names import has_resolver
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ def _join_unwired(engine: object, container: Container) -> None:
 def _adopt_names(engine: object, pairs: dict[Container, wires.Pairs]) -> None:
     served = []
     for container, places in pairs.items():
-        if any(network.user_defined for network, _ in places):
+        if has_resolver(places):
             state = container.state
             known = wires.preferred(places), state.pid, state.pid_start, container.host_config
             served.append((*known, wires.links_of(container, places)))

@@ -10,12 +10,15 @@ import os
 from engine.daemon.containers import config
 from engine.daemon.containers.networking import asked, ending, etc, keeping, moving, wires
 from engine.daemon.containers.record import Container, State
+from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Network
-from engine.errors import Conflict, Forbidden
+from engine.errors import Conflict, Forbidden, Invalid
 
 
 def connect(engine: object, network_reference: str, container_reference: str, settings: dict | None) -> None:
     """settings: EndpointSettings of the API, or None. Raises docker's errors, and then nothing of it is there."""
+    if not container_reference:
+        raise Invalid('invalid name or ID supplied: ""')
     container = engine.containers.find(container_reference)
     wanted = config.endpoint(settings)
     with container.operation:
@@ -64,6 +67,7 @@ def _make(
     others = wires.places(engine, container)
     undoing.callback(moving.settle, engine, container)
     (endpoint,) = engine.networks.join(container.id, {network.id: asked.for_join(container, network, wanted)})
+    network = engine.networks.find(network.id)  # the default one may have moved with its first container
     undoing.callback(ending.give_back, engine, container, ((network, endpoint),), told=False)
     if network.driver not in wires.UNWIRED:
         wires.bring_up(engine, network)
@@ -74,7 +78,7 @@ def _make(
     _note(engine, container, network, wanted)
     moving.settle(engine, container)
     pairs = (*others, (network, endpoint))
-    if etc.served(pairs):
+    if has_resolver(pairs):
         wires.make_known(engine, container, pairs, *run)
     etc.add(engine, container, endpoint, pairs)
 

@@ -8,6 +8,7 @@ import os
 
 from engine.daemon.containers.networking import asked, etc, keeping, moving, wires
 from engine.daemon.containers.record import Container, State
+from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Network
 from engine.errors import Conflict, EngineError, Invalid, NotFound
 
@@ -19,8 +20,8 @@ def disconnect(engine: object, network_reference: str, container_reference: str,
     except NotFound:
         if not force:
             raise
-        network = engine.networks.find(network_reference)
-        raise NotFound(f"endpoint {container_reference} not found in network {network.name}") from None
+        engine.networks.find(network_reference)
+        raise NotFound(f"endpoint {container_reference} not found") from None
     with container.operation:
         state = container.settled()
         network = asked.find(engine, network_reference)
@@ -51,7 +52,7 @@ def _pull_out(engine: object, container: Container, network: Network, state: Sta
         raise EngineError(f"container {container.id} is not connected to network {network.name}")
     pairs = wires.places(engine, container)
     others = tuple(pair for pair in pairs if pair[0].id != network.id)
-    if etc.served(pairs):
+    if has_resolver(pairs):
         engine.names.leave([endpoint])
     if network.driver not in wires.UNWIRED:
         engine.firewall.withdraw(network, endpoint)

@@ -10,6 +10,7 @@ import logging
 from engine.daemon.containers.isolation import joins
 from engine.daemon.containers.networking import wires
 from engine.daemon.containers.record import Container
+from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Endpoint, Network
 from engine.daemon.runtime.background import later
 from engine.errors import SystemFailure
@@ -32,7 +33,7 @@ def give_back(engine: object, container: Container, pairs: wires.Pairs, *, told:
     Never raises: what stays is logged, and the daemon's next start takes it away.
     """
     endpoints = [endpoint for _, endpoint in pairs]
-    if any(network.user_defined for network, _ in pairs):
+    if has_resolver(pairs):
         engine.names.leave(endpoints)
     for network, endpoint in pairs:
         if network.driver == "bridge":

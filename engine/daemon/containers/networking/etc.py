@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from engine.daemon.containers import files, paths
 from engine.daemon.containers.networking import asked, hosts, wires
 from engine.daemon.containers.record import Container
+from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Endpoint
 from engine.errors import EngineError, SystemFailure
 
@@ -22,12 +23,12 @@ def write(engine: object, container: Container, pairs: wires.Pairs, links: str) 
     text += hosts.own(container, (endpoint for _, endpoint in pairs)) + links
     with _failing():
         files.write_hosts(where, text)
-        _resolv_conf(engine, where, container, pairs)
+        _write_resolv_conf(engine, container, pairs)
 
 
-def served(pairs: wires.Pairs) -> bool:
-    """Whether the engine's resolver answers in such a container."""
-    return any(network.user_defined for network, _ in pairs)
+def _write_resolv_conf(engine: object, container: Container, pairs: wires.Pairs) -> None:
+    ipv6 = any(endpoint.ipv6 for _, endpoint in pairs)
+    files.write_resolv_conf(_where(engine, container), engine.settings, container, has_resolver(pairs), ipv6=ipv6)
 
 
 def add(engine: object, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:
@@ -35,7 +36,7 @@ def add(engine: object, container: Container, endpoint: Endpoint, pairs: wires.P
     where = _where(engine, container)
     with _failing():
         hosts.add(where.etc("hosts"), hosts.own(container, (endpoint,)))
-        _resolv_conf(engine, where, container, pairs)
+        _write_resolv_conf(engine, container, pairs)
 
 
 def drop(engine: object, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:
@@ -43,16 +44,11 @@ def drop(engine: object, container: Container, endpoint: Endpoint, pairs: wires.
     where = _where(engine, container)
     with _failing():
         hosts.drop(where.etc("hosts"), hosts.own(container, (endpoint,)))
-        _resolv_conf(engine, where, container, pairs)
+        _write_resolv_conf(engine, container, pairs)
 
 
 def _where(engine: object, container: Container) -> paths.Paths:
     return paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
-
-
-def _resolv_conf(engine: object, where: paths.Paths, container: Container, pairs: wires.Pairs) -> None:
-    ipv6 = any(endpoint.ipv6 for _, endpoint in pairs)
-    files.write_resolv_conf(where, engine.settings, container, served(pairs), ipv6=ipv6)
 
 
 @contextlib.contextmanager
@@ -67,9 +63,8 @@ def _gateways(engine: object, container: Container) -> tuple[str, ...]:
     """The host's addresses, for a container that asks for them; the bridge that has them is there from then on."""
     if not hosts.asks_for_gateway(container):
         return ()
-    said = tuple(getattr(engine.settings, "host_gateway_ip", ()) or ())
-    if said:
-        return said
+    if engine.settings.host_gateway_ips:
+        return engine.settings.host_gateway_ips
     network = asked.find(engine, wires.DEFAULT)
     found = tuple(pool.gateway for pool in network.pools if pool.gateway) if network else ()
     if not found:

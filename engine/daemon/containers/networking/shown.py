@@ -18,10 +18,11 @@ def endpoints_of(engine: object, container: Container, state: State) -> list[End
 def settings(engine: object, container: Container, state: State) -> dict:
     """NetworkSettings of an inspect."""
     endpoints = endpoints_of(engine, container, state)
+    its_own = state.alive and not container.host_config["NetworkMode"].startswith("container:")
     return {
-        "SandboxID": _sandbox(container, state) if endpoints else "",
+        "SandboxID": _sandbox(container, state) if its_own else "",
         # A name that leads to the namespace, as docker's does, without a mount on the host.
-        "SandboxKey": f"/proc/{state.pid}/ns/net" if endpoints else "",
+        "SandboxKey": f"/proc/{state.pid}/ns/net" if its_own else "",
         "Ports": ports.port_map(ports.open_ports(container, endpoints)),
         "Networks": networks(container, state, endpoints),
     }

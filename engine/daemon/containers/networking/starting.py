@@ -6,10 +6,10 @@ Whatever fails, `undo` takes all of it back, and what the client reads is docker
 
 import os
 
-from engine.daemon.containers.config import ENDPOINT
 from engine.daemon.containers.networking import asked, ending, etc, portspecs, wires
 from engine.daemon.containers.networking.keeping import keep
 from engine.daemon.containers.record import Container
+from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Network, Published
 
 _FAILED = "failed to set up container networking: "
@@ -52,7 +52,8 @@ class Start:
         except BaseException:
             engine.ports.release(container.id)
             raise
-        self._pairs = tuple(zip(networks.values(), endpoints, strict=True))
+        # The networks as they are now: the default one may have moved with its first container.
+        self._pairs = tuple((engine.networks.find(endpoint.network), endpoint) for endpoint in endpoints)
 
     def _publish(self, networks: dict[str, Network]) -> dict[str, tuple[Published, ...]]:
         """The ports of the host that the container is given, by the network that leads to it."""
@@ -66,7 +67,7 @@ class Start:
     def _keep(self, networks: dict[str, Network]) -> None:
         """The record says which very networks these are; mostly it has since its creation."""
         found = {
-            network.name: {**(self._container.networking.get(name) or ENDPOINT), "NetworkID": network.id}
+            network.name: {**self._container.networking[name], "NetworkID": network.id}
             for name, network in networks.items()
         }
         if found != self._container.networking:
@@ -105,7 +106,7 @@ class Start:
                         engine.firewall.publish(network, endpoint)
                 if network.name == wires.DEFAULT:
                     self._link(network)
-            if etc.served(self._pairs):
+            if has_resolver(self._pairs):
                 wires.make_known(engine, container, self._pairs, netns, pid, pid_start)
         finally:
             os.close(netns)

@@ -6,7 +6,6 @@ Runs in the daemon's threads, under the container's `operation`; loaded with the
 import threading
 from collections.abc import Iterable
 
-from engine.daemon.containers.config import ENDPOINT
 from engine.daemon.containers.networking import asked
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import Endpoint, Network
@@ -46,11 +45,11 @@ def networks_of(engine: object, container: Container) -> dict[str, Network]:
     """
     started = container.state.started_ns
     found = {}
-    for name, settings in (container.networking or {container.host_config["NetworkMode"]: dict(ENDPOINT)}).items():
+    for name, settings in container.networking.items():
         # One that has run is bound to the very network, which may have been removed and another made of that name.
         known = settings["NetworkID"] if started else ""
         found[name] = engine.networks.find(known or name)
-    if len(found) == 1:
+    if len(found) < 2:
         return found
     for network in found.values():
         asked.check_beside(engine, container, network)

@@ -15,12 +15,10 @@ from collections.abc import Iterable, Iterator
 from engine.daemon.network.record import Endpoint, Network
 from engine.daemon.runtime.background import Turn
 from engine.errors import SystemFailure, Unavailable
-from engine.kernel.netlink.socket import Netlink
 
 log = logging.getLogger(__name__)
 
 _IPV4, _IPV6 = 2, 10
-_NETFILTER = 12
 # The kernel's words for: the table is not as we left it.
 _CHANGED = (errno.ENOENT, errno.EEXIST, errno.EBUSY)
 _NO_SUCH_PART = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL)
@@ -45,8 +43,8 @@ class Firewall:
         self._links: dict[tuple[str, str], list] = {}
         self._guards: dict[int, list[int]] | None = None
         self._loopback: set[str] = set()
-        self._tables: Netlink | None = None
-        self._connections: Netlink | None = None
+        self._tables: object = None
+        self._connections: object = None
         self._forgetting = Turn("connections")
 
     def open_network(self, network: Network) -> None:
@@ -161,8 +159,8 @@ class Firewall:
     def sync(self, networks: Iterable[Network], endpoints: Iterable[Endpoint]) -> None:
         """Make the table exactly what these need, in one transaction, whatever an earlier daemon has left in it.
 
-        networks: those whose bridges are there; endpoints: those that run. With no networks the table goes. Links are
-        to be told anew. Raises SystemFailure.
+        networks: those in use; endpoints: those that run. With no networks the table goes. Called before a network is
+        opened, or what runs would be without its rules for a moment. Links are to be told anew. Raises SystemFailure.
         """
         with self._lock, self._failing():
             before = {network.device for network in self._networks.values()}
@@ -178,7 +176,8 @@ class Firewall:
                 self._drop(before)
                 return
             for network, endpoint in self._endpoints.values():
-                self._admit_loopback(network, endpoint)
+                with contextlib.suppress(FileNotFoundError):  # its device is gone; whoever makes it opens the network
+                    self._admit_loopback(network, endpoint)
             self._there = False
             self._take_up(tuple(self._networks.values()))
 
@@ -203,12 +202,13 @@ class Firewall:
         self._loopback.discard(network.id)
         try:
             if known is not None:
-                # Its device is new, or it has changed: rare enough to begin from nothing.
-                self._there = False
+                # Its device is new. The rules know it by its name, but what was set for it is lost.
                 for of, endpoint in self._endpoints.values():
                     if of.id == network.id:
                         self._admit_loopback(network, endpoint)
-            self._take_up((network,))
+            if known != network or not self._there:
+                self._there = self._there and known is None
+                self._take_up((network,))
         except BaseException:
             del self._networks[network.id]
             self._there = False
@@ -301,9 +301,10 @@ class Firewall:
 
         nftables.commit(self._socket(), requests)
 
-    def _socket(self) -> Netlink:
+    def _socket(self) -> object:
+        """The one socket, kept for good: to close it would take as long as the kernel's freeing of what is removed."""
         if self._tables is None:
-            self._tables = Netlink(_NETFILTER)
+            self._tables = _socket()
         return self._tables
 
     def _drop(self, devices: set[str]) -> None:
@@ -337,7 +338,14 @@ class Firewall:
 
         try:
             if self._connections is None:
-                self._connections = Netlink(_NETFILTER)
+                self._connections = _socket()
             conntrack.forget(self._connections, requests)
         except OSError as error:
             raise SystemFailure(f"the host's tracked connections cannot be changed: {error}") from error
+
+
+def _socket() -> object:
+    from engine.kernel.netlink.nftables import NETFILTER
+    from engine.kernel.netlink.socket import Netlink
+
+    return Netlink(NETFILTER)

@@ -76,8 +76,8 @@ def switch_off(family: int, before: Collection[int], devices: Collection[str]) -
 
 
 def interfaces() -> list[int]:
-    """The host's interfaces as they are now, by index."""
-    return [index for index, _ in socket.if_nameindex()]
+    """The host's interfaces as they are now, by index; ports of bridges have no part in forwarding."""
+    return [index for index, name in socket.if_nameindex() if not _HOST_END.fullmatch(name)]
 
 
 def kinds(table: str) -> list[Request]:

@@ -1,0 +1,114 @@
+"""How much the files below a directory weigh, whoever changes them meanwhile.
+
+Runs wherever somebody asks for a size. What is there may be a container's: no symbolic link is followed, a directory is
+opened from the one above it and by no longer path, and whatever a stranger piles up in there costs a bounded number of
+descriptors and of bytes. What goes while this looks counts nothing.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable
+
+DEEPEST = 1024
+"""Levels of directories that are looked into; two descriptors each. What lies deeper counts nothing."""
+MOST_LINKED = 1 << 18
+"""Files with several links that are known again; of those beyond, each link counts its share of the file."""
+_READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_BLOCK = 512
+
+
+def length(status: os.stat_result) -> int:
+    """The bytes in a file."""
+    return status.st_size
+
+
+def room(status: os.stat_result) -> int:
+    """The bytes that a file takes on the disk."""
+    return status.st_blocks * _BLOCK
+
+
+def below(path: str, weight: Callable[[os.stat_result], int], directories: bool = False) -> int:
+    """The weights of all files below a directory, one with several links once; with `directories`, theirs too.
+
+    0 for what is no directory, or not there. Raises OSError for what cannot be read.
+    """
+    try:
+        top = _Level(os.open(path, _READABLE))
+    except OSError as error:
+        if error.errno in _GONE:
+            return 0
+        raise
+    links = _Links()
+    total = 0
+    levels = [top]
+    try:
+        while levels:
+            status, name = levels[-1].next()
+            if status is None:
+                levels.pop().close()
+                continue
+            is_directory = stat.S_ISDIR(status.st_mode)
+            if directories or not is_directory:
+                total += weight(status) if is_directory else links.share(status, weight(status))
+            if is_directory and len(levels) < DEEPEST:
+                levels += levels[-1].into(name)
+    finally:
+        for level in levels:
+            level.close()
+    return total
+
+
+class _Level:
+    """One directory that is being read."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        try:
+            self._entries = os.scandir(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def next(self) -> tuple[os.stat_result | None, str]:
+        """The next entry that is still there, and its name; None at the end."""
+        for entry in self._entries:
+            with contextlib.suppress(FileNotFoundError):
+                return entry.stat(follow_symlinks=False), entry.name
+        return None, ""
+
+    def into(self, name: str) -> list["_Level"]:
+        """The directory of that name in here, unless it has gone."""
+        try:
+            return [_Level(os.open(name, _READABLE, dir_fd=self._descriptor))]
+        except OSError as error:
+            if error.errno in _GONE:
+                return []
+            raise
+
+    def close(self) -> None:
+        self._entries.close()
+        os.close(self._descriptor)
+
+
+class _Links:
+    """The files with several links that were met."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, set[int]] = {}  # device → inodes
+        self._count = 0
+
+    def share(self, status: os.stat_result, weight: int) -> int:
+        """What this link of a file adds to the total."""
+        if status.st_nlink < 2:
+            return weight
+        known = self._known.setdefault(status.st_dev, set())
+        if status.st_ino in known:
+            return 0
+        if self._count >= MOST_LINKED:
+            return weight // status.st_nlink
+        known.add(status.st_ino)
+        self._count += 1
+        return weight

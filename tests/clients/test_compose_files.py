@@ -1,0 +1,228 @@
+"""What else a compose file may ask for: one file with most of it, brought up by compose 1.29 and by v2.
+
+What each service finds itself in is asked from inside. The daemon has a machine of its own.
+"""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import composing
+from tests.harness.composing import Compose, until
+from tests.harness.daemon import Daemon
+
+FILE = """
+services:
+  whole:
+    image: busybox
+    command: [sleep, "600"]
+    init: true
+    hostname: somebody
+    user: "7"
+    working_dir: /tmp
+    read_only: true
+    environment: {A: "1"}
+    env_file: settings
+    labels: {purpose: test}
+    cap_drop: [ALL]
+    security_opt: ["no-new-privileges:true"]
+    ulimits: {nofile: {soft: 900, hard: 1000}}
+    sysctls: {net.ipv4.ip_unprivileged_port_start: "77"}
+    tmpfs: ["/scratch:size=1m,mode=1777"]
+    mem_limit: 64m
+    pids_limit: 50
+    shm_size: 2m
+    stop_grace_period: 1s
+    stop_signal: SIGINT
+    logging: {driver: json-file, options: {max-size: 1m}}
+    extra_hosts: ["db:10.9.8.7"]
+    expose: ["7000"]
+    ports: ["127.0.0.1:18001:80", "18002-18003:90-91/udp"]
+    volumes:
+      - {type: bind, source: ./settings, target: /settings, read_only: true}
+      - {type: volume, source: data, target: /data}
+    networks:
+      front: {aliases: [uno], ipv4_address: 10.202.1.10}
+      back: {ipv6_address: "fd00:202::10"}
+  other:
+    image: busybox
+    command: [sleep, "600"]
+    init: true
+    links: ["whole:linked"]
+    dns: 10.1.1.1
+    dns_search: example.org
+    networks: [front]
+  inside:
+    image: busybox
+    command: [sleep, "600"]
+    init: true
+    network_mode: "service:whole"
+  hosted: {image: busybox, command: [ip, -o, link], network_mode: host}
+  lonely: {image: busybox, command: [ip, -o, link], network_mode: none}
+  job: {image: busybox, command: [sh, -c, "echo made > /data/it"], volumes: ["data:/data"]}
+  after:
+    image: busybox
+    command: [cat, /data/it]
+    volumes: ["data:/data:ro"]
+    depends_on: {job: {condition: service_completed_successfully}}
+    networks: [outer]
+
+networks:
+  front:
+    driver_opts: {com.docker.network.driver.mtu: "1400"}
+    ipam: {config: [{subnet: 10.202.1.0/24, gateway: 10.202.1.254}]}
+  back:
+    enable_ipv6: true
+    ipam: {config: [{subnet: "fd00:202::/64"}]}
+  outer: {external: true}
+
+volumes:
+  data: {labels: {kept: "no"}}
+"""
+INSIDE = {
+    "id -u; pwd; hostname; echo $A $B; ulimit -n; cat /proc/sys/net/ipv4/ip_unprivileged_port_start": (
+        "7\n/tmp\nsomebody\n1 2\n900\n77\n"
+    ),
+    "touch /file 2>&1; touch /scratch/file && grep -c ' /scratch tmpfs ' /proc/mounts": (
+        "touch: /file: Read-only file system\n1\n"
+    ),
+    "grep -E 'CapEff|NoNewPrivs' /proc/self/status | tr -d '\\t'": "CapEff:0000000000000000\nNoNewPrivs:1\n",
+    "grep -h . /settings; echo x 2>/dev/null > /settings; grep db /etc/hosts": "B=2\n10.9.8.7\tdb\n",
+    "ip -o -4 addr | grep -c 10.202.1.10/24; ip -o -6 addr | grep -c fd00:202::10/64": "1\n1\n",
+    "ip -o link | grep -c 'mtu 1400'": "1\n",
+}
+OTHER = {
+    "for name in uno linked whole; do ping -c 1 -w 5 $name | head -n 1; done": "".join(
+        f"PING {name} (10.202.1.10): 56 data bytes\n" for name in ("uno", "linked", "whole")
+    ),
+    "grep '^[a-z]' /etc/resolv.conf": "nameserver 127.0.0.11\nsearch example.org\noptions ndots:0\n",
+    "ip route | head -n 1": "default via 10.202.1.254 dev eth0 \n",
+}
+
+
+@pytest.fixture(params=composing.CLIENTS)
+def make(request: pytest.FixtureRequest, apart: Daemon, tmp_path: Path) -> Iterator[Callable[..., Compose]]:
+    """A project of this file, which is taken down after the test: `make("services: ...", settings="A=1")`."""
+    project = dataclasses.replace(request.param(apart), project=f"file{request.param.__name__}", directory=tmp_path)
+
+    def write(file: str, **others: str) -> Compose:
+        for name, content in {"compose.yaml": file, **others}.items():
+            (tmp_path / name).write_text(content)
+        return project
+
+    yield write
+    project("down", "-v", "-t", "1")
+
+
+@pytest.fixture
+def outer(apart: Daemon) -> Iterator[None]:
+    """A network that is no project's, and that is left alone by all."""
+    assert apart.request("POST", "/networks/create", {"Name": "outer"}).status == 201
+    yield
+    assert apart.request("DELETE", "/networks/outer").status == 204
+
+
+def test_a_service_has_all_that_its_file_asks_for(outer, make):
+    compose = make(FILE, settings="B=2\n")
+    compose("up", "-d")
+    assert compose("exec", "-T", "whole", "sh", "-c", "\n".join(INSIDE)) == "".join(INSIDE.values())
+    assert compose("exec", "-T", "other", "sh", "-c", "\n".join(OTHER)) == "".join(OTHER.values())
+    shown = compose.inspect("whole")
+    limits = {key: shown["HostConfig"][key] for key in ("Memory", "PidsLimit", "ShmSize")}
+    assert limits == {"Memory": 64 << 20, "PidsLimit": 50, "ShmSize": 2 << 20}
+    assert shown["HostConfig"]["LogConfig"] == {"Type": "json-file", "Config": {"max-size": "1m"}}
+    ports = shown["NetworkSettings"]["Ports"]
+    assert ports["7000/tcp"] is None
+    assert ports["80/tcp"] == [{"HostIp": "127.0.0.1", "HostPort": "18001"}]
+    assert [ports[f"{port}/udp"][0]["HostPort"] for port in (90, 91)] == ["18002", "18003"]
+    assert compose("exec", "-T", "inside", "hostname", "-i") == compose("exec", "-T", "whole", "hostname", "-i")
+    for service, said in {"after": "made\n", "lonely": "lo"}.items():
+        until(lambda service=service: compose.inspect(service)["State"]["Status"] == "exited", f"the end of {service}")
+        assert said in frames_of(compose, service)
+    assert "engine0" in frames_of(compose, "hosted") or "br-" in frames_of(compose, "hosted")
+    compose("down", "-v", "-t", "1")
+    assert compose.own() == {"containers": [], "networks": [], "volumes": []}
+
+
+def frames_of(compose: Compose, service: str) -> str:
+    """What a service has written."""
+    return compose("logs", "--no-color", service)
+
+
+def test_a_project_in_the_foreground_shows_its_output_and_ends_with_its_service(make):
+    compose = make("services: {a: {image: busybox, command: [sh, -c, 'echo hello; exit 3']}}")
+    said = compose("up", "--abort-on-container-exit", "--exit-code-from", "a", status=3)
+    assert "| hello" in said
+
+
+def test_an_interrupt_stops_a_project_in_the_foreground(make):
+    compose = make("services: {a: {image: busybox, init: true, command: [sh, -c, 'echo up; sleep 60']}}")
+    client = subprocess.Popen(
+        [*compose.program, "up"],
+        cwd=compose.directory,
+        env=compose.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with client:
+        assert any("| up" in line for line in client.stdout)
+        os.kill(client.pid, signal.SIGINT)
+        client.stdout.read()
+    assert client.returncode in (0, 130)
+    assert compose.inspect("a")["State"]["Status"] == "exited"
+
+
+def test_a_command_is_run_once_beside_the_services(make):
+    compose = make("services: {a: {image: busybox, ports: ['18010:80'], environment: {X: '1'}, command: 'true'}}")
+    assert compose("run", "--rm", "-T", "-e", "Y=2", "a", "sh", "-c", "echo $X $Y; exit 4", status=4) == "1 2\n"
+    assert compose.own()["containers"] == []
+
+
+def test_a_changed_file_makes_a_container_anew_and_an_unchanged_one_does_not(make):
+    file = "services: {a: {image: busybox, init: true, command: [sleep, '60'], environment: {X: '%s'}, volumes: [/v]}}"
+    compose = make(file % 1)
+    compose("up", "-d")
+    compose("exec", "-T", "a", "touch", "/v/kept")
+    first = compose.inspect("a")["Id"]
+    compose("up", "-d")
+    assert compose.inspect("a")["Id"] == first
+    make(file % 2)("up", "-d", "-t", "1")
+    assert compose.inspect("a")["Id"] != first
+    assert compose("exec", "-T", "a", "sh", "-c", "echo $X; ls /v") == "2\nkept\n", "an anonymous volume goes along"
+
+
+def test_states_are_shown_and_changed(make):
+    compose = make("services: {a: {image: busybox, init: true, command: [sleep, '60']}}")
+    compose("create") if compose.between == "-" else compose("up", "--no-start")
+    assert compose.inspect("a")["State"]["Status"] == "created"
+    states = []
+    for verb in ("start", "pause", "unpause", "kill"):
+        compose(verb)
+        states.append(compose.inspect("a")["State"]["Status"])
+    assert states == ["running", "paused", "running", "exited"]
+    compose("rm", "-f")
+    assert compose.own()["containers"] == []
+
+
+def test_events_of_a_project_are_heard(make):
+    compose = make("services: {a: {image: busybox, command: 'true'}}")
+    command = [*compose.program, "events", "--json"]
+    options = {"cwd": compose.directory, "env": compose.environment, "text": True}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, **options) as client:
+        until(lambda: "/events?" in compose.daemon.log.rpartition("MARK")[2], "the client's call for events")
+        compose("up", "-d")
+        heard = []
+        for line in client.stdout:
+            heard.append(json.loads(line)["action"])
+            if heard[-1] == "die":
+                break
+        client.terminate()
+    assert [action for action in heard if action in ("create", "start", "die")] == ["create", "start", "die"]

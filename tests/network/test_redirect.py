@@ -1,0 +1,129 @@
+"""Port 53 leads to the resolver's ports and nothing else is changed; where the kernel cannot, that port is taken."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from engine.kernel import netns
+from engine.resolver import redirect
+from engine.resolver.forward import Forwarder
+from engine.resolver.loop import Loop
+from engine.resolver.served import Served
+from tests.network.resolving import Box
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+KINDS = {socket.IPPROTO_UDP: socket.SOCK_DGRAM, socket.IPPROTO_TCP: socket.SOCK_STREAM}
+
+
+@pytest.fixture
+def box() -> Iterator[Box]:
+    """A network with loopback alone."""
+    with Box("web") as made:
+        yield made
+
+
+@contextlib.contextmanager
+def redirected(box: Box) -> Iterator[dict[int, socket.socket]]:
+    """A UDP and a TCP socket to which port 53 leads, by their protocols."""
+    with contextlib.ExitStack() as stack:
+        made = {protocol: stack.enter_context(box.socket(kind)) for protocol, kind in KINDS.items()}
+        for each in made.values():
+            each.settimeout(3.0)
+            each.bind(("127.0.0.11", 0))
+        made[socket.IPPROTO_TCP].listen()
+        network = os.open(f"/proc/{box.pid}/ns/net", os.O_RDONLY)
+        stack.callback(os.close, network)
+        with netns.entered(network):
+            netlink = redirect.redirect({protocol: each.getsockname()[1] for protocol, each in made.items()})
+        stack.callback(netlink.__exit__)
+        yield made
+
+
+def exchange(box: Box, made: dict[int, socket.socket], address: str = "127.0.0.11") -> None:
+    """A question and an answer by both protocols: who asks sees port 53 alone."""
+    with box.socket(socket.SOCK_DGRAM) as client:
+        client.settimeout(3.0)
+        client.connect((address, 53))
+        client.send(b"question")
+        said, peer = made[socket.IPPROTO_UDP].recvfrom(100)
+        assert said == b"question"
+        made[socket.IPPROTO_UDP].sendto(b"answer", peer)
+        assert client.recv(100) == b"answer"
+    with box.socket() as client:
+        client.settimeout(3.0)
+        client.connect((address, 53))
+        connection, _ = made[socket.IPPROTO_TCP].accept()
+        with connection:
+            client.sendall(b"q" * 100_000)
+            got = 0
+            while got < 100_000:
+                got += len(connection.recv(65536))
+            connection.sendall(b"answer")
+            assert client.recv(100) == b"answer"
+
+
+def test_port_53_leads_to_the_resolver_by_both_protocols_and_again_for_the_next_one(box: Box) -> None:
+    """A second resolver takes the place of one that was killed, in one transaction."""
+    with redirected(box) as made:
+        exchange(box, made)
+        with redirected(box) as others:
+            exchange(box, others)
+
+
+def test_other_ports_and_addresses_lead_where_they_did(box: Box) -> None:
+    """Port 53 of another address, and other ports of the resolver's."""
+    with redirected(box), box.socket(socket.SOCK_DGRAM) as own, box.socket(socket.SOCK_DGRAM) as client:
+        own.settimeout(3.0)
+        own.bind(("0.0.0.0", 53))
+        for address in (("127.0.0.1", 53), ("127.0.0.12", 53)):
+            client.sendto(b"x", address)
+            assert own.recv(10) == b"x"
+        with box.socket(socket.SOCK_DGRAM) as other:
+            other.settimeout(3.0)
+            other.bind(("127.0.0.11", 5353))
+            client.sendto(b"y", ("127.0.0.11", 5353))
+            assert other.recv(10) == b"y"
+
+
+def test_a_container_s_own_firewall_sees_port_53_alone(box: Box) -> None:
+    """A query and its answer belong together for conntrack, and no rule has to know of other ports."""
+    if shutil.which("nft") is None:
+        pytest.skip("needs nft: apt-get install nftables")
+    rules = """table inet own {
+        chain in { type filter hook input priority 0; policy drop; ct state established accept; th dport 53 accept; }
+        chain out { type filter hook output priority 0; policy drop; ct state established accept; th dport 53 accept; }
+    }"""
+    subprocess.run(box.command(["nft", "-f", "-"]), input=rules, text=True, check=True)
+    with redirected(box) as made:
+        exchange(box, made)
+
+
+def test_without_nf_tables_the_port_itself_is_taken_and_a_port_that_is_taken_is_a_failure(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel without it is no reason to do without names."""
+
+    def unsupported(_ports: dict[int, int]) -> None:
+        raise OSError(93, "Protocol not supported")
+
+    monkeypatch.setattr(redirect, "redirect", unsupported)
+    loop = Loop(lambda: True)
+
+    def serve() -> Served:
+        pidfd = os.pidfd_open(box.pid)
+        network = os.open(f"/proc/{box.pid}/ns/net", os.O_RDONLY)
+        return Served(loop, Forwarder(loop, tuple), network, pidfd, lambda: None)
+
+    before = len(os.listdir("/proc/self/fd"))
+    served = serve()
+    with box.socket() as client:
+        client.connect(("127.0.0.11", 53))
+        with pytest.raises(OSError, match="Protocol not supported"):
+            serve()
+    served.close()
+    assert len(os.listdir("/proc/self/fd")) == before

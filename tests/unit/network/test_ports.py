@@ -1,0 +1,158 @@
+"""Ports of the host: chosen, held, given back."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from engine.daemon.network.ports import Ports
+from engine.daemon.network.record import Network, PortRequest, Published
+from engine.errors import NotBuilt, SystemFailure
+
+NETWORK = Network("ab" * 32, "web", "bridge", 0)
+OPTION = "com.docker.network.bridge."
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    """Nobody's yet; at the end let go of."""
+    made = Ports()
+    yield made
+    for container in list(made._held):
+        made.release(container)
+
+
+def free(kind: int = socket.SOCK_STREAM) -> int:
+    """A port that nobody has."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("0.0.0.0", 0))
+        return probe.getsockname()[1]
+
+
+def wanted(number: int, protocol: str = "tcp", address: str = "", last: int = 0) -> PortRequest:
+    """A request for this port of the host, for the container's port 80."""
+    return PortRequest(80, protocol, address, number, last)
+
+
+def test_a_port_is_held_until_it_is_released(ports: Ports) -> None:
+    number = free()
+    assert ports.reserve("a", NETWORK, [wanted(number)]) == (Published(80, "tcp", "0.0.0.0", number),)
+    for address in ("", "0.0.0.0", "127.0.0.1"):
+        shown = address or "0.0.0.0"
+        with pytest.raises(SystemFailure, match=f"^Bind for {shown}:{number} failed: port is already allocated$"):
+            ports.reserve("b", NETWORK, [wanted(number, address=address)])
+    with socket.socket() as program, pytest.raises(OSError):
+        program.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        program.bind(("0.0.0.0", number))
+    ports.release("a")
+    assert ports.reserve("b", NETWORK, [wanted(number)])
+
+
+def test_what_nobody_has_named_is_any_free_port(ports: Ports) -> None:
+    """Out of the kernel's range, one after the other, the same for both families."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first, last = (int(number) for number in file.read().split())
+    both = replace(NETWORK, ipv6=True)
+    found = ports.reserve("a", both, [wanted(0), wanted(0, "udp")])
+    numbers = {(port.protocol, port.host_port) for port in found}
+    assert len(numbers) == 2 and all(first <= number <= last for _, number in numbers)
+    assert {port.host_ip for port in found if port.protocol == "tcp"} in ({"0.0.0.0", "::"}, {"0.0.0.0"})
+
+
+def test_of_a_range_the_first_free_one_is_taken(ports: Ports) -> None:
+    number = free()
+    with socket.socket() as program:
+        program.bind(("0.0.0.0", number))
+        (found,) = ports.reserve("a", NETWORK, [wanted(number, last=number + 50)])
+        assert number < found.host_port <= number + 50
+        with pytest.raises(
+            SystemFailure, match=f"failed to bind host port 0.0.0.0:{number}/tcp: address already in use"
+        ):
+            ports.reserve("a", NETWORK, [wanted(number, last=number)])
+
+
+def test_all_or_none(ports: Ports) -> None:
+    """One that is taken: those before it are free again."""
+    number, taken = free(), free(socket.SOCK_DGRAM)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as program:
+        program.bind(("127.0.0.1", taken))
+        with pytest.raises(SystemFailure, match=f"0.0.0.0:{taken}/udp: address already in use"):
+            ports.reserve("a", NETWORK, [wanted(number), wanted(taken, "udp")])
+    assert ports.reserve("b", NETWORK, [wanted(number), wanted(taken, "udp")])
+
+
+def test_addresses_and_protocols_have_ports_of_their_own(ports: Ports) -> None:
+    number = free()
+    requests = [wanted(number, address="127.0.0.1"), wanted(number, address="127.0.0.2"), wanted(number, "sctp")]
+    assert len(ports.reserve("a", NETWORK, requests)) == 3
+    with pytest.raises(SystemFailure, match=f"Bind for 0.0.0.0:{number} failed"):
+        ports.reserve("b", NETWORK, [wanted(number, "sctp")])
+
+
+def test_a_port_whose_last_connections_are_still_waiting_can_be_had(ports: Ports) -> None:
+    """TIME_WAIT is nobody's; but who binds after that is kept out as ever."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", number))
+        accepted, _ = server.accept()
+        accepted.close()  # who closes first is the one to wait
+        client.close()
+    assert ports.reserve("a", NETWORK, [wanted(number)])
+    with socket.socket() as program, pytest.raises(OSError):
+        program.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        program.bind(("0.0.0.0", number))
+
+
+def test_an_address_that_the_host_does_not_have_is_refused(ports: Ports) -> None:
+    with pytest.raises(SystemFailure, match=r"192\.0\.2\.77:4711/tcp: cannot assign requested address"):
+        ports.reserve("a", NETWORK, [wanted(4711, address="192.0.2.77")])
+
+
+def test_ipv6_without_ipv6_is_refused_in_words(ports: Ports) -> None:
+    with pytest.raises(NotBuilt, match=r"port 80/tcp on ::1: network web has no IPv6"):
+        ports.reserve("a", NETWORK, [wanted(4711, address="::1")])
+
+
+@pytest.mark.parametrize(
+    ("default", "ipv6", "addresses"),
+    [
+        ("", True, ["0.0.0.0", "::"]),
+        ("0.0.0.0", False, ["0.0.0.0"]),
+        ("127.0.0.1", True, ["127.0.0.1"]),
+        ("::", True, ["0.0.0.0", "::"]),
+        ("::1", True, ["::1"]),
+    ],
+)
+def test_the_network_says_what_no_address_means(ports: Ports, default: str, ipv6: bool, addresses: list[str]) -> None:
+    """Docker's host_binding_ipv4: any of IPv4's stands for any of IPv6's too, one address for itself alone."""
+    network = replace(NETWORK, ipv6=ipv6, options={OPTION + "host_binding_ipv4": default})
+    found = ports.reserve("a", network, [wanted(0)])
+    assert [port.host_ip for port in found] == addresses
+
+
+def test_a_network_that_publishes_nothing_holds_nothing(ports: Ports) -> None:
+    """Internal ones, other drivers; a routed network's ports are the container's own."""
+    number = free()
+    assert ports.reserve("a", replace(NETWORK, internal=True), [wanted(number)]) == ()
+    assert ports.reserve("a", replace(NETWORK, driver="macvlan"), [wanted(number)]) == ()
+    assert ports.reserve("a", replace(NETWORK, options={OPTION + "gateway_mode_ipv4": "isolated"}), [wanted(1)]) == ()
+    routed = replace(NETWORK, options={OPTION + "gateway_mode_ipv4": "routed"})
+    assert ports.reserve("a", routed, [wanted(number)]) == (Published(80, "tcp", "", 0),)
+    assert ports.reserve("a", NETWORK, [wanted(number)])
+
+
+def test_a_daemon_that_begins_anew_holds_what_runs(ports: Ports, caplog: pytest.LogCaptureFixture) -> None:
+    """What a program of the host has taken meanwhile is logged, and is the container's as far as others are told."""
+    mine, lost = free(), free(socket.SOCK_DGRAM)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as program:
+        program.bind(("0.0.0.0", lost))
+        places = [Published(80, "tcp", "0.0.0.0", mine), Published(80, "udp", "0.0.0.0", lost)]
+        ports.adopt("a", [*places, Published(80, "tcp", "", 0)])
+        ports.adopt("a", places)
+    assert f"0.0.0.0:{lost}/udp: address already in use" in caplog.text
+    for number, protocol in ((mine, "tcp"), (lost, "udp")):
+        with pytest.raises(SystemFailure, match="already allocated"):
+            ports.reserve("b", NETWORK, [wanted(number, protocol)])
+    ports.release("a")
+    assert len(ports.reserve("b", NETWORK, [wanted(mine), wanted(lost, "udp")])) == 2
