@@ -32,7 +32,7 @@ class _Init(Process):
         super().__init__(sandbox, stdio, report)
         self.staged = staged
         self.furnished = staged is not None and stage.furnishes(sandbox)
-        self.ready = False
+        self.ready = staged is not None  # told when its namespaces were made
         self.proceeding = False
         self.sources: dict[Mount, int] = {}
         self.late: tuple[Mount, ...] = ()
@@ -67,8 +67,8 @@ class _Init(Process):
             joined = namespaces.open_joined(self.sandbox.joined)
             syscalls.unshare(flags)
             namespaces.enter(joined)
-        os.write(self.report, protocol.READY)
-        self.ready = True
+            os.write(self.report, protocol.READY)
+            self.ready = True
 
     def name(self) -> None:
         if "uts" in self.sandbox.namespaces:
@@ -80,9 +80,6 @@ class _Init(Process):
     def network(self) -> None:
         if "net" in self.sandbox.namespaces and self.staged is None:
             loopback.set_up()
-        if self.sandbox.sysctls:
-            joined = [name for name, _, _ in self.sandbox.joined]
-            sysctls.apply(self.sandbox.sysctls, (*self.sandbox.namespaces, *joined))
 
     def root(self) -> None:
         host = -1 if self.staged is None else self.staged.host
@@ -132,6 +129,12 @@ class _Init(Process):
         if "cgroup" in self.sandbox.namespaces:
             syscalls.unshare(syscalls.CLONE_NEWCGROUP)
 
+    def parameters(self) -> None:
+        """After PROCEED: one may be of an interface that the daemon has made."""
+        if self.sandbox.sysctls:
+            joined = [name for name, _, _ in self.sandbox.joined]
+            sysctls.apply(self.sandbox.sysctls, (*self.sandbox.namespaces, *joined))
+
     def mount_late(self) -> None:
         for mount in self.late:
             if mount.kind == "cgroup":
@@ -165,6 +168,7 @@ STEPS: tuple[tuple[str, Callable[[_Init], None]], ...] = (
     ("user", _Init.user),
     ("directory", _Init.directory),
     ("cgroup", _Init.cgroup),
+    ("network", _Init.parameters),
     ("mounts", _Init.mount_late),
     ("pivot", _Init.pivot),
     ("streams", _Init.control),
@@ -199,7 +203,7 @@ def run(sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, stage
     stdio: the descriptors to become 0, 1 and 2; None with `sandbox.tty`
     report: this end of the socket of `wire.report`, close-on-exec; the caller has closed its copy of the other end,
         else init would not see the monitor's death
-    staged: what `prepare` returned, in this process, for a sandbox that suits
+    staged: what `prepare` returned, in this process, for a sandbox that suits; the caller has reported READY since
 
     The caller is already in the new PID namespace, if there is one: the first child of the process that made it.
     """

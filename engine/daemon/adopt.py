@@ -26,19 +26,20 @@ def adopt_all(engine: object) -> list[Container]:
     Returns those that do not run and that their restart policy wants to run, oldest first; for now they wait.
     """
     wanted = []
+    left = engine.networks.endpoints()  # also of those who turn out to have ended
     for container in reversed(engine.containers.all()):
         try:
             if _adopt(engine, container):
                 wanted.append(container)
         except (EngineError, OSError) as error:
             log.error("container %s was not adopted: %s", container.id, error)
-    _adopt_networks(engine)
+    _adopt_networks(engine, bool(left))
     return wanted
 
 
-def _adopt_networks(engine: object) -> None:
+def _adopt_networks(engine: object, left: bool) -> None:
     """Only where somebody has a network, or had one: an idle daemon loads nothing of it."""
-    if engine.networks.endpoints() or engine.containers.any(lambda container: container.state.alive):
+    if left or engine.containers.any(lambda container: container.state.alive):
         from engine.daemon.containers.networking import adopting
 
         adopting.adopt(engine)

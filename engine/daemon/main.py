@@ -297,7 +297,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         networks=Networks(database, settings, identity, events),
         wiring=Wiring(firewall.open_network),
         firewall=firewall,
-        ports=Ports(),
+        ports=Ports(settings),
         names=Names(settings.exec_root, settings, spawner, links),
     )
     return engine

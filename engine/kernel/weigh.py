@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable
 
-DEEPEST = 1024
+DEEPEST = 256
 """Levels of directories that are looked into; two descriptors each. What lies deeper counts nothing."""
 MOST_LINKED = 1 << 18
 """Files with several links that are known again; of those beyond, each link counts its share of the file."""

@@ -140,6 +140,7 @@ def _wait_prepared(reports: socket.socket, place: str) -> None:
     """In the spare's init: prepare, wait for the sandbox, become it; return when nobody wants it any more."""
     try:
         staged = init.prepare(place)
+        reports.send(report.READY)  # waits there for the monitor, who tells the daemon at once
     except (EngineError, OSError):
         staged = None  # then everything is made when it is asked for, and what fails is told to who asked
     packed.unpack(REHEARSED.sandbox)

@@ -11,7 +11,6 @@ HEADER = 12
 A, PTR, AAAA, OPT, ANY = 1, 12, 28, 41, 255
 INTERNET = 1
 OK, FORMAT_ERROR, FAILED, NO_SUCH_NAME, NOT_DONE, REFUSED = 0, 1, 2, 3, 4, 5
-TRUNCATED = 0x02
 SMALLEST = 512  # what every UDP client takes (RFC 1035 4.2.1)
 LARGEST = 65535
 
@@ -20,6 +19,7 @@ _OUR_SIZE = 1232  # of a UDP message that no network cuts (RFC 9715)
 _MOST_SAID = 16384
 _RESPONSE = 0x8000
 _KEPT = 0x0110  # recursion desired, checking disabled: as the query has them
+_TRUNCATED = 0x0200
 _RECURSES = 0x0080
 _OPCODE = 0x7800
 _HEAD = struct.Struct(">HHHHHH")
@@ -79,9 +79,9 @@ class Query:
         """Its name has one label (or none)."""
         return not self.name[0] or self.name[0] + 2 == len(self.name)
 
-    def answer(self, records: list[bytes], code: int = OK, limit: int = LARGEST) -> bytes:
-        """The answer with these records, of which as many are left out as do not fit."""
-        flags = _RESPONSE | self.flags & _KEPT | _RECURSES | code
+    def answer(self, records: list[bytes], code: int = OK, limit: int = LARGEST, *, cut: bool = False) -> bytes:
+        """The answer with these records, of which as many are left out as do not fit; cut: some have been already."""
+        flags = _RESPONSE | self.flags & _KEPT | _RECURSES | code | _TRUNCATED * cut
         options = b""
         if self.version >= 0:
             extended = self.dnssec
@@ -95,7 +95,7 @@ class Query:
             records = list(records)
             while size > room:
                 size -= len(records.pop())
-            flags |= TRUNCATED << 8
+            flags |= _TRUNCATED
         head = _HEAD.pack(self.number, flags, 1, len(records), 0, bool(options))
         return b"".join((head, self.question, *records, options))
 

@@ -168,4 +168,11 @@ class Served:
             reply(query.answer([]))  # it is asked again with a domain of the search list
         else:
             key = client, query.number, query.question
-            self._forwarder.ask(self.asker, key, query, data, streamed, reply)
+            self._forwarder.ask(
+                self.asker, key, query, data, streamed, functools.partial(_fitting, query, limit, reply)
+            )
+
+
+def _fitting(query: Query, limit: int, reply: Callable[[bytes], None], answer: bytes) -> None:
+    """Pass another's answer on; of one that is longer than was asked for only that it was cut."""
+    reply(answer if len(answer) <= limit else query.answer([], packets.code_of(answer), cut=True))

@@ -17,7 +17,8 @@ An exec's joiner, and the process that it makes (see `join`), report to the moni
     joiner  -> monitor   B + pid             the process is there, and runs its command at the end of file, if it does
     joiner  -> monitor   X + pid             the process is there and runs its command
 
-W comes any number of times, also before N and before P. F comes instead of N, or after P was received, never between
+An init that prepares itself ahead of time says N before it knows its sandbox. W comes any number of times, also before
+N and before P. F comes instead of N, or after P was received, never between
 them: what fails in between is told after P. Bytes in, values out: this module opens no descriptor and, because both
 towers and the child of a fork use it, imports nothing of the engine.
 """

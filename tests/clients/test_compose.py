@@ -26,7 +26,7 @@ def compose(request: pytest.FixtureRequest, apart: Daemon) -> Iterator[Compose]:
     apart.import_image(redis.image(), redis.NAME, redis.CHANGES)
     client("up", "-d", "--build")
     yield client
-    client("down", "-v", "--remove-orphans")
+    client.clear()
 
 
 def port(compose: Compose, number: int = 1) -> int:

@@ -3,6 +3,7 @@
 Run by the test process. A test says what a project is; the clients are programs of their own.
 """
 
+import functools
 import json
 import shutil
 import subprocess
@@ -64,6 +65,15 @@ class Compose:
         """A container, as the API shows it."""
         return self.daemon.inspect(self.name(service, number))
 
+    def clear(self) -> None:
+        """Remove all that the engine still has of the project, without the client."""
+        own = self.own()
+        for container in own["containers"]:
+            self.daemon.remove(container)
+        for noun in ("networks", "volumes"):
+            for name in own[noun]:
+                assert self.daemon.request("DELETE", f"/{noun}/{name}").status == 204
+
     def own(self) -> dict[str, list[str]]:
         """What the engine has of the project: the names of containers, networks, volumes."""
         query = "filters=" + quote(json.dumps({"label": [f"{_LABEL}={self.project}"]}))
@@ -77,11 +87,15 @@ class Compose:
         }
 
 
+@functools.cache
+def _version(program: str) -> str:
+    return subprocess.run([program, "version", "--short"], capture_output=True, text=True).stdout
+
+
 def first(daemon: Daemon) -> Compose:
     """Compose 1.29."""
-    program = shutil.which("docker-compose")
-    said = subprocess.run([program, "version", "--short"], capture_output=True, text=True).stdout if program else ""
-    if not said.startswith("1."):
+    program = shutil.which("docker-compose") or ""
+    if not program or not _version(program).startswith("1."):
         pytest.skip("needs compose 1.29: Debian 12 has it as docker-compose")
     return Compose(daemon, (program,), "_", {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"})
 

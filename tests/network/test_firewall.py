@@ -62,6 +62,20 @@ def test_networks_do_not_reach_each_other(apart: Daemon, inner: Place) -> None:
                 assert ask(beside, there.address, 80, kind) == beside.address
 
 
+def test_what_stays_on_one_bridge_is_not_tracked(apart: Daemon, inner: Place) -> None:
+    """Traffic between containers costs what a plain bridge does: the kernel keeps no account of it."""
+    with container(apart) as beside:
+        before = tracked(apart)
+        for _ in range(50):
+            assert ask(beside, inner.address, 80) == beside.address
+        assert tracked(apart) < before + 50
+
+
+def tracked(daemon: Daemon) -> int:
+    """How many connections the kernel of the daemon's machine keeps account of."""
+    return int(run(daemon.namespaces, "cat", "/proc/sys/net/netfilter/nf_conntrack_count").stdout)
+
+
 def test_an_internal_network_leads_nowhere(apart: Daemon, outside: Host) -> None:
     """Its containers reach each other and the bridge's own address, and nothing else, whatever routes they have."""
     with network(apart, "inside", Internal=True, IPAM=pool("10.70.0.0/24", Gateway="10.70.0.1")):
@@ -70,10 +84,11 @@ def test_an_internal_network_leads_nowhere(apart: Daemon, outside: Host) -> None
             way_out = ["ip", "route", "add", "default", "via", "10.70.0.1"]
             done = run(apart.namespaces, "nsenter", f"--target={one.pid}", "--net", *way_out)
             assert done.returncode == 0, done.stderr
-            with serving(two, 80), serving(outside, 7001), serving(apart.namespaces, 7002):
+            outside.route("10.70.0.0/24")
+            with serving(two, 80), serving(outside, 7001, "udp") as seen, serving(apart.namespaces, 7002):
                 assert ask(one, two.address, 80) == one.address
                 assert ask(one, "10.70.0.1", 7002) == one.address
-                assert silent(one, outside.address, 7001)
+                assert silent(one, outside.address, 7001, "udp") and not seen.seen
                 assert silent(one, outside.gateway, 7002)
                 with container(apart, ports=["8101:81"]) as published, serving(published, 81):
                     assert silent(one, outside.gateway, 8101) and silent(one, "10.70.0.1", 8101)

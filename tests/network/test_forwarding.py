@@ -233,6 +233,20 @@ def test_many_ports_are_one_transaction_each_way(machine: Machine) -> None:
         assert " : " + "10.8.0.2" not in machine.rules()
 
 
+def test_who_drops_what_he_does_not_know_is_named(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    """As dockerd's FORWARD does: it is not touched, and the log says why containers may reach nothing."""
+    words = "add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }"
+    assert run(machine, "nft", words).returncode == 0
+    firewall = machine.firewall()
+    with entered(machine.keeper.pid):
+        firewall.open_network(NET)
+        firewall.open_network(BOTH)
+    assert [record.message for record in caplog.records] == [
+        "chain FORWARD of table ip filter drops what it does not accept: it has the last word on containers' traffic too"
+    ]
+    assert "policy drop" in machine.rules()
+
+
 def test_a_kernel_that_refuses_is_told_of_in_words(machine: Machine) -> None:
     """Here for a device that is not there; the rules are as before, and the port can be published later."""
     port = Endpoint("1" * 64, NET.id, "2" * 64, ipv4="10.9.0.2", ports=(Published(80, "tcp", "0.0.0.0", 80),))

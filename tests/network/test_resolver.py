@@ -172,6 +172,17 @@ def test_an_answer_that_was_cut_is_passed_on_as_cut(site: Site, box: Boxes) -> N
         assert dns.receive(connection).records == many
 
 
+def test_an_answer_that_is_longer_than_the_client_takes_is_cut(site: Site, box: Boxes) -> None:
+    """Whatever a server sends: a datagram has the size that the client asked for, and what is not there is by TCP."""
+    web = box("web")
+    site.join(web)
+    many = [f"192.0.2.{number}" for number in range(200)]
+    with Upstream(site.machine, said(*many)), Asker(web) as asker:
+        assert asker.ask("many.test", edns=4096).records == many
+        reply = asker.ask("many.test", edns=1232)
+        assert (reply.truncated, reply.records, reply.code) == (True, [], dns.NOERROR)
+
+
 def test_a_server_that_cannot_help_is_passed_over(site: Site, box: Boxes) -> None:
     """Refused by the host, refused in DNS, failed: the next one is asked at once."""
     web = box("web")

@@ -119,14 +119,6 @@ def test_a_bridge_that_is_there_gives_its_address_to_the_default_network(host: N
     assert "lan0" in host.links() and "engine0" not in host.links()
 
 
-def test_a_bridge_that_is_not_there_is_said_to_be_missing(host: Namespaces, world) -> None:
-    """And nothing is made in its place."""
-    with daemon(host, world.directory(), "--bridge", "nobr0") as one:
-        answer = one.request("GET", "/networks/bridge")
-        assert (answer.status, "nobr0 must be created manually" in answer.message) == (500, True)
-    assert "nobr0" not in host.links()
-
-
 def test_a_daemon_without_a_default_bridge(host: Namespaces, world) -> None:
     """--bridge none: containers that ask for no network have none of it, others go on."""
     with daemon(host, world.directory(), "--bridge", "none") as one:

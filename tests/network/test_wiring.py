@@ -4,17 +4,19 @@ import contextlib
 import errno
 import os
 import socket
+import struct
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from engine.daemon.network import plugging
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
 from engine.daemon.network.wiring import Wiring
 from engine.errors import SystemFailure
 from engine.kernel import netns, syscalls
-from engine.kernel.netlink import addresses, links, loopback
+from engine.kernel.netlink import addresses, links, loopback, message
 from engine.kernel.netlink.socket import Netlink
 from tests.harness.namespaces import Namespaces
 
@@ -264,6 +266,18 @@ def test_a_network_without_ipv6_gives_an_interface_without(host: None, inside: l
     assert defaults(inside[0]) == {False: "10.9.0.1"}
 
 
+def test_a_kernel_without_ipv6_has_bridges_all_the_same(
+    host: None, inside: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was started with ipv6.disable=1 refuses every word about it."""
+    monkeypatch.setattr(plugging, "_IPV6", False)
+    wiring = Wiring()
+    wiring.ensure(PLAIN)
+    for number in (2, 3):
+        wiring.plug([(PLAIN, endpoint(number, PLAIN))], inside[number - 2])
+    assert reach(inside[0], "10.9.0.3")
+
+
 def test_an_address_that_moves_to_another_container_is_reached_at_once(host: None, inside: list[int]) -> None:
     """Neither the host nor a neighbour goes on asking for the MAC of who had it before."""
     wiring = Wiring()
@@ -280,6 +294,24 @@ def test_an_address_that_moves_to_another_container_is_reached_at_once(host: Non
         wiring.plug([(NETWORK, new)], inside[2])
         for asking in (inside[0], ours):
             assert reach(asking, new.ipv4) and reach(asking, new.ipv6)
+
+
+def test_who_has_ended_does_not_answer_for_who_has_his_address_now(host: None, inside: list[int]) -> None:
+    """Though his namespace is still there: a neighbour who asks anew hears one answer."""
+    wiring = Wiring()
+    wiring.ensure(PLAIN)
+    wiring.plug([(PLAIN, endpoint(2, PLAIN))], inside[0])
+    old = endpoint(3, PLAIN)
+    wiring.plug([(PLAIN, old)], inside[1])
+    wiring.silence([old, endpoint(4, PLAIN)])
+    assert not reach(inside[0], old.ipv4)
+    new = replace(old, id="99" * 32, mac="02:42:0a:09:00:99", host_interface="vethnew")
+    wiring.plug([(PLAIN, new)], inside[2])
+    with netns.entered(inside[0]):
+        subprocess.run(["ip", "neigh", "flush", "dev", "eth0"], check=True)
+        assert reach(inside[0], new.ipv4)
+        shown = subprocess.run(["ip", "neigh", "show", new.ipv4], capture_output=True, text=True).stdout
+    assert new.mac in shown
 
 
 def test_the_default_route_is_that_of_the_highest_priority_then_of_the_name(host: None, inside: list[int]) -> None:
@@ -441,6 +473,18 @@ def test_a_thread_comes_back_from_another_network_whatever_happens_there(inside:
         raise OSError(errno.EIO, "there")
     assert failure.value.errno == errno.EIO
     assert os.readlink("/proc/thread-self/ns/net") == home
+
+
+def test_what_others_write_to_the_socket_is_passed_over(host: None) -> None:
+    """A container that may change its network may also send to a socket in it: a false answer is not believed."""
+    with Netlink() as netlink, socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as liar:
+        netlink.send((links.change(1, up=True),))
+        port, _ = netlink._socket.getsockname()
+        lie = message.encode(message.ERROR, 0, 2, struct.pack("=i", -errno.EPERM) + bytes(16))
+        liar.sendto(lie, (port, 0))
+        netlink.send((links.change(1, up=True),))
+        liar.sendto(message.encode(message.DONE, message.MULTI, 3, bytes(4)), (port, 0))
+        assert [link.name for link in links.every(netlink)] == ["lo"]
 
 
 def test_a_refusal_says_which_request_and_what_the_kernel_says_of_it(host: None) -> None:

@@ -165,6 +165,8 @@ def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool, place: str) -> Resul
         mine.close()  # else it would wait for itself
         try:
             staged = init.prepare(place) if place and stage.suits(sandbox) else None
+            if staged is not None:
+                os.write(its.fileno(), report.READY)
             init.run(sandbox, None if sandbox.tty else tuple(files), its.fileno(), staged)
         finally:
             os._exit(99)

@@ -55,7 +55,7 @@ _ROUTES = (
     Route("POST", "/containers/{id}/unpause", Late("life", "unpause")),
     Route("POST", "/containers/prune", Late("life", "prune")),
     Route("POST", "/containers/{id}/update", Late("update", "update")),
-    Route("DELETE", "/containers/{id}", containers.remove),
+    Route("DELETE", "/containers/{id...}", containers.remove),
     Route("POST", "/containers/{id}/exec", Late("execs", "create")),
     Route("POST", "/exec/{id}/start", Late("execs", "start")),
     Route("POST", "/exec/{id}/resize", Late("execs", "resize")),

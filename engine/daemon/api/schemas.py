@@ -276,6 +276,7 @@ CONTAINER_CREATE = Struct(
     {
         "HostConfig": HOST_CONFIG,
         "NetworkingConfig": Struct("network.NetworkingConfig", {"EndpointsConfig": Mapping(ENDPOINT, pointers=True)}),
+        "MacAddress": STRING,  # of older clients, see `versions`
     },
     {"Config": CONFIG},
 )

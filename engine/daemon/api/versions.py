@@ -16,6 +16,7 @@ OLDEST_TEXT = "1.24"
 PLATFORM_SINCE = (1, 32)  # the first version of POST /images/create that can name a platform
 BUILD_IDS_SINCE = (1, 30)  # the first version whose POST /build tells the ids of what it makes
 PYTHON_SDK = "docker-sdk-python/"  # its User-Agent begins so
+OLD_COMPOSE, OLD_COMPOSE_SPEAKS = "docker-compose/1.", "1.41"
 ARCHIVE_PLATFORM_SINCE = (1, 48)  # the same for save and load, as JSON
 ARCHIVE_PLATFORMS_SINCE = (1, 52)  # and several of them
 PUSH_PLATFORM_SINCE = (1, 46)  # the same for POST /images/{name}/push, as JSON
@@ -41,6 +42,8 @@ _ADDRESS = {
     "IPv6Gateway": "",
     "MacAddress": "",
 }
+_PREDEFINED = frozenset({"bridge", "host", "none"})
+_SHORT = 12
 _NEVER_FILLED = {
     "Bridge": "",
     "HairpinMode": False,
@@ -49,6 +52,17 @@ _NEVER_FILLED = {
     "SecondaryIPAddresses": None,
     "SecondaryIPv6Addresses": None,
 }
+
+# What the configuration of a container has, when it asks for nothing.
+_NO_CONTAINER = {
+    **dict.fromkeys(("Hostname", "Domainname", "User", "Image", "WorkingDir"), ""),
+    **dict.fromkeys(("AttachStdin", "AttachStdout", "AttachStderr", "Tty", "OpenStdin", "StdinOnce"), False),
+    **dict.fromkeys(("Env", "Cmd", "Volumes", "Entrypoint", "OnBuild", "Labels")),
+}
+
+_OTHER_MAC = (
+    "the container-wide MAC address must match the endpoint-specific MAC address for the main network, or be left empty"
+)
 
 _PREFIX = re.compile(r"/v([0-9]{1,5}\.[0-9]{1,5})(?=/)")
 
@@ -65,6 +79,14 @@ def parse_version(text: str) -> tuple[int, int]:
         return NEWEST
     major, _, minor = text.partition(".")
     return int(major), int(minor)
+
+
+def newest_for(user_agent: str) -> str:
+    """The newest version that a client is told of.
+
+    docker-compose 1 speaks whatever is the newest, and stumbles over all that was left out since it was written.
+    """
+    return OLD_COMPOSE_SPEAKS if user_agent.startswith(OLD_COMPOSE) else NEWEST_TEXT
 
 
 def check_version(text: str, version: tuple[int, int]) -> None:
@@ -100,10 +122,33 @@ def created(version: tuple[int, int], body: dict, cgroups: str) -> dict:
         older["IpcMode"] = "shareable"
     if version < (1, 41) and cgroups == "1":
         older["CgroupnsMode"] = "host"
+    if version < (1, 52):
+        body = _with_old_networks(version, body)
     if not older:
         return body
     asked = body.get("HostConfig") or {}
     return {**body, "HostConfig": {**asked, **{key: asked.get(key) or value for key, value in older.items()}}}
+
+
+def _with_old_networks(version: tuple[int, int], body: dict) -> dict:
+    """Before 1.44 a container was created in one network, and until 1.51 its MAC could stand beside its networks."""
+    networking = body.get("NetworkingConfig") or {}
+    endpoints = {**(networking.get("EndpointsConfig") or {})}
+    if version < (1, 44):
+        if len(endpoints) > 1:
+            raise Invalid(f"Container cannot be connected to network endpoints: {', '.join(sorted(endpoints))}")
+        endpoints = {name: settings and {**settings, "MacAddress": None} for name, settings in endpoints.items()}
+    mac = body.get("MacAddress")
+    if mac:
+        mode = (body.get("HostConfig") or {}).get("NetworkMode") or "default"
+        if mode in ("host", "none") or mode.startswith("container:"):
+            raise Invalid("conflicting options: mac-address and the network mode")
+        name = next(iter(endpoints)) if len(endpoints) == 1 else mode
+        settings = endpoints.get(name) or {}
+        if (settings.get("MacAddress") or mac) != mac:
+            raise Invalid(_OTHER_MAC)
+        endpoints[name] = {**settings, "MacAddress": mac}
+    return {**body, "NetworkingConfig": {**networking, "EndpointsConfig": endpoints}} if endpoints else body
 
 
 def container(version: tuple[int, int], user_agent: str, shown: dict, log_asked: bool) -> dict:
@@ -115,6 +160,8 @@ def container(version: tuple[int, int], user_agent: str, shown: dict, log_asked:
     """
     if version < (1, 52):
         shown = _of_graph_drivers(shown)
+    if version < (1, 45):
+        shown = _with_short_aliases(shown)
     if version < (1, 48):
         shown.pop("ImageManifestDescriptor", None)
     log_config = shown["HostConfig"]["LogConfig"]
@@ -132,6 +179,21 @@ def _of_graph_drivers(shown: dict) -> dict:
     older["GraphDriver"] = {"Name": shown["Driver"], "Data": None}
     older["NetworkSettings"] = {**settings, **_NEVER_FILLED, **address}
     return older
+
+
+def _with_short_aliases(shown: dict) -> dict:
+    """A container as it was shown until 1.44: in its user-defined networks its short id was one of its aliases."""
+    settings = shown["NetworkSettings"]
+    networks = {
+        name: endpoint if name in _PREDEFINED else _with_short_alias(shown, endpoint)
+        for name, endpoint in settings["Networks"].items()
+    }
+    return {**shown, "NetworkSettings": {**settings, "Networks": networks}}
+
+
+def _with_short_alias(shown: dict, endpoint: dict) -> dict:
+    names = (*(endpoint["Aliases"] or ()), shown["Id"][:_SHORT], shown["Config"]["Hostname"])
+    return {**endpoint, "Aliases": list(dict.fromkeys(name for name in names if name))}
 
 
 def image(version: tuple[int, int], shown: dict) -> dict:
@@ -155,10 +217,15 @@ def _listed(version: tuple[int, int], shown: dict) -> dict:
 
 
 def _inspected(version: tuple[int, int], shown: dict) -> dict:
-    """Until 1.51 what is empty was shown too."""
+    """Until 1.51 what is empty was shown too, and until 1.44 the container that a step of a build had made it from.
+
+    compose 1.29 makes no container anew without the volumes of that container, which are those of the image.
+    """
     if version < (1, 52):
         shown = {"Parent": "", "Comment": "", "DockerVersion": "", "Author": "", **shown}
         shown["GraphDriver"] = {"Name": "overlayfs", "Data": None}
+    if version < (1, 45):
+        shown = {**shown, "Container": "", "ContainerConfig": {**_NO_CONTAINER, **(shown.get("Config") or {})}}
     if version < (1, 44):
         shown.setdefault("Created", "0001-01-01T00:00:00Z")
     return shown

@@ -21,6 +21,7 @@ GATEWAYS = {4: "DefaultGatewayIPv4", 6: "DefaultGatewayIPv6"}
 
 _MAC = re.compile(r"[0-9a-f]{12}")
 LINK_LOCAL = {4: Subnet.parse("169.254.0.0/16"), 6: Subnet.parse("fe80::/10")}
+_OUTSIDE = "no configured subnet contains IP address {}"
 _LONGEST_NAME = 15
 _BAD_IN_NAMES = re.compile(r"[/:\s\x00-\x20]")
 _LOCAL, _MULTICAST = 0x02, 0x01  # bits of a MAC's first byte
@@ -59,7 +60,7 @@ def make(
             if enabled and addresses.of(version):
                 taken[version] = _address(network, addresses, version, wanted[version])
             elif wanted[version]:
-                raise _outside(wanted[version])
+                raise _refused(wanted[version])
     except EngineError:
         addresses.release(*(address for address, _ in taken.values()))
         raise
@@ -86,16 +87,33 @@ def interfaces_asked_for(wanted: Iterable[Mapping]) -> set[str]:
     return {name for name in asked if name}
 
 
+def outside(network: Network, ipam: Mapping | None) -> list[str]:
+    """What an IPAMConfig asks of this network that is in none of its subnets, each in docker's words; takes nothing.
+
+    ipam: with addresses that are some, each of its kind
+    """
+    wrong = []
+    for key, enabled in (("IPv4Address", network.ipv4), ("IPv6Address", network.ipv6)):
+        asked = (ipam or {}).get(key)
+        if not asked:
+            continue
+        version, number = parse_address(asked)
+        subnets = [Subnet.parse(pool.subnet) for pool in network.pools] if enabled else []
+        if not any(subnet.version == version and number in subnet for subnet in subnets):
+            wrong.append(_OUTSIDE.format(show_address(version, number)))
+    return wrong
+
+
 def _address(network: Network, addresses: Addresses, version: int, wanted: str) -> tuple[str, Space]:
     if wanted:
         wanted = canonical(wanted)
         if not any(space.holds(wanted) for space in addresses.of(version)):
-            raise _outside(wanted)
+            raise _refused(wanted)
     return addresses.take(version, wanted, f"{network.name} ({network.id})")
 
 
-def _outside(address: str) -> Invalid:
-    return Invalid(f"invalid endpoint settings:\nno configured subnet contains IP address {address}")
+def _refused(address: str) -> Invalid:
+    return Invalid(f"invalid endpoint settings:\n{_OUTSIDE.format(address)}")
 
 
 def _placed(network: Network, version: int, taken: Mapping[int, tuple[str, Space]]) -> dict:

@@ -107,9 +107,10 @@ class Networks:
         return network, warning
 
     @contextlib.contextmanager
-    def removing(self, network: Network) -> Iterator[None]:
+    def removing(self, network: Network) -> Iterator[list[Network]]:
         """Around the dismantling of what a network has in the kernel: nobody joins it, and afterwards it is gone.
 
+        Gives those that stay, some of which may have their device in common with it.
         A daemon that dies within leaves the network as it was, whose device is made again at the next use.
         Raises Forbidden for a predefined network, for one that is in use and a configuration that another one has;
         NotFound when it is gone already.
@@ -117,8 +118,9 @@ class Networks:
         with self._lock:
             self._check_removal(network)
             self._going.add(network.id)
+            staying = [other for other in self._networks.values() if other.id not in self._going]
         try:
-            yield
+            yield staying
             with self._lock:
                 with self._database.transaction(durable=True) as connection:
                     table.delete_network(connection, network.id)
@@ -155,9 +157,10 @@ class Networks:
             if self._settled:
                 return
             with self._lock:
-                known = list(self._networks.values())
-            nearby = surroundings.look(known)
+                own = list(self._networks.values())
+            nearby = surroundings.look(own)
             with self._lock:
+                known = list(self._networks.values())
                 in_use = {endpoint.network for endpoint in self._endpoints.values()}
                 wanted, refusal = builtin.networks(known, in_use, nearby, self.settings, self.engine_id)
                 if refusal is not None and str(refusal) != str(self._refusal):
@@ -210,9 +213,9 @@ class Networks:
             made: list[Endpoint] = []
             try:
                 for network, reference in found:
-                    self._check_join(network, container_id, wanted[reference])
-                    addresses = self._addresses_of(network)
                     beside = [*self.endpoints(container_id=container_id), *made]
+                    network = self._joinable(network, beside, wanted[reference])
+                    addresses = self._addresses_of(network)
                     asked = wanted[reference], (ports or {}).get(reference, ())
                     made.append(joining.make(network, addresses, container_id, *asked, beside, reserved))
                 self._add(made)
@@ -229,14 +232,18 @@ class Networks:
         self._begun, self._settled = True, False
         return [(self.find(reference), reference) for reference in wanted]
 
-    def _check_join(self, network: Network, container_id: str, settings: Mapping) -> None:
-        if network.id not in self._networks or network.id in self._going:
-            raise NotFound(f"network {network.name} not found")
+    def _joinable(self, network: Network, beside: list[Endpoint], settings: Mapping) -> Network:
+        """The network as it is now. beside: the container's other endpoints. Raises NotFound, Forbidden."""
+        name, network = network.name, self._networks.get(network.id)
+        if network is None or network.id in self._going:
+            raise NotFound(f"network {name} not found")
         if network.config_only:
             raise Forbidden("cannot create endpoint on configuration-only network")
-        if self.endpoints(network.id, container_id):
-            name = (settings.get("DNSNames") or [container_id[:_SHORT]])[0]
-            raise Forbidden(f"endpoint with name {name} already exists in network {network.name}")
+        for other in beside:
+            if other.network == network.id:
+                container = (settings.get("DNSNames") or [other.container[:_SHORT]])[0]
+                raise Forbidden(f"endpoint with name {container} already exists in network {name}")
+        return network
 
     def _addresses_of(self, network: Network) -> object:
         found = self._addresses.get(network.id)

@@ -7,6 +7,7 @@ its own interfaces meanwhile: nothing in here trusts what it finds there, and no
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,9 @@ from engine.kernel.netlink.message import Request
 from engine.kernel.netlink.socket import Netlink, Refused
 
 _MOST_NAMES = 1024
+# The link went meanwhile, or lost its bridge.
+_GONE = (errno.ENODEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENETDOWN)
+_IPV6 = os.path.exists("/proc/net/if_inet6")
 _LINK_LOCAL_BITS = {False: 16, True: 64}
 
 
@@ -77,6 +81,19 @@ def unplug(network: Network, endpoint: Endpoint, namespace: int | None, others: 
     except OSError as error:
         what = f"the interface {endpoint.interface} of network {network.name}"
         raise SystemFailure(f"{what} cannot be removed: {devices.words(error)}") from error
+
+
+def silence(endpoints: Iterable[Endpoint]) -> None:
+    """Cut the wires of a container that has ended from their bridges. Raises SystemFailure."""
+    try:
+        with Netlink() as host:
+            found = (links.index_of(host, endpoint.host_interface) for endpoint in endpoints if endpoint.host_interface)
+            requests = [links.silence(index) for index in found if index]
+            if requests:
+                host.send(requests)
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise SystemFailure(f"the wires of a container are not cut: {devices.words(error)}") from error
 
 
 @contextlib.contextmanager
@@ -144,7 +161,8 @@ def _make(network: Network, endpoint: Endpoint, index: int, namespace: int) -> l
         return [links.ipvlan(name, index, ipvlan.mode(network), ipvlan.flag(network), mtu, namespace)]
     # The host may still know the MAC of who had the address before.
     known = [addresses.neighbour(index, address, endpoint.mac) for address in (endpoint.ipv4, endpoint.ipv6) if address]
-    return [*links.veth(endpoint.host_interface, index, mtu, name, endpoint.mac, namespace), *known]
+    pair = links.veth(endpoint.host_interface, index, mtu, name, endpoint.mac, namespace, ipv6=_IPV6)
+    return [*pair, *known]
 
 
 def _set_parameters(network: Network, endpoint: Endpoint) -> None:

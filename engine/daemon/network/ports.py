@@ -6,6 +6,7 @@ learn of it. The sockets die with the daemon; the next one binds them again.
 """
 
 import errno
+import itertools
 import logging
 import os
 import socket
@@ -36,9 +37,10 @@ def _family(address: str) -> int:
 
 
 class Ports:
-    """The ports that a daemon's containers hold."""
+    """The ports that a daemon's containers hold. settings: `iptables`, `ip6tables`: for which families it has rules"""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: object = None) -> None:
+        self._rules = {4: getattr(settings, "iptables", True), 6: getattr(settings, "ip6tables", True)}
         self._lock = threading.Lock()
         self._held: dict[str, dict[Place, socket.socket | None]] = {}
         self._by_number: dict[tuple[str, int], set[str]] = {}
@@ -49,11 +51,12 @@ class Ports:
 
         Nothing for a network that publishes nothing (internal, or not a bridge). In a routed network the ports are the
         container's own: `host_port` 0, and nothing is held. Raises SystemFailure in docker's words where a port is
-        taken, NotBuilt for an address of a family that the network does not have.
+        taken, NotBuilt for an address of a family that the network does not have or the daemon has no rules for.
         """
         if network.driver != "bridge" or network.internal:
             return ()
-        modes = {4: network.ipv4 and _mode(network, 4), 6: network.ipv6 and _mode(network, 6)}
+        has = {4: network.ipv4, 6: network.ipv6}
+        modes = {family: has[family] and self._rules[family] and _mode(network, family) for family in has}
         published: list[Published] = []
         taken: dict[Place, socket.socket | None] = {}
         with self._lock:
@@ -128,7 +131,7 @@ class Ports:
         with open(_RANGE) as file:
             first, last = (int(number) for number in file.read().split())
         begin = self._last + 1 if first <= self._last < last else first
-        return iter([*range(begin, last + 1), *range(first, begin)])
+        return itertools.chain(range(begin, last + 1), range(first, begin))
 
     def _take(self, place: Place, held: dict[Place, socket.socket | None]) -> None:
         """Hold one port. Raises SystemFailure where a container has it, OSError where somebody else has."""
@@ -170,15 +173,24 @@ def _addresses(network: Network, modes: dict[int, str | bool], request: PortRequ
     if request.host_ip:
         family = _family(request.host_ip)
         if not modes[family]:
-            raise NotBuilt(
-                f"publishing port {request.container_port}/{request.protocol} on {request.host_ip}: network "
-                f"{network.name} has no IPv{family}, and this engine has no proxy between the families"
-            )
+            raise _impossible(network, request, family)
         return [(request.host_ip, True)] if modes[family] in _MAPPED else []
     default = network.options.get(_OPTION + "host_binding_ipv4") or _ANY[4]
     named = [*_ANY.values()] if default in _ANY.values() else [default]
+    if not any(modes[_family(address)] for address in named):
+        raise _impossible(network, request, _family(named[0]))
     mapped = [address for address in named if modes[_family(address)] in _MAPPED]
     return [(address, address != _ANY[6] or len(mapped) == 1) for address in mapped]
+
+
+def _impossible(network: Network, request: PortRequest, family: int) -> NotBuilt:
+    has = network.ipv6 if family == 6 else network.ipv4
+    option = "ip6tables" if family == 6 else "iptables"
+    reason = f"the daemon runs with --{option}=false" if has else f"network {network.name} has no IPv{family}"
+    return NotBuilt(
+        f"port {request.container_port}/{request.protocol} cannot be published over IPv{family}: {reason}, and this "
+        "engine has no proxy that could do without"
+    )
 
 
 def _with_port(address: str, port: int) -> str:

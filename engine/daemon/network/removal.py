@@ -18,9 +18,9 @@ _pruning = threading.Lock()
 
 def remove(engine: object, network: Network) -> None:
     """Remove a network. Raises Forbidden while it is in use, NotFound, SystemFailure where the kernel refuses."""
-    with engine.networks.removing(network):
+    with engine.networks.removing(network) as staying:
         engine.firewall.close_network(network)
-        engine.wiring.remove(network)
+        engine.wiring.remove(network, staying)
 
 
 def prune(engine: object, asked: Mapping[str, tuple[str, ...]]) -> list[Network]:

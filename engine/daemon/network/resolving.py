@@ -96,12 +96,12 @@ class Resolving:
         """See `Names.join`."""
         if not pairs:
             return
+        container = pairs[0][1].container
+        if container not in self._told and not has_resolver(pairs):
+            return
         told = self._telling(pairs, pid, pid_start, host_config, links)
         with self._lock:
-            container = pairs[0][1].container
             before = self._told.get(container)
-            if not has_resolver(pairs) and before is None:
-                return
             self._told[container] = told
             try:
                 self._serve(told, netns)

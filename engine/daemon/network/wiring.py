@@ -88,6 +88,16 @@ class Wiring:
             made = {end.id: end for end in plugging.plug(wired, netns, _wired(others), self._announcer)}
         return tuple(made.get(endpoint.id, endpoint) for _, endpoint in pairs)
 
+    def silence(self, endpoints: Iterable[Endpoint]) -> None:
+        """Let a container that has ended be heard no more, before its addresses are given to others.
+
+        Its namespace goes when the kernel comes to it, some 30 ms later, and would answer until then; to wait for that,
+        or to remove the wire, would take as long. Raises SystemFailure.
+        """
+        from engine.daemon.network import plugging  # as above
+
+        plugging.silence(endpoints)
+
     def unplug(self, network: Network, endpoint: Endpoint, netns: int | None, others: Sequence[Pair] = ()) -> None:
         """Take the interface away; it is no failure that it is gone. others: what stays in the container
 

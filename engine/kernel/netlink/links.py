@@ -53,7 +53,9 @@ _INET4_CONF = 1
 _INET6_ADDRESSES = 8
 _BY_HAND = 1
 _BRIDGE = 7
+_PORT_STATE = 1
 _PORT_HAIRPIN = 4
+_DISABLED = 0
 
 _ARP_NOTIFY = 23  # its place among the parameters of an interface (linux/ip.h)
 
@@ -87,10 +89,13 @@ def bridge(name: str, mac: str, mtu: int) -> Request:
     return _new(name, "bridge", attributes=_hardware(mac, mtu))
 
 
-def veth(name: str, master: int, mtu: int, peer: str, peer_mac: str, namespace: int) -> list[Request]:
+def veth(
+    name: str, master: int, mtu: int, peer: str, peer_mac: str, namespace: int, *, ipv6: bool = True
+) -> list[Request]:
     """Make a pair: `name` here, up and a port of `master`; `peer`, down, in the namespace behind a descriptor.
 
     This end has no IPv6 address of its own: a port needs none, and the kernel would not be silent about one.
+    ipv6: whether the kernel has IPv6 at all
     """
     # One queue does for a link without a lock and without a discipline; one for each processor costs 0.1 ms to make.
     queues = message.u32(_TX_QUEUES, 1) + message.u32(_RX_QUEUES, 1)
@@ -99,11 +104,9 @@ def veth(name: str, master: int, mtu: int, peer: str, peer_mac: str, namespace: 
     here = _hardware("", mtu) + message.u32(_MASTER, master) + queues
     silent = message.nested(_AF_SPEC, message.nested(_INET6, message.u8(_INET6_ADDRESSES, _BY_HAND)))
     named = message.text(_IFNAME, name)
-    return [
-        _new(name, "veth", message.attribute(_VETH_PEER, there), here),
-        (_NEWLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + named + silent),
-        (_NEWLINK, 0, _LINK.pack(0, 0, 0, _UP, _UP) + named),
-    ]
+    made = _new(name, "veth", message.attribute(_VETH_PEER, there), here)
+    up = (_NEWLINK, 0, _LINK.pack(0, 0, 0, _UP, _UP) + named)
+    return [made, (_NEWLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + named + silent), up] if ipv6 else [made, up]
 
 
 def macvlan(name: str, parent: int, mode: str, mac: str, mtu: int, namespace: int) -> Request:
@@ -150,6 +153,12 @@ def change(
 def hairpin(index: int) -> Request:
     """Let a bridge's port send out again what came in by it."""
     port = message.nested(_PROTOCOL_INFO, message.u8(_PORT_HAIRPIN, 1))
+    return _SETLINK, 0, _LINK.pack(_BRIDGE, 0, index, 0, 0) + port
+
+
+def silence(index: int) -> Request:
+    """Let nothing through a bridge's port any more, in either direction."""
+    port = message.nested(_PROTOCOL_INFO, message.u8(_PORT_STATE, _DISABLED))
     return _SETLINK, 0, _LINK.pack(_BRIDGE, 0, index, 0, 0) + port
 
 

@@ -32,9 +32,11 @@ _KEYS_IN_HOST_ORDER = struct.pack("=BBI", 0, 4, 1)  # what the program nft leave
 
 _SUBSYSTEM = 10
 _INET = 1
+_IP_FAMILIES = {1: "inet", 2: "ip", 10: "ip6"}
 _BEGIN, _END = 16, 17
 _NEW_TABLE, _DELETE_TABLE = 0, 2
-_NEW_CHAIN, _NEW_RULE = 3, 6
+_NEW_CHAIN, _GET_CHAIN = 3, 4
+_NEW_RULE = 6
 _NEW_SET = 9
 _NEW_ELEMENT, _GET_ELEMENT, _DELETE_ELEMENT = 12, 13, 14
 _FAMILY = bytes((_INET, 0, 0, 0))
@@ -200,4 +202,20 @@ def keys(netlink: Netlink, table: str, name: str) -> list[bytes] | None:
         elements = message.attributes(answer.payload, len(_FAMILY)).get(3, b"")
         for _, element in message.listed(elements):
             found.append(message.attributes(message.attributes(element)[1])[1])
+    return found
+
+
+def droppers(netlink: Netlink, hook: int) -> list[str]:
+    """The base chains at a hook, anybody's and of any family for IP, that drop what they do not accept. Raises OSError.
+
+    As words: `chain FORWARD of table ip filter`.
+    """
+    found = []
+    for answer in netlink.dump(_SUBSYSTEM << 8 | _GET_CHAIN, bytes(4)):
+        family = _IP_FAMILIES.get(answer.payload[0])
+        parts = message.attributes(answer.payload, 4)
+        place = message.attributes(parts.get(4, b"")).get(1)
+        if family and place == hook.to_bytes(4, "big") and parts.get(5) == bytes(4):
+            table, chain = (parts[kind].rstrip(b"\0").decode("utf-8", "replace") for kind in (1, 3))
+            found.append(f"chain {chain} of table {family} {table}")
     return found

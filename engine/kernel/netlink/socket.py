@@ -74,7 +74,7 @@ class Netlink:
         refused = None
         while True:
             try:
-                datagram = self._socket.recv(_SHORT, socket.MSG_DONTWAIT)
+                datagram = self._receive(_SHORT, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 if refused is None:
                     raise OSError("the kernel has not answered a netlink request") from None
@@ -111,7 +111,7 @@ class Netlink:
         self._sendto(message.encode(kind, flags | message.REQUEST, self._sequence, payload))
         answers: list[Message] = []
         while True:
-            for answer in message.messages(self._socket.recv(_LONG)):
+            for answer in message.messages(self._receive(_LONG)):
                 if answer.sequence != self._sequence:
                     continue
                 if answer.kind not in (message.ERROR, message.DONE):
@@ -121,6 +121,12 @@ class Netlink:
                 if code:
                     raise Refused(code, words, 0)
                 return answers
+
+    def _receive(self, size: int, flags: int = 0) -> bytes:
+        while True:
+            datagram, (sender, _) = self._socket.recvfrom(size, flags)
+            if not sender:  # it is the kernel's; in a container's network others may write to this socket
+                return datagram
 
     def _sendto(self, data: bytes) -> None:
         if len(data) > _SEND_BUFFER:

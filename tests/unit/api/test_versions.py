@@ -36,6 +36,12 @@ def test_the_texts_are_the_numbers():
     assert f"{versions.OLDEST[0]}.{versions.OLDEST[1]}" == versions.OLDEST_TEXT
 
 
+def test_compose_1_is_told_the_version_that_it_was_written_for():
+    assert versions.newest_for("docker-compose/1.29.2 docker-py/5.0.3 Linux/6.1.0") == "1.41"
+    others = ("", "Docker-Client/28.2.2 (linux)", "compose/v2.40.3", "docker-compose/2.40.3", "docker-sdk-python/7.1.0")
+    assert {versions.newest_for(agent) for agent in others} == {versions.NEWEST_TEXT}
+
+
 def test_an_image_of_a_list_was_shown_otherwise():
     shown = {"Size": 5, "Containers": 1, "RepoTags": [], "RepoDigests": [], "Descriptor": {}}
     assert versions.image((1, 51), shown) == shown == versions.image((1, 54), shown)
@@ -54,6 +60,15 @@ def test_what_is_empty_of_an_inspected_image_was_shown():
     assert (older["Parent"], older["Comment"], older["GraphDriver"]["Data"]) == ("", "", None)
     assert "Identity" not in older and "Created" not in older
     assert versions.image((1, 43), shown)["Created"] == "0001-01-01T00:00:00Z"
+
+
+def test_an_inspected_image_had_the_container_that_it_was_made_from_until_1_44():
+    shown = {"Size": 5, "Config": {"Volumes": {"/v": {}}, "Cmd": ["sh"]}}
+    assert "ContainerConfig" not in versions.image((1, 45), shown)
+    older = versions.image((1, 44), shown)
+    assert older["Container"] == ""
+    config = older["ContainerConfig"]
+    assert (config["Volumes"], config["Cmd"], config["Env"], config["Hostname"]) == ({"/v": {}}, ["sh"], None, "")
 
 
 def test_the_parameter_filter_was_a_reference_until_1_40():

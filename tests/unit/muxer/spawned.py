@@ -111,7 +111,9 @@ def _spawner(requests: socket.socket, words: int, spares: bool, nofile: int) -> 
         os.write(words, _SPARE + b"%10d\n" % os.getpid())
         if not stay.take():
             return 0
-    if part == "launches" or part.startswith("prepares"):
+    if part == "resolves":
+        _resolve(stay)
+    elif part == "launches" or part.startswith("prepares"):
         _launch(stay, part)
     elif part == "stays":
         _decide(stay)
@@ -123,6 +125,17 @@ def _close(fd: int) -> None:
         os.close(fd)
     except OSError:
         pass  # the listing's own
+
+
+def _resolve(stay: Stay) -> None:
+    """What is no monitor: it says what it has, and lives until its link ends."""
+    data, (link, *others) = stay.request
+    with socket.socket(fileno=link) as link:
+        told = {"asked": data.decode(), "pid": os.getpid(), "children": "", "descriptors": len(others)}
+        with open("/proc/thread-self/children") as children:
+            told["children"] = children.read()
+        link.send(json.dumps(told).encode())
+        link.recv(1)
 
 
 def _launch(stay: Stay, part: str) -> None:

@@ -116,6 +116,23 @@ def test_a_container_may_have_neither_log_nor_streams(spawner, tmp_path):
     assert ended(link) == 3
 
 
+def test_the_resolver_is_one_process_that_lives_as_long_as_it_likes(spawner, tmp_path):
+    """Not a monitor of two halves; the spawner makes containers meanwhile, and its end is not the resolver's."""
+    one = spawner(spares=True)
+    spare = one.wait_for_spare()
+    link = one.ask(mark=b"R", what="be the resolver")
+    told = heard(link)
+    assert told["asked"] == 'R{"what": "be the resolver"}'
+    assert (told["children"], told["descriptors"]) == ("", 0)
+    assert os.getsid(told["pid"]) == told["pid"]
+    assert spare != told["pid"], "a spare is for containers"
+    container, _ = begin(one, mark=b"O", directory=str(tmp_path), script="exit 3")
+    assert ended(container) == 3
+    assert one.end() == 0
+    assert not select.select([link], [], [], 0.1)[0]
+    link.close()
+
+
 def test_many_containers_with_many_clients_are_served_at_a_time(spawner, attached, tmp_path):
     one, links, clients = spawner(), [], []
     for number in range(6):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.daemon.network import joining
 from engine.daemon.network.record import Published
 from engine.daemon.runtime.events import Events
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
@@ -111,6 +112,18 @@ def test_link_local_addresses_are_kept_and_others_are_none(networks):
         networks.join(TWO, {"bridge": endpoint(IPAMConfig={"LinkLocalIPs": ["10.0.0.1"]})})
 
 
+def test_an_address_outside_of_a_network_is_told_before_anything_is_taken(networks):
+    network = make(networks, EnableIPv6=True, IPAM={"Config": [{"Subnet": "10.1.0.0/24"}, {"Subnet": "fd01::/64"}]})
+    inside = {"IPv4Address": "10.1.0.9", "IPv6Address": "FD01:0::9"}
+    assert joining.outside(network, inside) == joining.outside(network, None) == []
+    assert joining.outside(network, {"IPv4Address": "10.2.0.9", "IPv6Address": "FD02:0::9"}) == [
+        "no configured subnet contains IP address 10.2.0.9",
+        "no configured subnet contains IP address fd02::9",
+    ]
+    assert len(joining.outside(replace(network, ipv6=False), inside)) == 1
+    assert networks.status(network)["10.1.0.0/24"]["IPsInUse"] == 3
+
+
 def test_a_join_that_fails_takes_nothing(networks, opened):
     make(networks, "a", **subnet("10.1.0.0/24"))
     make(networks, "b", **subnet("10.2.0.0/30"))
@@ -139,6 +152,9 @@ def test_nobody_is_twice_in_a_network(networks):
     with pytest.raises(Forbidden) as caught:
         networks.join(ONE, {"net": endpoint(DNSNames=["web"])})
     assert str(caught.value) == "endpoint with name web already exists in network net"
+    with pytest.raises(Forbidden):
+        networks.join(TWO, {"net": endpoint(), networks.find("net").id: endpoint()})
+    assert networks.endpoints(container_id=TWO) == []
 
 
 def test_an_update_stays_and_one_of_nobody_is_passed_over(networks, opened):
@@ -197,6 +213,14 @@ def test_nobody_joins_a_network_that_is_going(networks, opened):
             remove(networks, network)
         assert network in opened().all()  # what a daemon that dies here leaves
     assert network not in opened().all()
+
+
+def test_whoever_dismantles_a_network_is_told_which_stay(networks):
+    """A device may be common to several; two that go at once do not wait for each other."""
+    one, two, three = (make(networks, name) for name in ("one", "two", "three"))
+    with networks.removing(one) as first, networks.removing(two) as second:
+        assert two in first and three in first and one not in first
+        assert three in second and not {one.id, two.id} & {network.id for network in second}
 
 
 def test_a_removal_that_fails_leaves_the_network_as_it_was(networks):

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,8 +111,22 @@ def test_an_address_that_the_host_does_not_have_is_refused(ports: Ports) -> None
 
 
 def test_ipv6_without_ipv6_is_refused_in_words(ports: Ports) -> None:
-    with pytest.raises(NotBuilt, match=r"port 80/tcp on ::1: network web has no IPv6"):
+    with pytest.raises(NotBuilt, match=r"^port 80/tcp cannot be published over IPv6: network web has no IPv6"):
         ports.reserve("a", NETWORK, [wanted(4711, address="::1")])
+
+
+def test_a_family_without_rules_publishes_nothing() -> None:
+    """--iptables=false, --ip6tables=false: what is asked for by name is refused, what is not asked for is left out."""
+    both = replace(NETWORK, ipv6=True)
+    four, six = Ports(SimpleNamespace(ip6tables=False)), Ports(SimpleNamespace(iptables=False, ip6tables=False))
+    (found,) = four.reserve("a", both, [wanted(0)])
+    assert found.host_ip == "0.0.0.0"
+    four.release("a")
+    for ports, address in ((four, "::1"), (six, ""), (six, "127.0.0.1")):
+        with pytest.raises(
+            NotBuilt, match=r"cannot be published over IPv[46]: the daemon runs with --ip6?tables=false"
+        ):
+            ports.reserve("a", both, [wanted(0, address=address)])
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from engine.errors import Invalid
 from engine.wire import codec
-from engine.wire.messages import Attach, Client, Exited, LogTarget, Proceed, Start
+from engine.wire.messages import Attach, Client, Exited, LogTarget, Place, Proceed, Serve, Start
 
 START = Start(bytes(range(256)), "/run/x", LogTarget("/log", 1, 2), clients=(Client(7, True, b"\x10\x11", True),))
 
+SERVE = Serve("c", 1, (Place("n", "net", ("a", "b"), ("10.0.0.2",), (("alias", "a"),)),), servers=("192.0.2.1",))
 
-@pytest.mark.parametrize("message", [START, Proceed(), Exited(137, 5), Attach(Client(1, False))])
+
+@pytest.mark.parametrize("message", [START, Proceed(), Exited(137, 5), Attach(Client(1, False)), SERVE])
 def test_a_message_comes_back_as_it_went(message):
     assert codec.decode(codec.encode(message)) == message
 

@@ -185,9 +185,11 @@ def _terminal_side(request: Request, side: str, name: str) -> int:
 def remove(engine: object, request: Request) -> Response:
     """DELETE /containers/{id}"""
     query = request.query
-    container = _container(engine, request)
     if query.flag("link"):
-        # Without links a container has no other name, and this one is not for removal alone.
-        raise EngineError("Conflict, cannot remove the default link name of the container")
+        from engine.daemon.containers.networking import links  # hardly ever
+
+        links.unlink(engine, request.parameters["id"])
+        return Empty()
+    container = _container(engine, request)
     removing.remove(engine, container, query.flag("force"), query.flag("v"), name=request.parameters["id"])
     return Empty()

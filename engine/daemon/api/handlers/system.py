@@ -8,7 +8,7 @@ from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response, Text
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import AUTH_CONFIG
-from engine.daemon.api.versions import NEWEST_TEXT, OLDEST_TEXT
+from engine.daemon.api.versions import OLDEST_TEXT
 
 _PING_FIELDS = (
     # Of BuildKit (2) this engine has nothing; the classic builder is the one that a client is to expect.
@@ -26,7 +26,7 @@ def ping(engine: object, request: Request) -> Response:
 
 def version(engine: object, request: Request) -> Response:
     """GET /version"""
-    return Json(facts.version(NEWEST_TEXT, OLDEST_TEXT))
+    return Json(facts.version(versions.newest_for(request.headers.get("user-agent", "")), OLDEST_TEXT))
 
 
 def info(engine: object, request: Request) -> Response:

@@ -16,7 +16,7 @@ def measure(container: Container, layer_root: str, root: str, storage: str) -> t
         yet; storage: `overlayfs` or `copy`
     """
     layers = sum(_layer(f"{layer_root}/{layer}") for layer in container.layers)
-    own = weigh.below(root, weigh.room)
+    own = weigh.below(root, weigh.room, directories=True)
     if storage == "copy":
         return max(own - layers, 0), own
     return own, own + layers
@@ -25,4 +25,4 @@ def measure(container: Container, layer_root: str, root: str, storage: str) -> t
 # An unpacked layer never changes, and its number is never given to another one.
 @functools.lru_cache(maxsize=512)
 def _layer(path: str) -> int:
-    return weigh.below(path, weigh.room)
+    return weigh.below(path, weigh.room, directories=True)

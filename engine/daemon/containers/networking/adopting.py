@@ -5,8 +5,9 @@ What cannot be mended is logged: no container's trouble is to keep the daemon fr
 """
 
 import logging
+import os
 
-from engine.daemon.containers.networking import asked, ending, wires
+from engine.daemon.containers.networking import asked, ending, etc, keeping, moving, wires
 from engine.daemon.containers.record import Container
 from engine.daemon.network.names import has_resolver
 from engine.errors import EngineError
@@ -20,6 +21,7 @@ def adopt(engine: object) -> None:
     _drop_the_dead(engine, {container.id for container in running})
     for container in running:
         _join_unwired(engine, container)
+        _try(f"container {container.id} is not in the networks that it shows", _agree, engine, container)
     pairs = {container: wires.places(engine, container) for container in running}
     for container, places in pairs.items():
         published = [each for _, endpoint in places for each in endpoint.ports]
@@ -32,6 +34,8 @@ def adopt(engine: object) -> None:
     endpoints = [endpoint for places in pairs.values() for _, endpoint in places]
     bridges = [network for network in networks.values() if network.driver == "bridge"]
     _try("the firewall does not have what it should", engine.firewall.sync, bridges, endpoints)
+    for container in running:
+        _try(f"the ports of container {container.id} are not published", moving.settle, engine, container)
     _adopt_names(engine, pairs)
 
 
@@ -50,6 +54,34 @@ def _join_unwired(engine: object, container: Container) -> None:
         if network is not None and network.driver in wires.UNWIRED:
             wanted = {network.id: asked.for_join(container, network, settings)}
             _try(f"container {container.id} is not shown in {name}", engine.networks.join, container.id, wanted)
+
+
+def _agree(engine: object, container: Container) -> None:
+    """After a connect or a disconnect that was cut short: what the record does not name goes, and it names nothing else.
+
+    A record without the network's id is of an engine that wired nothing.
+    """
+    pairs = wires.places(engine, container)
+    named = {settings["NetworkID"] for settings in container.networking.values()}
+    there = {network.id for network, _ in pairs}
+    staying = tuple(pair for pair in pairs if pair[0].id in named)
+    for network, endpoint in pairs:
+        if network.id not in named:
+            _pull_out(engine, container, (network, endpoint), staying)
+    kept = {name: each for name, each in container.networking.items() if each["NetworkID"] in {"", *there}}
+    if kept != container.networking:
+        keeping.keep(engine, container, kept, durable=True)
+
+
+def _pull_out(engine: object, container: Container, pair: tuple, staying: wires.Pairs) -> None:
+    network, endpoint = pair
+    netns = wires.namespace(container.state.pid, container.state.pid_start)
+    try:
+        engine.wiring.unplug(network, endpoint, netns, staying)
+    finally:
+        os.close(netns)
+    engine.networks.leave([endpoint])
+    etc.drop(engine, container, endpoint, staying)
 
 
 def _adopt_names(engine: object, pairs: dict[Container, wires.Pairs]) -> None:

@@ -14,6 +14,7 @@ from engine.daemon.containers.networking import hosts
 from engine.daemon.containers.ports import exposed_ports
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import Endpoint, Network
+from engine.daemon.store import containers as table
 from engine.errors import EngineError, Invalid, NotFound
 
 _DEFAULT = "bridge"
@@ -66,6 +67,30 @@ def children(engine: object, container: Container) -> Iterator[tuple[str, Contai
         other, _, alias = text.partition(":")
         if other in engine.containers:
             yield alias, engine.containers.find(other)
+
+
+def unlink(engine: object, name: str) -> None:
+    """Take away a link by its whole name, `container/alias`. Raises NotFound; EngineError for no link's name."""
+    of, _, alias = name.strip("/").rpartition("/")
+    if not of:
+        engine.containers.find(name)
+        raise EngineError("Conflict, cannot remove the default link name of the container")
+    container = engine.containers.find(of)
+    with container.operation:
+        found = dict(children(engine, container))
+        if alias not in found:
+            raise NotFound(f"No such container: {name}")
+        left = [text for text in container.host_config["Links"] if text.partition(":")[2] != alias]
+        with container.changed:
+            container.host_config = {**container.host_config, "Links": left or None}
+            with engine.database.transaction(durable=True) as connection:
+                table.save_settings(connection, container)
+        if container.state.alive:
+            hosts.renew(_hosts_of(engine, container), _names(alias, found[alias]), "")
+
+
+def _hosts_of(engine: object, container: Container) -> str:
+    return paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).etc("hosts")
 
 
 def shown(engine: object, container: Container) -> list[str] | None:
@@ -121,9 +146,8 @@ def tell_parents(engine: object, container: Container, network: Network, endpoin
         for alias, other in children(engine, parent):
             theirs = engine.networks.endpoints(network.id, parent.id)
             if other is container and theirs:
-                where = paths.of(engine.settings.data_root, engine.settings.exec_root, parent.id)
                 names = _names(alias, other)
-                hosts.renew(where.etc("hosts"), names, hosts.lines(names, endpoint))
+                hosts.renew(_hosts_of(engine, parent), names, hosts.lines(names, endpoint))
                 engine.firewall.link(network, theirs[0], endpoint, exposed_ports(other))
 
 

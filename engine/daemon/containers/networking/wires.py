@@ -3,7 +3,6 @@
 Runs in the daemon's threads, under the container's `operation`; loaded with the first container that starts.
 """
 
-import threading
 from collections.abc import Iterable
 
 from engine.daemon.containers.networking import asked
@@ -18,10 +17,6 @@ UNWIRED = frozenset({"host", "null"})
 """The drivers that make nothing for a container."""
 DEFAULT = "bridge"
 """The name of the default network."""
-
-# Whoever finds a device may count on its rules. Comes after `Container.operation`; the wiring's and the firewall's own
-# locks are taken under it.
-_opening = threading.Lock()
 
 
 class Worded:
@@ -81,16 +76,8 @@ def way_out(container: Container, networks: Iterable[Network]) -> Network | None
 
 def bring_up(engine: object, network: Network) -> None:
     """Have the network's device on the host, with the firewall's rules for it, before anybody is plugged into it."""
-    if network.driver in UNWIRED:
-        return
-    with _opening:
-        if engine.wiring.ensure(network):
-            try:
-                engine.firewall.open_network(network)
-            except BaseException:
-                engine.wiring.remove(network)  # else the next one would take it for open
-                raise
-            engine.wiring.attach(network, engine.networks.endpoints(network.id))
+    if engine.wiring.ensure(network):
+        engine.wiring.attach(network, engine.networks.endpoints(network.id))
 
 
 def namespace(pid: int, pid_start: int) -> int:

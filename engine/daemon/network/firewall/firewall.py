@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _IPV4, _IPV6 = 2, 10
 # The kernel's words for: the table is not as we left it.
 _CHANGED = (errno.ENOENT, errno.EEXIST, errno.EBUSY)
-_NO_SUCH_PART = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL)
+_NO_SUCH_PART = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOENT)
 _FORGET_PORTS = 64
 
 
@@ -46,6 +46,7 @@ class Firewall:
         self._tables: object = None
         self._connections: object = None
         self._forgetting = Turn("connections")
+        self._looked = False
 
     def open_network(self, network: Network) -> None:
         """The rules of a network whose bridge has just been made (again): masquerade, isolation, internal, icc.
@@ -193,7 +194,8 @@ class Firewall:
         try:
             yield
         except OSError as error:
-            words = "this kernel lacks a part of nf_tables: " if error.errno in _NO_SUCH_PART else ""
+            lacking = error.errno in _NO_SUCH_PART and error.filename is None
+            words = "perhaps this kernel lacks a part of nf_tables: " if lacking else ""
             raise SystemFailure(f"the firewall cannot be changed: {words}{error}") from error
 
     def _open(self, network: Network) -> None:
@@ -236,6 +238,16 @@ class Firewall:
             self._rebuild()
         for family in switching:
             forwarding.switch_on(family)
+        if not self._looked:
+            self._look_around()
+
+    def _look_around(self) -> None:
+        """A packet has to be accepted by everybody's chains: who drops what he does not know is named in the log."""
+        from engine.kernel.netlink import nftables
+
+        self._looked = True
+        for chain in nftables.droppers(self._socket(), nftables.FORWARD):
+            log.warning("%s drops what it does not accept: it has the last word on containers' traffic too", chain)
 
     def _forwarded(self, networks: tuple[Network, ...]) -> list[int]:
         """The families that these need the host to forward, where the engine may see to that."""

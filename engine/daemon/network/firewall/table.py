@@ -103,7 +103,7 @@ def _publish() -> Rules:
 
 
 def _prerouting() -> Rules:
-    rules = [("prerouting", nft.meta("iifname") + nft.lookup(INTERNAL) + nft.decide(nft.ACCEPT))]
+    rules = []
     for family in FAMILIES:
         # Only the host itself may mean its loopback: a neighbour on the cable may not.
         mine = nft.family(family) + nft.destination(family) + LOOPBACK[family]

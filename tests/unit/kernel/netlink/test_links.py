@@ -45,6 +45,7 @@ def test_a_pair_is_made_in_both_namespaces_at_once_and_comes_up_without_ipv6() -
     assert message.attributes(families[10]) == {8: b"\1"}
     assert opened(silent)[:3] == (16, 0, (0, 0)) and opened(up)[:3] == (16, 0, (1, 1))
     assert opened(silent)[3]["name"] == opened(up)[3]["name"] == b"veth1234567\0"
+    assert links.veth("veth1234567", 7, 1400, "eth0", MAC, 33, ipv6=False) == [made, up]
 
 
 @pytest.mark.parametrize(("mode", "number"), [("private", 1), ("vepa", 2), ("bridge", 4), ("passthru", 8)])

@@ -1,0 +1,321 @@
+"""A container's networks: asked for at create, joined at start, connected and disconnected at any time."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.api.networking import (
+    addresses,
+    connect,
+    container,
+    disconnect,
+    endpoints,
+    inside,
+    listed,
+    members,
+    networks,
+    on,
+    outcome,
+    shown,
+    subnet,
+)
+from tests.harness.daemon import Daemon
+
+pytestmark = pytest.mark.usefixtures("busybox")
+
+RED, BLUE = "10.210.1", "10.210.2"
+IFNAME, SYSCTLS = "com.docker.network.endpoint.ifname", "com.docker.network.endpoint.sysctls"
+
+
+@pytest.fixture(scope="module")
+def red(daemon: Daemon) -> Iterator[str]:
+    """The network `red`."""
+    with networks(daemon, red=subnet(f"{RED}.0/24")):
+        yield "red"
+
+
+@pytest.fixture(scope="module")
+def blue(daemon: Daemon) -> Iterator[str]:
+    """The network `blue`."""
+    with networks(daemon, blue=subnet(f"{BLUE}.0/24")):
+        yield "blue"
+
+
+def test_a_container_on_the_default_network_shows_what_it_has_while_it_runs(daemon: Daemon) -> None:
+    """As calls 112, 162 and 203 of the transcript: the network's id from the first start on, the rest only then."""
+    network = daemon.request("GET", "/networks/bridge").json()
+    with container(daemon, begin=False) as one:
+        before = shown(daemon, one)["bridge"]
+        assert (before["NetworkID"], before["EndpointID"], before["IPAddress"]) == ("", "", "")
+        daemon.begin(one)
+        settings = daemon.inspect(one)["NetworkSettings"]
+        running = settings["Networks"]["bridge"]
+        assert running["NetworkID"] == network["Id"]
+        assert running["Gateway"] == network["IPAM"]["Config"][0]["Gateway"]
+        assert re.fullmatch("[0-9a-f]{64}", running["EndpointID"]) and re.fullmatch(
+            "[0-9a-f]{64}", settings["SandboxID"]
+        )
+        assert (running["IPPrefixLen"], running["DNSNames"]) == (16, None)
+        address = inside(daemon, one, "ip -o addr show eth0")
+        assert f"inet {running['IPAddress']}/16" in address
+        assert running["MacAddress"] in inside(daemon, one, "ip -o link show eth0")
+        assert members(daemon, "bridge") >= {one}
+        daemon.request("POST", f"/containers/{one}/kill")
+        daemon.wait(one)
+        after = daemon.inspect(one)["NetworkSettings"]
+        assert (after["SandboxID"], after["SandboxKey"], after["Ports"]) == ("", "", {})
+        assert after["Networks"]["bridge"] == {**before, "NetworkID": network["Id"]}
+        assert one not in members(daemon, "bridge")
+
+
+def test_a_container_is_created_in_several_networks_each_with_its_own_settings(
+    daemon: Daemon, red: str, blue: str
+) -> None:
+    """Addresses, MAC, aliases, the name of the interface, kernel parameters, and whose the default route is."""
+    asked = endpoints(
+        red={"IPAMConfig": {"IPv4Address": f"{RED}.77"}, "Aliases": ["web"], "MacAddress": "02-42-AC-11-00-99"},
+        blue={"GwPriority": 5, "DriverOpts": {IFNAME: "wan", SYSCTLS: "net.ipv4.conf.IFNAME.log_martians=1"}},
+    )
+    with container(daemon, **on("red"), **asked) as one:
+        ours = shown(daemon, one)
+        assert list(ours) == ["blue", "red"]
+        assert (ours["red"]["IPAddress"], ours["red"]["MacAddress"]) == (f"{RED}.77", "02:42:ac:11:00:99")
+        assert (ours["red"]["Aliases"], ours["red"]["DNSNames"][:2]) == (["web"], [one, "web"])
+        assert ours["blue"]["GwPriority"] == 5
+        script = "ip -o -4 addr; ip route show default; cat /proc/sys/net/ipv4/conf/wan/log_martians"
+        said = inside(daemon, one, script)
+        assert f"eth0    inet {RED}.77/24" in said and f"default via {BLUE}.1 dev wan" in said and said.endswith("\n1")
+        assert members(daemon, "red") == members(daemon, "blue") == {one}
+
+
+def test_networks_are_named_by_name_or_id(daemon: Daemon, red: str, blue: str) -> None:
+    """In NetworkMode, in EndpointsConfig, at connect and at disconnect; what is shown has their names."""
+    ids = {name: daemon.request("GET", f"/networks/{name}").json()["Id"] for name in (red, blue)}
+    with container(daemon, **on(ids["red"])) as one:
+        assert list(shown(daemon, one)) == ["red"]
+        assert connect(daemon, ids["blue"][:12], one) == (200, "")
+        assert addresses(daemon, one).keys() == {"red", "blue"}
+        assert disconnect(daemon, ids["blue"], one) == (200, "")
+    with container(daemon, **endpoints(**{ids["blue"]: {}})) as one:
+        assert list(shown(daemon, one)) == ["blue"]
+
+
+def test_a_network_that_is_made_after_its_container_is_found_at_start(daemon: Daemon) -> None:
+    """Create takes a name that is not there yet; once it has run, a container is bound to the very network."""
+    with container(daemon, begin=False, **on("later")) as one:
+        refused = (404, "failed to set up container networking: network later not found")
+        assert outcome(daemon, f"/containers/{one}/start") == refused
+        assert daemon.inspect(one)["State"]["ExitCode"] == 128
+        with networks(daemon, later=subnet("10.210.3.0/24")) as made:
+            daemon.begin(one)
+            assert shown(daemon, one)["later"]["NetworkID"] == made["later"]
+            daemon.request("POST", f"/containers/{one}/kill")
+            daemon.wait(one)
+        with networks(daemon, later=subnet("10.210.3.0/24")):
+            text = f"failed to set up container networking: network {made['later']} not found"
+            assert outcome(daemon, f"/containers/{one}/start") == (404, text)
+
+
+def test_a_running_container_is_plugged_in_and_out(daemon: Daemon, red: str) -> None:
+    """Calls 261 to 269 of the transcript; the file of its names follows."""
+    with container(daemon, Domainname="example.test") as one:
+        assert connect(daemon, "red", one, Aliases=["other"]) == (200, "")
+        address = addresses(daemon, one)["red"]
+        host = daemon.inspect(one)["Config"]["Hostname"]
+        assert f"{address}/24" in inside(daemon, one, "ip -o addr show eth1")
+        assert f"{address}\t{host}.example.test {host}" in inside(daemon, one, "cat /etc/hosts").split("\n")
+        assert "nameserver 127.0.0.11" in inside(daemon, one, "cat /etc/resolv.conf")
+        assert shown(daemon, one)["red"]["DNSNames"] == [one, "other", host]
+        twice = (403, f"endpoint with name {one} already exists in network red")
+        assert connect(daemon, "red", one) == twice
+        in_use = daemon.request("DELETE", "/networks/red")
+        assert (in_use.status, "has active endpoints" in in_use.message) == (403, True)
+        assert disconnect(daemon, "red", one) == (200, "")
+        identifier = daemon.inspect(one)["Id"]
+        gone = (500, f"container {identifier} is not connected to network red")
+        assert disconnect(daemon, "red", one) == gone
+        assert inside(daemon, one, "ls /sys/class/net").split() == ["eth0", "lo"]
+        assert address not in inside(daemon, one, "cat /etc/hosts")
+        assert "127.0.0.11" not in inside(daemon, one, "cat /etc/resolv.conf")
+        assert addresses(daemon, one).keys() == {"bridge"}
+
+
+def test_what_a_running_container_is_connected_to_is_there_at_its_next_start(daemon: Daemon, red: str) -> None:
+    """And what it was disconnected from is not."""
+    with container(daemon) as one:
+        assert connect(daemon, "red", one, IPAMConfig={"IPv4Address": f"{RED}.66"}) == (200, "")
+        assert disconnect(daemon, "bridge", one) == (200, "")
+        assert daemon.request("POST", f"/containers/{one}/restart?t=0").status == 204
+        assert addresses(daemon, one) == {"red": f"{RED}.66"}
+        assert f"{RED}.66" in inside(daemon, one, "ip -o addr show eth0")
+
+
+def test_a_container_that_does_not_run_is_connected_in_its_record(daemon: Daemon, red: str, blue: str) -> None:
+    """As docker-compose 1.29 does it with a new one: out of its own network and in again, with aliases."""
+    with container(daemon, begin=False, **on("red"), **endpoints(red={"Aliases": ["a"]})) as one:
+        identifier = daemon.inspect(one)["Id"]
+        assert disconnect(daemon, "red", one) == (200, "")
+        gone = (500, f"container {identifier} is not connected to the network red")
+        assert disconnect(daemon, "red", one) == gone
+        assert connect(daemon, "red", one, Aliases=["b"]) == connect(daemon, "blue", one) == (200, "")
+        assert connect(daemon, "red", one, Aliases=["c"]) == (200, "")  # it is there: docker leaves it as it is
+        daemon.begin(one)
+        ours = shown(daemon, one)
+        assert (ours["red"]["Aliases"], list(ours)) == (["b"], ["blue", "red"])
+        assert f"{RED}." in inside(daemon, one, "ip -o -4 addr show eth0")
+
+
+def test_a_container_without_networks_has_loopback_alone(daemon: Daemon, red: str) -> None:
+    """One that was taken out of all of them; it can be plugged in again."""
+    with container(daemon, begin=False) as one:
+        assert disconnect(daemon, "bridge", one) == (200, "")
+        daemon.begin(one)
+        assert inside(daemon, one, "ls /sys/class/net").split() == ["lo"]
+        assert connect(daemon, "red", one) == (200, "")
+        assert "eth0" in inside(daemon, one, "ls /sys/class/net")
+
+
+@pytest.mark.parametrize(
+    ("mode", "network", "status", "words"),
+    [
+        ("none", "red", 400, "container cannot be connected to multiple networks with one of the networks in private"),
+        (
+            "bridge",
+            "none",
+            400,
+            "container cannot be connected to multiple networks with one of the networks in private",
+        ),
+        ("bridge", "host", 400, "container cannot be disconnected from host network or connected to host network"),
+        ("host", "red", 400, "container sharing network namespace with another container or host cannot be connected"),
+        ("bridge", "nosuch", 404, "network nosuch not found"),
+    ],
+)
+def test_networks_that_do_not_go_together_are_refused(
+    daemon: Daemon, red: str, mode: str, network: str, status: int, words: str
+) -> None:
+    """Of one that runs and of one that does not, in docker's words; and nothing has changed."""
+    for begin in (True, False):
+        with container(daemon, begin=begin, **on(mode)) as one:
+            answered, text = connect(daemon, network, one)
+            assert (answered, text[: len(words)]) == (status, words)
+            assert list(shown(daemon, one)) == [mode]
+
+
+def test_networks_that_do_not_go_together_fail_a_start(daemon: Daemon, red: str) -> None:
+    """Where create was told of both; nothing of it stays."""
+    with container(daemon, begin=False, **on("red"), **endpoints(red={}, none={})) as one:
+        status, text = outcome(daemon, f"/containers/{one}/start")
+        assert status == 400 and text.startswith("failed to set up container networking: container cannot be connected")
+        assert members(daemon, "red") == members(daemon, "none") == set()
+
+
+def test_the_hosts_network_cannot_be_left(daemon: Daemon) -> None:
+    """Nor has it an address to show."""
+    with container(daemon, **on("host")) as one:
+        text = "container cannot be disconnected from host network or connected to host network"
+        assert disconnect(daemon, "host", one) == (400, text)
+        settings = daemon.inspect(one)["NetworkSettings"]
+        assert (settings["Ports"], addresses(daemon, one)) == ({}, {"host": ""})
+        assert members(daemon, "host") == {one}
+
+
+def test_the_none_network_can_be_left_for_another(daemon: Daemon, red: str) -> None:
+    """A container that was kept apart is let in."""
+    with container(daemon, **on("none")) as one:
+        assert members(daemon, "none") == {one}
+        assert disconnect(daemon, "none", one) == connect(daemon, "red", one) == (200, "")
+        assert addresses(daemon, one).keys() == {"red"}
+
+
+def test_who_shares_a_network_has_none_of_its_own(daemon: Daemon, red: str) -> None:
+    """It finds the interfaces and the names of the one whose it is, and is connected to nothing by itself."""
+    with container(daemon, **on("red")) as one, container(daemon, **on(f"container:{one}")) as guest:
+        settings = daemon.inspect(guest)["NetworkSettings"]
+        assert (settings["SandboxID"], settings["Ports"], settings["Networks"]) == ("", {}, {})
+        script = "ip -o -4 addr show eth0; cat /etc/hosts /etc/resolv.conf"
+        assert inside(daemon, guest, script) == inside(daemon, one, script)
+        status, text = connect(daemon, "red", guest)
+        assert (status, text.startswith("container sharing network namespace with another container")) == (400, True)
+        identifier = daemon.inspect(guest)["Id"]
+        assert disconnect(daemon, "red", guest) == (500, f"container {identifier} is not connected to network red")
+
+
+def test_an_endpoint_goes_with_its_container_though_another_shares_the_network(daemon: Daemon, red: str) -> None:
+    """The wire is taken away, as nobody else would do it, and its address is another's."""
+    with container(daemon, **on("red")) as one:
+        address = addresses(daemon, one)["red"]
+        with container(daemon, **on(f"container:{one}")) as guest:
+            daemon.request("POST", f"/containers/{one}/kill")
+            daemon.wait(one)
+            assert members(daemon, "red") == set()
+            until = "i=0; while [ -e /sys/class/net/eth0 ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done"
+            assert inside(daemon, guest, f"{until}; ls /sys/class/net") == "lo"
+            with container(daemon, **on("red")) as other:
+                assert addresses(daemon, other)["red"] == address
+
+
+def test_a_network_disabled_has_none(daemon: Daemon) -> None:
+    """NetworkDisabled: loopback, and nothing to show."""
+    with container(daemon, NetworkDisabled=True) as one:
+        assert inside(daemon, one, "ls /sys/class/net") == "lo"
+        assert addresses(daemon, one) == {"bridge": ""}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"IPAMConfig": {"IPv4Address": "172.17.0.9"}}, "user specified IP address is supported on user defined"),
+        ({"Aliases": ["x"]}, "network-scoped alias is supported only for containers in user defined networks"),
+        ({"MacAddress": "nonsense"}, "invalid MAC address nonsense"),
+        ({"DriverOpts": {SYSCTLS: "net.ipv4.conf.eth0.log_martians=1"}}, "unrecognised network interface sysctl"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_at_create_and_at_connect(
+    daemon: Daemon, settings: dict, words: str
+) -> None:
+    """Both in docker's words, and both before anything is made."""
+    answer = daemon.request("POST", "/containers/create", {"Image": "busybox", **endpoints(bridge=settings)})
+    assert answer.status == 400
+    assert answer.message.startswith("invalid config for network bridge: ") and words in answer.message
+    with container(daemon, begin=False) as one:
+        disconnect(daemon, "bridge", one)
+        status, text = connect(daemon, "bridge", one, **settings)
+        assert (status, words in text) == (400, True)
+
+
+def test_several_wrongs_are_told_at_once(daemon: Daemon) -> None:
+    """As docker lists them."""
+    both = {"IPAMConfig": {"IPv4Address": "172.17.0.9"}, "Aliases": ["x"]}
+    answer = daemon.request("POST", "/containers/create", {"Image": "busybox", **endpoints(bridge=both)})
+    assert answer.message == (
+        "invalid config for network bridge: invalid endpoint settings:\n"
+        "* user specified IP address is supported on user defined networks only\n"
+        "* network-scoped alias is supported only for containers in user defined networks"
+    )
+    answer = daemon.request("POST", "/containers/create", {"Image": "busybox", **endpoints(bridge=None)})
+    assert (answer.status, answer.message) == (400, "no EndpointSettings for bridge")
+
+
+def test_who_is_not_there_cannot_be_connected(daemon: Daemon, red: str) -> None:
+    """Neither the container nor the network, in docker's words."""
+    assert connect(daemon, "red", "nosuch") == disconnect(daemon, "red", "nosuch") == (404, "No such container: nosuch")
+    assert connect(daemon, "red", "") == (400, 'invalid name or ID supplied: ""')
+    assert disconnect(daemon, "red", "nosuch", force=True) == (404, "endpoint nosuch not found")
+    with container(daemon) as one:
+        assert disconnect(daemon, "nosuch", one) == (404, "network nosuch not found")
+        identifier = daemon.inspect(one)["Id"]
+        text = f"container {identifier} is not connected to the network nosuch"
+        assert disconnect(daemon, "nosuch", one, force=True) == (500, text)
+
+
+def test_the_list_finds_containers_by_their_networks(daemon: Daemon, red: str, blue: str) -> None:
+    """By name and by id, running or not, and shows what they have."""
+    with container(daemon, **on("red")) as one, container(daemon, begin=False, **on("blue")) as two:
+        ids = {name: daemon.request("GET", f"/networks/{name}").json()["Id"] for name in (red, blue)}
+        for name, found in (("red", one), ("blue", two)):
+            assert [each["Names"] for each in listed(daemon, network=[name])] == [[f"/{found}"]]
+            assert [each["Names"] for each in listed(daemon, network=[ids[name]])] == [[f"/{found}"]]
+        (row,) = listed(daemon, network=["red"])
+        assert row["NetworkSettings"]["Networks"] == shown(daemon, one)
+        assert row["HostConfig"]["NetworkMode"] == "red"

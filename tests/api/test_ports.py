@@ -1,0 +1,158 @@
+"""A container's ports as the API shows them: exposed, published, listed, filtered; and what cannot be published."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.api.networking import connect, container, disconnect, endpoints, listed, networks, on, outcome, shown, subnet
+from tests.harness.daemon import Daemon
+
+pytestmark = pytest.mark.usefixtures("busybox")
+
+
+@pytest.fixture(scope="module")
+def amber(daemon: Daemon) -> Iterator[str]:
+    """The network `amber`."""
+    with networks(daemon, amber=subnet("10.212.1.0/24")):
+        yield "amber"
+
+
+def ports(daemon: Daemon, one: str) -> dict[str, list[dict] | None]:
+    """The ports of a container."""
+    return daemon.inspect(one)["NetworkSettings"]["Ports"]
+
+
+def bind(*host_ports: str, **more: object) -> list[dict]:
+    """The bindings of one port of a container."""
+    return [{"HostPort": port, **more} for port in host_ports]
+
+
+def test_ports_are_shown_while_the_container_runs(daemon: Daemon) -> None:
+    """In inspect, and in the list; a port that is exposed only has no port of the host."""
+    bindings = {"80/tcp": bind("18080"), "53/udp": bind("18053", HostIp="127.0.0.1")}
+    body = {"ExposedPorts": {"80/tcp": {}, "53/udp": {}, "9000/tcp": {}}, **on("bridge", PortBindings=bindings)}
+    with container(daemon, begin=False, **body) as one:
+        assert ports(daemon, one) == {}
+        daemon.begin(one)
+        assert ports(daemon, one) == {
+            "53/udp": [{"HostIp": "127.0.0.1", "HostPort": "18053"}],
+            "80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "18080"}],
+            "9000/tcp": None,
+        }
+        (row,) = listed(daemon, name=[one])
+        assert row["Ports"] == [
+            {"IP": "127.0.0.1", "PrivatePort": 53, "PublicPort": 18053, "Type": "udp"},
+            {"IP": "0.0.0.0", "PrivatePort": 80, "PublicPort": 18080, "Type": "tcp"},
+            {"PrivatePort": 9000, "Type": "tcp"},
+        ]
+        bound = daemon.inspect(one)["HostConfig"]["PortBindings"]
+        assert bound["80/tcp"] == [{"HostIp": "", "HostPort": "18080"}]
+        daemon.request("POST", f"/containers/{one}/kill")
+        daemon.wait(one)
+        assert ports(daemon, one) == {} and listed(daemon, name=[one])[0]["Ports"] == []
+
+
+def test_all_exposed_ports_are_published_somewhere(daemon: Daemon) -> None:
+    """PublishAllPorts: those that have a port of their own keep it, the others get one each; at each start again."""
+    body = {"ExposedPorts": {"80/tcp": {}, "81/tcp": {}, "53/udp": {}}}
+    with container(daemon, **body, **on("bridge", PublishAllPorts=True, PortBindings={"81/tcp": bind("18081")})) as one:
+        found = ports(daemon, one)
+        assert found.keys() == {"80/tcp", "81/tcp", "53/udp"}
+        assert found["81/tcp"] == [{"HostIp": "0.0.0.0", "HostPort": "18081"}]
+        chosen = [int(found[port][0]["HostPort"]) for port in ("80/tcp", "53/udp")]
+        assert all(number >= 32768 for number in chosen)
+
+
+def test_a_range_of_the_host_gives_one_port_to_each(daemon: Daemon) -> None:
+    """As compose scales a service; the one that comes too late is refused, and an end makes room."""
+    body = {"ExposedPorts": {"80/tcp": {}}, **on("bridge", PortBindings={"80/tcp": bind("18090-18091")})}
+    with container(daemon, **body) as one, container(daemon, **body) as two:
+        assert [ports(daemon, each)["80/tcp"][0]["HostPort"] for each in (one, two)] == ["18090", "18091"]
+        with container(daemon, begin=False, **body) as three:
+            status, text = outcome(daemon, f"/containers/{three}/start")
+            assert (status, "already allocated" in text) == (500, True)
+            daemon.remove(one)
+            daemon.begin(three)
+            assert ports(daemon, three)["80/tcp"][0]["HostPort"] == "18090"
+
+
+def test_a_port_that_is_taken_fails_the_start_and_leaves_nothing(daemon: Daemon, amber: str) -> None:
+    """docker's words, exit code 128, no endpoint, no port held; and it starts when the port is free."""
+    bindings = {"80/tcp": bind("18100"), "81/tcp": bind("18101")}
+    with container(daemon, **on("bridge", PortBindings={"7/tcp": bind("18101")})) as one:
+        with container(daemon, begin=False, **on("amber", PortBindings=bindings)) as two:
+            status, text = outcome(daemon, f"/containers/{two}/start")
+            assert status == 500
+            assert text == (
+                "failed to set up container networking: driver failed programming external connectivity on endpoint"
+                f" {two}: Bind for 0.0.0.0:18101 failed: port is already allocated"
+            )
+            state = daemon.inspect(two)["State"]
+            assert (state["Status"], state["ExitCode"], state["Error"]) == ("created", 128, text)
+            assert not shown(daemon, two)["amber"]["IPAddress"]
+            with container(daemon, **on("bridge", PortBindings={"80/tcp": bind("18100")})):
+                pass  # nobody holds it
+            daemon.remove(one)
+            daemon.begin(two)
+            assert ports(daemon, two).keys() == {"80/tcp", "81/tcp"}
+
+
+def test_ports_that_are_none_are_refused(daemon: Daemon) -> None:
+    """At create, but for a protocol that has no ports, which dockerd finds at the start."""
+    for bindings, words in (
+        ({"80/tcp": bind("70000")}, 'invalid port specification: "70000"'),
+        ({"80/tcp": bind("9-8")}, 'invalid port specification: "9-8"'),
+        ({"80/tcp": [{"HostIp": "nowhere", "HostPort": "1"}]}, "unable to parse IP"),
+    ):
+        body = {"Image": "busybox", "HostConfig": {"PortBindings": bindings}}
+        status, text = outcome(daemon, "/containers/create", body)
+        assert (status, words in text) == (400, True), text
+    with container(daemon, begin=False, **on("bridge", PortBindings={"80/foo": bind("1")})) as one:
+        assert "invalid transport protocol: foo" in outcome(daemon, f"/containers/{one}/start")[1]
+
+
+def test_the_list_finds_containers_by_their_ports(daemon: Daemon) -> None:
+    """What is exposed, and what is to be published; running or not."""
+    with (
+        container(daemon, begin=False, ExposedPorts={"7001/tcp": {}, "7002/udp": {}}) as one,
+        container(daemon, ExposedPorts={"7003/tcp": {}}, **on("bridge", PortBindings={"7003/tcp": bind("")})) as two,
+    ):
+        for filters, found in (
+            ({"expose": ["7001"]}, {one}),
+            ({"expose": ["7002/udp"]}, {one}),
+            ({"expose": ["7000-7003/tcp"]}, {one, two}),
+            ({"publish": ["7003"]}, {two}),
+            ({"publish": ["7001"]}, set()),
+        ):
+            assert {each["Names"][0][1:] for each in listed(daemon, **filters)} == found, filters
+
+
+def test_where_there_is_no_way_out_nothing_is_published(daemon: Daemon) -> None:
+    """As with docker: none, another's network, the host's (which is told at create), an internal one."""
+    bindings = {"80/tcp": bind("18110")}
+    with container(daemon, **on("none", PortBindings=bindings)) as one:
+        assert ports(daemon, one) == {}
+    with container(daemon, **on("host", PortBindings=bindings)) as one:
+        assert ports(daemon, one) == {}
+    with networks(daemon, inner={"Internal": True, **subnet("10.212.2.0/24")}):
+        with container(daemon, ExposedPorts={"80/tcp": {}}, **on("inner", PortBindings=bindings)) as one:
+            assert ports(daemon, one) == {"80/tcp": None}
+
+
+def test_ports_lead_through_the_network_that_leads_out(daemon: Daemon, amber: str) -> None:
+    """They move when a connect or a disconnect makes it another one."""
+    bindings = {"80/tcp": bind("18120")}
+    expected = {"80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "18120"}]}
+    with networks(daemon, inner={"Internal": True, **subnet("10.212.2.0/24")}):
+        with container(daemon, **on("inner", PortBindings=bindings), **endpoints(inner={"GwPriority": 9})) as one:
+            assert ports(daemon, one) == {}
+            assert connect(daemon, "amber", one) == (200, "")
+            assert ports(daemon, one) == expected
+            assert connect(daemon, "bridge", one, GwPriority=5) == (200, "")
+            assert ports(daemon, one) == expected
+            assert disconnect(daemon, "amber", one) == disconnect(daemon, "inner", one) == (200, "")
+            assert ports(daemon, one) == expected
+            assert disconnect(daemon, "bridge", one) == (200, "")
+            assert ports(daemon, one) == {}
+            with container(daemon, **on("amber", PortBindings=bindings)):
+                pass  # nobody holds it
