@@ -67,6 +67,14 @@ class _Init(Process):
             joined = namespaces.open_joined(self.sandbox.joined)
             syscalls.unshare(flags)
             namespaces.enter(joined)
+
+    def network(self) -> None:
+        if "net" in self.sandbox.namespaces and self.staged is None:
+            loopback.set_up()
+
+    def tell(self) -> None:
+        """From here on the daemon plugs in what the network needs, and names are served on a loopback that is up."""
+        if not self.ready:
             os.write(self.report, protocol.READY)
             self.ready = True
 
@@ -76,10 +84,6 @@ class _Init(Process):
                 socket.sethostname(self.sandbox.hostname)
             if self.sandbox.domainname:
                 syscalls.setdomainname(self.sandbox.domainname)
-
-    def network(self) -> None:
-        if "net" in self.sandbox.namespaces and self.staged is None:
-            loopback.set_up()
 
     def root(self) -> None:
         host = -1 if self.staged is None else self.staged.host
@@ -159,8 +163,9 @@ class _Init(Process):
 STEPS: tuple[tuple[str, Callable[[_Init], None]], ...] = (
     ("seclude", _Init.seclude),
     ("namespaces", _Init.unshare),
-    ("hostname", _Init.name),
     ("network", _Init.network),
+    ("namespaces", _Init.tell),
+    ("hostname", _Init.name),
     ("root", _Init.root),
     ("mounts", _Init.mount),
     ("devices", _Init.devices),

@@ -14,7 +14,6 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _LENGTHS = {4: 32, 6: 128}
 _HIGHEST_MTU = 65535
 _NAME_BYTES = 15  # of a link, IFNAMSIZ without its end
-NO_BRIDGE = "none"
 
 
 def _number(text: str) -> tuple[int, int]:
@@ -163,7 +162,7 @@ def _list(name: str, key: str, help_: str, check: Callable[[str], str], value: s
 OPTIONS = (
     Option(
         "bridge",
-        f"Bridge of the network `bridge` that is there already, in the place of engine0; {NO_BRIDGE}: no such network",
+        "Bridge of the network `bridge` that is there already, in the place of engine0; none: no such network",
         short="b",
         check=_bridge,
         value="name",

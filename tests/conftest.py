@@ -13,8 +13,10 @@ pytest_plugins = ["tests.harness.fixtures"]
 DAEMON_FIXTURES = {"world"}
 # What takes longest comes first, so that no worker is left with it when the others have ended.
 FIRST = (
-    *("api/test_crash", "unit/muxer/test_sanitizers", "api/test_states_machine", "api/test_restart_policies"),
-    *("api/test_stats", "api/test_events", "sandbox/test_copy_attacks", "api/test_daemon", "api/test_health"),
+    *("api/test_network_crash", "api/test_crash", "unit/muxer/test_sanitizers", "api/test_states_machine"),
+    *("api/test_restart_policies", "api/test_stats", "api/test_events", "sandbox/test_copy_attacks"),
+    *("api/test_daemon", "api/test_health"),
+    *("clients/test_compose", "clients/test_compose_files"),
     *("api", "sandbox", "clients", "images", "replay"),
 )
 NO_ROOT = "needs root: the daemon makes namespaces, mounts and cgroups"

@@ -25,6 +25,7 @@ ALL_SECONDS = 8.0
 """When the query is given up."""
 MOST_WAITING = 2048
 MOST_OF_ONE = 256
+_MOST_ATTEMPTS = 2  # of one query that may be answered at a time
 _SWEEP_SECONDS = 0.25
 _ROUNDS = 2
 _UNHELPFUL = (packets.FAILED, packets.REFUSED, packets.NOT_DONE, packets.FORMAT_ERROR)
@@ -69,14 +70,15 @@ class _Attempt:
     def __init__(self, asked: _Asked, server: Address, sock: socket.socket, message: bytes) -> None:
         self.asked, self.server, self.socket, self.message = asked, server, sock, message
         self.unsent = len(message).to_bytes(_SIZE, "big") + message if asked.stream else b""
-        self.came = b""
+        self.came = bytearray()  # a byte at a time, perhaps
 
 
 class Forwarder:
-    """All queries that others are asked. host_servers: says whom the host asks."""
+    """All queries that others are asked. host_servers: says whom the host asks; most: how many queries may wait."""
 
-    def __init__(self, loop: Loop, host_servers: Callable[[], tuple[Address, ...]]) -> None:
+    def __init__(self, loop: Loop, host_servers: Callable[[], tuple[Address, ...]], most: int = MOST_WAITING) -> None:
         self._loop = loop
+        self._most = most
         self._host_servers = host_servers
         self._waiting: dict[_Asked, None] = {}
 
@@ -89,7 +91,7 @@ class Forwarder:
         """
         if key in asker.asked:
             return
-        if len(self._waiting) >= MOST_WAITING or len(asker.asked) >= MOST_OF_ONE:
+        if len(self._waiting) >= self._most or len(asker.asked) >= MOST_OF_ONE:
             reply(query.answer([], packets.FAILED))
             return
         asked = _Asked(asker, key, query, data, stream, reply)
@@ -151,6 +153,8 @@ class Forwarder:
             sock.close()
             raise
         asked.open.append(attempt)
+        if len(asked.open) > _MOST_ATTEMPTS:
+            self._close(asked.open[0])
 
     def _close(self, attempt: _Attempt) -> None:
         attempt.asked.open.remove(attempt)
@@ -200,7 +204,7 @@ class Forwarder:
         whole = _SIZE + int.from_bytes(attempt.came[:_SIZE], "big")
         if len(attempt.came) < max(whole, _SIZE):
             return None
-        return attempt.came[_SIZE:whole]
+        return bytes(attempt.came[_SIZE:whole])
 
     def _sweep(self) -> None:
         """Look for those whose time has come."""

@@ -5,6 +5,7 @@ answering, sees by itself when a container has ended, and a new daemon finds it 
 when it serves nobody: at once without a daemon, else after a while, as the next container may be about to come.
 """
 
+import errno
 import os
 import resource
 import traceback
@@ -12,7 +13,7 @@ from collections.abc import Callable
 
 from engine.errors import Invalid
 from engine.kernel import syscalls
-from engine.resolver.forward import Forwarder
+from engine.resolver.forward import MOST_WAITING, Forwarder
 from engine.resolver.loop import Loop
 from engine.resolver.served import Served
 from engine.resolver.servers import HostServers, addresses
@@ -24,8 +25,8 @@ from engine.wire.messages import Served as Done
 
 LINGER_SECONDS = 20.0
 _LINK_SECONDS = 5.0  # for a daemon to take what it is told, or it is a daemon no more
-_SPARE_DESCRIPTORS = 512  # for connections and for what is asked of others
 _DESCRIPTORS = 5  # of one container
+_UNLIMITED = 1 << 20
 _MOST_FAILURES = 1000
 
 CRASH = "resolver.crash"
@@ -40,14 +41,14 @@ class Resolver:
         self._loop = Loop(self._failed)
         self._failures = 0
         self._exec_root = exec_root
-        self._forwarder = Forwarder(self._loop, HostServers())
+        self._limit = _lift_descriptors()
+        self._forwarder = Forwarder(self._loop, HostServers(), min(MOST_WAITING, self._limit // 8))
         self._path = os.path.join(exec_root, endpoint.RESOLVER)
         self._served: dict[str, tuple[int, Served]] = {}
         self._places: dict[str, tuple[Place, ...]] = {}
         self._zones: dict[str, Zone] = {}
         self._link: Channel | None = None
         self._pid = os.getpid(), syscalls.process_start(os.getpid())
-        _lift_descriptors()
         try:
             os.unlink(self._path)
         except FileNotFoundError:
@@ -105,7 +106,10 @@ class Resolver:
         """Do what the daemon says."""
         try:
             received = self._link.receive()
-        except (OSError, Invalid):
+        except Invalid as error:  # its descriptors did not all come, as there is no room for them
+            self._tell(Done(str(error)))
+            return
+        except OSError:
             received = None
         if received is None:
             self._part()
@@ -141,10 +145,11 @@ class Resolver:
         return ""
 
     def _begin(self, descriptors: list[int], ended: Callable[[], None]) -> Served:
-        if (len(self._served) + 1) * _DESCRIPTORS + _SPARE_DESCRIPTORS > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
+        # The other half is for connections, and for what is asked of others.
+        if (len(self._served) + 1) * _DESCRIPTORS > self._limit // 2:
             for descriptor in descriptors:
                 os.close(descriptor)
-            raise OSError("too many containers for the limit of open files")
+            raise OSError(errno.EMFILE, f"the resolver may have {self._limit} open files")
         return Served(self._loop, self._forwarder, *descriptors, ended)
 
     def _place(self, container: str, places: tuple[Place, ...]) -> None:
@@ -181,7 +186,8 @@ class Resolver:
         self._loop.ended = self._loop.ended or not self._served
 
 
-def _lift_descriptors() -> None:
-    """Every container is some descriptors, and the usual soft limit is meant for programs with select(2)."""
+def _lift_descriptors() -> int:
+    """Every container is some descriptors, and the usual soft limit is meant for programs with select(2); the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else _UNLIMITED

@@ -6,6 +6,7 @@ idle is bounded, and nobody is waited for. The sockets hold the container's netw
 process 1 has ended (see `resolver`).
 """
 
+import errno
 import functools
 import os
 import socket
@@ -16,7 +17,7 @@ from engine.kernel import netns
 from engine.kernel.netlink.socket import Netlink
 from engine.resolver import packets, redirect
 from engine.resolver.forward import Asker, Forwarder
-from engine.resolver.loop import Loop
+from engine.resolver.loop import READABLE, Loop
 from engine.resolver.packets import Malformed, Query
 from engine.resolver.streams import Stream
 from engine.resolver.zones import View
@@ -25,7 +26,9 @@ from engine.sandbox.resolvconf import RESOLVER
 MOST_STREAMS = 16
 IDLE_SECONDS = 10.0
 _AT_ONCE = 32  # datagrams or connections, before others have their turn
-_BACKLOG = 16
+_BACKLOG = 128
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE_SECONDS = 1.0
 _KINDS = {socket.IPPROTO_UDP: socket.SOCK_DGRAM, socket.IPPROTO_TCP: socket.SOCK_STREAM}
 _SO_BINDTODEVICE = 25
 _BUFFER = bytearray(packets.LARGEST)
@@ -136,8 +139,13 @@ class Served:
         for _ in range(_AT_ONCE):
             try:
                 connection, _ = self._sockets[1].accept()
-            except OSError:  # there is no more, it has gone already, or there is no descriptor for it
+            except BlockingIOError:
                 return
+            except OSError as error:
+                if error.errno in _NO_ROOM:  # or it would be told again and again
+                    self._loop.change(self._sockets[1].fileno(), 0)
+                    self._loop.after(_PAUSE_SECONDS, self._accept_again)
+                return  # else it has gone already
             connection.setblocking(False)
             if len(self._streams) < MOST_STREAMS:
                 stream = Stream(self._loop, connection, self._asked, self._streams.pop)
@@ -146,6 +154,10 @@ class Served:
                     self._loop.after(IDLE_SECONDS / 2, self._close_idle)
             else:
                 connection.close()
+
+    def _accept_again(self) -> None:
+        if self._sockets:
+            self._loop.change(self._sockets[1].fileno(), READABLE)
 
     def _asked(self, stream: Stream, data: bytes) -> None:
         self._answer(data, stream, stream.reply)

@@ -32,7 +32,7 @@ class Stream:
         closed: Callable[["Stream"], None],
     ) -> None:
         self._loop, self._connection, self._ask, self._closed = loop, connection, ask, closed
-        self._came = b""
+        self._came = bytearray()  # a byte at a time, perhaps
         self._unsent = b""
         self._asks = self._asking = False
         self.used = time.monotonic()
@@ -93,7 +93,8 @@ class Stream:
             if not size:
                 self._loop.change(self._connection.fileno(), READABLE)
                 return
-            message, self._came = self._came[_SIZE:size], self._came[size:]
+            message = bytes(self._came[_SIZE:size])
+            del self._came[:size]
             self._asks = self._asking = True
             self._ask(self, message)
             self._asking = False

@@ -102,7 +102,6 @@ GPU = [{"Driver": "nvidia", "Count": 1, "Capabilities": [["gpu"]]}]
 HEALTH = {"Test": ["CMD-SHELL", "exit 0"], "Interval": 10**9, "Timeout": 2 * 10**9, "Retries": 4}
 HEALTH |= {"StartPeriod": 3 * 10**9, "StartInterval": 2 * 10**9}
 FILLED = "an address is the daemon's to give; dockerd overwrites what stands here"
-NOT_YET = "is not built yet in this engine"
 
 FIELDS: dict[str, NamedTuple] = {
     "Hostname": Inside({"Hostname": "fields"}, "hostname", "fields"),
@@ -206,11 +205,9 @@ FIELDS: dict[str, NamedTuple] = {
         host(LogConfig={"Type": "json-file", "Config": {"nosuch": "1"}}), 400, "unknown log opt 'nosuch'"
     ),
     "HostConfig.NetworkMode": Inside(host(NetworkMode="host"), "readlink /proc/self/ns/net", "net:"),
-    "HostConfig.PortBindings.*[].HostIp": Refused(
-        {"HostConfig": {"PortBindings": {"80/tcp": [{"HostIp": "127.0.0.1"}]}}}, 501, NOT_YET
-    ),
-    "HostConfig.PortBindings.*[].HostPort": Refused(
-        {"HostConfig": {"PortBindings": {"80/tcp": [{"HostPort": "8080"}]}}}, 501, NOT_YET
+    "HostConfig.PortBindings.*[].HostIp": Proven("api/test_ports.py", "test_ports_are_shown_while_the_container_runs"),
+    "HostConfig.PortBindings.*[].HostPort": Proven(
+        "api/test_ports.py", "test_ports_are_shown_while_the_container_runs"
     ),
     "HostConfig.RestartPolicy.Name": Refused(host(RestartPolicy={"Name": "nosuch"}), 400, "nosuch"),
     "HostConfig.RestartPolicy.MaximumRetryCount": Refused(
@@ -294,11 +291,11 @@ FIELDS: dict[str, NamedTuple] = {
     "HostConfig.GroupAdd": Inside(host(GroupAdd=["77"]), "id -G", "77"),
     "HostConfig.IpcMode": Inside(host(IpcMode="none"), "grep -c ' /dev/shm ' /proc/self/mountinfo || true", "0"),
     "HostConfig.Cgroup": Shown(host(Cgroup=""), "HostConfig.Cgroup", ""),
-    "HostConfig.Links": Refused({"HostConfig": {"Links": ["a:b"]}}, 501, NOT_YET),
+    "HostConfig.Links": Proven("api/test_links.py", "test_a_link_is_a_line_with_the_alias_the_hostname_and_the_name"),
     "HostConfig.OomScoreAdj": Inside(host(OomScoreAdj=123), "cat /proc/self/oom_score_adj", "123"),
     "HostConfig.PidMode": Inside(host(PidMode="host"), "[ $$ -gt 9 ] && echo hosts", "hosts"),
     "HostConfig.Privileged": Inside(host(Privileged=True), "grep Seccomp: /proc/self/status", "\t0\n"),
-    "HostConfig.PublishAllPorts": Refused({"HostConfig": {"PublishAllPorts": True}}, 501, NOT_YET),
+    "HostConfig.PublishAllPorts": Proven("api/test_ports.py", "test_all_exposed_ports_are_published_somewhere"),
     "HostConfig.ReadonlyRootfs": Inside(host(ReadonlyRootfs=True), "touch /x 2>&1 || true", "Read-only"),
     "HostConfig.SecurityOpt": Inside(
         host(SecurityOpt=["no-new-privileges"]), "grep NoNewPrivs /proc/self/status", "\t1\n"
@@ -319,20 +316,30 @@ FIELDS: dict[str, NamedTuple] = {
     "HostConfig.ReadonlyPaths": Inside(
         host(ReadonlyPaths=["/bin"], MaskedPaths=[]), "touch /bin/x 2>&1 || true", "Read-only"
     ),
-    "NetworkingConfig.EndpointsConfig.*.IPAMConfig.IPv4Address": Refused(
-        endpoint(IPAMConfig={"IPv4Address": "172.17.0.9"}), 501, NOT_YET
+    "NetworkingConfig.EndpointsConfig.*.IPAMConfig.IPv4Address": Proven(
+        "api/test_endpoints.py", "test_a_container_is_created_in_several_networks_each_with_its_own_settings"
     ),
-    "NetworkingConfig.EndpointsConfig.*.IPAMConfig.IPv6Address": Refused(
-        endpoint(IPAMConfig={"IPv6Address": "fd00::9"}), 501, NOT_YET
+    "NetworkingConfig.EndpointsConfig.*.IPAMConfig.IPv6Address": Proven(
+        "clients/test_network_commands.py", "test_an_option_of_connect"
     ),
-    "NetworkingConfig.EndpointsConfig.*.IPAMConfig.LinkLocalIPs": Refused(
-        endpoint(IPAMConfig={"LinkLocalIPs": ["169.254.1.1"]}), 501, NOT_YET
+    "NetworkingConfig.EndpointsConfig.*.IPAMConfig.LinkLocalIPs": Proven(
+        "clients/test_network_commands.py", "test_an_option_of_connect"
     ),
-    "NetworkingConfig.EndpointsConfig.*.Links": Refused(endpoint(Links=["a:b"]), 501, NOT_YET),
-    "NetworkingConfig.EndpointsConfig.*.MacAddress": Refused(endpoint(MacAddress="02:42:ac:11:00:09"), 501, NOT_YET),
-    "NetworkingConfig.EndpointsConfig.*.Aliases": Refused(endpoint(Aliases=["a"]), 501, NOT_YET),
-    "NetworkingConfig.EndpointsConfig.*.DriverOpts": Refused(endpoint(DriverOpts={"a": "b"}), 501, NOT_YET),
-    "NetworkingConfig.EndpointsConfig.*.GwPriority": Refused(endpoint(GwPriority=1), 501, NOT_YET),
+    "NetworkingConfig.EndpointsConfig.*.Links": Proven(
+        "api/test_links.py", "test_a_link_in_a_user_defined_network_is_a_name_for_one_container"
+    ),
+    "NetworkingConfig.EndpointsConfig.*.MacAddress": Proven(
+        "api/test_endpoints.py", "test_a_container_is_created_in_several_networks_each_with_its_own_settings"
+    ),
+    "NetworkingConfig.EndpointsConfig.*.Aliases": Proven(
+        "api/test_endpoints.py", "test_a_container_is_created_in_several_networks_each_with_its_own_settings"
+    ),
+    "NetworkingConfig.EndpointsConfig.*.DriverOpts": Proven(
+        "api/test_endpoints.py", "test_a_container_is_created_in_several_networks_each_with_its_own_settings"
+    ),
+    "NetworkingConfig.EndpointsConfig.*.GwPriority": Proven(
+        "api/test_endpoints.py", "test_a_container_is_created_in_several_networks_each_with_its_own_settings"
+    ),
 }
 FIELDS |= {
     f"HostConfig.{field}[].{key}": throttled(field, rate, first)

@@ -14,7 +14,7 @@ GOOD_NAMES = ("ab", "a.b", "a_b-c", "0z", "A" * 200)
 BAD_NAMES = ("-bad", "a b", "a/b", "a", "ä", ".a", "a\n")
 # (HostConfig or Config fields, status, text): see the transcript, calls 28 to 91.
 UNBUILT = [
-    ({"PortBindings": {"80/tcp": [{"HostPort": "18080"}]}}, "PortBindings"),
+    ({"Cgroup": "some"}, "Cgroup"),
 ]
 
 

@@ -63,7 +63,7 @@ def test_only_the_front_leads_out(compose, make_host):
     outside = make_host(compose.daemon)
     with hosts.serving(outside) as server:
         asked = f"echo | nc -w 1 {outside.address} {server.port} 2>/dev/null || true"
-        seen = {service: compose("exec", "-T", service, "sh", "-c", asked) for service in ("web", "worker")}
+        seen = {service: compose.within(service, asked) for service in ("web", "worker")}
     assert seen == {"web": outside.gateway, "worker": ""}
 
 
@@ -71,7 +71,7 @@ def test_every_service_has_its_names(compose):
     networks = compose.inspect("redis")["NetworkSettings"]["Networks"]
     assert list(networks) == [f"{compose.project}_back"]
     names = ["redis", "store", compose.name("redis"), compose.inspect("redis")["Id"][:12]]
-    said = compose("exec", "-T", "web", "sh", "-c", f"for name in {' '.join(names)}; do nslookup $name; done")
+    said = compose.within("web", f"for name in {' '.join(names)}; do nslookup $name; done")
     addresses = re.findall(r"^Name:\s+(\S+)\nAddress: (\S+)$", said, re.MULTILINE)
     assert addresses == [(name, networks[f"{compose.project}_back"]["IPAddress"]) for name in names]
 
@@ -86,8 +86,7 @@ def test_logs_tell_who_did_what(compose):
 
 
 def test_exec_runs_beside_the_service_and_gives_its_exit_status(compose):
-    assert compose("exec", "-T", "redis", "redis-cli", "PING") == "PONG\n"
-    assert compose("exec", "-T", "-e", "X=1", "web", "sh", "-c", "echo $X; exit 3", status=3) == "1\n"
+    assert compose("exec", "-T", "-e", "X=1", "redis", "sh", "-c", "redis-cli PING $X; exit 3", status=3) == "1\n"
 
 
 def test_scaled_services_are_all_there_and_go_again(compose):
@@ -101,7 +100,7 @@ def test_scaled_services_are_all_there_and_go_again(compose):
     assert ports == [f"0.0.0.0:{port(compose, number)}" for number in (1, 2)]
     assert {port(compose, number) for number in (1, 2)} < set(PORTS)
     until(lambda: get(compose, "/", 2) == "the shop is open", "the opening of the second web")
-    said = compose("exec", "-T", "redis", "nslookup", "worker")
+    said = compose.within("redis", "nslookup worker")
     assert len(set(re.findall(r"^Address: (\S+)$", said, re.MULTILINE))) == 3
     compose("up", "-d", "--scale", "worker=1", "--scale", "web=1")
     assert len(compose.own()["containers"]) == 3
@@ -116,14 +115,14 @@ def test_a_service_that_is_restarted_is_found_again(compose):
 
 
 def test_a_project_that_goes_down_leaves_its_volume_and_with_v_nothing(compose):
-    compose("exec", "-T", "redis", "redis-cli", "SET", "kept", "yes")
+    compose.within("redis", "redis-cli SET kept yes")
     links = compose.daemon.namespaces.links()
     spared = {name for name in links if not name.startswith(("br-", "veth"))}
     compose("down")
     assert compose.own() == {"containers": [], "networks": [], "volumes": [f"{compose.project}_orders"]}
     until(lambda: compose.daemon.namespaces.links() < links, "the end of the links")
     compose("up", "-d")
-    assert compose("exec", "-T", "redis", "redis-cli", "GET", "kept") == "yes\n"
+    assert compose.within("redis", "redis-cli GET kept") == "yes\n"
     compose("down", "-v")
     assert compose.own() == {"containers": [], "networks": [], "volumes": []}
     until(lambda: compose.daemon.namespaces.links() == spared, "the end of the last links")

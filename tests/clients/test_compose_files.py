@@ -131,8 +131,8 @@ def outer(apart: Daemon) -> Iterator[None]:
 def test_a_service_has_all_that_its_file_asks_for(outer, make):
     compose = make(FILE, settings="B=2\n")
     compose("up", "-d")
-    assert compose("exec", "-T", "whole", "sh", "-c", "\n".join(INSIDE)) == "".join(INSIDE.values())
-    assert compose("exec", "-T", "other", "sh", "-c", "\n".join(OTHER)) == "".join(OTHER.values())
+    assert compose.within("whole", "\n".join(INSIDE)) == "".join(INSIDE.values())
+    assert compose.within("other", "\n".join(OTHER)) == "".join(OTHER.values())
     shown = compose.inspect("whole")
     limits = {key: shown["HostConfig"][key] for key in ("Memory", "PidsLimit", "ShmSize")}
     assert limits == {"Memory": 64 << 20, "PidsLimit": 50, "ShmSize": 2 << 20}
@@ -141,7 +141,7 @@ def test_a_service_has_all_that_its_file_asks_for(outer, make):
     assert ports["7000/tcp"] is None
     assert ports["80/tcp"] == [{"HostIp": "127.0.0.1", "HostPort": "18001"}]
     assert [ports[f"{port}/udp"][0]["HostPort"] for port in (90, 91)] == ["18002", "18003"]
-    assert compose("exec", "-T", "inside", "hostname", "-i") == compose("exec", "-T", "whole", "hostname", "-i")
+    assert compose.within("inside", "hostname -i") == compose.within("whole", "hostname -i")
     network = os.readlink(f"/proc/{compose.daemon.pid}/ns/net")
     for service, said in {"after": "made", "lonely": ": lo: ", "hosted": network}.items():
         assert compose.daemon.wait(compose.name(service)) == 0
@@ -185,18 +185,19 @@ def test_a_changed_file_makes_a_container_anew_and_an_unchanged_one_does_not(mak
     file = "services: {a: {image: busybox, init: true, command: [sleep, '60'], environment: {X: '%s'}, volumes: [/v]}}"
     compose = make(file % 1)
     compose("up", "-d")
-    compose("exec", "-T", "a", "touch", "/v/kept")
+    compose.within("a", "touch /v/kept")
     first = compose.inspect("a")["Id"]
     compose("up", "-d")
     assert compose.inspect("a")["Id"] == first
     make(file % 2)("up", "-d", "-t", "1")
     assert compose.inspect("a")["Id"] != first
-    assert compose("exec", "-T", "a", "sh", "-c", "echo $X; ls /v") == "2\nkept\n", "an anonymous volume goes along"
+    assert compose.within("a", "echo $X; ls /v") == "2\nkept\n", "an anonymous volume goes along"
 
 
+@pytest.mark.parametrize("make", composing.CLIENTS[1:], indirect=True)
 def test_states_are_shown_and_changed(make):
     compose = make("services: {a: {image: busybox, init: true, command: [sleep, '60']}}")
-    compose("create") if compose.between == "-" else compose("up", "--no-start")
+    compose("create")
     assert compose.inspect("a")["State"]["Status"] == "created"
     states = []
     for verb in ("start", "pause", "unpause", "kill"):

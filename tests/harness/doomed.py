@@ -3,6 +3,7 @@
 Run by the test process; the daemon's own side is `mortal`.
 """
 
+import time
 from collections.abc import Callable
 
 from tests.harness import mortal
@@ -34,6 +35,7 @@ class Doomed(Daemon):
             self.process.wait(5)  # else it was another failure than the one that was asked for
         finally:
             orders.unlink(missing_ok=True)
+        time.sleep(0.01)  # it may be about to die of a step that it makes after its answer
         if self.process.poll() is None:
             return ""
         self.start()

@@ -164,8 +164,13 @@ def builder(world: World) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def apart(world: World) -> Iterator[Daemon]:
-    """A daemon of one file's own on a machine of its own: nobody else is in its network; with busybox."""
-    yield from _alone(world, world.machine())
+    """A daemon of one file's own on a machine of its own: nobody else is in its network; with busybox.
+
+    When it has ended, with nothing alive, there is nothing of it left there.
+    """
+    machine = world.machine()
+    yield from _alone(world, machine)
+    assert not leaks.settled(lambda: leaks.remains(machine))
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 
 from tests.harness import leaks
@@ -18,7 +17,6 @@ from tests.harness.daemon import Daemon
 from tests.harness.hosts import run
 from tests.harness.namespaces import Namespaces
 
-SECONDS = 3.0
 _ADDRESS = re.compile(r"(?<![\w.:])(\d+\.\d+\.\d+\.\d+)(/\d+)?")
 
 
@@ -83,10 +81,7 @@ def strays(daemon: Daemon) -> list[str]:
 
 def settled(daemon: Daemon) -> list[str]:
     """The strays that are still there after a moment, in which what is taken away in the background may go."""
-    end = time.monotonic() + SECONDS
-    while (found := strays(daemon)) and time.monotonic() < end:
-        time.sleep(0.02)  # a veth goes when its namespace does, and the kernel tells nobody of it
-    return found
+    return leaks.settled(lambda: strays(daemon))
 
 
 def _stray_links(daemon: Daemon, alive: Alive) -> Iterator[str]:

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tests.harness.namespaces import Namespaces
@@ -102,6 +102,21 @@ def leftovers(machine: Namespaces) -> Iterator[str]:
             yield f"table {name} speaks of port {port}"
 
 
+def remains(machine: Namespaces, before: Iterable[str] = ("lo",)) -> list[str]:
+    """What engines have left in a machine's network when nothing of theirs lives there. before: the machine's links"""
+    more = sorted(name for name in machine.links() - set(before) if not DEFAULT_DEVICE.fullmatch(name))
+    found = [f"link {name} in the daemon's network" for name in more]
+    return found + (list(leftovers(machine)) if shutil.which("nft") else [])
+
+
+def settled(look: Callable[[], list[str]]) -> list[str]:
+    """What is still found after a moment of grace, in which what is dying may go."""
+    end = time.monotonic() + GRACE_SECONDS
+    while (found := look()) and time.monotonic() < end:
+        time.sleep(0.05)  # other processes' ends, of which we know no descriptor to wait on
+    return found
+
+
 class Watch:
     """The tables as they were; `leaks` says what has been added to them."""
 
@@ -124,9 +139,7 @@ class Watch:
         now = set(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else set()
         found += [f"network namespace {name}" for name in sorted(now - self.netns)]
         for namespaces, links, points in self.inside:
-            more = sorted(name for name in namespaces.links() - links if not DEFAULT_DEVICE.fullmatch(name))
-            found += [f"link {name} in the daemon's network" for name in more]
-            found += leftovers(namespaces) if shutil.which("nft") else ()
+            found += remains(namespaces, links)
             found += [f"mount {path} in the daemon's namespace" for path in sorted(namespaces.mounts() - points)]
         return found
 
@@ -137,7 +150,4 @@ class Watch:
 
     def leaks(self) -> list[str]:
         """What is still there after a moment of grace, in which dying processes may go."""
-        end = time.monotonic() + GRACE_SECONDS
-        while (found := self.found()) and time.monotonic() < end:
-            time.sleep(0.05)  # other processes' ends, of which we know no descriptor to wait on
-        return found
+        return settled(self.found)

@@ -106,6 +106,11 @@ class Site:
         self.names: Names
         self.restart()
 
+    @property
+    def spawner(self) -> int:
+        """The process that makes resolvers."""
+        return self._spawner.process.pid
+
     def restart(self) -> None:
         """Another daemon takes over, which knows nothing yet; the earlier one is as good as killed."""
         links = Links(self._spawner, lambda *_: None)

@@ -44,6 +44,21 @@ def interfaces(daemon: Daemon, place: Place) -> set[str]:
     return {link["ifname"] for link in inside(daemon, place, "link")} - {"lo"}
 
 
+@pytest.mark.parametrize(
+    ("driver", "status", "words"),
+    [
+        ("overlay", 403, "This node is not a swarm manager."),
+        ("nope", 404, 'plugin "nope" not found'),
+        ("host", 403, 'only one instance of "host" network is allowed'),
+        ("null", 403, 'only one instance of "null" network is allowed'),
+    ],
+)
+def test_a_driver_that_cannot_be_had_is_refused(apart: Daemon, driver: str, status: int, words: str) -> None:
+    """A swarm's, a plugin's, and the two of which there is one network each."""
+    answer = apart.request("POST", "/networks/create", {"Name": "other", "Driver": driver})
+    assert (answer.status, answer.json()["message"][: len(words)]) == (status, words)
+
+
 def test_a_bridge_is_there_from_the_first_container_to_the_end_of_its_network(apart: Daemon) -> None:
     """With the name and the MTU that were asked for, in the container too."""
     options = {f"{BRIDGE}name": "mine0", "com.docker.network.driver.mtu": "1400"}
@@ -150,6 +165,33 @@ def test_a_hot_plug_moves_the_default_route_and_an_unplug_moves_it_back(apart: D
             assert answer.status == 200, answer
             assert default_route(apart, place) == before
             assert interfaces(apart, place) == {"eth0", "eth1"}
+
+
+@pytest.mark.parametrize("driver", ["bridge", "macvlan"])
+def test_a_container_that_meddles_with_its_interfaces_harms_nobody_else(
+    apart: Daemon, outside: Host, driver: str
+) -> None:
+    """It renames and removes what it is given while it is given it: a call may fail, and nothing stays on the host."""
+    before = set(host_links(apart))
+    options = {"parent": outside.link} if driver == "macvlan" else {}
+    script = "while :; do ip link set eth1 name evil; ip link set evil up; ip link del evil; ip link del eth1; done"
+    with network(apart, "rough", Driver=driver, Options=options, IPAM=pool("10.75.0.0/24")):
+        given = {"NetworkMode": "bridge", "CapAdd": ["NET_ADMIN"]}
+        identifier = apart.create("sh", "-c", f"({script}) 2>/dev/null", HostConfig=given)
+        try:
+            apart.begin(identifier)
+            for _ in range(12):
+                answer = apart.request("POST", "/networks/rough/connect", {"Container": identifier})
+                assert answer.status in (200, 500), answer
+                if answer.status == 200:
+                    answer = apart.request("POST", "/networks/rough/disconnect", {"Container": identifier})
+                    assert answer.status == 200, answer
+            place = Place(apart, identifier, "bridge")
+            shown = [each for each in inside(apart, place, "-details", "link") if each["ifname"] != "lo"]
+            assert len(shown) == 1  # the default network's, the one that it left alone
+            assert len({name for name in set(host_links(apart)) - before if name.startswith("veth")}) == 1
+        finally:
+            apart.remove(identifier)
 
 
 def test_containers_of_a_macvlan_are_machines_of_the_hosts_neighbourhood(apart: Daemon, outside: Host) -> None:

@@ -241,7 +241,7 @@ def test_a_resolver_that_is_killed_comes_back_by_itself(site: Daemon, begin: Beg
     web, db = begin("web"), begin("db")
 
     def answered() -> bool:
-        with contextlib.suppress(OSError), Asker(web, timeout=1.0) as asker:
+        with contextlib.suppress(OSError), Asker(web, timeout=0.3) as asker:
             return asker.addresses("db") == [db.address]
         return False
 

@@ -45,13 +45,26 @@ def test_the_host_reaches_it_by_each_of_its_own_addresses(apart: Daemon, outside
     assert ask(apart.namespaces, web.gateway, 8080, kind) == web.gateway
 
 
+@pytest.mark.parametrize("filtered", ["0", "1"])
 @pytest.mark.parametrize("kind", ["tcp", "udp"])
-def test_other_containers_reach_it_by_the_hosts_addresses(apart: Daemon, outside: Host, web: Place, kind: str) -> None:
-    """One beside it, one on another network, and the container itself."""
+def test_other_containers_reach_it_by_the_hosts_addresses(
+    apart: Daemon, outside: Host, web: Place, kind: str, filtered: str
+) -> None:
+    """One beside it, one on another network, and the container itself; with br_netfilter and without."""
+    bridged(apart, filtered)
     with container(apart) as beside, network(apart, "other"), container(apart, "other") as elsewhere:
         for who in (beside, elsewhere, web):
             for address in (outside.gateway, web.gateway):
                 assert ask(who, address, 8080, kind) == web.gateway
+        assert ask(beside, web.address, 80, kind) == beside.address
+        assert not reaches(elsewhere, web.address, 80, kind, 0.1)
+
+
+def bridged(daemon: Daemon, filtered: str) -> None:
+    """Have packets that are only bridged pass the firewall (`1`, as on a host with br_netfilter) or not."""
+    for name in ("iptables", "ip6tables"):
+        path = f"/proc/sys/net/bridge/bridge-nf-call-{name}"
+        assert run(daemon.namespaces, "sh", "-c", f"echo {filtered} > {path}").returncode == 0
 
 
 def test_an_address_of_the_host_may_be_chosen(apart: Daemon, outside: Host) -> None:
@@ -107,6 +120,18 @@ def test_ipv6_reaches_it_as_ipv4_does(apart: Daemon, outside: Host) -> None:
                 assert ask(apart.namespaces, outside.gateway6, 8085, kind) == outside.gateway6
                 with container(apart, "both") as beside:
                     assert ask(beside, outside.gateway6, 8085, kind) == "fd77::1"
+
+
+def test_the_hosts_ipv6_loopback_is_refused_at_once(apart: Daemon) -> None:
+    """Nothing can be led from ::1: who asks there goes on to 127.0.0.1, and who wants a port there is told."""
+    body = {"EnableIPv6": True, "IPAM": {"Config": [{"Subnet": "10.81.0.0/24"}, {"Subnet": "fd81::/64"}]}}
+    with network(apart, "loop", **body), container(apart, "loop", ["8091:80"]) as place:
+        with serving(place, 80, address="::"), pytest.raises(ConnectionRefusedError):
+            ask(apart.namespaces, "::1", 8091)
+        refused = apart.create("true", HostConfig={"NetworkMode": "loop", "PortBindings": bindings("[::1]:8092:80")})
+        answer = apart.request("POST", f"/containers/{refused}/start")
+        assert answer.status == 501 and "cannot be published on ::1" in answer.message
+        apart.remove(refused)
 
 
 def test_sctp_is_led_in_as_well(apart: Daemon) -> None:

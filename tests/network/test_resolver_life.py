@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator
 
@@ -126,7 +127,7 @@ def test_one_that_is_killed_is_started_anew_and_told_everything(site: Site, box:
     assert settled(lambda: site.pids() not in ([], [pid]))
 
     def found() -> bool:
-        with Asker(web, timeout=1.0) as asker:
+        with Asker(web, timeout=0.3) as asker:
             try:
                 return asker.ask("db").records == ["10.0.0.3"]
             except OSError:
@@ -160,6 +161,24 @@ def test_a_container_that_has_ended_already_cannot_be_served(site: Site, box: Ca
     with Asker(web) as asker:
         assert asker.ask("db").code == dns.SERVFAIL
         assert asker.addresses("web") == ["10.0.0.2"]
+
+
+def test_more_containers_than_there_are_descriptors_for_are_refused_in_words(
+    site: Site, box: Callable[..., Box]
+) -> None:
+    """And nothing of those that are served is lost."""
+    resource.prlimit(site.spawner, resource.RLIMIT_NOFILE, (24, 24))
+    web, db, more = box("web"), box("db"), box("more")
+    site.join(web)
+    site.join(db, db.place(last=3))
+    with pytest.raises(SystemFailure, match="open files"):
+        site.join(more)
+    with Asker(web) as asker:
+        assert asker.addresses("db") == ["10.0.0.3"]
+    site.names.leave([db.place()[1]])
+    site.join(more, more.place(last=4))
+    with Asker(web) as asker:
+        assert asker.addresses("more") == ["10.0.0.4"]
 
 
 def test_a_run_that_follows_another_takes_its_place(site: Site, box: Callable[..., Box]) -> None:

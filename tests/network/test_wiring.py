@@ -170,6 +170,23 @@ def test_who_is_to_know_of_a_device_hears_of_it_before_it_is_used(host: None) ->
     assert wiring.ensure(PLAIN) is True and told == ["plain"] * 3
 
 
+def test_the_default_network_takes_its_address_along_when_it_moves(host: None) -> None:
+    """Its bridge keeps no way to the subnet that it has left; of another network's bridge nothing is ever taken."""
+
+    def found() -> set[str]:
+        with Netlink() as netlink:
+            index = links.index_of(netlink, PLAIN.device)
+            return {one.address for one in addresses.addresses(netlink) if one.link == index}
+
+    default = replace(PLAIN, name="bridge")
+    moved = replace(default, pools=SECOND.pools)
+    Wiring().ensure(default)
+    Wiring().ensure(moved)
+    assert found() == {"10.8.0.1"}
+    Wiring().ensure(PLAIN)
+    assert found() == {"10.8.0.1", "10.9.0.1"}
+
+
 def test_a_bridge_without_ipv6_has_none_at_all(host: None) -> None:
     """Not even the address that the kernel makes of its MAC."""
     Wiring().ensure(PLAIN)

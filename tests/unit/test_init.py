@@ -17,6 +17,11 @@ def test_nothing_of_the_image_is_mounted_on_before_mounts_are_private() -> None:
     assert place("unshare") < place("root") < place("mount") < place("devices") < place("protect") < place("pivot")
 
 
+def test_loopback_is_up_before_the_daemon_is_told_of_the_namespaces() -> None:
+    """It serves names at 127.0.0.11 in there as soon as it knows, which fails on a loopback that is down."""
+    assert place("unshare") < place("network") < place("tell")
+
+
 def test_cgroups_are_entered_before_their_namespace_shows_them_and_before_the_command() -> None:
     assert place("cgroup") < place("mount_late") < place("pivot") < place("execute")
 

@@ -1,7 +1,8 @@
 """The three files that are mounted over a container's own: hostname, hosts and resolv.conf.
 
-Runs in the daemon's request threads, at create and, to mend what a power cut took, at start. Never fsyncs: all of this
-can be written again from the container's record.
+Runs in the daemon's request threads: at create; at each start, when addresses and who answers names are known, and to
+mend what a power cut took; while the container runs, when its networks change. Never fsyncs: all of this can be written
+again from the container's record.
 """
 
 import logging

@@ -21,7 +21,6 @@ from engine.kernel.netlink import addresses
 from engine.kernel.netlink.socket import Netlink
 
 _DEVICE = "engine"  # and a number: several engines may share a host
-NO_BRIDGE = "none"  # what --bridge says for: no default network
 _DRIVERS = {"host": "host", "none": "null"}
 _BRIDGE = "com.docker.network.bridge."
 _MTU = "com.docker.network.driver.mtu"
@@ -38,7 +37,7 @@ def networks(
     """
     before = {network.name: network for network in known if network.builtin}
     wanted = [before.get(name) or _new(name, driver) for name, driver in _DRIVERS.items()]
-    if settings.bridge == NO_BRIDGE:
+    if settings.bridge == "none":
         return wanted, None
     old = before.get("bridge")
     try:

@@ -4,7 +4,6 @@ Runs in the daemon's request threads, one at a time for each network (see `wirin
 mark, the alias `engine:<id of the network>`; what somebody else made is used as it is and never removed.
 """
 
-import errno
 import os
 from collections.abc import Iterable
 
@@ -13,9 +12,10 @@ from engine.daemon.network.record import Endpoint, Network
 from engine.errors import SystemFailure
 from engine.kernel.netlink import addresses, links
 from engine.kernel.netlink.links import Link
-from engine.kernel.netlink.socket import Netlink, Refused
+from engine.kernel.netlink.socket import Netlink
 
 _MARK = "engine:"
+_LINK_LOCAL = "fe80:"
 _SYSCTLS = "/proc/sys/net/ipv6/conf"
 _LOCAL_MAC = 0x02
 
@@ -68,7 +68,7 @@ def remove(network: Network, others: Iterable[Network]) -> None:
             if heirs:
                 netlink.send((links.change(found.index, alias=mark(heirs[0])),))
             else:
-                _delete(netlink, network.device)
+                links.discard(netlink, network.device)
     except OSError as error:
         raise SystemFailure(f"the interface {network.device} cannot be removed: {words(error)}") from error
 
@@ -88,14 +88,6 @@ def words(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _delete(netlink: Netlink, name: str) -> None:
-    try:
-        netlink.send((links.delete(name),))
-    except Refused as error:
-        if error.errno != errno.ENODEV:  # somebody else was faster
-            raise
-
-
 def _make_bridge(netlink: Netlink, network: Network) -> None:
     mtu = options.mtu_of(network.options)
     found = links.find(netlink, network.device)
@@ -109,8 +101,12 @@ def _make_bridge(netlink: Netlink, network: Network) -> None:
     if mtu and found.mtu != mtu:
         requests.append(links.change(found.index, mtu=mtu))
     there = {(each.address, each.prefix) for each in addresses.addresses(netlink) if each.link == found.index}
-    wanted = [pair for pair in bridge.addresses(network) if pair not in there]
-    requests += [addresses.add(found.index, address, bits) for address, bits in wanted]
+    wanted = set(bridge.addresses(network))
+    if network.builtin and found.alias == mark(network):
+        # The default network moves, while nobody is in it, when the host has come to reach its subnet elsewhere.
+        stale = {pair for pair in there - wanted if not pair[0].startswith(_LINK_LOCAL)}
+        requests += [addresses.remove(found.index, address, bits) for address, bits in sorted(stale)]
+    requests += [addresses.add(found.index, address, bits) for address, bits in sorted(wanted - there)]
     if not found.up:
         requests.append(links.change(found.index, up=True))
     if requests:
@@ -125,7 +121,7 @@ def _new_bridge(netlink: Netlink, network: Network, mtu: int) -> Link:
         netlink.send((links.change(links.index_of(netlink, network.device), alias=mark(network)),))
         found = links.find(netlink, network.device)
     except OSError:
-        _delete(netlink, network.device)
+        links.discard(netlink, network.device)
         raise
     if found is None:
         raise SystemFailure(f"the bridge {network.device} was removed while it was made")

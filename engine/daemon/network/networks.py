@@ -53,6 +53,11 @@ class Networks:
 
     # Networks
 
+    @property
+    def has_default(self) -> bool:
+        """Whether there is to be a default network at all."""
+        return self.settings.bridge != "none"
+
     def find(self, reference: str) -> Network:
         """The network of this id, name or prefix of an id.
 

@@ -73,7 +73,7 @@ def unplug(network: Network, endpoint: Endpoint, namespace: int | None, others: 
         if namespace is None:
             if endpoint.host_interface:
                 with Netlink() as host:
-                    _delete(host, endpoint.host_interface)
+                    links.discard(host, endpoint.host_interface)
             return
         with _both(namespace) as (host, inside):
             _remove(host, inside, network, endpoint, _names(others))
@@ -219,22 +219,14 @@ def _undo(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, 
 def _remove(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, staying: set[str]) -> None:
     """Remove the interface. staying: the names of those of the container's other networks"""
     if endpoint.host_interface:
-        _delete(host, endpoint.host_interface)
+        links.discard(host, endpoint.host_interface)
         return
     # The container may have given it another name: it is every link of this parent that no other endpoint has.
     parent = links.index_of(host, network.device)
     for link in links.every(inside):
         theirs = link.name in staying and link.name != endpoint.interface
         if link.kind == network.driver and link.parent == parent and not theirs:
-            _delete(inside, link.name)
-
-
-def _delete(netlink: Netlink, name: str) -> None:
-    try:
-        netlink.send((links.delete(name),))
-    except Refused as error:
-        if error.errno != errno.ENODEV:  # it is gone already
-            raise
+            links.discard(inside, link.name)
 
 
 def _refused(network: Network, endpoint: Endpoint, error: OSError) -> str:

@@ -174,6 +174,9 @@ def _addresses(network: Network, modes: dict[int, str | bool], request: PortRequ
         family = _family(request.host_ip)
         if not modes[family]:
             raise _impossible(network, request, family)
+        if request.host_ip == "::1":
+            port = f"{request.container_port}/{request.protocol}"
+            raise NotBuilt(f"port {port} cannot be published on ::1: the kernel leads nothing from there elsewhere")
         return [(request.host_ip, True)] if modes[family] in _MAPPED else []
     default = network.options.get(_OPTION + "host_binding_ipv4") or _ANY[4]
     named = [*_ANY.values()] if default in _ANY.values() else [default]

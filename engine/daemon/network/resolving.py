@@ -118,7 +118,7 @@ class Resolving:
         for container in dict.fromkeys(gone.values()):
             try:
                 self._leave(container, gone)
-            except EngineError as error:
+            except (EngineError, OSError) as error:
                 log.warning("container %s: its names stay: %s", container, error)
 
     def adopt(self, running: Sequence[tuple]) -> None:
@@ -128,6 +128,7 @@ class Resolving:
                 told = self._telling(pairs, pid, pid_start, host_config, links)
                 self._told[pairs[0][1].container] = told
             try:
+                self._log_crash()
                 known = self._find()
                 if known is None:
                     self._begin()
@@ -138,7 +139,7 @@ class Resolving:
                     self._put_all()
                 except _Lost:
                     self._begin()
-            except EngineError as error:
+            except (EngineError, OSError) as error:
                 log.error("the names of containers are not answered: %s", error)
 
     def _telling(
@@ -221,7 +222,7 @@ class Resolving:
 
     def _begin(self, but: _Told | None = None) -> None:
         """Have the spawner make a resolver, and tell it of all that run. Raises SystemFailure, Unavailable."""
-        self._tell_crash()
+        self._log_crash()
         ours, theirs = Channel.pair()
         with theirs:
             try:
@@ -230,7 +231,8 @@ class Resolving:
                 ours.close()
                 raise
         if self._meet(ours) is None:
-            raise SystemFailure("the resolver cannot be started")
+            self._log_crash()
+            raise SystemFailure("the resolver, which answers the names of containers, cannot be started")
         self._put_all(but)
 
     def _find(self) -> set[str] | None:
@@ -278,7 +280,7 @@ class Resolving:
                 log.warning("the resolver has died; another is started")
                 self._begin()
 
-    def _tell_crash(self) -> None:
+    def _log_crash(self) -> None:
         text = exitfile.read(self._exec_root, _CRASH)
         if text is not None:
             log.error("the resolver has failed: %s", text.decode("utf-8", "replace"))

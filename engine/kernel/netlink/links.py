@@ -167,6 +167,15 @@ def delete(name: str) -> Request:
     return _DELLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + message.text(_IFNAME, name)
 
 
+def discard(netlink: Netlink, name: str) -> None:
+    """Remove the link of this name, if there is one. Raises Refused."""
+    try:
+        netlink.send((delete(name),))
+    except Refused as error:
+        if error.errno != errno.ENODEV:  # somebody else was faster
+            raise
+
+
 def find(netlink: Netlink, name: str) -> Link | None:
     """The link of this name, or None."""
     try:

@@ -1,6 +1,7 @@
 """What a container sees of its networks: who has a name, in which order, and who is not there any more."""
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -174,3 +175,4 @@ class Networks(RuleBasedStateMachine):
 
 
 TestNetworks = Networks.TestCase
+TestNetworks.settings = settings(max_examples=40, stateful_step_count=20)

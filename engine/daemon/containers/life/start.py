@@ -58,7 +58,7 @@ def launch(engine: object, container: Container, *, by_hand: bool) -> None:
     """Make the next run, and nothing of it stays when that fails; the caller holds `operation`."""
     try:
         started = _launch(engine, container)
-    except EngineError:
+    except BaseException:  # whatever it was: nobody else would take it away
         clear_run(engine, container, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id))
         raise
     for warning in started.warnings:

@@ -28,14 +28,15 @@ def adopt(engine: object) -> None:
         if published:
             engine.ports.adopt(container.id, published)
     networks = {network.id: network for places in pairs.values() for network, _ in places}
-    for network in networks.values():
-        if network.driver not in wires.UNWIRED:
-            _try(f"the device of network {network.name} is not there", engine.wiring.ensure, network)
     endpoints = [endpoint for places in pairs.values() for _, endpoint in places]
     bridges = [network for network in networks.values() if network.driver == "bridge"]
+    # Before the devices: who finds them makes their rules, and is to find those of the ports that run there too.
     _try("the firewall does not have what it should", engine.firewall.sync, bridges, endpoints)
-    for container in running:
+    for network in networks.values():
+        _try(f"the device of network {network.name} is not there", wires.bring_up, engine, network)
+    for container, places in pairs.items():
         _try(f"the ports of container {container.id} are not published", moving.settle, engine, container)
+        _try(f"container {container.id} does not reach its links", _open_links, engine, container, places)
     _adopt_names(engine, pairs)
 
 
@@ -57,7 +58,7 @@ def _join_unwired(engine: object, container: Container) -> None:
 
 
 def _agree(engine: object, container: Container) -> None:
-    """After a connect or a disconnect that was cut short: what the record does not name goes, and it names nothing else.
+    """After a connect or a disconnect that was cut short: what the record does not name goes, what is gone has no name.
 
     A record without the network's id is of an engine that wired nothing.
     """
@@ -82,6 +83,15 @@ def _pull_out(engine: object, container: Container, pair: tuple, staying: wires.
         os.close(netns)
     engine.networks.leave([endpoint])
     etc.drop(engine, container, endpoint, staying)
+
+
+def _open_links(engine: object, container: Container, places: wires.Pairs) -> None:
+    if container.host_config["Links"]:
+        from engine.daemon.containers.networking import links  # for those few that have any
+
+        for network, endpoint in places:
+            if network.name == wires.DEFAULT:
+                links.open_ways(engine, network, endpoint, links.running(engine, container))
 
 
 def _adopt_names(engine: object, pairs: dict[Container, wires.Pairs]) -> None:

@@ -58,6 +58,10 @@ def check(network: Network | None, name: str, settings: dict) -> None:
     if mac and int(mac[:2], 16) & _MULTICAST:
         wrong.append(f"invalid MAC address {mac}: it is a group's")
     wrong += _wrong_options(settings["DriverOpts"])
+    if network is not None and settings["IPAMConfig"] and not wrong:
+        from engine.daemon.network import joining  # for those few that ask for an address
+
+        wrong += joining.outside(network, settings["IPAMConfig"])
     if wrong:
         raise Invalid(f"invalid endpoint settings:\n{_joined(wrong)}")
 

@@ -40,13 +40,21 @@ def give_back(engine: object, container: Container, pairs: wires.Pairs, *, told:
             engine.firewall.withdraw(network, endpoint)
     if any(endpoint.ports for endpoint in endpoints):
         engine.ports.release(container.id)
-    try:
-        engine.networks.leave(endpoints)
-    except SystemFailure as error:  # a full disk
-        log.warning("container %s: its addresses are not free yet: %s", container.id, error)
+    _free(engine, container, endpoints)
     if told:
         for network, _ in pairs:
             wires.tell(engine, container, network, "disconnect")
+
+
+def _free(engine: object, container: Container, endpoints: list[Endpoint]) -> None:
+    """Give the addresses away, which nobody answers to any more."""
+    wired = [endpoint for endpoint in endpoints if endpoint.host_interface]
+    try:
+        if wired:
+            engine.wiring.silence(wired)
+        engine.networks.leave(endpoints)
+    except SystemFailure as error:  # a full disk
+        log.warning("container %s: its addresses are not free yet: %s", container.id, error)
 
 
 def unplug_all(engine: object, pairs: list[tuple[Network, Endpoint]]) -> None:

@@ -108,19 +108,25 @@ def aliases(engine: object) -> dict[str, list[str]]:
 
 
 def linked(engine: object, container: Container) -> list[tuple[str, Container, Endpoint]]:
-    """(alias, container, its endpoint in the default network) of all that it links to. Raises in docker's words where
-    one does not run, or not there.
-    """
-    network = engine.networks.find(_DEFAULT)
-    found = []
+    """What `running` gives, of all that it links to. Raises in docker's words where one does not run, or not there."""
+    found = running(engine, container)
+    there = {other.id for _, other, _ in found}
     for alias, other in children(engine, container):
         if not other.snapshot().alive:
             raise EngineError(f"Cannot link to a non running container: /{other.name} AS /{container.name}/{alias}")
-        endpoints = engine.networks.endpoints(network.id, other.id)
-        if not endpoints:
+        if other.id not in there:
             raise EngineError(f"Cannot link to /{other.name}, as it does not belong to the default network")
-        found.append((alias, other, endpoints[0]))
     return found
+
+
+def running(engine: object, container: Container) -> list[tuple[str, Container, Endpoint]]:
+    """(alias, container, its endpoint in the default network) of those that it links to and that are there now."""
+    network = engine.networks.find(_DEFAULT)
+    return [
+        (alias, other, endpoint)
+        for alias, other in children(engine, container)
+        for endpoint in engine.networks.endpoints(network.id, other.id)
+    ]
 
 
 def lines(links: list[tuple[str, Container, Endpoint]]) -> str:

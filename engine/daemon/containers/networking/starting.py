@@ -70,6 +70,8 @@ class Start:
             network.name: {**self._container.networking[name], "NetworkID": network.id}
             for name, network in networks.items()
         }
+        # What is passed over now stays: a later daemon may have a default network again.
+        found |= {name: each for name, each in self._container.networking.items() if name not in networks}
         if found != self._container.networking:
             keep(self._engine, self._container, found)
 

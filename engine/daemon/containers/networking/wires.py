@@ -41,6 +41,8 @@ def networks_of(engine: object, container: Container) -> dict[str, Network]:
     started = container.state.started_ns
     found = {}
     for name, settings in container.networking.items():
+        if name == DEFAULT and not engine.networks.has_default:
+            continue  # as dockerd: who asks for nothing else has only its loopback then
         # One that has run is bound to the very network, which may have been removed and another made of that name.
         known = settings["NetworkID"] if started else ""
         found[name] = engine.networks.find(known or name)

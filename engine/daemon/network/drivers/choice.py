@@ -7,7 +7,7 @@ somebody asks for it. `wiring` and `endpoints` have what they do in the kernel.
 import importlib
 from types import ModuleType
 
-from engine.errors import NotFound, Unavailable
+from engine.errors import Forbidden, NotFound
 
 LOCAL = ("bridge", "host", "ipvlan", "macvlan", "null")
 _SWARM = ("overlay",)
@@ -18,9 +18,9 @@ _NO_SWARM = (
 
 
 def find(name: str) -> ModuleType:
-    """The driver's module. Raises NotFound, Unavailable for a driver of a swarm."""
+    """The driver's module. Raises NotFound, Forbidden for a driver of a swarm."""
     if name in LOCAL:
         return importlib.import_module(f"engine.daemon.network.drivers.{name}")
     if name in _SWARM:
-        raise Unavailable(_NO_SWARM)
+        raise Forbidden(_NO_SWARM)
     raise NotFound(f'plugin "{name}" not found')

@@ -293,7 +293,7 @@ class Firewall:
         from engine.daemon.network.firewall import forwarding, rules, table
         from engine.kernel.netlink import nftables
 
-        requests = table.empty(self.table, self._families(), forwarding.loopback6_answers())
+        requests = table.empty(self.table, self._families())
         for network in self._networks.values():
             requests += self._made(network)
         elements = [each for _, endpoint in self._endpoints.values() for each in rules.port_elements(endpoint)]

@@ -109,18 +109,6 @@ def guarded(netlink: Netlink, table: str, family: int) -> list[int] | None:
     return None if found is None else [int.from_bytes(key, sys.byteorder) for key in found]
 
 
-def loopback6_answers() -> bool:
-    """Whether what is led from ::1 can find its way back.
-
-    With br_netfilter the answer has its true destination, ::1, before the kernel looks at where it came in, and is
-    dropped as forged; so ::1 is not led anywhere there, and a client is refused at once and tries 127.0.0.1.
-    """
-    try:
-        return _read("bridge/bridge-nf-call-ip6tables") == "0"
-    except FileNotFoundError:
-        return True
-
-
 def let_loopback_in(device: str) -> None:
     """Let the host's 127.0.0.1 talk to the containers of a bridge. Raises OSError."""
     _write(f"ipv4/conf/{device}/route_localnet", "1")

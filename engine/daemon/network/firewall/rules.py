@@ -60,7 +60,7 @@ def subnet(pool: Pool) -> tuple[int, bytes, bytes]:
 
 
 def _chain(kind: str, network: Network) -> str:
-    return f"{kind} {network.device}"
+    return f"{kind}-{network.device}"
 
 
 def chains(network: Network) -> dict[str, list[bytes]]:

@@ -112,20 +112,21 @@ def _prerouting() -> Rules:
     return rules
 
 
-def _output(loopback6: bool) -> Rules:
-    rules = []
-    if not loopback6:
-        mine = nft.family(nft.IPV6) + nft.destination(nft.IPV6) + LOOPBACK6
-        rules.append(("output", mine + nft.decide(nft.ACCEPT)))
-    return [*rules, ("output", nft.address_kind(nft.LOCAL) + nft.decide(nft.goto(PUBLISH)))]
+def _output() -> Rules:
+    # What is sent to ::1 cannot be led elsewhere: the kernel takes no answer to that address from another interface. So
+    # it is refused at once, and clients go on to 127.0.0.1.
+    mine = nft.family(nft.IPV6) + nft.destination(nft.IPV6) + LOOPBACK6
+    return [
+        ("output", mine + nft.decide(nft.ACCEPT)),
+        ("output", nft.address_kind(nft.LOCAL) + nft.decide(nft.goto(PUBLISH))),
+    ]
 
 
 def _postrouting() -> Rules:
-    rules = []
+    # What the host sends to itself has an address that no container could answer to.
+    own = nft.family(nft.IPV4) + nft.source(nft.IPV4) + LOOPBACK4
+    rules = [("postrouting", own + nft.meta("oifname") + nft.lookup(BRIDGES) + nft.MASQUERADE)]
     for family in FAMILIES:
-        # What the host sends to itself has an address that no container could answer to.
-        own = nft.family(family) + nft.source(family) + LOOPBACK[family]
-        rules.append(("postrouting", own + nft.meta("oifname") + nft.lookup(BRIDGES) + nft.MASQUERADE))
         looked_up = nft.verdict_of(named("sources", family))
         rules.append(("postrouting", nft.family(family) + nft.source(family) + looked_up))
     return rules
@@ -177,10 +178,10 @@ BASE = {
 """The chains that the kernel asks: kind, hook, priority."""
 
 
-def empty(table: str, families: tuple[int, ...], loopback6: bool) -> list[Request]:
+def empty(table: str, families: tuple[int, ...]) -> list[Request]:
     """Make the table without any network, in place of what may be there.
 
-    families: those that the engine may have rules for; loopback6: is ::1 led to published ports (see `forwarding`)
+    families: those that the engine may have rules for
     """
     made = [nftables.new_table(table), nftables.delete_table(table), nftables.new_table(table)]
     made += [nftables.new_set(table, declared, number) for number, declared in enumerate(SETS, 1)]
@@ -194,7 +195,7 @@ def empty(table: str, families: tuple[int, ...], loopback6: bool) -> list[Reques
         *raw,
         *_publish(),
         *_prerouting(),
-        *_output(loopback6),
+        *_output(),
         *_closed(),
         *_forward(),
         *_input(),

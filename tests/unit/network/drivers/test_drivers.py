@@ -6,7 +6,7 @@ import pytest
 
 from engine.daemon.network.drivers import bridge, choice, host, ipvlan, macvlan, null, parents
 from engine.daemon.network.record import Network, Pool
-from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unavailable
+from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure
 
 BRIDGE = Network("ab" * 32, "web", "bridge", 0, pools=(Pool("10.9.0.0/24", gateway="10.9.0.1"),))
 PREFIX = "com.docker.network.bridge"
@@ -175,5 +175,5 @@ def test_a_driver_is_known_or_a_plugin_that_is_not_there_or_a_swarms() -> None:
         assert {"check", "device", "gateways", "OPTIONS"} <= set(vars(choice.find(name)))
     with pytest.raises(NotFound, match='plugin "nope" not found'):
         choice.find("nope")
-    with pytest.raises(Unavailable, match="This node is not a swarm manager"):
+    with pytest.raises(Forbidden, match="This node is not a swarm manager"):
         choice.find("overlay")

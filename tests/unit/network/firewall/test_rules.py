@@ -62,7 +62,7 @@ def test_a_network_is_found_by_its_device_and_its_subnets() -> None:
     """Ranges begin at the subnet's first address and end before the one behind its last."""
     elements = rules.network_elements(NETWORK)
     assert [element for element in elements if element.of == "sources4"] == [
-        Element("sources4", bytes((172, 18, 0, 0)), verdict=nft.goto("out br-web")),
+        Element("sources4", bytes((172, 18, 0, 0)), verdict=nft.goto("out-br-web")),
         Element("sources4", bytes((172, 19, 0, 0)), end=True),
     ]
     assert Element(table.WITHIN, DEVICE + DEVICE, verdict=nft.ACCEPT) in elements
@@ -80,28 +80,28 @@ def test_a_network_closed_within_is_not_let_past_tracking(said: str) -> None:
     """What is not tracked cannot be told from an answer, so nothing of it may be."""
     closed = replace(NETWORK, options={BRIDGE + "enable_icc": said})
     assert Element(table.WITHIN, DEVICE + DEVICE, verdict=nft.goto("closed")) in rules.network_elements(closed)
-    assert not any(nft.DO_NOT_TRACK in rule for rule in rules.chains(closed)["from br-web"])
-    assert sum(nft.DO_NOT_TRACK in rule for rule in rules.chains(NETWORK)["from br-web"]) == 2
+    assert not any(nft.DO_NOT_TRACK in rule for rule in rules.chains(closed)["from-br-web"])
+    assert sum(nft.DO_NOT_TRACK in rule for rule in rules.chains(NETWORK)["from-br-web"]) == 2
 
 
 def test_a_network_lets_in_what_its_mode_says() -> None:
     """Each family its own: by default what was led there; and in the end, nothing."""
     led = nft.status(nft.DESTINATION_CHANGED)
-    plain = rules.chains(NETWORK)["to br-web"]
+    plain = rules.chains(NETWORK)["to-br-web"]
     assert [led in rule for rule in plain] == [True, True, False]
     mixed = replace(NETWORK, options={BRIDGE + "gateway_mode_ipv6": "routed"})
-    assert [led in rule for rule in rules.chains(mixed)["to br-web"]] == [True, False, False, False]
+    assert [led in rule for rule in rules.chains(mixed)["to-br-web"]] == [True, False, False, False]
     isolated = replace(NETWORK, options={BRIDGE + "gateway_mode_ipv4": "isolated"})
-    assert [led in rule for rule in rules.chains(isolated)["to br-web"]] == [True, False]
-    assert rules.chains(replace(NETWORK, internal=True))["to br-web"] == [nft.decide(nft.DROP)]
+    assert [led in rule for rule in rules.chains(isolated)["to-br-web"]] == [True, False]
+    assert rules.chains(replace(NETWORK, internal=True))["to-br-web"] == [nft.decide(nft.DROP)]
     for network in (NETWORK, mixed, isolated):
-        assert rules.chains(network)["to br-web"][-1] == nft.decide(nft.DROP)
+        assert rules.chains(network)["to-br-web"][-1] == nft.decide(nft.DROP)
 
 
 def test_a_network_is_masqueraded_unless_it_says_no() -> None:
     def hidden(**options: str) -> list[bool]:
         network = replace(NETWORK, options={BRIDGE + key: value for key, value in options.items()})
-        return [nft.MASQUERADE in rule for rule in rules.chains(network)["out br-web"][2:]]
+        return [nft.MASQUERADE in rule for rule in rules.chains(network)["out-br-web"][2:]]
 
     assert hidden() == [True, True]
     assert hidden(enable_ip_masquerade="false") == []
