@@ -10,6 +10,7 @@ import socket
 import struct
 import termios
 import time
+from dataclasses import dataclass
 
 from engine.errors import Invalid
 from engine.logs.halves import Handed, Stayed
@@ -48,8 +49,21 @@ def begin(
     _Life(_exec_dir(start), pump, log, greeting, launched.pidfd, terminal, link, listener).run(pump.run())
 
 
+@dataclass(slots=True)
+class Opened:
+    """What the launching half has open for the other before the container runs: its log, and its exec directory."""
+
+    log: Writer | None
+    exec_dir: int
+
+
+def open_up(start: Start) -> Opened:
+    """Open them, while init makes its last steps: one that runs for an instant only would wait. Raises OSError."""
+    return Opened(_open_log(start), os.open(start.exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+
+
 def handed(
-    start: Start | Exec, launched: Launched, link: int, listener: socket.socket | None, clients: list[int]
+    start: Start, launched: Launched, link: int, listener: socket.socket, clients: list[int], opened: Opened
 ) -> Handed:
     """What the half of the monitor that has launched a container gives to the half that stays."""
     return Handed(
@@ -57,19 +71,19 @@ def handed(
         launched.pid_start,
         launched.started_ns,
         launched.pidfd,
-        listener.fileno() if listener else -1,
+        listener.fileno(),
         link,
-        os.open(start.exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if listener else -1,
+        opened.exec_dir,
         launched.mounts,
         start.tty,
-        _stdin_once(start),
+        start.stdin_once,
         launched.input if launched.terminal < 0 else os.dup(launched.input),
         dict(launched.outputs),
         [
             (descriptor, client.streams, client.framed, client.detach, client.replay)
             for client, descriptor in zip(start.clients, clients, strict=True)
         ],
-        _open_log(start),
+        opened.log,
     )
 
 

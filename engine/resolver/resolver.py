@@ -5,6 +5,7 @@ answering, sees by itself when a container has ended, and a new daemon finds it 
 when it serves nobody: at once without a daemon, else after a while, as the next container may be about to come.
 """
 
+import contextlib
 import errno
 import os
 import resource
@@ -70,7 +71,8 @@ class Resolver:
         """
         self._failures += 1
         if self._failures == 1:
-            exitfile.write(self._exec_root, traceback.format_exc().encode(), CRASH)
+            with contextlib.suppress(OSError):  # no room to say so
+                exitfile.write(self._exec_root, traceback.format_exc().encode(), CRASH)
         return self._failures > _MOST_FAILURES
 
     def _meet(self) -> None:

@@ -1,6 +1,7 @@
 """The walls between networks, by traffic: what is hidden, what is kept apart, and what others have put up stays."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -33,9 +34,10 @@ def nft(daemon: Daemon, *words: str) -> str:
     return done.stdout
 
 
-def silent(place: object, address: str, port: int = 80, kind: str = "tcp") -> bool:
-    """Whether nothing comes back from there in a moment; what is dropped is not answered at all."""
-    return not reaches(place, address, port, kind, QUICKLY)
+def silent(*asked: tuple) -> bool:
+    """Whether none of these (place, address, port, kind) gets anything back in a moment; what is dropped is silent."""
+    with ThreadPoolExecutor(len(asked)) as threads:
+        return not any(threads.map(lambda each: reaches(*each, timeout=QUICKLY), asked))
 
 
 def test_a_server_outside_sees_the_hosts_address(apart: Daemon, outside: Host, inner: Place) -> None:
@@ -48,7 +50,7 @@ def test_a_server_outside_sees_the_hosts_address(apart: Daemon, outside: Host, i
 def test_nobody_outside_reaches_a_container_by_its_own_address(apart: Daemon, outside: Host, inner: Place) -> None:
     """A neighbour who knows the way (a route over the host) is not let in; the host itself is."""
     outside.route("172.16.0.0/12")
-    assert silent(outside, inner.address)
+    assert silent((outside, inner.address, 80))
     assert ask(apart.namespaces, inner.address, 80) == inner.gateway
 
 
@@ -56,8 +58,8 @@ def test_networks_do_not_reach_each_other(apart: Daemon, inner: Place) -> None:
     """A container of another network is not reached; one of the same network is, and sees who asks."""
     with network(apart, "else"), container(apart, "else") as there, container(apart, "else") as beside:
         with serving(there, 80), serving(there, 80, "udp"):
-            assert silent(inner, there.address) and silent(inner, there.address, kind="udp")
-            assert silent(there, inner.address)
+            ways = [(inner, there.address, 80), (inner, there.address, 80, "udp"), (there, inner.address, 80)]
+            assert silent(*ways)
             for kind in ("tcp", "udp"):
                 assert ask(beside, there.address, 80, kind) == beside.address
 
@@ -78,7 +80,8 @@ def tracked(daemon: Daemon) -> int:
 
 def test_an_internal_network_leads_nowhere(apart: Daemon, outside: Host) -> None:
     """Its containers reach each other and the bridge's own address, and nothing else, whatever routes they have."""
-    with network(apart, "inside", Internal=True, IPAM=pool("10.70.0.0/24", Gateway="10.70.0.1")):
+    pools = {"Config": [{"Subnet": "10.70.0.0/24", "Gateway": "10.70.0.1"}, {"Subnet": "fd71::/64"}]}
+    with network(apart, "inside", Internal=True, EnableIPv6=True, IPAM=pools):
         with container(apart, "inside") as one, container(apart, "inside", ["8100:80"]) as two:
             assert not two.ports.get("80/tcp")
             way_out = ["ip", "route", "add", "default", "via", "10.70.0.1"]
@@ -88,10 +91,12 @@ def test_an_internal_network_leads_nowhere(apart: Daemon, outside: Host) -> None
             with serving(two, 80), serving(outside, 7001, "udp") as seen, serving(apart.namespaces, 7002):
                 assert ask(one, two.address, 80) == one.address
                 assert ask(one, "10.70.0.1", 7002) == one.address
-                assert silent(one, outside.address, 7001, "udp") and not seen.seen
-                assert silent(one, outside.gateway, 7002)
+                with serving(two, 80, address="::"), serving(apart.namespaces, 7003, address="::"):
+                    assert ask(one, two.address6, 80) == one.address6
+                    assert ask(one, "fd71::1", 7003) == one.address6
                 with container(apart, ports=["8101:81"]) as published, serving(published, 81):
-                    assert silent(one, outside.gateway, 8101) and silent(one, "10.70.0.1", 8101)
+                    others = [(one, outside.gateway, 7002), (one, outside.gateway, 8101), (one, "10.70.0.1", 8101)]
+                    assert silent((one, outside.address, 7001, "udp"), *others) and not seen.seen
 
 
 def test_a_network_without_icc_keeps_its_containers_apart(apart: Daemon, outside: Host) -> None:
@@ -104,7 +109,7 @@ def test_a_network_without_icc_keeps_its_containers_apart(apart: Daemon, outside
             serving(two, 80, "udp"),
             serving(outside, 7003),
         ):
-            assert silent(one, two.address) and silent(one, two.address, kind="udp")
+            assert silent((one, two.address, 80), (one, two.address, 80, "udp"))
             assert ask(one, outside.gateway, 8102) == "10.71.0.1"
             assert ask(one, outside.address, 7003) == outside.gateway
             assert ask(outside, outside.gateway, 8102) == outside.address
@@ -137,7 +142,7 @@ def test_a_routed_network_is_reached_at_its_own_addresses(apart: Daemon, outside
     with network(apart, "routed", **body), container(apart, "routed", ["8103:80"]) as place:
         with serving(place, 80), serving(place, 81), serving(outside, 7006):
             assert ask(outside, place.address, 80) == outside.address
-            assert silent(outside, place.address, 81)
+            assert silent((outside, place.address, 81))
             assert ask(place, outside.address, 7006) == place.address
             assert not reaches(outside, outside.gateway, 8103)
 
@@ -162,8 +167,7 @@ def test_ipv6_has_the_same_walls(apart: Daemon, outside: Host) -> None:
             with serving(here, 80, address="::"), serving(outside, 7008, address="::"):
                 assert ask(here, outside.address6, 7008) == outside.gateway6
                 assert ask(beside, here.address6, 80) == beside.address6
-                assert silent(outside, here.address6)
-                assert silent(there, here.address6)
+                assert silent((outside, here.address6, 80), (there, here.address6, 80))
 
 
 def test_linked_containers_reach_each_other_where_icc_is_off(world: World) -> None:
@@ -178,8 +182,7 @@ def test_linked_containers_reach_each_other_where_icc_is_off(world: World) -> No
             with serving(there, 80), serving(there, 81):
                 for _ in range(2):
                     assert ask(friend, there.address, 80) == friend.address
-                    assert silent(friend, there.address, 81)
-                    assert silent(stranger, there.address)
+                    assert silent((friend, there.address, 81), (stranger, there.address, 80))
                     daemon.kill9()
                     daemon.start()
 
@@ -210,7 +213,7 @@ def test_other_peoples_tables_are_left_as_they_are(apart: Daemon, outside: Host,
         apart.start()
     assert [nft(apart, "list", "table", *name) for name in (("ip", "other"), ("inet", "firewall"))] == before
     with serving(apart.namespaces, 7009):
-        assert silent(outside, outside.gateway, 7009)
+        assert silent((outside, outside.gateway, 7009))
     nft(apart, "delete", "table", "ip", "other")
     nft(apart, "delete", "table", "inet", "firewall")
 
@@ -223,7 +226,7 @@ def test_what_somebody_flushes_is_made_again_with_the_next_change(apart: Daemon,
         with container(apart, ports=["8106:80"]) as two, serving(two, 80):
             assert ask(outside, outside.gateway, 8105) == outside.address
             assert ask(outside, outside.gateway, 8106) == outside.address
-            assert silent(outside, inner.address)
+            assert silent((outside, inner.address, 80))
 
 
 def test_after_kill_9_ports_and_walls_stand(apart: Daemon, outside: Host, inner: Place) -> None:
@@ -232,12 +235,12 @@ def test_after_kill_9_ports_and_walls_stand(apart: Daemon, outside: Host, inner:
         with container(apart, ports=["8108:80"]) as doomed:
             apart.kill9()
             assert ask(outside, outside.gateway, 8107) == outside.address
-            assert silent(outside, inner.address)
+            assert silent((outside, inner.address, 80))
             run(apart.namespaces, "kill", "-9", str(doomed.pid))
             apart.start()
             assert "8108" not in nft(apart, "list", "ruleset")
             assert ask(outside, outside.gateway, 8107) == outside.address
-            assert silent(outside, inner.address)
+            assert silent((outside, inner.address, 80))
         with container(apart, ports=["8108:80"]):
             refused = apart.create("true", HostConfig={"PortBindings": {"80/tcp": [{"HostPort": "8107"}]}})
             assert "already allocated" in apart.request("POST", f"/containers/{refused}/start").message
@@ -254,5 +257,5 @@ def test_the_hosts_loopback_stays_the_hosts_own(apart: Daemon, inner: Place) -> 
         done = run(apart.namespaces, "nsenter", f"--target={attacker.pid}", "--net", "--mount", "sh", "-c", forge)
         assert done.returncode == 0, done.stderr
         with serving(apart.namespaces, 7010, address="127.0.0.1"):
-            assert silent(attacker, "127.0.0.1", 7010)
+            assert silent((attacker, "127.0.0.1", 7010))
             assert ask(apart.namespaces, "127.0.0.1", 7010) == "127.0.0.1"

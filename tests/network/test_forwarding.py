@@ -282,6 +282,18 @@ def test_many_threads_leave_what_one_would_have_made(machine: Machine) -> None:
     assert sorted(re.split(r"[{},\s]+", machine.rules())) == found
 
 
+def test_the_ports_of_an_endpoint_can_be_others(machine: Machine) -> None:
+    """What was published before for the same endpoint, and is not now, leads nowhere."""
+    run(machine, "ip", "link", "add", NET.device, "type", "bridge")
+    one, two, three = (Published(80, "tcp", "0.0.0.0", number) for number in (1001, 1002, 1003))
+    endpoint = Endpoint("1" * 64, NET.id, "2" * 64, ipv4="10.9.0.2", ports=(one, two))
+    firewall = machine.firewall()
+    with entered(machine.keeper.pid):
+        firewall.publish(NET, endpoint)
+        firewall.publish(NET, replace(endpoint, ports=(two, three)))
+        assert re.findall(r"tcp \. (\d+) :", machine.rules()) in (["1002", "1003"], ["1003", "1002"])
+
+
 def test_who_drops_what_he_does_not_know_is_named(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
     """As dockerd's FORWARD does: it is not touched, and the log says why containers may reach nothing."""
     words = "add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }"

@@ -83,7 +83,7 @@ def test_a_neighbour_who_sends_to_127_0_0_1_is_not_led_in(apart: Daemon, outside
         f"ip route add 127.0.0.3/32 via {outside.gateway}"
     )
     assert run(outside, "sh", "-c", hostile).returncode == 0
-    assert not reaches(outside, "127.0.0.3", 8080)
+    assert not reaches(outside, "127.0.0.3", 8080, timeout=0.15)
 
 
 def test_any_free_port_of_the_host_is_taken_where_none_is_named(apart: Daemon, outside: Host) -> None:

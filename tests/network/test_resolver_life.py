@@ -4,11 +4,18 @@ import contextlib
 import os
 import resource
 import signal
+import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from engine.errors import SystemFailure
+from engine.resolver import resolver
+from engine.resolver.packets import Query
+from engine.resolver.zones import View
+from engine.wire.channel import Channel
+from engine.wire.messages import Place, Serve, Served
 from tests.harness import dns
 from tests.harness.dns import Asker
 from tests.harness.fixtures import World
@@ -179,6 +186,45 @@ def test_more_containers_than_there_are_descriptors_for_are_refused_in_words(
     site.join(more, more.place(last=4))
     with Asker(web) as asker:
         assert asker.addresses("more") == ["10.0.0.4"]
+
+
+def test_a_failure_that_nobody_has_foreseen_costs_one_answer_until_there_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One container's packet must not end the names of all; what went wrong is left for the daemon to log."""
+    monkeypatch.setattr(resolver, "_MOST_FAILURES", 3)
+    records = View.records
+
+    def failing(view: View, query: Query) -> list[bytes] | None:
+        return [][1] if query.name == b"\4boom\0" else records(view, query)
+
+    monkeypatch.setattr(View, "records", failing)
+    daemon, theirs = Channel.pair()
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            resolver.Resolver(str(tmp_path), theirs).run()
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with daemon, Box("web") as box:
+        assert daemon.receive()[0].serves == ()
+        network, pidfd = os.open(f"/proc/{box.pid}/ns/net", os.O_RDONLY), os.pidfd_open(box.pid)
+        daemon.send(Serve(box.id, box.start, (Place("n", "net", ("web",), ("10.0.0.2",)),)), [network, pidfd])
+        assert daemon.receive()[0] == Served()
+        os.close(network)
+        os.close(pidfd)
+        with Asker(box, timeout=5.0) as asker:
+            for _ in range(3):
+                asker.socket.send(dns.query("boom", number=9))
+                assert asker.addresses("web") == ["10.0.0.2"]
+            assert "IndexError" in (tmp_path / resolver.CRASH).read_text()
+            asker.socket.send(dns.query("boom"))
+            thread.join(5.0)
+    assert [type(error) for error in ended] == [IndexError]
 
 
 def test_a_run_that_follows_another_takes_its_place(site: Site, box: Callable[..., Box]) -> None:

@@ -1,12 +1,9 @@
 """Bridges, wires, addresses and default routes: made by `Wiring` in a network of the test's own."""
 
 import contextlib
-import errno
 import os
 import socket
-import struct
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,10 +12,9 @@ from engine.daemon.network import plugging
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
 from engine.daemon.network.wiring import Wiring
 from engine.errors import SystemFailure
-from engine.kernel import netns, syscalls
-from engine.kernel.netlink import addresses, links, loopback, message
+from engine.kernel import netns
+from engine.kernel.netlink import addresses, links
 from engine.kernel.netlink.socket import Netlink
-from tests.harness.namespaces import Namespaces
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -33,41 +29,6 @@ NETWORK = Network(
 )
 PLAIN = replace(NETWORK, id="cd" * 32, name="plain", device="br-plain", ipv6=False, pools=NETWORK.pools[:1])
 SECOND = replace(PLAIN, id="ef" * 32, name="alpha", device="br-alpha", pools=(Pool("10.8.0.0/24", gateway="10.8.0.1"),))
-
-
-@pytest.fixture
-def host() -> Iterator[None]:
-    """The test's thread in a new network, which is the host's for what it calls."""
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        syscalls.unshare(syscalls.CLONE_NEWNET)
-        try:
-            loopback.set_up()
-            yield
-        finally:
-            syscalls.setns(home, syscalls.CLONE_NEWNET)
-    finally:
-        os.close(home)
-
-
-@pytest.fixture(scope="module")
-def keepers() -> Iterator[list[Namespaces]]:
-    """Three networks that stand for containers'."""
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(Namespaces()) for _ in range(3)]
-
-
-@pytest.fixture
-def inside(keepers: list[Namespaces]) -> Iterator[list[int]]:
-    """Descriptors of them, with nothing but loopback in them at the end."""
-    opened = [os.open(f"/proc/{each.keeper.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC) for each in keepers]
-    yield opened
-    for namespace in opened:
-        with netns.entered(namespace), Netlink() as netlink:
-            for link in links.every(netlink):
-                if link.name != "lo":
-                    netlink.send((links.delete(link.name),))
-        os.close(namespace)
 
 
 def endpoint(number: int, network: Network = NETWORK, **fields: object) -> Endpoint:
@@ -133,7 +94,7 @@ def reach(namespace: int, address: str) -> bool:
         return False
 
 
-def test_a_bridge_is_made_once_with_its_addresses_and_its_mark(host: None) -> None:
+def test_a_bridge_is_made_once_with_its_addresses_and_its_mark(ours: None) -> None:
     """It is up, has the network's gateways, a MAC of its own, and listens to no container's router advertisements."""
     network = replace(NETWORK, options={"com.docker.network.driver.mtu": "1400"})
     wiring = Wiring()
@@ -152,7 +113,7 @@ def test_a_bridge_is_made_once_with_its_addresses_and_its_mark(host: None) -> No
         assert links.find(netlink, network.device) is None
 
 
-def test_who_is_to_know_of_a_device_hears_of_it_before_it_is_used(host: None) -> None:
+def test_who_is_to_know_of_a_device_hears_of_it_before_it_is_used(ours: None) -> None:
     """Once, and again where that failed or the device had to be made again."""
     told: list[str] = []
 
@@ -170,7 +131,7 @@ def test_who_is_to_know_of_a_device_hears_of_it_before_it_is_used(host: None) ->
     assert wiring.ensure(PLAIN) is True and told == ["plain"] * 3
 
 
-def test_the_default_network_takes_its_address_along_when_it_moves(host: None) -> None:
+def test_the_default_network_takes_its_address_along_when_it_moves(ours: None) -> None:
     """Its bridge keeps no way to the subnet that it has left; of another network's bridge nothing is ever taken."""
 
     def found() -> set[str]:
@@ -187,7 +148,7 @@ def test_the_default_network_takes_its_address_along_when_it_moves(host: None) -
     assert found() == {"10.8.0.1", "10.9.0.1"}
 
 
-def test_a_bridge_without_ipv6_has_none_at_all(host: None) -> None:
+def test_a_bridge_without_ipv6_has_none_at_all(ours: None) -> None:
     """Not even the address that the kernel makes of its MAC."""
     Wiring().ensure(PLAIN)
     with Netlink() as netlink:
@@ -196,7 +157,7 @@ def test_a_bridge_without_ipv6_has_none_at_all(host: None) -> None:
 
 
 def test_a_deleted_bridge_is_made_again_and_running_containers_are_attached_to_it(
-    host: None, inside: list[int]
+    ours: None, inside: list[int]
 ) -> None:
     """Somebody deletes the device: at the next use it is there, and who was plugged in before is reached again."""
     wiring = Wiring()
@@ -210,11 +171,11 @@ def test_a_deleted_bridge_is_made_again_and_running_containers_are_attached_to_i
     assert reach(inside[1], "10.9.0.2")
 
 
-def test_a_bridge_that_is_there_already_is_used_and_never_removed(host: None) -> None:
+def test_a_bridge_that_is_there_already_is_used_and_never_removed(ours: None) -> None:
     """One that the user made keeps what it has, gets what it lacks, and outlives the network."""
     named = replace(PLAIN, device="mine")
     with Netlink() as netlink:
-        netlink.send((links.bridge("mine", "02:00:00:00:00:05", 1500),))
+        netlink.send(links.bridge("mine", "02:00:00:00:00:05", 1500))
         wiring = Wiring()
         wiring.ensure(named)
         found = links.find(netlink, "mine")
@@ -223,13 +184,13 @@ def test_a_bridge_that_is_there_already_is_used_and_never_removed(host: None) ->
         assert links.find(netlink, "mine") is not None
 
 
-def test_a_device_that_two_networks_hang_on_goes_with_the_last_of_them(host: None) -> None:
+def test_a_device_that_two_networks_hang_on_goes_with_the_last_of_them(ours: None) -> None:
     """As a VLAN does that the engine made for the first of two macvlan networks."""
     first = replace(PLAIN, driver="macvlan", device="up0.7", options={"parent": "up0.7"})
     second = replace(first, id=SECOND.id)
     with Netlink() as netlink:
-        netlink.send((links.bridge("up0.7", "02:00:00:00:00:07", 1500),))  # for a VLAN, which the kernel may not have
-        netlink.send((links.change(links.index_of(netlink, "up0.7"), alias=f"engine:{first.id}"),))
+        # In place of a VLAN, which the kernel may not have.
+        netlink.send(links.bridge("up0.7", "02:00:00:00:00:07", 1500, f"engine:{first.id}"))
         wiring = Wiring()
         for network in (first, second):
             assert (wiring.ensure(network), wiring.ensure(network)) == (True, False)
@@ -243,19 +204,18 @@ def test_a_device_that_two_networks_hang_on_goes_with_the_last_of_them(host: Non
     ("alias", "kind", "words"),
     [("engine:" + "12" * 32, "bridge", "belongs to another network: 121212121212"), ("", "veth", "is no bridge")],
 )
-def test_what_cannot_be_the_bridge_is_refused_in_words(host: None, alias: str, kind: str, words: str) -> None:
+def test_what_cannot_be_the_bridge_is_refused_in_words(ours: None, alias: str, kind: str, words: str) -> None:
     """A bridge of another daemon's network, and an interface of another kind."""
     with Netlink() as netlink:
         if kind == "veth":
             subprocess.run(["ip", "link", "add", PLAIN.device, "type", "veth", "peer", "name", "other"], check=True)
         else:
-            netlink.send((links.bridge(PLAIN.device, "02:00:00:00:00:05", 1500),))
-            netlink.send((links.change(links.index_of(netlink, PLAIN.device), alias=alias),))
+            netlink.send(links.bridge(PLAIN.device, "02:00:00:00:00:05", 1500, alias))
     with pytest.raises(SystemFailure, match=words):
         Wiring().ensure(PLAIN)
 
 
-def test_containers_of_one_bridge_reach_each_other_and_the_host(host: None, inside: list[int]) -> None:
+def test_containers_of_one_bridge_reach_each_other_and_the_host(ours: None, inside: list[int]) -> None:
     """Each has the interface, the MAC, the addresses and the default routes of its endpoint, at once."""
     wiring = Wiring()
     wiring.ensure(NETWORK)
@@ -271,7 +231,7 @@ def test_containers_of_one_bridge_reach_each_other_and_the_host(host: None, insi
         assert reach(inside[0], address), address
 
 
-def test_a_network_without_ipv6_gives_an_interface_without(host: None, inside: list[int]) -> None:
+def test_a_network_without_ipv6_gives_an_interface_without(ours: None, inside: list[int]) -> None:
     """The kernel's own link-local address is not there either."""
     wiring = Wiring()
     wiring.ensure(PLAIN)
@@ -284,7 +244,7 @@ def test_a_network_without_ipv6_gives_an_interface_without(host: None, inside: l
 
 
 def test_a_kernel_without_ipv6_has_bridges_all_the_same(
-    host: None, inside: list[int], monkeypatch: pytest.MonkeyPatch
+    ours: None, inside: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was started with ipv6.disable=1 refuses every word about it."""
     monkeypatch.setattr(plugging, "_IPV6", False)
@@ -295,7 +255,7 @@ def test_a_kernel_without_ipv6_has_bridges_all_the_same(
     assert reach(inside[0], "10.9.0.3")
 
 
-def test_an_address_that_moves_to_another_container_is_reached_at_once(host: None, inside: list[int]) -> None:
+def test_an_address_that_moves_to_another_container_is_reached_at_once(ours: None, inside: list[int]) -> None:
     """Neither the host nor a neighbour goes on asking for the MAC of who had it before."""
     wiring = Wiring()
     wiring.ensure(NETWORK)
@@ -313,7 +273,7 @@ def test_an_address_that_moves_to_another_container_is_reached_at_once(host: Non
             assert reach(asking, new.ipv4) and reach(asking, new.ipv6)
 
 
-def test_who_has_ended_does_not_answer_for_who_has_his_address_now(host: None, inside: list[int]) -> None:
+def test_who_has_ended_does_not_answer_for_who_has_his_address_now(ours: None, inside: list[int]) -> None:
     """Though his namespace is still there: a neighbour who asks anew hears one answer."""
     wiring = Wiring()
     wiring.ensure(PLAIN)
@@ -331,7 +291,7 @@ def test_who_has_ended_does_not_answer_for_who_has_his_address_now(host: None, i
     assert new.mac in shown
 
 
-def test_the_default_route_is_that_of_the_highest_priority_then_of_the_name(host: None, inside: list[int]) -> None:
+def test_the_default_route_is_that_of_the_highest_priority_then_of_the_name(ours: None, inside: list[int]) -> None:
     """Of all networks of a container; it moves when one is connected or disconnected."""
     wiring = Wiring()
     for network in (PLAIN, SECOND):
@@ -350,7 +310,7 @@ def test_the_default_route_is_that_of_the_highest_priority_then_of_the_name(host
     assert defaults(inside[0]) == {False: "10.8.0.1"}
 
 
-def test_the_first_packet_to_a_new_container_is_not_lost(host: None, inside: list[int]) -> None:
+def test_the_first_packet_to_a_new_container_is_not_lost(ours: None, inside: list[int]) -> None:
     """Its end works when the plug returns, though the kernel sees to a new carrier somewhere else and later."""
     wiring = Wiring()
     wiring.ensure(PLAIN)
@@ -364,7 +324,7 @@ def test_the_first_packet_to_a_new_container_is_not_lost(host: None, inside: lis
         wiring.unplug(PLAIN, new, inside[1])
 
 
-def test_an_internal_network_has_no_way_out(host: None, inside: list[int]) -> None:
+def test_an_internal_network_has_no_way_out(ours: None, inside: list[int]) -> None:
     """No default route leads into it, whatever its priority."""
     wiring = Wiring()
     internal = replace(PLAIN, internal=True)
@@ -373,7 +333,7 @@ def test_an_internal_network_has_no_way_out(host: None, inside: list[int]) -> No
     assert defaults(inside[0]) == {}
 
 
-def test_an_endpoint_has_kernel_parameters_and_a_name_of_its_own(host: None, inside: list[int]) -> None:
+def test_an_endpoint_has_kernel_parameters_and_a_name_of_its_own(ours: None, inside: list[int]) -> None:
     """The driver options com.docker.network.endpoint.sysctls and .ifname."""
     wiring = Wiring()
     wiring.ensure(NETWORK)
@@ -387,12 +347,12 @@ def test_an_endpoint_has_kernel_parameters_and_a_name_of_its_own(host: None, ins
     assert parameter(inside[0], "ipv6/conf/up.link/hop_limit") == "9"
 
 
-def test_a_name_that_the_container_uses_itself_is_passed_over(host: None, inside: list[int]) -> None:
+def test_a_name_that_the_container_uses_itself_is_passed_over(ours: None, inside: list[int]) -> None:
     """A hot plug does not touch what the container made; a name that was asked for is refused then."""
     wiring = Wiring()
     wiring.ensure(PLAIN)
     with netns.entered(inside[0]), Netlink() as netlink:
-        netlink.send((links.bridge("eth0", "02:00:00:00:00:01", 1500),))
+        netlink.send(links.bridge("eth0", "02:00:00:00:00:01", 1500))
     (wired,) = wiring.plug([(PLAIN, endpoint(2, PLAIN))], inside[0])
     assert wired.interface == "eth1"
     asked = endpoint(3, PLAIN, driver_opts={"com.docker.network.endpoint.ifname": "eth0"})
@@ -400,7 +360,7 @@ def test_a_name_that_the_container_uses_itself_is_passed_over(host: None, inside
         wiring.plug([(PLAIN, asked)], inside[0], [(PLAIN, wired)])
 
 
-def test_a_failed_plug_leaves_nothing_behind(host: None, inside: list[int]) -> None:
+def test_a_failed_plug_leaves_nothing_behind(ours: None, inside: list[int]) -> None:
     """One of two interfaces cannot be made: neither is there, on neither side."""
     wiring = Wiring()
     for network in (PLAIN, SECOND):
@@ -414,13 +374,13 @@ def test_a_failed_plug_leaves_nothing_behind(host: None, inside: list[int]) -> N
         assert {link.name for link in links.every(netlink)} == {"lo", PLAIN.device, SECOND.device}
 
 
-def test_a_network_whose_bridge_is_gone_is_an_error_in_words(host: None, inside: list[int]) -> None:
+def test_a_network_whose_bridge_is_gone_is_an_error_in_words(ours: None, inside: list[int]) -> None:
     """Between `ensure` and the plug somebody has deleted it."""
     with pytest.raises(SystemFailure, match="br-plain of network plain is gone"):
         Wiring().plug([(PLAIN, endpoint(2, PLAIN))], inside[0])
 
 
-def test_the_hosts_end_alone_is_enough_to_unplug_and_may_be_gone(host: None, inside: list[int]) -> None:
+def test_the_hosts_end_alone_is_enough_to_unplug_and_may_be_gone(ours: None, inside: list[int]) -> None:
     """As after the death of the daemon, when nobody knows the container's network any more."""
     wiring = Wiring()
     wiring.ensure(PLAIN)
@@ -430,7 +390,7 @@ def test_the_hosts_end_alone_is_enough_to_unplug_and_may_be_gone(host: None, ins
     assert set(links_of(inside[0])) == {"lo"}
 
 
-def test_a_port_of_a_container_with_published_ports_sends_back_out_what_came_in(host: None, inside: list[int]) -> None:
+def test_a_port_of_a_container_with_published_ports_sends_back_out_what_came_in(ours: None, inside: list[int]) -> None:
     """So that it reaches itself by the host's address."""
     wiring = Wiring()
     wiring.ensure(PLAIN)
@@ -441,7 +401,7 @@ def test_a_port_of_a_container_with_published_ports_sends_back_out_what_came_in(
 
 
 @pytest.mark.parametrize("driver", ["macvlan", "ipvlan"])
-def test_a_link_of_the_hosts_link_is_made_or_refused_in_words(host: None, inside: list[int], driver: str) -> None:
+def test_a_link_of_the_hosts_link_is_made_or_refused_in_words(ours: None, inside: list[int], driver: str) -> None:
     """With a macvlan in each, containers reach each other; a kernel without such links is the one that says so."""
     subprocess.run(["ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1"], check=True)
     subprocess.run("ip link set up0 up; ip link set up1 up", shell=True, check=True)
@@ -465,7 +425,7 @@ def test_a_link_of_the_hosts_link_is_made_or_refused_in_words(host: None, inside
 
 
 @pytest.mark.parametrize(("parent", "made", "kind"), [("up0.7", "up0.7", "vlan"), ("", "dm-abababababab", "dummy")])
-def test_a_parent_is_made_at_first_use_or_refused_in_words(host: None, parent: str, made: str, kind: str) -> None:
+def test_a_parent_is_made_at_first_use_or_refused_in_words(ours: None, parent: str, made: str, kind: str) -> None:
     """A VLAN of a link that is there; and where nobody named a parent, a link that leads nowhere."""
     subprocess.run(["ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1"], check=True)
     network = replace(PLAIN, id="ab" * 32, driver="macvlan", device=made, options={"parent": parent} if parent else {})
@@ -480,36 +440,3 @@ def test_a_parent_is_made_at_first_use_or_refused_in_words(host: None, parent: s
         assert (found.kind, found.alias) == (kind, f"engine:{network.id}")
         wiring.remove(network)
         assert links.find(netlink, made) is None
-
-
-def test_a_thread_comes_back_from_another_network_whatever_happens_there(inside: list[int]) -> None:
-    """And what it opened there stays of that network."""
-    home = os.readlink("/proc/thread-self/ns/net")
-    with pytest.raises(OSError, match="there") as failure, netns.entered(inside[0]):
-        assert os.readlink("/proc/thread-self/ns/net") != home
-        raise OSError(errno.EIO, "there")
-    assert failure.value.errno == errno.EIO
-    assert os.readlink("/proc/thread-self/ns/net") == home
-
-
-def test_what_others_write_to_the_socket_is_passed_over(host: None) -> None:
-    """A container that may change its network may also send to a socket in it: a false answer is not believed."""
-    with Netlink() as netlink, socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as liar:
-        netlink.send((links.change(1, up=True),))
-        port, _ = netlink._socket.getsockname()
-        lie = message.encode(message.ERROR, 0, 2, struct.pack("=i", -errno.EPERM) + bytes(16))
-        liar.sendto(lie, (port, 0))
-        netlink.send((links.change(1, up=True),))
-        liar.sendto(message.encode(message.DONE, message.MULTI, 3, bytes(4)), (port, 0))
-        assert [link.name for link in links.every(netlink)] == ["lo"]
-
-
-def test_a_refusal_says_which_request_and_what_the_kernel_says_of_it(host: None) -> None:
-    """Of several in one sending; the others are carried out."""
-    with Netlink() as netlink, pytest.raises(OSError, match="Invalid prefix length") as refused:
-        netlink.send(
-            (addresses.add(1, "10.0.0.1", 8), addresses.add(1, "10.0.0.2", 77), addresses.add(1, "10.0.0.3", 8))
-        )
-    assert (refused.value.errno, refused.value.index) == (errno.EINVAL, 1)
-    with Netlink() as netlink:
-        assert {"10.0.0.1", "10.0.0.3"} <= {one.address for one in addresses.addresses(netlink)}

@@ -114,15 +114,10 @@ def _make_bridge(netlink: Netlink, network: Network) -> None:
 
 
 def _new_bridge(netlink: Netlink, network: Network, mtu: int) -> Link:
-    """A new bridge, down. It is marked at once, and gone again if that fails: nobody else would remove it."""
+    """A new bridge, down, with its mark."""
     mac = bytes((_LOCAL_MAC,)) + os.urandom(5)
-    netlink.send((links.bridge(network.device, mac.hex(":"), mtu),))
-    try:
-        netlink.send((links.change(links.index_of(netlink, network.device), alias=mark(network)),))
-        found = links.find(netlink, network.device)
-    except OSError:
-        links.discard(netlink, network.device)
-        raise
+    netlink.send(links.bridge(network.device, mac.hex(":"), mtu, mark(network)))
+    found = links.find(netlink, network.device)
     if found is None:
         raise SystemFailure(f"the bridge {network.device} was removed while it was made")
     return found

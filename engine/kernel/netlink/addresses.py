@@ -15,7 +15,7 @@ from engine.kernel.netlink.message import Message, Request
 from engine.kernel.netlink.socket import Netlink, Refused
 
 _NEWADDR, _DELADDR, _GETADDR = 20, 21, 22
-_NEWROUTE, _DELROUTE, _GETROUTE = 24, 25, 26
+_NEWROUTE, _GETROUTE = 24, 26
 _NEWNEIGH = 28
 _ADDR = struct.Struct("=BBBBI")
 _ROUTE = struct.Struct("=BBBBBBBBI")
@@ -116,17 +116,17 @@ def addresses(netlink: Netlink) -> list[Address]:
     return found
 
 
-def route(link: int, gateway: str = "", destination: str = "", prefix: int = 0, *, ipv6: bool = False) -> Request:
-    """Send what is for a destination (all that has no other route, if that is empty) to a gateway, or out of a link.
+def route(link: int, gateway: str = "", *, ipv6: bool = False) -> Request:
+    """Send what has no other route to a gateway, or where there is none simply out of a link.
 
-    It replaces the route of the same destination. ipv6: which family, where no address says it
+    It replaces the default route that there is. ipv6: which family, where no gateway says it
     """
-    return _NEWROUTE, message.CREATE | message.REPLACE, _route(link, gateway, destination, prefix, ipv6)
-
-
-def unroute(link: int, gateway: str = "", destination: str = "", prefix: int = 0, *, ipv6: bool = False) -> Request:
-    """Take that route away."""
-    return _DELROUTE, 0, _route(link, gateway, destination, prefix, ipv6)
+    family = socket.AF_INET6 if ipv6 or ":" in gateway else socket.AF_INET
+    scope = _UNIVERSE if gateway or family == socket.AF_INET6 else _ON_LINK
+    body = _ROUTE.pack(family, 0, 0, 0, _MAIN, _BOOT, scope, _UNICAST, 0)
+    if gateway:
+        body += message.attribute(_GATEWAY, _packed(gateway))
+    return _NEWROUTE, message.CREATE | message.REPLACE, body + message.u32(_OUT, link)
 
 
 def routes(netlink: Netlink) -> list[Route]:
@@ -145,17 +145,6 @@ def neighbour(link: int, address: str, mac: str) -> Request:
     body = _NEIGH.pack(_family(packed), link, _STALE, 0, 0) + message.attribute(_NEIGH_ADDRESS, packed)
     body += message.attribute(_NEIGH_MAC, bytes.fromhex(mac.replace(":", "")))
     return _NEWNEIGH, message.CREATE | message.REPLACE, body
-
-
-def _route(link: int, gateway: str, destination: str, prefix: int, ipv6: bool) -> bytes:
-    family = socket.AF_INET6 if ipv6 or ":" in gateway or ":" in destination else socket.AF_INET
-    scope = _UNIVERSE if gateway or family == socket.AF_INET6 else _ON_LINK
-    body = _ROUTE.pack(family, prefix, 0, 0, _MAIN, _BOOT, scope, _UNICAST, 0)
-    if destination:
-        body += message.attribute(_DESTINATION, _packed(destination))
-    if gateway:
-        body += message.attribute(_GATEWAY, _packed(gateway))
-    return body + message.u32(_OUT, link)
 
 
 def _read(answer: Message) -> Route | None:

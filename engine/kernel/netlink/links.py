@@ -84,9 +84,12 @@ class Link:
     parent: int = 0
 
 
-def bridge(name: str, mac: str, mtu: int) -> Request:
-    """Make a bridge. A MAC of its own keeps it from taking that of whatever port has the least one."""
-    return _new(name, "bridge", attributes=_hardware(mac, mtu))
+def bridge(name: str, mac: str, mtu: int, alias: str = "") -> list[Request]:
+    """Make a bridge. A MAC of its own keeps it from taking that of whatever port has the least one.
+
+    alias: what it is known by from its first moment on; sent at once with it, as a process may be killed in between
+    """
+    return _aliased(name, alias, _new(name, "bridge", attributes=_hardware(mac, mtu)))
 
 
 def veth(
@@ -121,14 +124,14 @@ def ipvlan(name: str, parent: int, mode: str, flag: str, mtu: int, namespace: in
     return _new(name, "ipvlan", data, _hardware("", mtu) + _of(parent, namespace))
 
 
-def vlan(name: str, parent: int, tag: int) -> Request:
-    """Make the VLAN `tag` (802.1Q) of a link, up."""
-    return _new(name, "vlan", message.u16(_VLAN_ID, tag), message.u32(_PARENT, parent), up=True)
+def vlan(name: str, parent: int, tag: int, alias: str = "") -> list[Request]:
+    """Make the VLAN `tag` (802.1Q) of a link, up. alias: as of a bridge"""
+    return _aliased(name, alias, _new(name, "vlan", message.u16(_VLAN_ID, tag), message.u32(_PARENT, parent), up=True))
 
 
-def dummy(name: str) -> Request:
-    """Make a link that leads nowhere, up."""
-    return _new(name, "dummy", up=True)
+def dummy(name: str, alias: str = "") -> list[Request]:
+    """Make a link that leads nowhere, up. alias: as of a bridge"""
+    return _aliased(name, alias, _new(name, "dummy", up=True))
 
 
 def change(
@@ -237,6 +240,13 @@ def _new(name: str, kind: str, data: bytes = b"", attributes: bytes = b"", *, up
         _LINK.pack(0, 0, 0, flags, flags) + message.text(_IFNAME, name) + attributes + message.nested(_LINKINFO, info)
     )
     return _NEWLINK, _EXCLUSIVELY, body
+
+
+def _aliased(name: str, alias: str, made: Request) -> list[Request]:
+    if not alias:
+        return [made]
+    body = _LINK.pack(0, 0, 0, 0, 0) + message.text(_IFNAME, name) + message.text(_IFALIAS, alias)
+    return [made, (_NEWLINK, 0, body)]
 
 
 def _hardware(mac: str, mtu: int) -> bytes:

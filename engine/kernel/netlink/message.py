@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 REQUEST = 0x1
-MULTI = 0x2
 ACKNOWLEDGE = 0x4
 INTERRUPTED = 0x10
 DUMP = 0x300
@@ -87,11 +86,6 @@ def be16(kind: int, value: int) -> bytes:
 def be32(kind: int, value: int) -> bytes:
     """An attribute of 32 bits in the network's order."""
     return attribute(kind, value.to_bytes(4, "big"))
-
-
-def be64(kind: int, value: int) -> bytes:
-    """An attribute of 64 bits in the network's order."""
-    return attribute(kind, value.to_bytes(8, "big"))
 
 
 def messages(datagram: bytes) -> Iterator[Message]:

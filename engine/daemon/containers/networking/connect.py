@@ -12,7 +12,9 @@ from engine.daemon.containers.networking import asked, ending, etc, keeping, mov
 from engine.daemon.containers.record import Container, State
 from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Network
-from engine.errors import Conflict, Forbidden, Invalid
+from engine.errors import Conflict, Forbidden, Invalid, SystemFailure
+
+_NOT_RUNNING = "container {} is not running"
 
 
 def connect(engine: object, network_reference: str, container_reference: str, settings: dict | None) -> None:
@@ -43,12 +45,20 @@ def _plug_in(engine: object, container: Container, network: Network, wanted: dic
     if engine.networks.endpoints(network.id, container.id):
         raise Forbidden(f"endpoint with name {container.name} already exists in network {network.name}")
     exits = container.exits
-    netns = wires.namespace(state.pid, state.pid_start)
+    try:
+        netns = wires.namespace(state.pid, state.pid_start)
+    except SystemFailure as error:
+        raise Conflict(_NOT_RUNNING.format(container.id)) from error
     try:
         with contextlib.ExitStack() as undoing:
-            _make(engine, container, network, wanted, (netns, state.pid, state.pid_start), undoing)
+            try:
+                _make(engine, container, network, wanted, (netns, state.pid, state.pid_start), undoing)
+            except SystemFailure as error:
+                if _is_over(container, exits):
+                    raise Conflict(_NOT_RUNNING.format(container.id)) from error
+                raise
             if _is_over(container, exits):
-                raise Conflict(f"container {container.id} is not running")
+                raise Conflict(_NOT_RUNNING.format(container.id))
             undoing.pop_all()
     finally:
         os.close(netns)

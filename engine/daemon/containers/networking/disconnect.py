@@ -9,8 +9,8 @@ import os
 from engine.daemon.containers.networking import asked, etc, keeping, moving, wires
 from engine.daemon.containers.record import Container, State
 from engine.daemon.network.names import has_resolver
-from engine.daemon.network.record import Network
-from engine.errors import Conflict, EngineError, Invalid, NotFound
+from engine.daemon.network.record import Endpoint, Network
+from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 
 
 def disconnect(engine: object, network_reference: str, container_reference: str, force: bool) -> None:
@@ -54,16 +54,22 @@ def _pull_out(engine: object, container: Container, network: Network, state: Sta
     others = tuple(pair for pair in pairs if pair[0].id != network.id)
     if has_resolver(pairs):
         engine.names.leave([endpoint])
-    if network.driver not in wires.UNWIRED:
-        engine.firewall.withdraw(network, endpoint)
-        netns = wires.namespace(state.pid, state.pid_start)
-        try:
-            engine.wiring.unplug(network, endpoint, netns, others)
-        finally:
-            os.close(netns)
+    engine.firewall.withdraw(network, endpoint)
+    _unplug(engine, network, endpoint, state, others)
     if endpoint.ports:
         engine.ports.release(container.id)
     engine.networks.leave([endpoint])
     _note(engine, container, network.name)
     moving.settle(engine, container)
     etc.drop(engine, container, endpoint, others)
+
+
+def _unplug(engine: object, network: Network, endpoint: Endpoint, state: State, others: wires.Pairs) -> None:
+    try:
+        netns = wires.namespace(state.pid, state.pid_start)
+    except SystemFailure:
+        return  # the run is over, and so is its wire
+    try:
+        engine.wiring.unplug(network, endpoint, netns, others)
+    finally:
+        os.close(netns)

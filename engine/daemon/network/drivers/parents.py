@@ -43,13 +43,12 @@ def make(netlink: Netlink, network: Network, mark: str) -> bool:
     if _index(netlink, name):
         return False
     if own(network):
-        request, what = links.dummy(name), "dummy"
+        requests, what = links.dummy(name, mark), "dummy"
     else:
         parent, tag = _vlan(netlink, name)
-        request, what = links.vlan(name, parent, tag), "vlan"
+        requests, what = links.vlan(name, parent, tag, mark), "vlan"
     try:
-        netlink.send((request,))
-        netlink.send((links.change(links.index_of(netlink, name), alias=mark),))
+        netlink.send(requests)
     except OSError as error:
         raise SystemFailure(f"failed to create {name} {what} link: {(error.strerror or str(error)).lower()}") from error
     return True

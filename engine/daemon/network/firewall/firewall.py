@@ -95,12 +95,16 @@ class Firewall:
         with self._lock, self._failing():
             if network.id not in self._networks:
                 self._open(network)
+            before = self._endpoints.get(endpoint.id)
+            old = set(rules.port_elements(before[1]) if before else ()).difference(elements)
             self._endpoints[endpoint.id] = (network, endpoint)
             try:
                 self._admit_loopback(network, endpoint)
-                self._change(nftables.new_elements(self.table, elements))
+                gone = nftables.delete_elements(self.table, old)
+                self._change([*gone, *nftables.new_elements(self.table, elements)])
             except BaseException:
                 del self._endpoints[endpoint.id]
+                self._there = self._there and before is None
                 raise
         # Who sends datagrams to a port already is known as a connection that leads nowhere: it is to begin anew. Of a
         # wide range only the first ports: what is sent there before anybody has published it is unheard of.
@@ -155,6 +159,7 @@ class Firewall:
                 self._change([*old, *nftables.new_elements(self.table, elements)])
             except BaseException:
                 del self._links[pair]
+                self._there = False  # what the link had before may be there
                 raise
 
     def sync(self, networks: Iterable[Network], endpoints: Iterable[Endpoint]) -> None:
@@ -212,7 +217,8 @@ class Firewall:
                 self._there = self._there and known is None
                 self._take_up((network,))
         except BaseException:
-            del self._networks[network.id]
+            if known is None:
+                del self._networks[network.id]
             self._there = False
             raise
 

@@ -23,7 +23,10 @@ def opened(request: message.Request) -> tuple[int, int, tuple[int, int], dict[st
 
 
 def test_a_bridge_has_its_mac_from_the_beginning() -> None:
-    kind, flags, up, named, text, data = opened(links.bridge("engine0", MAC, 1500))
+    made, marked = links.bridge("engine0", MAC, 1500, "engine:1")
+    assert opened(marked)[:3] == (16, 0, (0, 0)) and message.attributes(marked[2], LINK.size)[20] == b"engine:1\0"
+    assert links.bridge("engine0", MAC, 1500) == [made]
+    kind, flags, up, named, text, data = opened(made)
     assert (kind, flags, up, text, data) == (16, 0x600, (0, 0), "bridge", {})
     assert named == {
         "name": b"engine0\0",
@@ -65,10 +68,11 @@ def test_an_ipvlan_has_its_parents_mac(mode: str, number: int, flag: str, bits: 
 
 
 def test_a_vlan_and_a_dummy_come_up_at_once() -> None:
-    _, _, up, named, text, data = opened(links.vlan("eth0.50", 5, 50))
+    _, _, up, named, text, data = opened(links.vlan("eth0.50", 5, 50)[0])
     assert (up, text, data) == ((1, 1), "vlan", {1: struct.pack("=H", 50)})
     assert named == {"name": b"eth0.50\0", "parent": struct.pack("=I", 5)}
-    assert opened(links.dummy("dm-0123456789ab"))[2:] == ((1, 1), {"name": b"dm-0123456789ab\0"}, "dummy", {})
+    assert len(links.vlan("eth0.50", 5, 50, "engine:1")) == len(links.dummy("dm-0123456789ab", "engine:1")) == 2
+    assert opened(links.dummy("dm-0123456789ab")[0])[2:] == ((1, 1), {"name": b"dm-0123456789ab\0"}, "dummy", {})
 
 
 def test_a_change_says_only_what_is_to_change() -> None:
