@@ -196,15 +196,19 @@ def test_a_failure_that_nobody_has_foreseen_costs_one_answer_until_there_are_too
     records = View.records
 
     def failing(view: View, query: Query) -> list[bytes] | None:
-        return [][1] if query.name == b"\4boom\0" else records(view, query)
+        if query.name == b"\4boom\0":
+            raise ZeroDivisionError
+        return records(view, query)
 
     monkeypatch.setattr(View, "records", failing)
     daemon, theirs = Channel.pair()
+    made: list[resolver.Resolver] = []
     ended: list[BaseException] = []
 
     def run() -> None:
         try:
-            resolver.Resolver(str(tmp_path), theirs).run()
+            made.append(resolver.Resolver(str(tmp_path), theirs))
+            made[0].run()
         except BaseException as error:
             ended.append(error)
 
@@ -221,10 +225,12 @@ def test_a_failure_that_nobody_has_foreseen_costs_one_answer_until_there_are_too
             for _ in range(3):
                 asker.socket.send(dns.query("boom", number=9))
                 assert asker.addresses("web") == ["10.0.0.2"]
-            assert "IndexError" in (tmp_path / resolver.CRASH).read_text()
+            assert "ZeroDivisionError" in (tmp_path / resolver.CRASH).read_text()
             asker.socket.send(dns.query("boom"))
             thread.join(5.0)
-    assert [type(error) for error in ended] == [IndexError]
+    assert [type(error) for error in ended] == [ZeroDivisionError]
+    for _, served in made[0]._served.values():
+        served.close()
 
 
 def test_a_run_that_follows_another_takes_its_place(site: Site, box: Callable[..., Box]) -> None:

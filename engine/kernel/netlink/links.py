@@ -226,7 +226,9 @@ def settle(netlink: Netlink, name: str, seconds: float = 0.05) -> None:
     end = time.monotonic() + seconds
     while True:
         (answer,) = netlink.ask(_GETLINK, question)
-        if message.attributes(answer.payload, _LINK.size).get(_OPERSTATE) == _WORKS or time.monotonic() > end:
+        # The third of some forty attributes.
+        state = next((value for kind, value in message.listed(answer.payload, _LINK.size) if kind == _OPERSTATE), b"")
+        if state == _WORKS or time.monotonic() > end:
             return
         time.sleep(0.0005)  # a worker of the kernel's is about to do it; there is no event for just this link
 
