@@ -114,6 +114,22 @@ def test_a_service_that_is_restarted_is_found_again(compose):
     until(lambda: get(compose, "/cgi-bin/order?again").startswith("taken"), "an order after the restart")
 
 
+def test_a_project_goes_on_while_the_daemon_is_killed_and_started(compose):
+    address = f"http://127.0.0.1:{port(compose)}/cgi-bin/order?late"
+    compose.daemon.kill9()
+    try:
+        assert fetch(compose.daemon.namespaces, address).startswith("taken"), (
+            "its port leads in, and names are answered"
+        )
+    finally:
+        compose.daemon.start()
+    until(lambda: b"did late" in compose.daemon.logs(compose.name("worker")), "the late order")
+    assert fetch(compose.daemon.namespaces, address).startswith("taken")
+    compose("up", "-d")
+    assert compose.inspect("redis")["RestartCount"] == 0
+    assert len(compose.own()["containers"]) == 3
+
+
 def test_a_project_that_goes_down_leaves_its_volume_and_with_v_nothing(compose):
     compose.within("redis", "redis-cli SET kept yes")
     links = compose.daemon.namespaces.links()

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -158,19 +157,10 @@ def test_a_project_in_the_foreground_shows_its_output_and_ends_with_its_service(
 
 def test_an_interrupt_stops_a_project_in_the_foreground(make):
     compose = make("services: {a: {image: busybox, init: true, command: [sh, -c, 'echo up; sleep 60']}}")
-    client = subprocess.Popen(
-        [*compose.program, "up", "--no-color"],
-        cwd=compose.directory,
-        env=compose.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    with client:
+    with compose.begun("up", "--no-color") as client:
         assert any("| up" in line for line in client.stdout)
-        os.kill(client.pid, signal.SIGINT)
-        client.stdout.read()
+        client.send_signal(signal.SIGINT)
+        client.communicate()
     assert client.returncode in (0, 130)
     assert compose.inspect("a")["State"]["Status"] == "exited"
 
@@ -211,15 +201,10 @@ def test_states_are_shown_and_changed(make):
 def test_events_of_a_project_are_heard(make):
     compose = make("services: {a: {image: busybox, command: 'true'}}")
     said = len(compose.daemon.log)
-    command = [*compose.program, "events", "--json"]
-    options = {"cwd": compose.directory, "env": compose.environment, "text": True}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, **options) as client:
+    with compose.begun("events", "--json") as client:
         until(lambda: "GET '/events'" in compose.daemon.log[said:], "the client's call for events")
         compose("up", "-d")
         heard = []
-        for line in client.stdout:
-            heard.append(json.loads(line)["action"])
-            if heard[-1] == "die":
-                break
-        client.terminate()
+        while "die" not in heard:
+            heard.append(json.loads(client.stdout.readline())["action"])
     assert [action for action in heard if action in ("create", "start", "die")] == ["create", "start", "die"]

@@ -3,12 +3,13 @@
 Run by the test process. A test says what a project is; the clients are programs of their own.
 """
 
+import contextlib
 import functools
 import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -56,6 +57,23 @@ class Compose:
         )
         assert done.returncode == status, (words, done.stdout, done.stderr)
         return done.stdout
+
+    @contextlib.contextmanager
+    def begun(self, *words: str) -> Iterator[subprocess.Popen]:
+        """A client that goes on, whose output is read by the test; it is gone after the `with`."""
+        client = subprocess.Popen(
+            [*self.program, *words],
+            cwd=self.directory,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with client:
+            try:
+                yield client
+            finally:
+                client.kill()
 
     def name(self, service: str, number: int = 1) -> str:
         """A container's."""

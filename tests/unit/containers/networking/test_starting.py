@@ -34,7 +34,8 @@ class Kernel:
         self._note("release")
 
     def ensure(self, network):
-        self._note(f"ensure {network.name}")
+        if network.device:
+            self._note(f"ensure {network.name}")
         return False
 
     def plug(self, pairs, netns, others=()):
