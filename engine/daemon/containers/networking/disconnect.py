@@ -52,14 +52,19 @@ def _pull_out(engine: object, container: Container, network: Network, state: Sta
         raise EngineError(f"container {container.id} is not connected to network {network.name}")
     pairs = wires.places(engine, container)
     others = tuple(pair for pair in pairs if pair[0].id != network.id)
+    before = container.networking
+    _note(engine, container, network.name)  # first: of what is not in the record, a later daemon takes all that is left
+    try:
+        _unplug(engine, network, endpoint, state, others)
+    except BaseException:
+        keeping.keep(engine, container, before)
+        raise
     if has_resolver(pairs):
         engine.names.leave([endpoint])
     engine.firewall.withdraw(network, endpoint)
-    _unplug(engine, network, endpoint, state, others)
     if endpoint.ports:
         engine.ports.release(container.id)
     engine.networks.leave([endpoint])
-    _note(engine, container, network.name)
     moving.settle(engine, container)
     etc.drop(engine, container, endpoint, others)
 
