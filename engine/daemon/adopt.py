@@ -43,6 +43,10 @@ def _adopt_networks(engine: object, left: bool) -> None:
         from engine.daemon.containers.networking import adopting
 
         adopting.adopt(engine)
+    if os.path.isdir(paths.wires(engine.settings.exec_root)):
+        from engine.daemon.containers.networking import leavings
+
+        leavings.resume(engine)
 
 
 def _adopt(engine: object, container: Container) -> bool:

@@ -10,7 +10,6 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine import init
@@ -150,13 +149,8 @@ def _wait_prepared(reports: socket.socket, place: str) -> None:
         init.run(packed.unpack(data), tuple(stdio) or None, reports.detach(), staged)
 
 
-def launch(
-    start: Start, link: Channel, spare: Spare | None = None, meanwhile: Callable[[], None] = lambda: None
-) -> Launched | None:
-    """Make process 1 and bring it to execve; None when it failed or nobody wants it any more (the daemon was told).
-
-    meanwhile: what there is to do for the monitor while init makes its last steps; raises what it raises
-    """
+def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched | None:
+    """Make process 1 and bring it to execve; None when it failed or nobody wants it any more (the daemon was told)."""
     streams = Streams(start.tty, start.stdin)
     if spare is None:
         try:
@@ -169,12 +163,7 @@ def launch(
         socket.send_fds(spare.reports, [start.sandbox], streams.stdio or ())
     streams.close_stdio()
     with spare.reports:
-        pidfd = os.pidfd_open(spare.pid)
-        try:
-            return _Handshake(link, spare.reports, spare.pid, pidfd, streams, meanwhile).run()
-        except BaseException:
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)  # it must not run without a monitor
-            raise
+        return _Handshake(link, spare.reports, spare.pid, os.pidfd_open(spare.pid), streams).run()
 
 
 def _fork_init(start: Start, streams: Streams) -> Spare:
@@ -207,17 +196,8 @@ def is_child(pid: int) -> bool:
 class _Handshake:
     """The talk from the fork to execve; `run` ends with the process running, failed, or killed as unwanted."""
 
-    def __init__(
-        self,
-        link: Channel,
-        reports: socket.socket,
-        pid: int,
-        pidfd: int,
-        streams: Streams,
-        meanwhile: Callable[[], None],
-    ) -> None:
+    def __init__(self, link: Channel, reports: socket.socket, pid: int, pidfd: int, streams: Streams) -> None:
         self._link = link
-        self._meanwhile = meanwhile
         self._reports = reports
         self._pid = pid
         self._pid_start = syscalls.process_start(pid)
@@ -265,7 +245,6 @@ class _Handshake:
         if isinstance(received[0], Proceed):
             self._proceeded = True
             self._reports.send(report.PROCEED, socket.MSG_NOSIGNAL)
-            self._meanwhile()
         return True
 
     def _tell(self, message: object) -> None:

@@ -10,7 +10,6 @@ import socket
 import struct
 import termios
 import time
-from dataclasses import dataclass
 
 from engine.errors import Invalid
 from engine.logs.halves import Handed, Stayed
@@ -49,21 +48,8 @@ def begin(
     _Life(_exec_dir(start), pump, log, greeting, launched.pidfd, terminal, link, listener).run(pump.run())
 
 
-@dataclass(slots=True)
-class Opened:
-    """What the launching half has open for the other before the container runs: its log, and its exec directory."""
-
-    log: Writer | None
-    exec_dir: int
-
-
-def open_up(start: Start) -> Opened:
-    """Open them, while init makes its last steps: one that runs for an instant only would wait. Raises OSError."""
-    return Opened(_open_log(start), os.open(start.exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-
-
 def handed(
-    start: Start, launched: Launched, link: int, listener: socket.socket, clients: list[int], opened: Opened
+    start: Start | Exec, launched: Launched, link: int, listener: socket.socket | None, clients: list[int]
 ) -> Handed:
     """What the half of the monitor that has launched a container gives to the half that stays."""
     return Handed(
@@ -71,19 +57,19 @@ def handed(
         launched.pid_start,
         launched.started_ns,
         launched.pidfd,
-        listener.fileno(),
+        listener.fileno() if listener else -1,
         link,
-        opened.exec_dir,
+        os.open(start.exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if listener else -1,
         launched.mounts,
         start.tty,
-        start.stdin_once,
+        _stdin_once(start),
         launched.input if launched.terminal < 0 else os.dup(launched.input),
         dict(launched.outputs),
         [
             (descriptor, client.streams, client.framed, client.detach, client.replay)
             for client, descriptor in zip(start.clients, clients, strict=True)
         ],
-        opened.log,
+        _open_log(start),
     )
 
 

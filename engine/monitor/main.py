@@ -112,19 +112,12 @@ def _launch(start: Start, link: int, clients: list[int], stay: object, spare: la
     with endpoint.listen(start.exec_dir) as listener:
         channel_to_daemon = Channel.adopt(link)
         logged = forwarder.begin(start, clients, channel_to_daemon)
-        if not logged:
-            return
-        opened: list[life.Opened] = []
-
-        def open_up() -> None:
-            opened.append(life.open_up(logged[0]))
-
-        launched = launch.launch(start, channel_to_daemon, spare, open_up)
+        launched = launch.launch(start, channel_to_daemon, spare) if logged else None
         if launched is None:
             return
         start, clients = logged
         try:
-            stay.hand_over(life.handed(start, launched, link, listener, clients, *opened))
+            stay.hand_over(life.handed(start, launched, link, listener, clients))
         except BaseException:
             signal.pidfd_send_signal(launched.pidfd, signal.SIGKILL)  # it must not run without a monitor
             raise

@@ -57,14 +57,16 @@ def open_joined(joined: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]
 
 def open_one(name: str, pid: int, start: int) -> int:
     """A descriptor of this namespace of a process. Raises SystemFailure when the process has ended."""
+    opened = -1
     try:
         opened = os.open(f"/proc/{pid}/ns/{NAMESPACES[name].link}", os.O_RDONLY | os.O_CLOEXEC)
         # The descriptor came first: a process that is still the one meant was it then, too.
         if syscalls.process_start(pid) == start:
             return opened
-        os.close(opened)
     except (FileNotFoundError, ProcessLookupError):
         pass
+    if opened >= 0:
+        os.close(opened)
     raise SystemFailure(f"cannot join the {name} namespace of a container that has ended")
 
 

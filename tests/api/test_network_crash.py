@@ -63,9 +63,10 @@ def answers(daemon: Daemon, container: str) -> None:
 class Case:
     """A verb: what is there before it, the call in which the daemon dies, and what must be right after it is repeated.
 
-    done: the statuses of the repeated call
+    verb: the call, its status; done: what that may be when it is repeated
     """
 
+    verb: Callable[[], int]
     done: tuple[int, ...] = (204,)
 
     def __init__(self, daemon: Daemon) -> None:
@@ -73,10 +74,6 @@ class Case:
 
     def prepare(self) -> None:
         """Before it."""
-
-    def verb(self) -> int:
-        """The call."""
-        raise NotImplementedError
 
     def check(self) -> None:
         """After it was repeated."""

@@ -112,17 +112,23 @@ def test_ports_that_are_none_are_refused(daemon: Daemon) -> None:
 
 
 def test_the_list_finds_containers_by_their_ports(daemon: Daemon) -> None:
-    """What is exposed, and what is to be published; running or not."""
+    """As the list shows them: of those that run, by the container's port and by the host's."""
+    exposed = {"7001/tcp": {}, "7002/udp": {}}
+    published = on("bridge", PortBindings={"7003/tcp": bind("18130")})
     with (
-        container(daemon, begin=False, ExposedPorts={"7001/tcp": {}, "7002/udp": {}}) as one,
-        container(daemon, ExposedPorts={"7003/tcp": {}}, **on("bridge", PortBindings={"7003/tcp": bind("")})) as two,
+        container(daemon, ExposedPorts=exposed) as one,
+        container(daemon, ExposedPorts={"7003/tcp": {}}, **published) as two,
+        container(daemon, begin=False, ExposedPorts=exposed, **published),
     ):
         for filters, found in (
             ({"expose": ["7001"]}, {one}),
             ({"expose": ["7002/udp"]}, {one}),
             ({"expose": ["7000-7003/tcp"]}, {one, two}),
-            ({"publish": ["7003"]}, {two}),
-            ({"publish": ["7001"]}, set()),
+            ({"publish": ["18130"]}, {two}),
+            ({"publish": ["18120-18140/tcp"]}, {two}),
+            ({"publish": ["7003"]}, set()),
+            ({"publish": ["18130/udp"]}, set()),
+            ({"publish": ["18130"], "expose": ["7001"]}, {one, two}),
         ):
             assert {each["Names"][0][1:] for each in listed(daemon, **filters)} == found, filters
 

@@ -3,7 +3,8 @@
 Run by the test process; the daemon's own side is `mortal`.
 """
 
-import time
+import contextlib
+import fcntl
 from collections.abc import Callable
 
 from tests.harness import mortal
@@ -26,17 +27,17 @@ class Doomed(Daemon):
         What it was about to do; empty when `verb` was done before it came to that many steps.
         """
         orders, steps = self.root / "orders", self.root / "orders.steps"
-        steps.unlink(missing_ok=True)
+        steps.write_text("")
         (self.root / "new").write_text(str(number))
         (self.root / "new").rename(orders)
-        try:
-            verb()
-        except (OSError, EOFError):
-            self.process.wait(5)  # else it was another failure than the one that was asked for
-        finally:
-            orders.unlink(missing_ok=True)
-        time.sleep(0.01)  # it may be about to die of a step that it makes after its answer
-        if self.process.poll() is None:
+        with open(orders) as given:
+            with contextlib.suppress(OSError, EOFError):  # whether it has died is seen below
+                verb()
+            orders.unlink()
+            fcntl.flock(given, fcntl.LOCK_EX)  # steps that it makes after its answer: those under way are through
+        made = steps.read_text().splitlines()
+        if len(made) <= number:
             return ""
+        self.process.wait(5)
         self.start()
-        return steps.read_text().splitlines()[-1]
+        return made[-1]

@@ -7,6 +7,7 @@ removed, sockets bound), and each transaction of the database counts at its begi
 """
 
 import contextlib
+import fcntl
 import os
 import signal
 import sys
@@ -26,7 +27,8 @@ class Death:
     def __init__(self, path: str) -> None:
         self._path = path
         self._daemon = 0
-        self._left: int | None = None
+        self._left = 0
+        self._given = 0  # when the orders were, that are counted down
 
     def arm(self) -> None:
         """This process is the daemon: what its children do is no step."""
@@ -47,17 +49,22 @@ class Death:
         self._daemon = 0  # what is done in here is no step
         try:
             with open(self._path) as orders:
-                left = int(orders.read()) if self._left is None else self._left
+                fcntl.flock(orders, fcntl.LOCK_SH)  # who takes them away waits for the steps that have seen them
+                found = os.fstat(orders.fileno())
+                if found.st_nlink:
+                    self._obey(what, int(orders.read()) if self._given != found.st_ctime_ns else self._left)
+                    self._given = found.st_ctime_ns
         except FileNotFoundError:
-            self._left = None
-        else:
-            with open(f"{self._path}.steps", "a") as told:
-                told.write(f"{what}\n")
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            self._left = left - 1
+            pass  # it may live
         finally:
             self._daemon = os.getpid()
+
+    def _obey(self, what: str, left: int) -> None:
+        with open(f"{self._path}.steps", "a") as told:
+            told.write(f"{what}\n")
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._left = left - 1
 
 
 def main() -> int:

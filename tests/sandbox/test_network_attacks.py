@@ -4,6 +4,7 @@ What an attacker sends is raw frames, and behind them something harmless to the 
 would have the frames. Each test is named after the published flaw it repeats, where there is one.
 """
 
+import itertools
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -212,13 +213,14 @@ def test_nobody_asks_another_containers_resolver(apart: Daemon, box, make_host) 
         lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[1:]
         ports = {int(line.split()[1].split(":")[1], 16) for line in lines} | {53}
         assert len(ports) > 1
-        with Wire(attacker.inside) as wire:
-            for number, port in enumerate(ports):
-                for source in (attacker.address, "127.0.0.1", "127.0.0.11", victim.address):
-                    asked = dns.query(f"evil{number}.example.com")
-                    for target in ("127.0.0.11", victim.address):
-                        wire.send(victim.mac, packets.udp((source, 9), (target, port), asked))
-                        wire.send(bridge(apart, "left")["address"], packets.udp((source, 9), (target, port), asked))
+        station = bridge(apart, "left")["address"]
+        sources = (attacker.address, host.address, "127.0.0.1", "127.0.0.11", victim.address)
+        with Wire(attacker.inside) as wire, Wire(host) as outside, Wire(apart.namespaces, host.link) as cable:
+            for port, source, target in itertools.product(ports, sources, ("127.0.0.11", victim.address)):
+                packet = packets.udp((source, 9), (target, port), dns.query(f"evil{port}.example.com"))
+                wire.send(victim.mac, packet)
+                wire.send(station, packet)
+                outside.send(cable.mac, packet)
         attacker.ip("route", "add", "127.0.0.11/32", "via", victim.address, "table", "100")
         with Asker(victim.inside) as asker:
             assert asker.addresses("good.example.com") == ["192.0.2.1"]

@@ -6,8 +6,10 @@ passed by any of them, but for labels, which must all be there.
 
 from collections.abc import Callable
 
-from engine.daemon.containers.ports import exposed_ports
+from engine.daemon.containers.networking.shown import endpoints_of
+from engine.daemon.containers.ports import open_ports
 from engine.daemon.containers.record import Container, State
+from engine.daemon.network.record import Published
 from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
 from engine.errors import Invalid, NotFound
 
@@ -15,6 +17,7 @@ Match = Callable[[Container, State], bool]
 
 STATUSES = ("created", "running", "paused", "restarting", "removing", "exited", "dead")
 _HEALTH = ("none", "starting", "healthy", "unhealthy")
+_BY_PORT = ("expose", "publish")
 _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 # With one of these, containers that do not run are shown without `all` too.
 SHOW_ALL = frozenset({"status", "before", "since"})
@@ -25,7 +28,11 @@ def compile_filters(engine: object, filters: dict[str, tuple[str, ...]]) -> list
     for name in filters:
         if name not in FILTERS:
             raise Invalid(f"invalid filter '{name}'")
-    return [FILTERS[name](engine, values) for name, values in filters.items() if values]
+    asked = {name: FILTERS[name](engine, values) for name, values in filters.items() if values}
+    by_port = [asked.pop(name) for name in _BY_PORT if name in asked]
+    if by_port:  # docker passes what passes either
+        return [*asked.values(), lambda container, state: any(match(container, state) for match in by_port)]
+    return list(asked.values())
 
 
 def _bad_value(name: str, value: str, what: str, allowed: tuple[str, ...]) -> Invalid:
@@ -143,12 +150,18 @@ def _is_task(_engine: object, values: tuple[str, ...]) -> Match:
     return lambda _container, _state: False in wanted
 
 
-def _by_port(ports: Callable[[Container], set[str]]) -> Callable[[object, tuple[str, ...]], Match]:
-    """A filter whose values are ports: `80`, `80/udp`, `8000-8010/tcp`."""
+def _by_port(numbers: Callable[[tuple[int, str], list[Published]], set[int]]) -> Callable[..., Match]:
+    """A filter whose values are ports: `80`, `80/udp`, `8000-8010/tcp`; of what a listing shows of a container's."""
 
-    def compile_values(_engine: object, values: tuple[str, ...]) -> Match:
+    def compile_values(engine: object, values: tuple[str, ...]) -> Match:
         wanted = {port for value in values for port in _port_range(value)}
-        return lambda container, _state: not wanted.isdisjoint(ports(container))
+
+        def match(container: Container, state: State) -> bool:
+            opened = open_ports(container, endpoints_of(engine, container, state))
+            found = {f"{each}/{port[1]}" for port, published in opened.items() for each in numbers(port, published)}
+            return not wanted.isdisjoint(found)
+
+        return match
 
     return compile_values
 
@@ -165,15 +178,11 @@ def _port_range(value: str) -> set[str]:
     return {f"{number}/{protocol.lower() or 'tcp'}" for number in range(low, high + 1)}
 
 
-def _exposed(container: Container) -> set[str]:
-    return {f"{number}/{protocol}" for number, protocol in exposed_ports(container)}
-
-
 FILTERS: dict[str, Callable[[object, tuple[str, ...]], Match]] = {
     "ancestor": _ancestor,
     "before": _before,
     "exited": _exited,
-    "expose": _by_port(_exposed),
+    "expose": _by_port(lambda port, _published: {port[0]}),
     "health": _health,
     "id": _by_pattern(lambda container: (container.id,)),
     "is-task": _is_task,
@@ -181,7 +190,7 @@ FILTERS: dict[str, Callable[[object, tuple[str, ...]], Match]] = {
     "label": _label,
     "name": _by_pattern(lambda container: (container.name, f"/{container.name}")),
     "network": _network,
-    "publish": _by_port(lambda container: set(container.host_config["PortBindings"])),
+    "publish": _by_port(lambda _port, published: {each.host_port for each in published}),
     "since": _since,
     "status": _status,
     "volume": _volume,

@@ -33,6 +33,11 @@ class Paths:
         return os.path.join(self.home, name)
 
 
+def wires(exec_root: str) -> str:
+    """The directory that names the wires which are to go, see `networking.leavings`."""
+    return os.path.join(exec_root, "wires")
+
+
 def of(data_root: str, exec_root: str, container_id: str) -> Paths:
     """The paths of the container with this id."""
     return Paths(

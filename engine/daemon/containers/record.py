@@ -7,12 +7,14 @@ own. What a caller wants to show of a container it takes with `Container.snapsho
 Which lock is held when, outermost first:
 
 `Container.operation` makes the verbs of one container take turns: start (by hand or by its policy, until it runs or has
-    failed), kill (and the signals of stop and remove), pause, unpause, rename, update, remove, attach. Whoever holds it
+    failed), kill (and the signals of stop and remove), pause, unpause, rename, update, remove, attach, connect and
+    disconnect. The locks of networks, wires and the firewall are taken under it (see `networks`). Whoever holds it
     knows that no verb changes the state meanwhile; only an end may come (`end.ended`), which does not take it. So
     nobody waits for an end holding it: stop and remove send their signal, let go, and wait for `exits` to grow.
 `Container.changed` is held for a look or a change, with the state's row written under it, so that rows are written in
-    the order of the changes. Nothing that may take long is done under it. An end says so under it (the event `die`, the
-    state, all who wait), and sets `settling` until what only a run has is gone; a start waits for that.
+    the order of the changes. Nothing that may take long is done under it. An end sets `settling` until what only a run
+    has is gone, which a start waits for; its networks go before it says so under `changed` (the event `die`, the state,
+    all who wait), the rest after.
 The registry's, the database's, the schedule's and the event bus's own locks come last; none of them is held while one
     of the two above is asked for.
 

@@ -96,6 +96,25 @@ def silence(endpoints: Iterable[Endpoint]) -> None:
             raise SystemFailure(f"the wires of a container are not cut: {devices.words(error)}") from error
 
 
+def remaining(names: Iterable[str]) -> list[str]:
+    """Those of these host's ends that are there. Raises SystemFailure."""
+    try:
+        with Netlink() as host:
+            return [name for name in names if links.index_of(host, name)]
+    except OSError as error:
+        raise SystemFailure(f"the wires of a container are not found: {devices.words(error)}") from error
+
+
+def discard(names: Iterable[str]) -> None:
+    """Remove these host's ends, if they are there. Raises SystemFailure."""
+    try:
+        with Netlink() as host:
+            for name in names:
+                links.discard(host, name)
+    except OSError as error:
+        raise SystemFailure(f"the wires of a container are not removed: {devices.words(error)}") from error
+
+
 @contextlib.contextmanager
 def _both(namespace: int) -> Iterator[tuple[Netlink, Netlink]]:
     """Sockets of the host's network and of the container's, with the thread in the latter."""

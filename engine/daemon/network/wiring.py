@@ -98,6 +98,18 @@ class Wiring:
 
         plugging.silence(endpoints)
 
+    def remaining(self, names: Iterable[str]) -> list[str]:
+        """Those of these wires that are there. Raises SystemFailure."""
+        from engine.daemon.network import plugging  # as above
+
+        return plugging.remaining(names)
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Take away these wires of containers that have ended, those that are there. Raises SystemFailure."""
+        from engine.daemon.network import plugging  # as above
+
+        plugging.discard(names)
+
     def unplug(self, network: Network, endpoint: Endpoint, netns: int | None, others: Sequence[Pair] = ()) -> None:
         """Take the interface away; it is no failure that it is gone. others: what stays in the container
 

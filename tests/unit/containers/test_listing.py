@@ -89,6 +89,15 @@ def test_a_running_container_shows_its_exposed_ports_and_one_that_ended_does_not
         {"HostIp": "0.0.0.0", "HostPort": "8080"},
         {"HostIp": "::", "HostPort": "8080"},
     ]
+    for filters, found in (
+        ({"expose": ("70-90/tcp",)}, ["/rec-two"]),
+        ({"expose": ("80/udp",)}, []),
+        ({"publish": ("8080",)}, ["/rec-two"]),
+        ({"publish": ("80",)}, []),
+        ({"publish": ("80",), "expose": ("53/udp",)}, ["/rec-two"]),
+        ({"publish": ("80",), "expose": ("80",), "name": ("three",)}, []),
+    ):
+        assert names(engine, filters=filters) == found
     engine.networks.leave([endpoint])
     engine.networks.join(two.id, {"host": two.networking["bridge"]})
     assert list_containers(engine, Asked())[1]["Ports"] == []
@@ -117,8 +126,7 @@ def test_an_untagged_image_is_shown_by_its_id(engine):
         ({"ancestor": ("nope",)}, []),
         ({"network": ("none",)}, ["/three"]),
         ({"network": ("bridge", "none")}, ["/three", "/rec-two", "/rec-one"]),
-        ({"expose": ("70-90/tcp",)}, ["/rec-two"]),
-        ({"expose": ("80/udp",)}, []),
+        ({"expose": ("70-90/tcp",)}, []),  # as dockerd: the ports of those that run
         ({"publish": ("80",)}, []),
         ({"volume": ("/data",)}, []),
         ({"health": ("none",)}, ["/three", "/rec-two", "/rec-one"]),

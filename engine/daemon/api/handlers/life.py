@@ -9,7 +9,7 @@ from engine.daemon.containers.life import pause as pausing
 from engine.daemon.containers.life import prune as pruning
 from engine.daemon.containers.life import rename as renaming
 from engine.daemon.containers.life import restart as restarting
-from engine.errors import EngineError
+from engine.errors import EngineError, SystemFailure
 
 
 def restart(engine: object, request: Request) -> Response:
@@ -20,7 +20,9 @@ def restart(engine: object, request: Request) -> Response:
     try:
         restarting.restart(engine, container, query.text("signal") or None, timeout)
     except EngineError as error:
-        raise type(error)(f"Cannot restart container {reference}: {error}") from error
+        # Some failures of the system carry more than words.
+        kind = SystemFailure if isinstance(error, SystemFailure) else type(error)
+        raise kind(f"Cannot restart container {reference}: {error}") from error
     return Empty()
 
 

@@ -69,6 +69,7 @@ def finish(engine: object, container: Container, volumes: bool = False, lasting:
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     _delete_record(engine, container, where, lasting)
     engine.containers.remove(container)
+    _leave_networks(engine, container)
     mountpoints.release(engine, container, volumes)
     with container.changed:
         container.removed = True
@@ -79,6 +80,14 @@ def finish(engine: object, container: Container, volumes: bool = False, lasting:
     for _, connection in container.waiting:
         connection.close()
     _sweeper.add(_give_back, engine, where)
+
+
+def _leave_networks(engine: object, container: Container) -> None:
+    """It has left them at the end of its last run, unless there was no room on the disk to say so."""
+    if engine.networks.endpoints(container_id=container.id):
+        from engine.daemon.containers.networking import ending
+
+        ending.release(engine, container)
 
 
 def _delete_record(engine: object, container: Container, where: paths.Paths, lasting: bool) -> None:

@@ -68,14 +68,14 @@ def launch(engine: object, container: Container, *, by_hand: bool) -> None:
 
 
 def _launch(engine: object, container: Container) -> Started:
+    from engine.daemon.containers.networking import starting  # an idle daemon has started nothing
+
     joins.take_name(engine, container)
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     _make_directories(engine, container, where)
     wanted = sandbox.sandbox_of(engine, container, where)
     make_cgroup = sandbox.make_cgroup(engine, container)
-    from engine.daemon.containers.networking import starting  # an idle daemon has started nothing
-
     attach.let_go(container)
     request = Start(
         sandbox=packed.pack(wanted),

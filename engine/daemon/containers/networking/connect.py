@@ -34,11 +34,7 @@ def connect(engine: object, network_reference: str, container_reference: str, se
         if state.alive:
             _plug_in(engine, container, network, wanted, state)
         elif network.name not in container.networking:
-            _note(engine, container, network, wanted)
-
-
-def _note(engine: object, container: Container, network: Network, wanted: dict) -> None:
-    keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
+            keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
 
 
 def _plug_in(engine: object, container: Container, network: Network, wanted: dict, state: State) -> None:
@@ -54,7 +50,7 @@ def _plug_in(engine: object, container: Container, network: Network, wanted: dic
             try:
                 _make(engine, container, network, wanted, (netns, state.pid, state.pid_start), undoing)
             except SystemFailure as error:
-                if _is_over(container, exits):
+                if _is_over(container, exits) or _has_died(state):
                     raise Conflict(_NOT_RUNNING.format(container.id)) from error
                 raise
             if _is_over(container, exits):
@@ -85,12 +81,22 @@ def _make(
         undoing.callback(engine.wiring.unplug, network, endpoint, run[0], others)
         engine.networks.update(endpoint)
     undoing.callback(keeping.keep, engine, container, container.networking)
-    _note(engine, container, network, wanted)
+    # Not before the wire is there: a later daemon believes the record.
+    keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
     moving.settle(engine, container)
     pairs = (*others, (network, endpoint))
     if has_resolver(pairs):
         wires.make_known(engine, container, pairs, *run)
     etc.add(engine, container, endpoint, pairs)
+
+
+def _has_died(state: State) -> bool:
+    """Whether process 1 has ended, heard of or not."""
+    try:
+        os.close(wires.namespace(state.pid, state.pid_start))
+    except SystemFailure:
+        return True
+    return False
 
 
 def _is_over(container: Container, exits: int) -> bool:

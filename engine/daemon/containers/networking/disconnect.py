@@ -4,6 +4,7 @@ Runs in the API's threads, under `Container.operation`. An end that comes meanwh
 them may be gone already.
 """
 
+import logging
 import os
 
 from engine.daemon.containers.networking import asked, etc, keeping, moving, wires
@@ -11,6 +12,8 @@ from engine.daemon.containers.record import Container, State
 from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Endpoint, Network
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
+
+log = logging.getLogger(__name__)
 
 
 def disconnect(engine: object, network_reference: str, container_reference: str, force: bool) -> None:
@@ -66,7 +69,10 @@ def _pull_out(engine: object, container: Container, network: Network, state: Sta
         engine.ports.release(container.id)
     engine.networks.leave([endpoint])
     moving.settle(engine, container)
-    etc.drop(engine, container, endpoint, others)
+    try:
+        etc.drop(engine, container, endpoint, others)
+    except SystemFailure as error:  # it is disconnected all the same
+        log.warning("container %s: %s", container.id, error)
 
 
 def _unplug(engine: object, network: Network, endpoint: Endpoint, state: State, others: wires.Pairs) -> None:

@@ -1,18 +1,16 @@
 """Give back what a run had of networks: names, rules, ports, addresses, in this order.
 
 Runs in the thread that hears of an end, in the one whose start has failed, and at a daemon's start in the main thread.
-The wire itself goes with the container's namespace, and nobody waits for that; only where another container holds the
-namespace is it taken away, in the background.
+The wire itself goes with the container's namespace, and nobody waits for that (see `leavings`).
 """
 
 import logging
 
 from engine.daemon.containers.isolation import joins
-from engine.daemon.containers.networking import wires
+from engine.daemon.containers.networking import leavings, wires
 from engine.daemon.containers.record import Container
 from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Endpoint, Network
-from engine.daemon.runtime.background import later
 from engine.errors import SystemFailure
 
 log = logging.getLogger(__name__)
@@ -22,9 +20,10 @@ def release(engine: object, container: Container) -> None:
     """A run has ended: its endpoints are no more when this returns."""
     pairs = wires.places(engine, container)
     if pairs:
+        wired = [endpoint.host_interface for _, endpoint in pairs if endpoint.host_interface]
+        leavings.note(engine, wired)
         give_back(engine, container, pairs)
-        if joins.has_guests(engine, container):
-            later(unplug_all, engine, [pair for pair in pairs if pair[1].host_interface])
+        leavings.take_away(engine, wired, held=joins.has_guests(engine, container))
 
 
 def give_back(engine: object, container: Container, pairs: wires.Pairs, *, told: bool = True) -> None:

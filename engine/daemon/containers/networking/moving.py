@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from engine.daemon.containers.networking import portspecs, wires
 from engine.daemon.containers.record import Container
+from engine.daemon.network.record import Endpoint, Network, PortRequest
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
@@ -29,14 +30,18 @@ def settle(engine: object, container: Container) -> None:
         engine.firewall.withdraw(network, endpoint)
         engine.ports.release(container.id)
         engine.networks.update(replace(endpoint, ports=()))
-    if target is None:
-        return
-    network, endpoint = target
+    if target is not None:
+        _publish(engine, container, *target, requests)
+
+
+def _publish(
+    engine: object, container: Container, network: Network, endpoint: Endpoint, requests: list[PortRequest]
+) -> None:
     try:
-        endpoint = replace(endpoint, ports=engine.ports.reserve(container.id, network, requests))
-        engine.networks.update(endpoint)
-        engine.firewall.publish(network, endpoint)
+        published = replace(endpoint, ports=engine.ports.reserve(container.id, network, requests))
+        engine.networks.update(published)
+        engine.firewall.publish(network, published)
     except EngineError as error:  # as docker: the container is connected, and its ports are not
-        log.warning(
-            "container %s: its ports are not published through network %s: %s", container.id, network.name, error
-        )
+        log.warning("container %s: network %s does not lead to its ports: %s", container.id, network.name, error)
+        engine.ports.release(container.id)
+        engine.networks.update(endpoint)

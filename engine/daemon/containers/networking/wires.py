@@ -70,7 +70,7 @@ def way_out(container: Container, networks: Iterable[Network]) -> Network | None
     candidates = [
         (-container.networking[network.name]["GwPriority"], network.name, network)
         for network in networks
-        if network.driver not in UNWIRED and not network.internal
+        if any(pool.gateway for pool in network.pools) and not network.internal
     ]
     chosen = min(candidates, default=(0, "", None))[2]
     return chosen if chosen is not None and chosen.driver == "bridge" else None

@@ -135,8 +135,10 @@ def _postrouting() -> Rules:
 def _forward() -> Rules:
     return [
         ("forward", nft.meta("iifname", 0) + nft.meta("oifname", 4) + nft.verdict_of(WITHIN)),
-        ("forward", _ANSWERS + nft.decide(nft.ACCEPT)),
+        # Before the answers: who calls itself by another's address would have a way out in that one's connections.
         ("forward", nft.meta("iifname") + nft.lookup(INTERNAL) + nft.decide(nft.DROP)),
+        ("forward", nft.meta("oifname") + nft.lookup(INTERNAL) + nft.decide(nft.DROP)),
+        ("forward", _ANSWERS + nft.decide(nft.ACCEPT)),
         ("forward", nft.meta("oifname") + nft.verdict_of(INCOMING)),
         ("forward", nft.meta("iifname") + nft.lookup(BRIDGES) + nft.decide(nft.ACCEPT)),
     ]

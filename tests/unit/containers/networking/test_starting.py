@@ -6,57 +6,9 @@ import pytest
 
 from engine.daemon.containers.create import create
 from engine.daemon.containers.networking import ending, moving, starting
-from engine.daemon.network.record import Published
 from engine.errors import Conflict, SystemFailure
 from engine.kernel import syscalls
-from tests.unit.containers.fakes import make_engine
-
-PORT = Published(80, "tcp", "0.0.0.0", 8080)
-
-
-class Kernel:
-    """Stands in for everything that touches the kernel: it notes each call, and fails at the one it is told to."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.failing = ""
-
-    def _note(self, name: str) -> None:
-        self.calls.append(name)
-        if name == self.failing:
-            raise SystemFailure("no")
-
-    def reserve(self, container_id, network, wanted):
-        self._note("reserve")
-        return tuple(PORT for _ in wanted)
-
-    def release(self, container_id):
-        self._note("release")
-
-    def ensure(self, network):
-        if network.device:
-            self._note(f"ensure {network.name}")
-        return False
-
-    def plug(self, pairs, netns, others=()):
-        self._note("plug")
-        assert os.readlink(f"/proc/self/fd/{netns}").startswith("net:")
-        return tuple(endpoint for _, endpoint in pairs)
-
-    def silence(self, endpoints):
-        self._note("silence")
-
-    def publish(self, network, endpoint):
-        self._note(f"publish {network.name}")
-
-    def withdraw(self, network, endpoint):
-        self._note(f"withdraw {network.name}")
-
-    def join(self, pairs, netns, pid, pid_start, host_config, links):
-        self._note(f"names {' '.join(network.name for network, _ in pairs)}")
-
-    def leave(self, endpoints):
-        self._note("forget")
+from tests.unit.containers.networking.kernel import PORT, Kernel, engine_with, events
 
 
 @pytest.fixture
@@ -66,11 +18,7 @@ def kernel():
 
 @pytest.fixture
 def engine(tmp_path, kernel):
-    engine = make_engine(tmp_path)
-    engine.wiring = engine.firewall = engine.ports = engine.names = kernel
-    engine.networks.create({"Name": "net", "IPAM": {"Config": [{"Subnet": "10.1.0.0/24"}]}})
-    engine.networks.create({"Name": "inner", "Internal": True, "IPAM": {"Config": [{"Subnet": "10.2.0.0/24"}]}})
-    return engine
+    return engine_with(kernel, tmp_path)
 
 
 def made(engine, mode="default", *networks, ports=True):
@@ -90,13 +38,6 @@ def run(engine, container):
         start.undo()
         raise
     return start
-
-
-def events(engine):
-    """What was told of networks' members, oldest first."""
-    past, subscription = engine.events.subscribe()
-    subscription.close()
-    return [each.action for each in past if each.kind == "network" and each.action.endswith("connect")]
 
 
 def test_the_steps_of_a_start_and_of_an_end(engine, kernel):

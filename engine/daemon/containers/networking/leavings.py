@@ -1,0 +1,88 @@
+"""Wires whose containers have ended: they go with the containers' namespaces, and are taken away where those stay.
+
+A namespace stays while another container is in it, or a connection that could not say goodbye to its other end: the
+kernel keeps such a one for minutes. Each wire has a file of its name in the exec root until it has gone, so that a
+daemon which is killed meanwhile leaves none behind. Runs in the thread that hears of an end, in the schedule's and in
+threads of its own, and at a daemon's start in the main thread.
+"""
+
+import logging
+import os
+import re
+
+from engine.daemon.containers import paths
+from engine.daemon.runtime.background import later
+from engine.errors import SystemFailure
+
+log = logging.getLogger(__name__)
+
+_DYING_SECONDS = 1.0  # a namespace that nothing holds has gone by then
+_NAME = re.compile(r"veth[0-9a-f]+")
+
+
+def note(engine: object, names: list[str]) -> None:
+    """Remember these wires, before it is forgotten whose they were."""
+    try:
+        for name in names:
+            try:
+                _touch(_place(engine, name))
+            except FileNotFoundError:  # the first of this boot
+                os.makedirs(_place(engine), 0o700, exist_ok=True)
+                _touch(_place(engine, name))
+    except OSError as error:  # a full disk
+        log.warning("a daemon that is killed now will not take away what is left of %s: %s", " ".join(names), error)
+
+
+def take_away(engine: object, names: list[str], *, held: bool) -> None:
+    """See that these wires go. held: another container is in their namespace."""
+    if held and names:
+        later(_discard, engine, names)
+    elif names:
+        engine.schedule.at(_DYING_SECONDS, _look, engine, names)
+
+
+def resume(engine: object) -> None:
+    """Take away what an earlier daemon has left."""
+    try:
+        names = [name for name in os.listdir(_place(engine)) if _NAME.fullmatch(name)]
+    except FileNotFoundError:  # the usual case
+        return
+    if names:
+        _discard(engine, names)
+
+
+def _look(engine: object, names: list[str]) -> None:
+    """Most have gone by themselves; to remove one may take a while."""
+    try:
+        left = engine.wiring.remaining(names)
+    except SystemFailure as error:
+        log.warning("%s", error)
+        return
+    _forget(engine, [name for name in names if name not in left])
+    if left:
+        later(_discard, engine, left)
+
+
+def _discard(engine: object, names: list[str]) -> None:
+    try:
+        engine.wiring.discard(names)
+    except SystemFailure as error:  # the next daemon's start tries again
+        log.warning("%s", error)
+        return
+    _forget(engine, names)
+
+
+def _forget(engine: object, names: list[str]) -> None:
+    for name in names:
+        try:
+            os.unlink(_place(engine, name))
+        except OSError as error:  # it could not be noted, or somebody has tidied up
+            log.debug("%s", error)
+
+
+def _place(engine: object, name: str = "") -> str:
+    return os.path.join(paths.wires(engine.settings.exec_root), name)
+
+
+def _touch(path: str) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
