@@ -159,13 +159,14 @@ class Maker:
         document = _document(state, created_by, part, history)
         descriptors = [each.descriptor for each in parts]
         layers = [each.layer for each in parts]
-        with self._store.content.pinned([each["digest"] for each in descriptors]):
+        # A pruning that came between the two would find an image that has no name and that nobody holds.
+        with self._store.content.pinned([each["digest"] for each in descriptors]), self._store.changing:
             image = making.add_made(
                 self._store, self._session, document, descriptors, layers, [], state.identity, self._boot
             )
+            self.hold(image)
         self._last = image.id, parts
         self._made.append(image.id)
-        self.hold(image)
         self._store.announce("create", image.id, image.id, image)
         state.image = image
         return image

@@ -1,5 +1,6 @@
 """The images that steps make: their documents, what holds them, and when they are durable."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from engine.daemon.build import workdir
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.state import EMPTY_LAYER, Maker, State
 from engine.daemon.images import image as documents
-from engine.daemon.images import platform
+from engine.daemon.images import making, platform, pruning
 from engine.daemon.images.store import ImageStore
 from engine.daemon.store import builds, images
 from engine.daemon.store.database import Database
@@ -129,3 +130,26 @@ def test_a_stage_begins_with_a_path_and_without_triggers() -> None:
     assert stage.environment()["A"] == "1" and "B" not in stage.environment()
     stage.set_path()
     assert len(stage.config["Env"]) == 4
+
+
+def test_a_pruning_finds_no_image_of_a_build_that_nobody_holds(
+    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even one that begins in the moment when the image has been added."""
+    add_made = making.add_made
+    threads = []
+
+    def pruned(*arguments: object) -> documents.Image:
+        made = add_made(*arguments)
+        threads.append(threading.Thread(target=pruning.prune, args=(store, {}, lambda _: ())))
+        threads[-1].start()
+        threads[-1].join(0.2)
+        return made
+
+    monkeypatch.setattr(making, "add_made", pruned)
+    with Maker(SimpleNamespace(images=store)) as maker:
+        stage = state()
+        maker.add(stage, "env", None)
+        for thread in threads:
+            thread.join()
+        assert store.find(stage.identity)

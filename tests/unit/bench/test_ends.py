@@ -1,0 +1,58 @@
+"""Tests of `bench.ends` and `bench.inside`: the two ends of a measured conversation."""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from bench import ends
+from bench.inside import outer_pid
+
+
+@pytest.fixture
+def port():
+    """Of a server on the loopback address, in a process of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number = free.getsockname()[1]
+    command = [sys.executable, "-I", ends.__file__, "serve", "127.0.0.1", str(number)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        assert server.stdout.readline() == b"ready\n"
+        yield str(number)
+        server.kill()
+
+
+def test_a_stream_is_counted_by_who_reads_it(port):
+    assert ends.stream("127.0.0.1", port, "0.05") > ends.PIECE
+
+
+def test_round_trips_are_counted(port):
+    assert ends.echo("127.0.0.1", port, "0.05") > 100
+
+
+def test_only_right_answers_are_counted(monkeypatch):
+    """A name that is not found is a failure, not a fast answer."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(5)
+        connect = socket.socket.connect
+        monkeypatch.setattr(socket.socket, "connect", lambda client, _: connect(client, server.getsockname()))
+
+        def refuse() -> None:
+            query, peer = server.recvfrom(512)
+            server.sendto(query[:2] + struct.pack(">5H", 0x8183, 1, 0, 0, 0) + query[12:], peer)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        with pytest.raises(SystemExit, match="other was not found"):
+            ends.lookup("127.0.0.1", "1", "other")
+        thread.join()
+
+
+def test_a_process_that_is_in_no_namespace_of_the_engines_is_not_found():
+    with pytest.raises(LookupError):
+        outer_pid(SimpleNamespace(pid=os.getpid()), 1)
