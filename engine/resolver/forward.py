@@ -4,6 +4,7 @@ One thread. Each attempt has a socket of its own, connected, with a port and a n
 one else's datagram is taken for an answer. The host's servers are asked from the host's network, others from the
 container's. A server that says nothing is asked once more behind the others, and whoever answers first is believed;
 what is asked by TCP is passed on by TCP. All of it is bounded: how many wait, for one container and in all, how long.
+Where as many wait as may, each container has the same share of them.
 """
 
 import collections
@@ -81,6 +82,7 @@ class Forwarder:
         self._most = most
         self._host_servers = host_servers
         self._waiting: dict[_Asked, None] = {}
+        self._askers: dict[Asker, None] = {}  # of those
 
     def ask(
         self, asker: Asker, key: object, query: Query, data: bytes, stream: bool, reply: Callable[[bytes], None]
@@ -91,16 +93,27 @@ class Forwarder:
         """
         if key in asker.asked:
             return
-        if len(self._waiting) >= self._most or len(asker.asked) >= MOST_OF_ONE:
+        if len(asker.asked) >= MOST_OF_ONE or (len(self._waiting) >= self._most and not self._make_room(asker)):
             reply(query.answer([], packets.FAILED))
             return
         asked = _Asked(asker, key, query, data, stream, reply)
         asked.queue.extend(asker.servers or self._host_servers())
         self._waiting[asked] = None
+        self._askers[asker] = None
         asker.asked[key] = asked
         self._go_on(asked)
         if self._waiting and not self._loop.waits_for(self._sweep):
             self._loop.after(_SWEEP_SECONDS, self._sweep)
+
+    def _make_room(self, asker: Asker) -> bool:
+        """Where this one has less than its share, give up the oldest query of the one who has most."""
+        if len(asker.asked) >= self._most // len(self._askers.keys() | {asker}):
+            return False
+        oldest = next(iter(max(self._askers, key=lambda each: len(each.asked)).asked.values()))
+        self._let_go(oldest)
+        # Later: who is told has perhaps the next one to ask.
+        self._loop.after(0.0, lambda: oldest.reply(oldest.query.answer([], packets.FAILED)))
+        return True
 
     def forget(self, asker: Asker, key: object = None) -> None:
         """Let all that one has asked go, or what has this key; nobody hears of it."""
@@ -113,6 +126,8 @@ class Forwarder:
             self._close(attempt)
         self._waiting.pop(asked, None)
         asked.asker.asked.pop(asked.key, None)
+        if not asked.asker.asked:
+            self._askers.pop(asked.asker, None)
 
     def _finish(self, asked: _Asked, answer: bytes) -> None:
         self._let_go(asked)
