@@ -220,6 +220,10 @@ def test_ipv4_may_be_left_out(daemon: Daemon, network: Callable[..., str]) -> No
             400,
             "null ipam driver does not handle specific address pool requests",
         ),
+        ({"Name": "x", "IPAM": {"Driver": "null"}}, 400, "ipv4 pool is empty"),
+        ({"Name": "x", "Driver": "macvlan", "IPAM": {"Driver": "null"}}, 400, "ipv4 pool is empty"),
+        ({"Name": "x", "IPAM": {"Driver": "null"}, "EnableIPv4": False, "EnableIPv6": True}, 400, "ipv6 pool is empty"),
+        ({"Name": "x", "IPAM": {"Driver": "null"}, "EnableIPv4": False}, 400, "IPv4 or IPv6 must be enabled"),
         (
             {"Name": "x", "Options": {"com.docker.network.enable_ipv6": "maybe"}},
             400,

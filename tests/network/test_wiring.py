@@ -291,6 +291,33 @@ def test_who_has_ended_does_not_answer_for_who_has_his_address_now(ours: None, i
     assert new.mac in shown
 
 
+def test_only_an_address_that_somebody_has_had_is_announced(
+    ours: None, inside: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each frame goes to all the others; a daemon that has not made the bridge does not know who has had what."""
+    told: list[str] = []
+
+    class Recorder:
+        def announce(self, bridge: str, mac: str, known: tuple[str, ...]) -> None:
+            told.extend(known)
+
+    monkeypatch.setattr(plugging, "announcer", Recorder)
+    wiring = Wiring()
+    wiring.ensure(PLAIN)
+    wiring.attach(PLAIN, [])
+    first = endpoint(2, PLAIN)
+    wiring.plug([(PLAIN, first)], inside[0])
+    wiring.plug([(PLAIN, endpoint(3, PLAIN))], inside[1])
+    assert told == []
+    wiring.unplug(PLAIN, first, inside[0])
+    wiring.plug([(PLAIN, replace(first, id="99" * 32, host_interface="vethnew"))], inside[2])
+    assert told == ["10.9.0.2"]
+    later = Wiring()
+    later.ensure(PLAIN)
+    later.plug([(PLAIN, endpoint(4, PLAIN))], inside[0])
+    assert told == ["10.9.0.2", "10.9.0.4"]
+
+
 def test_the_default_route_is_that_of_the_highest_priority_then_of_the_name(ours: None, inside: list[int]) -> None:
     """Of all networks of a container; it moves when one is connected or disconnected."""
     wiring = Wiring()

@@ -286,6 +286,22 @@ def test_a_pid_that_was_used_again_is_not_joined(daemon: Daemon, container: Call
         namespaces.open_one("net", 1 << 22, 5)
 
 
+def test_who_ends_while_it_is_looked_at_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A descriptor that stayed would hold its network for as long as the daemon lives."""
+    from engine.errors import SystemFailure
+    from engine.kernel import syscalls
+    from engine.sandbox import namespaces
+
+    def ended(_: int) -> int:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(syscalls, "process_start", ended)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(SystemFailure, match="has ended"):
+        namespaces.open_one("net", os.getpid(), 5)
+    assert os.listdir("/proc/self/fd") == before
+
+
 @pytest.mark.parametrize("more", [{}, {"CapAdd": ["ALL"]}, {"PidMode": "host"}])
 def test_setns_to_a_namespace_of_the_host_is_not_had_by_a_leaked_descriptor(daemon: Daemon, more: dict) -> None:
     """CVE-2024-21626, CVE-2016-9962: nothing above 2 is open in process 1, whatever the modes."""

@@ -5,6 +5,7 @@ would have the frames. Each test is named after the published flaw it repeats, w
 """
 
 import itertools
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -156,6 +157,29 @@ def test_cve_2024_29018_a_question_of_an_internal_network_does_not_leave(apart: 
         assert upstream.names() == ["open.example.com"]
         # What it sends itself does not go there either.
         assert not reaches(inner.inside, host.address, 53, "udp")
+
+
+def test_an_internal_network_has_no_way_out_in_the_connections_of_others(apart: Daemon, box, make_host) -> None:
+    """What the host takes for an answer passes the walls; who calls itself by a neighbour's address gives none."""
+    host = make_host(apart)
+    inner, outer = box("inner", {"Internal": True}), box("outer")
+    station = bridge(apart, "inner")["address"]
+    with (
+        host.socket(socket.SOCK_DGRAM) as server,
+        outer.inside.socket(socket.SOCK_DGRAM) as client,
+        Wire(inner.inside) as wire,
+    ):
+        server.bind((host.address, OPEN))
+        server.settimeout(5.0)
+        client.bind(("0.0.0.0", SECRET))
+        client.settimeout(5.0)
+        client.sendto(b"one", (host.address, OPEN))
+        data, seen = server.recvfrom(100)
+        server.sendto(b"yes", seen)
+        assert data == b"one" and client.recv(100) == b"yes"
+        wire.send(station, packets.udp((outer.address, SECRET), (host.address, OPEN), b"stolen"))
+        client.sendto(b"two", (host.address, OPEN))
+        assert server.recv(100) == b"two"
 
 
 def test_a_spoofed_source_does_not_lead_into_another_network(apart: Daemon, box) -> None:

@@ -11,21 +11,23 @@ from engine.errors import Invalid
 _INT64 = (-(2**63), 2**63 - 1)
 
 
-def _is_address(text: str) -> bool:
+def _canonical(text: str) -> str:
+    """An address's one text among its many; empty for what is none."""
     # An IPv6 zone is allowed, as in netip.ParseAddr; the module ipaddress would cost the idle daemon a megabyte.
-    for family, address in ((socket.AF_INET, text), (socket.AF_INET6, text.partition("%")[0])):
+    plain, percent, zone = text.partition("%")
+    for family, address, rest in ((socket.AF_INET, text, ""), (socket.AF_INET6, plain, percent + zone)):
         try:
-            socket.inet_pton(family, address)
+            return socket.inet_ntop(family, socket.inet_pton(family, address)) + rest
         except (OSError, ValueError):
             continue
-        return True
-    return False
+    return ""
 
 
 def _address(text: str) -> str:
-    if text and not _is_address(text):
+    found = _canonical(text)
+    if text and not found:
         raise Invalid(f'ParseAddr("{text}"): unable to parse IP')
-    return text
+    return found
 
 
 def named(go: str) -> Scalar:
@@ -41,7 +43,7 @@ def _prefix(text: str) -> str:
     problem = ""
     if not slash:
         problem = "no '/'"
-    elif not _is_address(address):
+    elif not _canonical(address):
         problem = f'ParseAddr("{address}"): unable to parse IP'
     elif "%" in address:
         problem = "IPv6 zones cannot be present in a prefix"

@@ -14,7 +14,7 @@ from engine.daemon.network import pools
 from engine.daemon.network.addresses import Subnet, parse_address, show_address
 from engine.daemon.network.ipam import Space
 from engine.daemon.network.joining import GATEWAYS, LINK_LOCAL
-from engine.daemon.network.record import Network, Pool
+from engine.daemon.network.record import DEFAULT, Network, Pool
 from engine.daemon.network.surroundings import Surroundings
 from engine.errors import Conflict, EngineError, Invalid, SystemFailure
 from engine.kernel.netlink import addresses
@@ -39,9 +39,9 @@ def networks(
     wanted = [before.get(name) or _new(name, driver) for name, driver in _DRIVERS.items()]
     if settings.bridge == "none":
         return wanted, None
-    old = before.get("bridge")
+    old = before.get(DEFAULT)
     try:
-        others = [network for network in known if network.name != "bridge"]
+        others = [network for network in known if network.name != DEFAULT]
         wanted.append(old if old and old.id in in_use else _bridge(old, others, around, settings, engine_id))
     except EngineError as error:
         return ([*wanted, old] if old else wanted), error
@@ -64,7 +64,7 @@ def _bridge(
         asked = _asked(version, settings)
         found.append(_pool(version, asked, kept, taken, around, settings, engine_id))
     return replace(
-        old or _new("bridge", "bridge"),
+        old or _new(DEFAULT, "bridge"),
         device=device,
         ipv6=settings.ipv6,
         pools=tuple(found),

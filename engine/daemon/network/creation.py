@@ -11,23 +11,17 @@ from dataclasses import dataclass, replace
 
 from engine.daemon.network import pools, subnets
 from engine.daemon.network.drivers import choice
+from engine.daemon.network.drivers.options import boolean
 from engine.daemon.network.record import BUILTIN, Network, Pool
 from engine.daemon.network.surroundings import Surroundings
 from engine.errors import Forbidden, Invalid, NotFound
 
-_NO_SWARM = (
-    'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and'
-    " try again."
-)
 _CONFIGURATION_ONLY = (
     "configuration network can only contain network specific fields. Network operator fields like"
     " [ ingress | internal | attachable | scope ] are not supported."
 )
 _ENABLE = {4: "com.docker.network.enable_ipv4", 6: "com.docker.network.enable_ipv6"}
-_TRUTHS = {"1": True, "t": True, "T": True, "true": True, "TRUE": True, "True": True}
-_TRUTHS |= {"0": False, "f": False, "F": False, "false": False, "FALSE": False, "False": False}
 _IPAM_DRIVERS = ("default", "null")
-_SWARM_DRIVERS = ("overlay",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +51,7 @@ class Asked:
         if name in BUILTIN or name == "default" or name.startswith("container:"):
             raise Forbidden(f"operation is not permitted on predefined {name} network ")
         driver = body.get("Driver") or "bridge"
-        if driver in _SWARM_DRIVERS:
-            raise Forbidden(_NO_SWARM)
+        choice.check_local(driver)
         options = dict(body.get("Options") or {})
         if body.get("ConfigFrom") is None:
             options = {**_default_options(settings, driver), **options}
@@ -104,9 +97,10 @@ def _enabled(version: int, asked: bool | None, options: dict[str, str], *, defau
         return asked
     if name not in options:
         return default
-    if options[name] not in _TRUTHS:
-        raise Invalid(f'driver-opt "{name}" is not a valid bool')
-    return _TRUTHS[options[name]]
+    try:
+        return boolean(options[name])
+    except ValueError:
+        raise Invalid(f'driver-opt "{name}" is not a valid bool') from None
 
 
 def make(
@@ -143,7 +137,7 @@ def make(
     if network.ipam_driver not in _IPAM_DRIVERS:
         raise NotFound(f'plugin "{network.ipam_driver}" not found')
     unused = [pool.subnet for pool in network.pools if not _used(pool, network)]
-    if network.driver in ("host", "null"):
+    if not network.wired:
         network = replace(network, pools=())
     else:
         sources, gateways = pools.sources(settings.default_address_pools, engine_id), driver.gateways(network)

@@ -28,20 +28,25 @@ def stands(network: Network) -> bool:
         return bool(links.index_of(netlink, network.device))
 
 
-def make(network: Network) -> None:
-    """Make the network's device, or complete what is there. Raises SystemFailure, Invalid (a parent that cannot be)."""
+def make(network: Network) -> bool:
+    """Make the network's device, or complete what is there; whether it was not there.
+
+    Raises SystemFailure, Invalid (a parent that cannot be).
+    """
     try:
         with Netlink() as netlink:
             if network.driver == "bridge":
-                _make_bridge(netlink, network)
-            else:
-                parents.make(netlink, network, mark(network))
+                return _make_bridge(netlink, network)
+            return parents.make(netlink, network, mark(network))
     except OSError as error:
         raise SystemFailure(f"the interface {network.device} cannot be made: {words(error)}") from error
 
 
-def attach(network: Network, endpoints: Iterable[Endpoint]) -> None:
-    """After the bridge was made anew: let the ends of running containers be its ports again. Raises SystemFailure."""
+def attach(network: Network, endpoints: Iterable[Endpoint]) -> bool:
+    """After the bridge was made anew: let the ends of running containers be its ports again; whether there are any.
+
+    Raises SystemFailure.
+    """
     try:
         with Netlink() as netlink:
             master = links.index_of(netlink, network.device)
@@ -50,6 +55,7 @@ def attach(network: Network, endpoints: Iterable[Endpoint]) -> None:
             requests = [links.change(end.index, master=master, up=True) for end in ends if end.master != master]
             if requests:
                 netlink.send(requests)
+            return bool(ends)
     except OSError as error:
         raise SystemFailure(f"containers cannot be attached to {network.device} again: {words(error)}") from error
 
@@ -88,7 +94,7 @@ def words(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _make_bridge(netlink: Netlink, network: Network) -> None:
+def _make_bridge(netlink: Netlink, network: Network) -> bool:
     mtu = options.mtu_of(network.options)
     found = links.find(netlink, network.device)
     made = found is None
@@ -111,6 +117,7 @@ def _make_bridge(netlink: Netlink, network: Network) -> None:
         requests.append(links.change(found.index, up=True))
     if requests:
         netlink.send(requests)
+    return made
 
 
 def _new_bridge(netlink: Netlink, network: Network, mtu: int) -> Link:

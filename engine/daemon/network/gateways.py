@@ -5,9 +5,7 @@ Pure. IPv4 and IPv6 are chosen apart: a container may leave by different network
 
 from collections.abc import Iterable
 
-from engine.daemon.network.record import Endpoint, Network
-
-Pair = tuple[Network, Endpoint]
+from engine.daemon.network.record import Endpoint, Network, Pair
 
 _ROUTED_MODES = ("l3", "l3s")
 

@@ -153,7 +153,10 @@ def _mac(asked: str) -> str:
 def _link_local(asked: Iterable[str]) -> tuple[str, ...]:
     found = []
     for text in asked:
-        version, number = parse_address(text)
+        try:
+            version, number = parse_address(text)
+        except ValueError:  # it has a zone
+            version, number = 6, 0
         if number not in LINK_LOCAL[version]:
             raise Invalid(f"invalid link local IP address: {text}")
         found.append(show_address(version, number))

@@ -7,20 +7,14 @@ answers, see `engine.resolver`) is loaded, and that process started, with the fi
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.daemon.network.record import Endpoint, Network
-
-Pair = tuple[Network, Endpoint]
+from engine.daemon.network.record import Endpoint, Pair
 
 NO_LINKS: Mapping[str, Mapping[str, str]] = {}
 
 
 def has_resolver(pairs: Iterable[Pair]) -> bool:
     """Whether the names of one with these endpoints are the resolver's to answer."""
-    return any(_named(network) for network, _ in pairs)
-
-
-def _named(network: Network) -> bool:
-    return network.user_defined and network.driver not in ("host", "null")
+    return any(network.user_defined and network.wired for network, _ in pairs)
 
 
 class Names:

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 
-from engine.daemon.network.record import Endpoint, Network, Published
+from engine.daemon.network.record import DEFAULT, Endpoint, Network, Published
 from engine.daemon.store import networks as table
 from engine.daemon.store.database import Database
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
@@ -66,7 +66,7 @@ class Networks:
         self._settle()
         with self._lock:
             found = self._networks.get(reference) or self._by_name(reference) or self._by_prefix(reference)
-            if self._refusal is not None and (found.name if found else reference) == "bridge":
+            if self._refusal is not None and (found.name if found else reference) == DEFAULT:
                 raise type(self._refusal)(str(self._refusal))
         if found is None:
             raise NotFound(f"network {reference} not found")
@@ -85,7 +85,7 @@ class Networks:
         """Every network, oldest first; without the default one while it cannot be what the settings say."""
         self._settle()
         with self._lock:
-            refused = "bridge" if self._refusal is not None else ""
+            refused = DEFAULT if self._refusal is not None else ""
             return [network for network in self._networks.values() if network.name != refused]
 
     def create(self, body: dict) -> tuple[Network, str]:
@@ -231,7 +231,7 @@ class Networks:
 
     def _found(self, wanted: Iterable[str]) -> list[tuple[Network, str]]:
         found = [(self.find(reference), reference) for reference in wanted]
-        if self._begun or not any(network.name == "bridge" for network, _ in found):
+        if self._begun or not any(network.name == DEFAULT for network, _ in found):
             return found
         # Somebody may have looked at it long ago, and the host may reach its subnet, or have its device, since.
         self._begun, self._settled = True, False
@@ -262,7 +262,7 @@ class Networks:
         return found
 
     def _add(self, made: list[Endpoint]) -> None:
-        lasting = [endpoint for endpoint in made if _lasting(self._networks[endpoint.network])]
+        lasting = [endpoint for endpoint in made if self._networks[endpoint.network].wired]
         numbered = list(enumerate(lasting, self._last_number + 1))
         if numbered:
             with self._database.transaction() as connection:
@@ -339,10 +339,6 @@ class Networks:
     def adopt(self, running: set[str]) -> list[Endpoint]:
         """At start-up: the endpoints of containers that are not in `running`; the caller unplugs them and `leave`s."""
         return [endpoint for endpoint in self.endpoints() if endpoint.container not in running]
-
-
-def _lasting(network: Network) -> bool:
-    return network.driver not in ("host", "null")
 
 
 def _name(endpoint: Endpoint) -> str:

@@ -8,14 +8,13 @@ its own interfaces meanwhile: nothing in here trusts what it finds there, and no
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from engine.daemon.network import devices, gateways
 from engine.daemon.network.announcing import Announcer
 from engine.daemon.network.drivers import endpoints, ipvlan, macvlan, options
-from engine.daemon.network.gateways import Pair
-from engine.daemon.network.record import Endpoint, Network
+from engine.daemon.network.record import Endpoint, Network, Pair
 from engine.errors import SystemFailure
 from engine.kernel import netns
 from engine.kernel.netlink import addresses, links
@@ -37,10 +36,13 @@ def announcer() -> Announcer:
         raise SystemFailure(f"no packet socket: {devices.words(error)}") from error
 
 
-def plug(pairs: Sequence[Pair], namespace: int, others: Sequence[Pair], announcer: Announcer) -> tuple[Endpoint, ...]:
+def plug(
+    pairs: Sequence[Pair], namespace: int, others: Sequence[Pair], announcer: Announcer, unheard: Container[str]
+) -> tuple[Endpoint, ...]:
     """Make the interfaces of these endpoints, in their order, and then the default routes; all of it or nothing.
 
-    others: what the container has already. Raises SystemFailure.
+    others: what the container has already; unheard: ids of endpoints whose addresses no neighbour can know
+    Raises SystemFailure.
     """
     done: list[Pair] = []
     with _both(namespace) as (host, inside):
@@ -49,7 +51,7 @@ def plug(pairs: Sequence[Pair], namespace: int, others: Sequence[Pair], announce
                 done.append((network, _plug(host, inside, network, endpoint, namespace, _names((*others, *done)))))
             _route(inside, (*others, *done), gateways.choose_gateways(others))
             for network, endpoint in done:
-                if network.driver == "bridge":
+                if network.driver == "bridge" and endpoint.id not in unheard:
                     known = tuple(filter(None, (endpoint.ipv4, endpoint.ipv6)))
                     announcer.announce(network.device, endpoint.mac, known)
             for _, endpoint in done:

@@ -60,8 +60,11 @@ class Ports:
         published: list[Published] = []
         taken: dict[Place, socket.socket | None] = {}
         with self._lock:
+            room = _room() - sum(map(len, self._held.values()))
             try:
                 for request in wanted:
+                    if len(taken) >= room:
+                        raise SystemFailure("too many ports: each is an open file of the daemon's, which has a limit")
                     if "routed" in modes.values():
                         published.append(Published(request.container_port, request.protocol, "", 0))
                     addresses = _addresses(network, modes, request)
@@ -157,6 +160,15 @@ class Ports:
                 bound.close()
 
 
+def _room() -> int:
+    """How many ports may be held: what is left of the daemon's open files is for all else that it does."""
+    import resource  # with the first port
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit // 4 * 3 if limit != resource.RLIM_INFINITY else _UNLIMITED
+
+
+_UNLIMITED = 1 << 20
 _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 

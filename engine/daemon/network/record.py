@@ -61,6 +61,11 @@ class Network:
         """One whose containers find each other by name."""
         return not self.builtin
 
+    @property
+    def wired(self) -> bool:
+        """One in which a container has an interface and addresses: any but those of the drivers `host` and `null`."""
+        return self.driver not in ("host", "null")
+
 
 @dataclass(frozen=True, slots=True)
 class Published:
@@ -122,4 +127,9 @@ class Endpoint:
     link_local: tuple[str, ...] = ()
 
 
-BUILTIN = ("bridge", "host", "none")
+Pair = tuple[Network, Endpoint]
+"""An endpoint and the network that it is in."""
+
+DEFAULT = "bridge"
+"""The name of the network that a container is in when nobody says another."""
+BUILTIN = (DEFAULT, "host", "none")

@@ -14,8 +14,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.daemon.network.names import Pair, has_resolver
-from engine.daemon.network.record import Endpoint
+from engine.daemon.network.drivers import parents
+from engine.daemon.network.names import has_resolver
+from engine.daemon.network.record import Endpoint, Pair
 from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import later
 from engine.errors import EngineError, Invalid, SystemFailure
@@ -69,9 +70,13 @@ class _Told:
 
 
 def _leads_out(pair: Pair) -> bool:
-    """Whether there is a way to others' servers: of an internal network no query leaves (CVE-2024-29018)."""
+    """Whether there is a way to others' servers: of an internal network no query leaves (CVE-2024-29018).
+
+    Nor of one whose link the engine has made, as nobody named a parent: that leads nowhere.
+    """
     network, each = pair
-    return not network.internal and (bool(each.gateway4 or each.gateway6) or network.driver == "ipvlan")
+    nowhere = network.driver in ("ipvlan", "macvlan") and parents.own(network)
+    return not (network.internal or nowhere) and (bool(each.gateway4 or each.gateway6) or network.driver == "ipvlan")
 
 
 class Resolving:

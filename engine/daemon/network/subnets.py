@@ -25,8 +25,8 @@ def read(config: Iterable[Mapping], ipv6: bool) -> tuple[Pool, ...]:
     found, wrong = [], []
     for entry in config:
         entry = entry or {}
-        aux = {name: canonical(address) for name, address in (entry.get("AuxiliaryAddresses") or {}).items() if address}
-        gateway = canonical(entry["Gateway"]) if entry.get("Gateway") else ""
+        aux = {name: _plain(address) for name, address in (entry.get("AuxiliaryAddresses") or {}).items() if address}
+        gateway = _plain(entry["Gateway"]) if entry.get("Gateway") else ""
         pool = Pool(entry.get("Subnet") or "", entry.get("IPRange") or "", gateway, aux)
         if not pool.subnet:
             wrong.append("invalid subnet invalid Prefix: invalid CIDR block notation")
@@ -38,6 +38,14 @@ def read(config: Iterable[Mapping], ipv6: bool) -> tuple[Pool, ...]:
         text = wrong[0] if len(wrong) == 1 else "\n".join(f"* {each}" for each in wrong)
         raise Invalid(f"invalid network config:\n{text}")
     return tuple(sorted(found, key=lambda pool: ":" in pool.subnet))
+
+
+def _plain(address: str) -> str:
+    """Its canonical text; an address of a network's has no zone."""
+    try:
+        return canonical(address)
+    except ValueError as error:
+        raise Invalid(f"invalid network config:\ninvalid address {address}: {error}") from None
 
 
 def _wrong(pool: Pool) -> list[str]:
@@ -110,6 +118,9 @@ def allocated(
 def _without_addresses(network: Network) -> tuple[Pool, ...]:
     if any(pool.subnet for pool in network.pools):
         raise Invalid("null ipam driver does not handle specific address pool requests")
+    for version, enabled in ((4, network.ipv4), (6, network.ipv6)):
+        if enabled:
+            raise Invalid(f"ipv{version} pool is empty")
     return ()
 
 

@@ -10,11 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from engine.daemon.network.record import Endpoint, Network
-
-Pair = tuple[Network, Endpoint]
-
-_PLUGGED = frozenset(("bridge", "ipvlan", "macvlan"))
+from engine.daemon.network.record import Endpoint, Network, Pair
 
 
 class Wiring:
@@ -26,6 +22,8 @@ class Wiring:
         self._making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._known: set[str] = set()
         self._announcer = None
+        # Of networks whose bridge this daemon has made: each address that somebody has had there since.
+        self._had: dict[str, set[str]] = {}
 
     def ensure(self, network: Network) -> bool:
         """The network's device is there, up, with its addresses and its MTU; cheap where it is so already.
@@ -33,7 +31,7 @@ class Wiring:
         True when this daemon sees the device for the first time, or has made it (again) just now. Raises SystemFailure,
         Invalid in docker's words, and what `opened` raises; then the next call does it all again.
         """
-        if network.driver not in _PLUGGED:
+        if not network.wired:
             return False
         from engine.daemon.network import devices  # with the first container that has an endpoint
 
@@ -41,7 +39,9 @@ class Wiring:
             if network.id in self._known and devices.stands(network):
                 return False
             self._known.discard(network.id)
-            devices.make(network)
+            if devices.make(network):
+                with self._lock:
+                    self._had.setdefault(network.id, set())
             self._opened(network)
             self._known.add(network.id)
             return True
@@ -54,14 +54,16 @@ class Wiring:
         if network.driver == "bridge":
             from engine.daemon.network import devices  # as above
 
-            devices.attach(network, endpoints)
+            if devices.attach(network, endpoints):
+                with self._lock:
+                    self._had.pop(network.id, None)  # they may know addresses of before
 
     def remove(self, network: Network, others: Iterable[Network] = ()) -> None:
         """Take the network's device away, if it is one that this engine made and none of `others` hangs on it too.
 
         Raises SystemFailure.
         """
-        if network.driver not in _PLUGGED:
+        if not network.wired:
             return
         from engine.daemon.network import devices  # as above
 
@@ -70,6 +72,7 @@ class Wiring:
             devices.remove(network, others)
         with self._lock:
             self._making.pop(network.id, None)
+            self._had.pop(network.id, None)
 
     def plug(self, pairs: Sequence[Pair], netns: int, others: Sequence[Pair] = ()) -> tuple[Endpoint, ...]:
         """Make the interfaces of these endpoints in the network namespace behind a descriptor, in their order.
@@ -82,11 +85,25 @@ class Wiring:
         with self._lock:
             if self._announcer is None:
                 self._announcer = plugging.announcer()
-        wired = [pair for pair in pairs if pair[0].driver in _PLUGGED]
+        wired = _wired(pairs)
         made = {}
         if wired:
-            made = {end.id: end for end in plugging.plug(wired, netns, _wired(others), self._announcer)}
+            unheard = self._unheard(wired)
+            made = {end.id: end for end in plugging.plug(wired, netns, _wired(others), self._announcer, unheard)}
         return tuple(made.get(endpoint.id, endpoint) for _, endpoint in pairs)
+
+    def _unheard(self, pairs: Iterable[Pair]) -> set[str]:
+        """The endpoints whose addresses nobody has had before: a broadcast, which all get, would tell nothing."""
+        found = set()
+        with self._lock:
+            for network, endpoint in pairs:
+                had = self._had.get(network.id)
+                addresses = {endpoint.ipv4, endpoint.ipv6} - {""}
+                if had is not None:
+                    if not addresses & had:
+                        found.add(endpoint.id)
+                    had |= addresses
+        return found
 
     def silence(self, endpoints: Iterable[Endpoint]) -> None:
         """Let a container that has ended be heard no more, before its addresses are given to others.
@@ -115,7 +132,7 @@ class Wiring:
 
         netns: of a container that runs on; None where only the host's end is known. Raises SystemFailure.
         """
-        if network.driver not in _PLUGGED:
+        if not network.wired:
             return
         from engine.daemon.network import plugging  # as above
 
@@ -127,4 +144,4 @@ class Wiring:
 
 
 def _wired(pairs: Sequence[Pair]) -> list[Pair]:
-    return [pair for pair in pairs if pair[0].driver in _PLUGGED]
+    return [pair for pair in pairs if pair[0].wired]

@@ -20,6 +20,15 @@ def is_empty(path: str) -> bool:
         return next(found, None) is None
 
 
+def is_there(root_fd: int, place: str) -> bool:
+    """Whether the root has anything at `place`."""
+    try:
+        os.close(open_beneath(root_fd, place, os.O_PATH | os.O_CLOEXEC))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def fill(root_fd: int, place: str, volume: str) -> None:
     """Copy what is in the directory `place` of the root, and its owner, mode and times, to the directory `volume`.
 

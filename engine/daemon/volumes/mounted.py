@@ -20,8 +20,11 @@ from engine.sandbox.spec import Mount
 def fill_mounted(root_fd: int, place: str, volume: Volume, mounting: Mounting) -> None:
     """Copy what is in the directory `place` of the root to what the volume's options mount, if that is empty.
 
-    mounting: no tmpfs. Raises SystemFailure in dockerd's words for what cannot be mounted, OSError.
+    mounting: no tmpfs. Where the root has nothing, nothing is mounted: a server that is down matters at the start.
+    Raises SystemFailure in dockerd's words for what cannot be mounted, OSError.
     """
+    if not fill.is_there(root_fd, place):
+        return
     mount = Mount(mounting.kind, mounting.device, "", mounting.flags, mounting.data, place=volume.path)
     if mounting.kind == "bind":
         _fill_bound(root_fd, place, mount)

@@ -35,7 +35,6 @@ _UNIVERSE = 0
 _ON_LINK = 253
 _UNICAST = 1
 _TO_US = 2
-_KERNEL = 2
 _STALE = 0x04
 _NEIGH_ADDRESS = 1
 _NEIGH_MAC = 2
@@ -52,23 +51,22 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route of the main table. destination: empty for a default route; kernel: it came with an address of a link."""
+    """A route of the main table. destination: empty for a default route."""
 
     destination: str
     prefix: int
     link: int
     gateway: str
     ipv6: bool
-    kernel: bool
 
 
-def add(link: int, address: str, prefix: int, *, scope: int = _UNIVERSE) -> Request:
+def add(link: int, address: str, prefix: int) -> Request:
     """Give a link an address, for good and at once: an IPv6 one is not looked for at the neighbours before (no DAD).
 
     It is no failure that it is there already.
     """
     packed = _packed(address)
-    body = _ADDR.pack(_family(packed), prefix, _NO_DAD | _PERMANENT if len(packed) > 4 else _PERMANENT, scope, link)
+    body = _ADDR.pack(_family(packed), prefix, _NO_DAD | _PERMANENT if len(packed) > 4 else _PERMANENT, _UNIVERSE, link)
     body += message.attribute(_LOCAL, packed) + message.attribute(_DESTINATION, packed)
     if len(packed) == 4 and prefix < 31:
         hosts = (1 << 32 - prefix) - 1
@@ -148,7 +146,7 @@ def neighbour(link: int, address: str, mac: str) -> Request:
 
 
 def _read(answer: Message) -> Route | None:
-    family, prefix, _, _, table, protocol, _, kind, _ = _ROUTE.unpack_from(answer.payload, 0)
+    family, prefix, _, _, table, _, _, kind, _ = _ROUTE.unpack_from(answer.payload, 0)
     values = message.attributes(answer.payload, _ROUTE.size)
     if _TABLE in values:
         table = _number(values[_TABLE])
@@ -160,7 +158,6 @@ def _read(answer: Message) -> Route | None:
         _number(values[_OUT]),
         _written(values[_GATEWAY]) if _GATEWAY in values else "",
         family == socket.AF_INET6,
-        protocol == _KERNEL,
     )
 
 

@@ -32,12 +32,6 @@ def answered_by(address: bytes) -> Request:
     return _forget(family, nested(_REPLY, nested(_ADDRESSES, attribute(kind, address))), 0, _BY_SOURCE)
 
 
-def begun_by(address: bytes) -> Request:
-    """Forget whatever this address has begun."""
-    family, kind = _SOURCE[len(address)]
-    return _forget(family, nested(_ORIGINAL, nested(_ADDRESSES, attribute(kind, address))), _BY_SOURCE, 0)
-
-
 def _forget(family: int, tuple_: bytes, original: int, reply: int) -> Request:
     chosen = nested(_FILTER, u32(1, original), u32(2, reply))
     return _DELETE, 0, bytes((family, 0, 0, 0)) + tuple_ + chosen

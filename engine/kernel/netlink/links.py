@@ -63,7 +63,6 @@ MACVLAN_MODES = {"private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
 IPVLAN_MODES = {"l2": 0, "l3": 1, "l3s": 2}
 IPVLAN_FLAGS = {"bridge": 0, "private": 1, "vepa": 2}
 
-_SIOCGIFNAME = 0x8910
 _SIOCGIFFLAGS = 0x8913
 _SIOCGIFINDEX = 0x8933
 _IFREQ = struct.Struct("=16si20x")

@@ -14,11 +14,11 @@ REGISTER = 8
 
 IPV4, IPV6 = 2, 10
 """Protocol families, as NFPROTO_ has them (and AF_)."""
-UNTRACKED, NEW, ESTABLISHED, RELATED = 64, 8, 2, 4
+ESTABLISHED, RELATED = 2, 4
 """States of a connection (NFT_CT_STATE), to be combined."""
 DESTINATION_CHANGED = 32
 """Of a connection's status: it was led elsewhere (IPS_DST_NAT)."""
-UNICAST, LOCAL, BROADCAST, MULTICAST = 1, 2, 3, 5
+LOCAL, BROADCAST, MULTICAST = 2, 3, 5
 """Kinds of address, as the routing tables have them (RTN_)."""
 
 EQUAL, DIFFERENT = 0, 1
@@ -26,7 +26,7 @@ EQUAL, DIFFERENT = 0, 1
 _ELEMENT = 1
 _VERDICT_REGISTER = 0
 _VALUE, _VERDICT = 1, 2
-_DROP, _ACCEPT, _JUMP, _GOTO, _RETURN = 0, 1, -3, -4, -5
+_DROP, _ACCEPT, _GOTO = 0, 1, -4
 _META = {"iif": 4, "oif": 5, "iifname": 6, "oifname": 7, "nfproto": 15, "l4proto": 16, "iifkind": 26, "oifkind": 27}
 _CT_STATE, _CT_STATUS = 0, 2
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
@@ -53,12 +53,6 @@ def _verdict(code: int, chain: str = "") -> bytes:
 ACCEPT = _verdict(_ACCEPT)
 """Verdicts stand in `decide` and as the data of a map: this hook of this table is done, the packet goes on."""
 DROP = _verdict(_DROP)
-RETURN = _verdict(_RETURN)
-
-
-def jump(chain: str) -> bytes:
-    """The verdict to try another chain's rules, and come back."""
-    return _verdict(_JUMP, chain)
 
 
 def goto(chain: str) -> bytes:
@@ -159,11 +153,11 @@ def _tracked(key: int, bits: int) -> bytes:
     return loaded + masked(bits.to_bytes(4, _HOST_ORDER)) + compare(bytes(4), DIFFERENT)
 
 
-def address_kind(kind: int, operation: int = EQUAL, *, of_interface: bool = False) -> bytes:
+def address_kind(kind: int, *, of_interface: bool = False) -> bytes:
     """Go on only where the destination is of this kind: for the whole host, or for the interface that it came in by."""
     flags = _FIB_DADDR | (_FIB_IIF if of_interface else 0)
     loaded = _expression("fib", be32(1, REGISTER), be32(2, _FIB_ADDRTYPE), be32(3, flags))
-    return loaded + compare(kind.to_bytes(4, _HOST_ORDER), operation)
+    return loaded + compare(kind.to_bytes(4, _HOST_ORDER))
 
 
 def lead_to(number: int, address: int, port: int) -> bytes:

@@ -4,6 +4,7 @@ import pytest
 
 from engine.daemon.api import schemas
 from engine.daemon.api.body import Array, Mapping, Scalar, Struct
+from engine.errors import Invalid
 from tests.harness.schema import definition
 
 KINDS = {"string": str, "integer": int, "boolean": bool}
@@ -60,3 +61,25 @@ def compare(source: dict, schema: object, where: str) -> None:
 )
 def test_the_table_has_every_field_of_the_definition(source, schema):
     compare(source, schema, schema.go)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("", ""),
+        ("10.0.0.1", "10.0.0.1"),
+        ("0::0", "::"),
+        ("2001:DB8:0::1", "2001:db8::1"),
+        ("FE80::1%eth0", "fe80::1%eth0"),
+        ("::ffff:1.2.3.4", "::ffff:1.2.3.4"),
+    ],
+)
+def test_an_address_has_one_text(text: str, canonical: str):
+    """Who compares them, as the ports of the host are, would take two texts of one address for two addresses."""
+    assert schemas.ADDRESS.parse(text) == canonical
+
+
+@pytest.mark.parametrize("text", ["10.0.0", "1.2.3.4%eth0", "%eth0", "a", "1.2.3.4\0"])
+def test_what_is_no_address_is_refused(text: str):
+    with pytest.raises(Invalid, match="unable to parse IP"):
+        schemas.ADDRESS.parse(text)

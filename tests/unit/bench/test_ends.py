@@ -1,6 +1,5 @@
 """Tests of `bench.ends` and `bench.inside`: the two ends of a measured conversation."""
 
-import os
 import socket
 import struct
 import subprocess
@@ -54,5 +53,10 @@ def test_only_right_answers_are_counted(monkeypatch):
 
 
 def test_a_process_that_is_in_no_namespace_of_the_engines_is_not_found():
-    with pytest.raises(LookupError):
-        outer_pid(SimpleNamespace(pid=os.getpid()), 1)
+    """Below a process without children there is none; below this one may be the containers of other tests."""
+    with subprocess.Popen(["sleep", "60"]) as alone:
+        try:
+            with pytest.raises(LookupError):
+                outer_pid(SimpleNamespace(pid=alone.pid), 1)
+        finally:
+            alone.kill()

@@ -103,6 +103,9 @@ def test_a_container_is_told_of_with_its_places_and_whom_it_may_ask(names, resol
     assert resolver.started == 1
 
 
+PARENT = {"parent": "eth0"}
+
+
 @pytest.mark.parametrize(
     ("network", "endpoint", "forwards"),
     [
@@ -110,8 +113,11 @@ def test_a_container_is_told_of_with_its_places_and_whom_it_may_ask(names, resol
         (replace(NET, internal=True), ENDPOINT, False),
         (NET, replace(ENDPOINT, gateway4=""), False),
         (NET, replace(ENDPOINT, gateway4="", gateway6="fd00::1"), True),
-        (replace(NET, driver="ipvlan"), replace(ENDPOINT, gateway4=""), True),
-        (replace(NET, driver="ipvlan", internal=True), replace(ENDPOINT, gateway4=""), False),
+        (replace(NET, driver="ipvlan", options=PARENT), replace(ENDPOINT, gateway4=""), True),
+        (replace(NET, driver="ipvlan", options=PARENT, internal=True), replace(ENDPOINT, gateway4=""), False),
+        (replace(NET, driver="ipvlan"), replace(ENDPOINT, gateway4=""), False),
+        (replace(NET, driver="macvlan", options=PARENT), ENDPOINT, True),
+        (replace(NET, driver="macvlan"), ENDPOINT, False),
     ],
 )
 def test_queries_leave_only_where_there_is_a_way_out(names, resolver, network, endpoint, forwards):

@@ -108,8 +108,15 @@ def test_link_local_addresses_are_kept_and_others_are_none(networks):
     asked = {"LinkLocalIPs": ["169.254.8.8", "FE80:0::8"]}
     (found,) = networks.join(ONE, {"bridge": endpoint(IPAMConfig=asked)})
     assert found.link_local == ("169.254.8.8", "fe80::8")
-    with pytest.raises(Invalid, match="invalid link local IP address: "):
-        networks.join(TWO, {"bridge": endpoint(IPAMConfig={"LinkLocalIPs": ["10.0.0.1"]})})
+    for other in ("10.0.0.1", "fe80::1%eth0"):
+        with pytest.raises(Invalid, match="invalid link local IP address: "):
+            networks.join(TWO, {"bridge": endpoint(IPAMConfig={"LinkLocalIPs": [other]})})
+
+
+@pytest.mark.parametrize("more", [{"Gateway": "fd07::1%eth0"}, {"AuxiliaryAddresses": {"one": "fd07::9%eth0"}}])
+def test_the_addresses_of_a_network_have_no_zones(networks, more):
+    with pytest.raises(Invalid, match="invalid address fd07::"):
+        make(networks, EnableIPv6=True, **subnet("fd07::/64", **more))
 
 
 def test_an_address_outside_of_a_network_is_told_before_anything_is_taken(networks):

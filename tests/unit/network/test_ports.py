@@ -1,5 +1,6 @@
 """Ports of the host: chosen, held, given back."""
 
+import resource
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -81,6 +82,16 @@ def test_all_or_none(ports: Ports) -> None:
         with pytest.raises(SystemFailure, match=f"0.0.0.0:{taken}/udp: address already in use"):
             ports.reserve("a", NETWORK, [wanted(number), wanted(taken, "udp")])
     assert ports.reserve("b", NETWORK, [wanted(number), wanted(taken, "udp")])
+
+
+def test_ports_take_no_more_of_the_open_files_than_leaves_room_for_all_else(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
+    ports.reserve("one", NETWORK, [wanted(0)] * 4)
+    with pytest.raises(SystemFailure, match="too many ports"):
+        ports.reserve("two", NETWORK, [wanted(0)] * 3)
+    assert len(ports.reserve("two", NETWORK, [wanted(0)] * 2)) == 2
 
 
 def test_addresses_and_protocols_have_ports_of_their_own(ports: Ports) -> None:

@@ -8,12 +8,9 @@ import json
 
 from engine.daemon.api.body import Struct
 from engine.daemon.api.request import Request
+from engine.daemon.network.drivers.choice import NO_MANAGER
 from engine.errors import Invalid, SystemFailure, Unavailable
 
-NO_MANAGER = (
-    'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm'
-    " and try again."
-)
 _NO_MEMBER = "This node is not part of a swarm"
 _LARGEST_VERSION = 2**64 - 1
 _STATUS_SINCE = (1, 41)  # the first version of GET /services that can ask for the state of each

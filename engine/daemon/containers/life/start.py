@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _COMMAND_EXITS = frozenset({126, 127})
 _COMMAND_TEXT = "failed to create task for container: unable to start container process: error during container init: "
+_LAST_WORDS = 10
 _SETUP_EXIT = 128  # what docker records when the command was never tried
 
 
@@ -175,12 +176,21 @@ def _record_failure(engine: object, container: Container, error: EngineError) ->
 
 
 def clear_run(engine: object, container: Container, where: paths.Paths) -> None:
-    """Take away what only a running container has: its cgroups and its exec directory."""
+    """Take away what only a running container has: its cgroups and its exec directory.
+
+    The monitor of a start that has failed may be about to write its last words there.
+    """
     clear_cgroups(engine, container)
     with contextlib.suppress(FileNotFoundError):  # the start failed before it was made
-        for name in os.listdir(where.exec_dir):
-            os.unlink(os.path.join(where.exec_dir, name))
-        os.rmdir(where.exec_dir)
+        for left in reversed(range(_LAST_WORDS)):
+            for name in os.listdir(where.exec_dir):
+                os.unlink(os.path.join(where.exec_dir, name))
+            try:
+                os.rmdir(where.exec_dir)
+                return
+            except OSError:
+                if not left:
+                    raise
 
 
 def clear_cgroups(engine: object, container: Container) -> None:

@@ -10,6 +10,7 @@ import os
 from engine.daemon.containers.networking import asked, ending, etc, keeping, moving, wires
 from engine.daemon.containers.record import Container
 from engine.daemon.network.names import has_resolver
+from engine.daemon.network.record import DEFAULT
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def _join_unwired(engine: object, container: Container) -> None:
     """The networks without addresses keep no rows."""
     for name, settings in container.networking.items():
         network = asked.find(engine, settings["NetworkID"] or name)
-        if network is not None and network.driver in wires.UNWIRED:
+        if network is not None and not network.wired:
             wanted = {network.id: asked.for_join(container, network, settings)}
             _try(f"container {container.id} is not shown in {name}", engine.networks.join, container.id, wanted)
 
@@ -90,7 +91,7 @@ def _open_links(engine: object, container: Container, places: wires.Pairs) -> No
         from engine.daemon.containers.networking import links  # for those few that have any
 
         for network, endpoint in places:
-            if network.name == wires.DEFAULT:
+            if network.name == DEFAULT:
                 links.open_ways(engine, network, endpoint, links.running(engine, container))
 
 

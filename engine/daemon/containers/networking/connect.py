@@ -75,7 +75,7 @@ def _make(
     (endpoint,) = engine.networks.join(container.id, {network.id: asked.for_join(container, network, wanted)})
     network = engine.networks.find(network.id)  # the default one may have moved with its first container
     undoing.callback(ending.give_back, engine, container, ((network, endpoint),), told=False)
-    if network.driver not in wires.UNWIRED:
+    if network.wired:
         wires.bring_up(engine, network)
         (endpoint,) = engine.wiring.plug(((network, endpoint),), run[0], others)
         undoing.callback(engine.wiring.unplug, network, endpoint, run[0], others)

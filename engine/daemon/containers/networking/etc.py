@@ -10,7 +10,7 @@ from engine.daemon.containers import files, paths
 from engine.daemon.containers.networking import asked, hosts, wires
 from engine.daemon.containers.record import Container
 from engine.daemon.network.names import has_resolver
-from engine.daemon.network.record import Endpoint
+from engine.daemon.network.record import DEFAULT, Endpoint
 from engine.errors import EngineError, SystemFailure
 
 _NO_GATEWAY = "unable to derive the IP value for host-gateway"
@@ -65,7 +65,7 @@ def _gateways(engine: object, container: Container) -> tuple[str, ...]:
         return ()
     if engine.settings.host_gateway_ips:
         return engine.settings.host_gateway_ips
-    network = asked.find(engine, wires.DEFAULT)
+    network = asked.find(engine, DEFAULT)
     found = tuple(pool.gateway for pool in network.pools if pool.gateway) if network else ()
     if not found:
         raise EngineError(_NO_GATEWAY)

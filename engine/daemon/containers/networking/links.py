@@ -13,11 +13,10 @@ from engine.daemon.containers import paths
 from engine.daemon.containers.networking import hosts
 from engine.daemon.containers.ports import exposed_ports
 from engine.daemon.containers.record import Container
-from engine.daemon.network.record import Endpoint, Network
+from engine.daemon.network.record import DEFAULT, Endpoint, Network
 from engine.daemon.store import containers as table
 from engine.errors import EngineError, Invalid, NotFound
 
-_DEFAULT = "bridge"
 _ON_HOST = "conflicting options: host type networking can't be used with links. This would result in undefined behavior"
 
 
@@ -121,7 +120,7 @@ def linked(engine: object, container: Container) -> list[tuple[str, Container, E
 
 def running(engine: object, container: Container) -> list[tuple[str, Container, Endpoint]]:
     """(alias, container, its endpoint in the default network) of those that it links to and that are there now."""
-    network = engine.networks.find(_DEFAULT)
+    network = engine.networks.find(DEFAULT)
     return [
         (alias, other, endpoint)
         for alias, other in children(engine, container)

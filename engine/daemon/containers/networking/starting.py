@@ -10,7 +10,7 @@ from engine.daemon.containers.networking import asked, ending, etc, portspecs, w
 from engine.daemon.containers.networking.keeping import keep
 from engine.daemon.containers.record import Container
 from engine.daemon.network.names import has_resolver
-from engine.daemon.network.record import Network, Published
+from engine.daemon.network.record import DEFAULT, Network, Published
 
 _FAILED = "failed to set up container networking: "
 _NO_PORT = "driver failed programming external connectivity on endpoint {}: "
@@ -78,7 +78,7 @@ class Start:
     def _write(self) -> None:
         engine, container = self._engine, self._container
         lines = ""
-        if container.host_config["Links"] and any(network.name == wires.DEFAULT for network, _ in self._pairs):
+        if container.host_config["Links"] and any(network.name == DEFAULT for network, _ in self._pairs):
             from engine.daemon.containers.networking import links  # for those few that have any
 
             self._linked = links.linked(engine, container)
@@ -87,7 +87,7 @@ class Start:
 
     def plug(self, pid: int, pid_start: int) -> None:
         """Connect the namespace of process 1. Raises docker's errors."""
-        wired = tuple(pair for pair in self._pairs if pair[0].driver not in wires.UNWIRED)
+        wired = tuple(pair for pair in self._pairs if pair[0].wired)
         if wired:
             with wires.Worded(_FAILED):
                 self._plug(wired, pid, pid_start)
@@ -106,7 +106,7 @@ class Start:
                 if endpoint.ports:
                     with wires.Worded(_NO_PORT.format(container.name)):
                         engine.firewall.publish(network, endpoint)
-                if network.name == wires.DEFAULT:
+                if network.name == DEFAULT:
                     self._link(network)
             if has_resolver(self._pairs):
                 wires.make_known(engine, container, self._pairs, netns, pid, pid_start)

@@ -7,16 +7,11 @@ from collections.abc import Iterable
 
 from engine.daemon.containers.networking import asked
 from engine.daemon.containers.record import Container
-from engine.daemon.network.record import Endpoint, Network
+from engine.daemon.network.record import DEFAULT, Network, Pair
 from engine.errors import EngineError, NotFound
 from engine.sandbox import namespaces
 
-Pairs = tuple[tuple[Network, Endpoint], ...]
-
-UNWIRED = frozenset({"host", "null"})
-"""The drivers that make nothing for a container."""
-DEFAULT = "bridge"
-"""The name of the default network."""
+Pairs = tuple[Pair, ...]
 
 
 class Worded:

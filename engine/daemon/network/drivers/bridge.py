@@ -28,8 +28,9 @@ OPTIONS: dict[str, options.Kind] = {
     "com.docker.network.bridge.default_bridge": options.boolean,
     "com.docker.network.bridge.host_binding_ipv4": options.address,
     PREFIX: options.words,
-    "com.docker.network.host_ipv4": options.address,
-    "com.docker.network.host_ipv6": options.address,
+    "com.docker.network.host_ipv4": options.address4,
+    "com.docker.network.bridge.host_ipv4": options.address4,
+    "com.docker.network.host_ipv6": options.address6,
 }
 _LINK_LOCAL = "fe80:"
 _MULTICAST = "ff"

@@ -11,16 +11,22 @@ from engine.errors import Forbidden, NotFound
 
 LOCAL = ("bridge", "host", "ipvlan", "macvlan", "null")
 _SWARM = ("overlay",)
-_NO_SWARM = (
+NO_MANAGER = (
     'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm'
     " and try again."
 )
+"""docker's words for what only a swarm has."""
 
 
 def find(name: str) -> ModuleType:
     """The driver's module. Raises NotFound, Forbidden for a driver of a swarm."""
     if name in LOCAL:
         return importlib.import_module(f"engine.daemon.network.drivers.{name}")
-    if name in _SWARM:
-        raise Forbidden(_NO_SWARM)
+    check_local(name)
     raise NotFound(f'plugin "{name}" not found')
+
+
+def check_local(name: str) -> None:
+    """Raise Forbidden for a driver of a swarm."""
+    if name in _SWARM:
+        raise Forbidden(NO_MANAGER)

@@ -48,6 +48,20 @@ def address(text: str) -> str:
     raise ValueError("nil ip")
 
 
+def address4(text: str) -> str:
+    """An IPv4 address."""
+    if ":" in address(text):
+        raise ValueError("not an IPv4 address")
+    return text
+
+
+def address6(text: str) -> str:
+    """An IPv6 address."""
+    if ":" not in address(text):
+        raise ValueError("not an IPv6 address")
+    return text
+
+
 def gateway_mode(text: str) -> str:
     """How containers reach the world through the bridge."""
     if text in _GATEWAY_MODES:

@@ -6,7 +6,8 @@ to them (`rules`), a published port adds elements alone, so neither needs to kno
     raw          before tracking: what stays within one bridge is not tracked; nobody reaches the host's loopback
     prerouting   what comes to a published port of the host is led to the container
     output       the same for what the host itself sends
-    forward      within one bridge; what belongs to an accepted connection; into a bridge only what was led there
+    forward      within one bridge; nothing else of an internal one; what belongs to an accepted connection; into a
+                 bridge only what was led there
     input        from an internal network no more of the host than the bridge's own address
     postrouting  what leaves its bridge gets the host's address, and so does what could not be answered otherwise
 

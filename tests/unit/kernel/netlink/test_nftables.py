@@ -34,7 +34,7 @@ OURS = {
     + nft.decide(nft.ACCEPT),
     'iifname != "lo" drop': nft.interface("iifname", "lo", nft.DIFFERENT) + nft.decide(nft.DROP),
     "ct state established,related accept": nft.state(nft.ESTABLISHED | nft.RELATED) + nft.decide(nft.ACCEPT),
-    "oifname @b jump other": nft.meta("oifname") + nft.lookup("b") + nft.decide(nft.jump("other")),
+    "oifname @b goto other": nft.meta("oifname") + nft.lookup("b") + nft.decide(nft.goto("other")),
     "ip saddr vmap @v": nft.family(nft.IPV4) + nft.source(nft.IPV4) + nft.verdict_of("v"),
     "meta nfproto ipv4 dnat ip to meta l4proto . th dport map @m": nft.family(nft.IPV4)
     + nft.meta("l4proto")
@@ -42,7 +42,7 @@ OURS = {
     + nft.lookup("m", 0, 0)
     + nft.lead_to(nft.IPV4, 0, 1),
     "fib daddr type local goto other": nft.address_kind(nft.LOCAL) + nft.decide(nft.goto("other")),
-    "fib daddr . iif type local return": nft.address_kind(nft.LOCAL, of_interface=True) + nft.decide(nft.RETURN),
+    "fib daddr . iif type local accept": nft.address_kind(nft.LOCAL, of_interface=True) + nft.decide(nft.ACCEPT),
     "ip6 daddr fd00::1 notrack": nft.family(nft.IPV6)
     + nft.destination(nft.IPV6)
     + nft.compare(bytes.fromhex("fd000000000000000000000000000001"))

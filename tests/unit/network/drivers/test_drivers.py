@@ -41,6 +41,21 @@ PARSE_BOOL = 'strconv.ParseBool: parsing "x": invalid syntax'
             SystemFailure,
             "gateway mode 'isolated' can only be used for an internal network",
         ),
+        (
+            {"options": {"com.docker.network.host_ipv4": "::1"}},
+            Invalid,
+            "failed to parse com.docker.network.host_ipv4 value: ::1 (not an IPv4 address)",
+        ),
+        (
+            {"options": {f"{PREFIX}.host_ipv4": "x"}},
+            Invalid,
+            f"failed to parse {PREFIX}.host_ipv4 value: x (nil ip)",
+        ),
+        (
+            {"options": {"com.docker.network.host_ipv6": "1.2.3.4"}},
+            Invalid,
+            "failed to parse com.docker.network.host_ipv6 value: 1.2.3.4 (not an IPv6 address)",
+        ),
         ({"ipv4": False}, Invalid, "IPv4 or IPv6 must be enabled"),
         ({"pools": BRIDGE.pools * 2}, Forbidden, "bridge driver doesn't support multiple subnets"),
         ({"pools": (Pool("fe80::/80"),)}, Invalid, "'fe80::/80' clashes with the Link-Local prefix 'fe80::/64'"),
