@@ -50,7 +50,7 @@ def send(engine: object, container: Container, number: int, *, ends: bool, run: 
                 return run
             pid, pid_start, paused = state.pid, state.pid_start, state.status == "paused"
             container.doomed = container.doomed or number == signal.SIGKILL
-        # Told first: what the signal ends may have left its networks, which is an event too, before this thread goes on.
+        # Told first: the end that it brings may be told, and that of its networks, before this thread goes on.
         announce(engine, container, "kill", signal=number)
         # It may have died without anybody having heard of it yet; then its end is near, and nothing is wrong.
         processes.send_signal(pid, pid_start, number)
