@@ -27,6 +27,10 @@ STEPS = (
 SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-modcacherw -buildvcs=false -trimpath", "GOGC": "400", "GOWORK": "off"}
 
 
+# Where Go's own archive goes, which is not on everybody's PATH.
+PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin"
+
+
 def place(cache: Path) -> Path:
     """Where the program is: the directory is one of plugins, as the docker CLI looks for them."""
     return cache / f"compose-{VERSION}" / "cli-plugins" / "docker-compose"
@@ -39,9 +43,10 @@ def complete(cache: Path) -> bool:
 
 def unable() -> str:
     """Why this machine cannot build it; nothing when it can."""
-    if shutil.which("go") is None:
+    go = shutil.which("go", path=PATH)
+    if go is None:
         return "there is no Go"
-    said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    said = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
     numbers = said.strip().removeprefix("go").split(".")[:2]
     if len(numbers) < 2 or not all(part.isdecimal() for part in numbers) or tuple(map(int, numbers)) < OLDEST:
         return f"it needs Go {'.'.join(map(str, OLDEST))}, and this is {said.strip() or 'none'}"
@@ -55,7 +60,13 @@ def building(cache: Path) -> Iterator[Callable[[], str]]:
     with tempfile.TemporaryDirectory(dir=cache, prefix="compose-", ignore_cleanup_errors=True) as scratch:
         root = Path(scratch)
         script = " && ".join(shlex.join(("go", *step)) for step in STEPS)
-        environment = {**os.environ, **SETTINGS, "GOCACHE": str(root / "cache"), "GOMODCACHE": str(root / "modules")}
+        environment = {
+            **os.environ,
+            **SETTINGS,
+            "PATH": PATH,
+            "GOCACHE": str(root / "cache"),
+            "GOMODCACHE": str(root / "modules"),
+        }
         with open(root / "log", "wb") as log:
             build = subprocess.Popen(
                 ["sh", "-c", script],

@@ -9,21 +9,20 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
+from engine.daemon.network import gateways
 from engine.daemon.network.addresses import Subnet, canonical, parse_address, show_address
+from engine.daemon.network.drivers import options
+from engine.daemon.network.drivers.endpoints import IFNAME
 from engine.daemon.network.ipam import Addresses, Space
 from engine.daemon.network.record import Endpoint, Network, Published
 from engine.errors import EngineError, Forbidden, Invalid
 
-INTERFACE_NAME = "com.docker.network.endpoint.ifname"
-INTERFACE_PREFIX = "com.docker.network.container_iface_prefix"
 # Auxiliary addresses of these names are the containers' gateway in the place of the bridge (--default-gateway).
 GATEWAYS = {4: "DefaultGatewayIPv4", 6: "DefaultGatewayIPv6"}
 
 _MAC = re.compile(r"[0-9a-f]{12}")
 LINK_LOCAL = {4: Subnet.parse("169.254.0.0/16"), 6: Subnet.parse("fe80::/10")}
 _OUTSIDE = "no configured subnet contains IP address {}"
-_LONGEST_NAME = 15
-_BAD_IN_NAMES = re.compile(r"[/:\s\x00-\x20]")
 _LOCAL, _MULTICAST = 0x02, 0x01  # bits of a MAC's first byte
 
 
@@ -44,13 +43,13 @@ def make(
     """
     identity = os.urandom(32).hex()
     priority, names = settings["GwPriority"], tuple(settings.get("DNSNames") or ())
-    options = dict(settings["DriverOpts"] or {})
-    if network.driver in ("host", "null"):
+    given = dict(settings["DriverOpts"] or {})
+    if not network.wired:
         # Without a row it is made again by each daemon that finds its container, and is to be the same one.
         identity = hashlib.sha256(f"{network.id} {container_id}".encode()).hexdigest()
-        return Endpoint(identity, network.id, container_id, names=names, priority=priority, driver_opts=options)
+        return Endpoint(identity, network.id, container_id, names=names, priority=priority, driver_opts=given)
     mac = _mac(settings["MacAddress"])
-    interface = _interface(network, options, {each.interface for each in beside}, set(reserved))
+    interface = _interface(network, given, {each.interface for each in beside}, set(reserved))
     ipam = settings["IPAMConfig"] or {}
     link_local = _link_local(ipam.get("LinkLocalIPs") or ())
     wanted = {4: ipam.get("IPv4Address") or "", 6: ipam.get("IPv6Address") or ""}
@@ -73,7 +72,7 @@ def make(
         host_interface=f"veth{os.urandom(4).hex()[:7]}" if network.driver == "bridge" else "",
         priority=priority,
         names=names,
-        driver_opts=options,
+        driver_opts=given,
         ports=ports,
         link_local=link_local,
         **_placed(network, 4, taken),
@@ -83,7 +82,7 @@ def make(
 
 def interfaces_asked_for(wanted: Iterable[Mapping]) -> set[str]:
     """The names of interfaces that a container's EndpointSettings ask for: no other one of it is given them."""
-    asked = ((settings["DriverOpts"] or {}).get(INTERFACE_NAME) for settings in wanted)
+    asked = ((settings["DriverOpts"] or {}).get(IFNAME) for settings in wanted)
     return {name for name in asked if name}
 
 
@@ -122,17 +121,9 @@ def _placed(network: Network, version: int, taken: Mapping[int, tuple[str, Space
         return {}
     address, space = taken[version]
     fields = {f"ipv{version}": address, f"prefix{version}": space.subnet.bits}
-    if not network.internal and not _way_out_without_gateway(network):
+    if not network.internal and not gateways.without_gateway(network):
         fields[f"gateway{version}"] = _gateway(network, version, space)
     return fields
-
-
-def _way_out_without_gateway(network: Network) -> bool:
-    if network.driver != "ipvlan":
-        return False
-    from engine.daemon.network.drivers import ipvlan  # for networks of its own alone
-
-    return ipvlan.routed(network)
 
 
 def _gateway(network: Network, version: int, space: Space) -> str:
@@ -163,16 +154,15 @@ def _link_local(asked: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _interface(network: Network, options: Mapping[str, str], taken: set[str], reserved: set[str]) -> str:
+def _interface(network: Network, given: Mapping[str, str], taken: set[str], reserved: set[str]) -> str:
     """The name of the interface in the container. Raises Invalid for one that the kernel would not take, Forbidden."""
-    name = options.get(INTERFACE_NAME, "")
+    name = given.get(IFNAME, "")
     if name:
-        if len(name.encode()) > _LONGEST_NAME or _BAD_IN_NAMES.search(name) or name in (".", "..", "lo"):
-            raise Invalid(f'invalid interface name "{name}"')
+        options.check_name(name)
         if name in taken:
             raise Forbidden(f'the container has an interface "{name}" already')
         return name
-    prefix = network.options.get(INTERFACE_PREFIX) or "eth"
+    prefix = options.prefix_of(network.options)
     number = 0
     while f"{prefix}{number}" in taken | reserved:
         number += 1

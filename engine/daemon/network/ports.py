@@ -59,6 +59,7 @@ class Ports:
         modes = {family: has[family] and self._rules[family] and _mode(network, family) for family in has}
         published: list[Published] = []
         taken: dict[Place, socket.socket | None] = {}
+        tried: dict[tuple, int] = {}
         with self._lock:
             room = _room() - sum(map(len, self._held.values()))
             try:
@@ -69,7 +70,7 @@ class Ports:
                         published.append(Published(request.container_port, request.protocol, "", 0))
                     addresses = _addresses(network, modes, request)
                     if addresses:
-                        port = self._choose(request, addresses, taken)
+                        port = self._choose(request, addresses, taken, tried)
                         published += [
                             Published(request.container_port, request.protocol, address, port)
                             for address, _ in addresses
@@ -102,11 +103,19 @@ class Ports:
                     self._note(place, None, held)
 
     def _choose(
-        self, request: PortRequest, addresses: list[tuple[str, bool]], taken: dict[Place, socket.socket | None]
+        self,
+        request: PortRequest,
+        addresses: list[tuple[str, bool]],
+        taken: dict[Place, socket.socket | None],
+        tried: dict[tuple, int],
     ) -> int:
-        """Take the first port that is free at all these addresses. Raises SystemFailure."""
+        """Take the first port that is free at all these addresses. Raises SystemFailure.
+
+        tried: how far others that want one of the same have come
+        """
         problem = None
-        for port in self._candidates(request):
+        same = request.first, request.last, request.protocol, tuple(addresses)
+        for port in self._candidates(request, tried.get(same, 0)):
             got: dict[Place, socket.socket | None] = {}
             try:
                 for address, needed in addresses:
@@ -121,6 +130,7 @@ class Ports:
                 problem = problem or error
                 continue
             taken.update(got)
+            tried[same] = port
             if not request.first:
                 self._last = port
             return port
@@ -128,9 +138,10 @@ class Ports:
             raise SystemFailure("all ports are allocated") from problem
         raise problem or SystemFailure("invalid port range")
 
-    def _candidates(self, request: PortRequest) -> Iterator[int]:
+    def _candidates(self, request: PortRequest, after: int) -> Iterator[int]:
         if request.first:
-            return iter(range(request.first, max(request.first, request.last) + 1))
+            last = max(request.first, request.last)
+            return iter(range(max(request.first, min(after + 1, last)), last + 1))
         with open(_RANGE) as file:
             first, last = (int(number) for number in file.read().split())
         begin = self._last + 1 if first <= self._last < last else first

@@ -1,8 +1,8 @@
 """A network, an endpoint and a published port as the daemon knows them: plain data that belongs to no verb.
 
-Owned by `networks.Networks`; the store keeps it, everybody reads it. Addresses are text in their canonical form, so that
-an idle daemon needs nothing to read them with. A `Network` never changes; an `Endpoint` is there while its container
-runs (or is about to) and is replaced, never changed, once others know it.
+Owned by `networks.Networks`; the store keeps it, everybody reads it. Addresses are text in their canonical form, so
+that an idle daemon needs nothing to read them with. A `Network` never changes; an `Endpoint` is there while its
+container runs (or is about to) and is replaced, never changed, once others know it.
 """
 
 from dataclasses import dataclass, field
@@ -99,8 +99,8 @@ class Endpoint:
     """One container's place in one network, for one run of it.
 
     id: 64 hex digits; network, container: their ids
-    interface: its name in the container (`eth0`), empty until it is there; host_interface: of its other end (`veth...`),
-        empty where there is none
+    interface: its name in the container (`eth0`), empty until it is there; host_interface: of its other end
+        (`veth...`), empty where there is none
     mac: `aa:bb:cc:dd:ee:ff`; ipv4, ipv6: addresses without prefix length, empty for none; prefix4, prefix6: bits
     gateway4, gateway6: empty for none; priority: GwPriority, the highest one is the container's default route
     names: what the resolver answers to in this network (container name, short id, aliases, ...), first come first shown

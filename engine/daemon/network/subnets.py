@@ -14,6 +14,7 @@ from engine.daemon.network.record import Network, Pool
 from engine.daemon.network.surroundings import Surroundings
 from engine.errors import EngineError, Forbidden, Invalid
 
+_MOST = 256
 _OVERLAP = "invalid pool request: Pool overlaps with other one on this address space"
 
 
@@ -23,6 +24,9 @@ def read(config: Iterable[Mapping], ipv6: bool) -> tuple[Pool, ...]:
     The texts in it are prefixes and addresses, as the body's decoding has seen to.
     """
     found, wrong = [], []
+    config = list(config)
+    if len(config) > _MOST:  # each is compared with each
+        raise Invalid(f"invalid network config:\nmore than {_MOST} subnets")
     for entry in config:
         entry = entry or {}
         aux = {name: _plain(address) for name, address in (entry.get("AuxiliaryAddresses") or {}).items() if address}

@@ -113,6 +113,13 @@ def test_link_local_addresses_are_kept_and_others_are_none(networks):
             networks.join(TWO, {"bridge": endpoint(IPAMConfig={"LinkLocalIPs": [other]})})
 
 
+def test_a_network_has_not_any_number_of_subnets(networks):
+    """Each is compared with each, while others wait."""
+    config = [{"Subnet": f"10.{number // 256}.{number % 256}.0/24"} for number in range(257)]
+    with pytest.raises(Invalid, match="more than 256 subnets"):
+        make(networks, Driver="macvlan", IPAM={"Config": config})
+
+
 @pytest.mark.parametrize("more", [{"Gateway": "fd07::1%eth0"}, {"AuxiliaryAddresses": {"one": "fd07::9%eth0"}}])
 def test_the_addresses_of_a_network_have_no_zones(networks, more):
     with pytest.raises(Invalid, match="invalid address fd07::"):

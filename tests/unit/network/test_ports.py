@@ -74,6 +74,20 @@ def test_of_a_range_the_first_free_one_is_taken(ports: Ports) -> None:
             ports.reserve("a", NETWORK, [wanted(number, last=number)])
 
 
+def test_many_that_want_one_of_the_same_range_do_not_look_at_all_of_it_again(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else is given a port meanwhile, and the time would grow with the square of their number."""
+    looks = []
+    take = Ports._take
+    monkeypatch.setattr(Ports, "_take", lambda self, place, held: (looks.append(place), take(self, place, held)))
+    published = ports.reserve("one", NETWORK, [wanted(40000, last=40399)] * 100)
+    assert len({port.host_port for port in published}) == 100
+    assert len(looks) < 300
+    with pytest.raises(SystemFailure, match="already allocated"):
+        ports.reserve("two", NETWORK, [wanted(40000, last=40001)] * 3)
+
+
 def test_all_or_none(ports: Ports) -> None:
     """One that is taken: those before it are free again."""
     number, taken = free(), free(socket.SOCK_DGRAM)

@@ -123,12 +123,7 @@ def check_beside(engine: object, container: Container, network: Network) -> None
 
 def for_join(container: Container, network: Network, settings: dict) -> dict:
     """What the container's settings of one network come to for this run."""
-    whole = dict(settings)
-    whole["DNSNames"] = dns_names(container, settings) if network.user_defined else None
-    if settings["MacAddress"]:
-        digits = re.sub(r"[^0-9a-f]", "", settings["MacAddress"].lower())
-        whole["MacAddress"] = ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
-    return whole
+    return {**settings, "DNSNames": dns_names(container, settings) if network.user_defined else None}
 
 
 def dns_names(container: Container, settings: dict) -> list[str]:

@@ -41,9 +41,13 @@ def asks_for_gateway(container: Container) -> bool:
 
 
 def own(container: Container, endpoints: Iterable[Endpoint]) -> str:
-    """The lines of its own name, one for each address that it has."""
+    """The lines of its own name, one for each address that it has.
+
+    Whether the domain was given as such or within the name: both the whole name and its first part are there.
+    """
     name, domain = container.config["Hostname"], container.config["Domainname"]
-    names = f"{name}.{domain} {name}" if domain else name
+    whole = f"{name}.{domain}" if domain else name
+    names = " ".join(dict.fromkeys((whole, whole.partition(".")[0] or whole)))
     return "".join(lines(names, endpoint) for endpoint in endpoints) if name else ""
 
 

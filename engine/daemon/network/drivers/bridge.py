@@ -12,7 +12,6 @@ from engine.errors import Forbidden, Invalid, SystemFailure
 NAME = "com.docker.network.bridge.name"
 INHIBIT_IPV4 = "com.docker.network.bridge.inhibit_ipv4"
 GATEWAY_MODES = {4: "com.docker.network.bridge.gateway_mode_ipv4", 6: "com.docker.network.bridge.gateway_mode_ipv6"}
-PREFIX = "com.docker.network.container_iface_prefix"
 
 OPTIONS: dict[str, options.Kind] = {
     NAME: options.words,
@@ -27,7 +26,7 @@ OPTIONS: dict[str, options.Kind] = {
     INHIBIT_IPV4: options.boolean,
     "com.docker.network.bridge.default_bridge": options.boolean,
     "com.docker.network.bridge.host_binding_ipv4": options.address,
-    PREFIX: options.words,
+    options.PREFIX: options.words,
     "com.docker.network.host_ipv4": options.address4,
     "com.docker.network.bridge.host_ipv4": options.address4,
     "com.docker.network.host_ipv6": options.address6,
@@ -49,8 +48,7 @@ def check(network: Network, others: Iterable[Network]) -> None:
         raise Invalid("IPv4 or IPv6 must be enabled")
     options.check_mtu(given)
     options.check_name(device(network))
-    if PREFIX in given:
-        options.check_name(given[PREFIX] + "0")
+    options.check_name(options.prefix_of(given) + "0")
     _check_pools(network)
     for other in others:
         if other.id != network.id and other.driver == "bridge" and other.device == device(network):
@@ -84,11 +82,6 @@ def addresses(network: Network) -> list[tuple[str, int]]:
         if pool.gateway and enabled and kept[ipv6]:
             found.append((pool.gateway, int(pool.subnet.partition("/")[2])))
     return found
-
-
-def prefix(network: Network) -> str:
-    """What the names of the containers' interfaces begin with."""
-    return network.options.get(PREFIX) or "eth"
 
 
 def _check_pools(network: Network) -> None:

@@ -53,11 +53,6 @@ def flag(network: Network) -> str:
     return network.options.get(FLAG) or "bridge"
 
 
-def routed(network: Network) -> bool:
-    """Whether there are no neighbours but only a way out: the default route leads to no gateway."""
-    return mode(network) != "l2"
-
-
 def gateways(_: Network) -> tuple[bool, bool]:
     """Nothing of a pool is kept for a gateway that nobody asked for: the gateway is a router out there."""
     return False, False

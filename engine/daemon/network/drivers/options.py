@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from engine.errors import Invalid
 
 MTU = "com.docker.network.driver.mtu"
+PREFIX = "com.docker.network.container_iface_prefix"
 HIGHEST_MTU = 65535  # what a bridge or a veth may have (linux/if_ether.h, ETH_MAX_MTU)
 NAME_BYTES = 15
 
@@ -96,6 +97,11 @@ def mtu_of(given: Mapping[str, str]) -> int:
     return integer(given.get(MTU, "0"))
 
 
+def prefix_of(given: Mapping[str, str]) -> str:
+    """What the names of the containers' interfaces begin with."""
+    return given.get(PREFIX) or "eth"
+
+
 def switched_on(given: Mapping[str, str], name: str, otherwise: bool = False) -> bool:
     """A boolean option; they have been checked."""
     return boolean(given[name]) if name in given else otherwise
@@ -104,5 +110,6 @@ def switched_on(given: Mapping[str, str], name: str, otherwise: bool = False) ->
 def check_name(name: str) -> None:
     """Raise Invalid for what the kernel does not take as a link's name."""
     strange = any(letter.isspace() or letter in "/:%\0" for letter in name)
-    if strange or name in (".", "..") or not 0 < len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES:
-        raise Invalid(f'invalid name of a network interface: "{name}": 1 to {NAME_BYTES} bytes without space, / : or %')
+    if strange or name in (".", "..", "lo") or not 0 < len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES:
+        rule = f"1 to {NAME_BYTES} bytes without space, / : or %, and not lo"
+        raise Invalid(f'invalid name of a network interface: "{name}": {rule}')

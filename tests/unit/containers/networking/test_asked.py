@@ -84,7 +84,8 @@ def test_a_mac_may_be_written_in_three_ways(engine, mac):
     container = made(engine, "net", net={"MacAddress": mac})
     network = engine.networks.find("net")
     wanted = asked.for_join(container, network, container.networking["net"])
-    assert wanted["MacAddress"] == "02:42:ac:11:00:02"
+    (endpoint,) = engine.networks.join(container.id, {"net": wanted})
+    assert endpoint.mac == "02:42:ac:11:00:02"
     assert container.networking["net"]["MacAddress"] == mac
 
 

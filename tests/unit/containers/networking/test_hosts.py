@@ -20,6 +20,8 @@ def container(extra: list[str] | None = None, hostname: str = "host", domain: st
 def test_its_own_name_stands_by_each_of_its_addresses():
     assert hosts.own(container(), (BOTH, NONE)) == "172.17.0.2\thost\nfd00::2\thost\n"
     assert hosts.own(container(domain="test.org"), (BOTH,)).startswith("172.17.0.2\thost.test.org host\n")
+    assert hosts.own(container(hostname="a.b.c"), (BOTH,)).startswith("172.17.0.2\ta.b.c a\n")
+    assert hosts.own(container(hostname="a.b", domain="c"), (BOTH,)).startswith("172.17.0.2\ta.b.c a\n")
     assert hosts.own(container(hostname=""), (BOTH,)) == ""
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.daemon.network.drivers import bridge, choice, host, ipvlan, macvlan, null, parents
+from engine.daemon.network.drivers import bridge, choice, host, ipvlan, macvlan, null, options, parents
 from engine.daemon.network.record import Network, Pool
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure
 
@@ -89,8 +89,8 @@ def test_two_networks_have_two_bridges() -> None:
 def test_a_bridge_is_called_by_its_option_or_by_the_id() -> None:
     assert bridge.device(BRIDGE) == "br-abababababab"
     assert bridge.device(replace(BRIDGE, options={f"{PREFIX}.name": "mine"})) == "mine"
-    assert bridge.prefix(BRIDGE) == "eth"
-    assert bridge.prefix(replace(BRIDGE, options={"com.docker.network.container_iface_prefix": "lan"})) == "lan"
+    assert options.prefix_of({}) == "eth"
+    assert options.prefix_of({"com.docker.network.container_iface_prefix": "lan"}) == "lan"
 
 
 @pytest.mark.parametrize(
