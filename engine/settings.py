@@ -56,8 +56,8 @@ class Settings:
         one for it, empty for that one
     default_ulimits: `name=soft:hard` each, for containers that do not name that limit
     log_driver: of containers that ask for none; log_opts: `name=value` each, its options
-    bridge: a bridge that is there already, `none`, or empty for the engine's own; bip*: its address and prefix; all that
-        is about addresses may be empty, but for ip; mtu: decimal, 0 for the kernel's
+    bridge: a bridge that is there already, `none`, or empty for the engine's own; bip*: its address and prefix; all
+        that is about addresses may be empty, but for ip; mtu: decimal, 0 for the kernel's
     default_address_pools: `base,bits` each; default_network_opts: `driver=name=value` each
     """
 

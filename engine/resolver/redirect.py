@@ -6,7 +6,8 @@ packet is tracked for it: a rewritten number is all there is. Queries are rewrit
 delivered, and answers as the first when they are sent, so that whatever the container has made of nf_tables or
 connection tracking sees port 53 only.
 
-The table dies with the container's network namespace.
+The table dies with the container's network namespace. It is of the family `ip`, so its messages are not those of
+`kernel.netlink.nftables`, which are about `inet`.
 """
 
 import errno
@@ -14,7 +15,8 @@ import socket
 import struct
 
 from engine.kernel.netlink import message
-from engine.kernel.netlink.message import Request, attribute, be32, nested, text
+from engine.kernel.netlink import nftexpressions as nft
+from engine.kernel.netlink.message import Request, be32, nested, text
 from engine.kernel.netlink.socket import Netlink
 from engine.sandbox.resolvconf import RESOLVER
 
@@ -25,15 +27,15 @@ _NETLINK_NETFILTER = 12
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _NFTABLES = 10
 _NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE = (_NFTABLES << 8 | kind for kind in (0, 2, 3, 6))
-_IPV4 = 2
 _INPUT, _OUTPUT = 1, 3
 _FIRST, _LAST = -300, 300
-_NETWORK, _TRANSPORT = 1, 2
-_PROTOCOL = 16
-_INTERNET_CHECKSUM = 1
+_TRANSPORT = 2
 _CHECKSUMS = {socket.IPPROTO_UDP: 6, socket.IPPROTO_TCP: 16}  # where in the header
-# Chain, its hook and priority, where the address is in IPv4's header, where the port is in the next one.
-_WAYS = (("queries", _INPUT, _LAST, 16, 2), ("answers", _OUTPUT, _FIRST, 12, 0))
+# Chain, its hook and priority, what loads the resolver's address, where its port is in the next header.
+_WAYS = (
+    ("queries", _INPUT, _LAST, nft.destination(nft.IPV4), 2),
+    ("answers", _OUTPUT, _FIRST, nft.source(nft.IPV4), 0),
+)
 
 
 def redirect(ports: dict[int, int]) -> Netlink:
@@ -52,7 +54,7 @@ def redirect(ports: dict[int, int]) -> Netlink:
             # An earlier resolver has died.
             netlink.send(requests(ports, anew=True), acknowledged=-2)
     except BaseException:
-        netlink.__exit__()
+        netlink.close()
         raise
     return netlink
 
@@ -71,16 +73,13 @@ def requests(ports: dict[int, int], *, anew: bool = False) -> list[Request]:
         hook = nested(4, be32(1, place), be32(2, priority & 0xFFFFFFFF))
         made.append(_request(_NEW_CHAIN, table, text(3, chain), hook, text(7, "filter")))
     for chain, _, _, address, place in _WAYS:
+        own = address + nft.compare(socket.inet_aton(RESOLVER))
         for protocol, port in ports.items():
             seen, put = (PORT, port) if chain == "queries" else (port, PORT)
-            rule = nested(
-                4,
-                *_match(_payload(_NETWORK, address, 4), socket.inet_aton(RESOLVER)),
-                *_match(_expression("meta", be32(1, 1), be32(2, _PROTOCOL)), bytes((protocol,))),
-                *_match(_payload(_TRANSPORT, place, 2), _port(seen)),
-                _expression("immediate", be32(1, 1), nested(2, attribute(1, _port(put)))),
-                _rewrite(place, _CHECKSUMS[protocol]),
-            )
+            asked = nft.meta("l4proto") + nft.compare(bytes((protocol,)))
+            asked += nft.payload(_TRANSPORT, place, 2) + nft.compare(_port(seen))
+            changed = nft.load(_port(put)) + nft.rewrite(place, 2, _CHECKSUMS[protocol])
+            rule = nested(4, own, asked, changed)
             made.append(_request(_NEW_RULE, table, text(2, chain), rule, flags=message.APPEND))
     made.append((_BATCH_END, 0, _family(0, _NFTABLES)))
     return made
@@ -88,32 +87,12 @@ def requests(ports: dict[int, int], *, anew: bool = False) -> list[Request]:
 
 def _request(kind: int, *attributes: bytes, flags: int = 0) -> Request:
     flags |= 0 if kind == _DELETE_TABLE else message.CREATE
-    return kind, flags, _family(_IPV4, 0) + b"".join(attributes)
+    return kind, flags, _family(nft.IPV4, 0) + b"".join(attributes)
 
 
 def _family(family: int, resource: int) -> bytes:
     """struct nfgenmsg."""
     return struct.pack(">BBH", family, 0, resource)
-
-
-def _expression(name: str, *attributes: bytes) -> bytes:
-    return nested(1, text(1, name), nested(2, *attributes))
-
-
-def _payload(base: int, offset: int, length: int) -> bytes:
-    """Load a part of the packet into register 1."""
-    return _expression("payload", be32(1, 1), be32(2, base), be32(3, offset), be32(4, length))
-
-
-def _match(load: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Go on only where what was loaded is this value."""
-    return load, _expression("cmp", be32(1, 1), be32(2, 0), nested(3, attribute(1, value)))
-
-
-def _rewrite(place: int, checksum: int) -> bytes:
-    """Put register 1 in the place of a port, and the checksum right."""
-    where = be32(2, _TRANSPORT), be32(3, place), be32(4, 2)
-    return _expression("payload", *where, be32(5, 1), be32(6, _INTERNET_CHECKSUM), be32(7, checksum))
 
 
 def _port(number: int) -> bytes:

@@ -30,9 +30,6 @@ _DESCRIPTORS = 5  # of one container
 _UNLIMITED = 1 << 20
 _MOST_FAILURES = 1000
 
-CRASH = "resolver.crash"
-"""The file of the exec root that says what went wrong in here, for the daemon to log."""
-
 
 class Resolver:
     """All containers that are served, and the link to the daemon."""
@@ -72,7 +69,7 @@ class Resolver:
         self._failures += 1
         if self._failures == 1:
             with contextlib.suppress(OSError):  # no room to say so
-                exitfile.write(self._exec_root, traceback.format_exc().encode(), CRASH)
+                exitfile.write(self._exec_root, traceback.format_exc().encode(), exitfile.RESOLVER_CRASH)
         return self._failures > _MOST_FAILURES
 
     def _meet(self) -> None:

@@ -73,7 +73,7 @@ class Served:
             stream.close()
         self._close_sockets()
         if self._netlink is not None:
-            self._netlink.__exit__()
+            self._netlink.close()
             self._netlink = None
         for descriptor in self._descriptors:
             self._loop.drop(descriptor)

@@ -1,13 +1,14 @@
 """The files in which a monitor leaves how its container ended, or why it crashed itself, for the daemon to read.
 
-Written by the monitor, read by the daemon. It appears whole or not at all (write, rename); it is not synced, because
-a power cut that takes it takes the whole exec root.
+Written by the monitor, and by the resolver where it crashes; read by the daemon. Each appears whole or not at all
+(write, rename); it is not synced, because a power cut that takes it takes the whole exec root.
 """
 
 import os
 
 EXIT = "exit"
 CRASH = "crash"
+RESOLVER_CRASH = "resolver.crash"
 _MAX = 64 * 1024
 
 

@@ -4,7 +4,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.api.networking import connect, container, disconnect, endpoints, listed, networks, on, outcome, shown, subnet
+from tests.api.networking import (
+    connect,
+    container,
+    disconnect,
+    endpoints,
+    inside,
+    listed,
+    members,
+    networks,
+    on,
+    outcome,
+    shown,
+    subnet,
+)
 from tests.harness.daemon import Daemon
 
 pytestmark = pytest.mark.usefixtures("busybox")
@@ -97,6 +110,17 @@ def test_a_port_that_is_taken_fails_the_start_and_leaves_nothing(daemon: Daemon,
             assert ports(daemon, two).keys() == {"80/tcp", "81/tcp"}
 
 
+@pytest.mark.parametrize(("ended", "code"), [(3, 3), (0, 128)])
+def test_a_start_that_fails_keeps_what_the_run_before_has_said(daemon: Daemon, ended: int, code: int) -> None:
+    """As dockerd: 128 is for those of whom there is nothing worse to tell."""
+    bindings = {"80/tcp": bind("18140")}
+    with container(daemon, "sh", "-c", f"exit {ended}", **on("bridge", PortBindings=bindings)) as one:
+        assert daemon.wait(one) == ended
+        with container(daemon, **on("bridge", PortBindings=bindings)):
+            assert outcome(daemon, f"/containers/{one}/start")[0] == 500
+            assert daemon.inspect(one)["State"]["ExitCode"] == code
+
+
 def test_ports_that_are_none_are_refused(daemon: Daemon) -> None:
     """At create, but for a protocol that has no ports, which dockerd finds at the start."""
     for bindings, words in (
@@ -162,3 +186,18 @@ def test_ports_lead_through_the_network_that_leads_out(daemon: Daemon, amber: st
             assert ports(daemon, one) == {}
             with container(daemon, **on("amber", PortBindings=bindings)):
                 pass  # nobody holds it
+
+
+def test_a_connect_to_a_way_out_is_refused_where_a_port_is_taken(daemon: Daemon, amber: str) -> None:
+    """With docker's words, and nothing is there of it; it goes when the port is free."""
+    bindings = {"80/tcp": bind("18130")}
+    with networks(daemon, inner={"Internal": True, **subnet("10.212.3.0/24")}):
+        with container(daemon, **on("inner", PortBindings=bindings)) as one:
+            with container(daemon, **on("bridge", PortBindings=bindings)):
+                taken = "Bind for 0.0.0.0:18130 failed: port is already allocated"
+                words = f"driver failed programming external connectivity on endpoint {one}: {taken}"
+                assert connect(daemon, "amber", one) == (500, words)
+                assert shown(daemon, one).keys() == {"inner"} and one not in members(daemon, "amber")
+                assert "eth1" not in inside(daemon, one, "ls /sys/class/net")
+            assert connect(daemon, "amber", one) == (200, "")
+            assert ports(daemon, one) == {"80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "18130"}]}

@@ -9,17 +9,16 @@ import io
 import json
 import os
 import re
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.clients.cli import OPTION, said
 from tests.clients.conftest import Client
 from tests.harness.contexts import Member, archive, link
 
-OPTION = re.compile(r"^ +(?:-\w, )?--([a-z-]+)", re.MULTILINE)
 REFUSED = {
     "squash": "only supported on a Docker daemon with experimental features enabled",
     "security-opt": "",
@@ -47,12 +46,6 @@ def tag(docker) -> Iterator[str]:
     name = f"row-{uuid.uuid4().hex[:12]}"
     yield f"{name}:t"
     docker("rmi", "-f", f"{name}:t")
-
-
-def said(result: subprocess.CompletedProcess, status: int = 0) -> str:
-    """Standard output of a client that ended as it should."""
-    assert result.returncode == status, result
-    return result.stdout.decode()
 
 
 def write(place: Path, *lines: str) -> None:

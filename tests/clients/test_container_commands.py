@@ -8,24 +8,17 @@ import io
 import json
 import re
 import shutil
-import subprocess
 import tarfile
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.clients.cli import OPTION, ROW, said
+
 pexpect = pytest.importorskip("pexpect", reason="needs pexpect: pip install pexpect")
 
 SECONDS = 20
-ROW = re.compile(r"^  ([a-z]+) {2,}\S", re.MULTILINE)
-OPTION = re.compile(r"^ +(?:-\w, )?--([a-z-]+)", re.MULTILINE)
-
-
-def said(result: subprocess.CompletedProcess, status: int = 0) -> str:
-    """Standard output of a client that ended as it should."""
-    assert result.returncode == status, result
-    return result.stdout.decode()
 
 
 @pytest.fixture

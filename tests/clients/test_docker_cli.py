@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from tests.clients.cli import said
+
 pexpect = pytest.importorskip("pexpect", reason="needs pexpect: pip install pexpect")
 
 MEGABYTE = 1 << 20
@@ -19,12 +21,6 @@ def named(docker, request):
     name = f"cli-{abs(hash(request.node.name)):x}"
     yield name
     docker("rm", "-f", name)
-
-
-def said(result, status=0):
-    """Standard output of a client that ended as it should."""
-    assert result.returncode == status, result
-    return result.stdout.decode()
 
 
 def test_the_client_and_the_daemon_agree_on_a_version(docker):

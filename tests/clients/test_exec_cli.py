@@ -1,9 +1,10 @@
 """`docker exec` of the real CLI: its options, its input, its exit statuses, its terminal."""
 
-import subprocess
 import time
 
 import pytest
+
+from tests.clients.cli import said
 
 pexpect = pytest.importorskip("pexpect", reason="needs pexpect: pip install pexpect")
 
@@ -14,12 +15,6 @@ def box(docker, container, daemon):
     one = container("sleep", "600", Env=["COLOUR=red"])
     daemon.begin(one)
     return one
-
-
-def said(result: subprocess.CompletedProcess, status: int = 0) -> str:
-    """Standard output of a client that ended as it should."""
-    assert result.returncode == status, result
-    return result.stdout.decode()
 
 
 def test_both_streams_and_the_exit_status_come_back(docker, box):

@@ -5,6 +5,8 @@ import tarfile
 
 import pytest
 
+from tests.clients.cli import said
+
 pytestmark = pytest.mark.root
 
 
@@ -14,12 +16,6 @@ def named(docker, request):
     name = f"files-{abs(hash(request.node.name)):x}"
     yield name
     docker("rm", "-f", "-v", name)
-
-
-def said(result, status=0):
-    """Standard output of a client that ended as it should."""
-    assert result.returncode == status, result
-    return result.stdout.decode()
 
 
 @pytest.fixture(params=["running", "stopped"])

@@ -7,7 +7,6 @@ newer client brings has to be shown too. What each verb can do besides stands in
 import io
 import json
 import re
-import subprocess
 import tarfile
 import time
 import uuid
@@ -15,22 +14,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.clients.cli import OPTION, ROW, said
 from tests.harness import rootfs
 from tests.harness.daemon import Daemon
 from tests.harness.registry import Registry, architecture
 
 pytestmark = pytest.mark.root
 
-ROW = re.compile(r"^  ([a-z]+) {2,}\S", re.MULTILINE)
-OPTION = re.compile(r"^ +(?:-\w, )?--([a-z-]+)", re.MULTILINE)
 OTHER = "arm64" if architecture() != "arm64" else "amd64"
 LABEL = "test.images"
-
-
-def said(result: subprocess.CompletedProcess, status: int = 0) -> str:
-    """Standard output of a client that ended as it should."""
-    assert result.returncode == status, result
-    return result.stdout.decode()
 
 
 def tiny(contents: bytes = b"tiny") -> bytes:

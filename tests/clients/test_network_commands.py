@@ -13,15 +13,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-ROW = re.compile(r"^  ([a-z]+) {2,}\S", re.MULTILINE)
-OPTION = re.compile(r"^ +(?:-\w, )?--([a-z0-9-]+)", re.MULTILINE)
+from tests.clients.cli import OPTION, ROW, said
+
 SLEEP = ("busybox", "sleep", "600")
-
-
-def said(result: subprocess.CompletedProcess, status: int = 0) -> str:
-    """Standard output of a client that ended as it should."""
-    assert result.returncode == status, result
-    return result.stdout.decode()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.clients.cli import OPTION
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import running
 from tests.harness.namespaces import Namespaces
@@ -26,7 +27,6 @@ from tests.harness.registry import Registry
 from tests.images.conftest import HTPASSWD
 
 OUTSIDE = "10.99.0.1"
-OPTION = re.compile(r"^ +(?:-\w, )?--([a-z-]+)", re.MULTILINE)
 DIGEST = re.compile(r"^(\w+): digest: (sha256:[0-9a-f]{64}) size: (\d+)$", re.MULTILINE)
 CREDENTIALS = {"username": "user", "password": "secret"}
 FOUND = [

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,19 +15,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.clients.cli import OPTION, ROW, said
 from tests.clients.conftest import Client
 from tests.harness import rootfs
 from tests.harness.daemon import Daemon
 
-ROW = re.compile(r"^  ([a-z]+) {2,}\S", re.MULTILINE)
-OPTION = re.compile(r"^ +(?:-\w, )?--([a-z-]+)", re.MULTILINE)
 KINDS = ("Images", "Containers", "Local Volumes", "Build Cache")
-
-
-def said(result: subprocess.CompletedProcess, status: int = 0) -> str:
-    """Standard output of a client that ended as it should."""
-    assert result.returncode == status, result
-    return result.stdout.decode()
 
 
 @pytest.fixture

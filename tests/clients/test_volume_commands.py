@@ -6,22 +6,15 @@ newer client brings has to be shown too. What volumes can do besides stands in t
 
 import json
 import re
-import subprocess
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
-ROW = re.compile(r"^  ([a-z]+) {2,}\S", re.MULTILINE)
-OPTION = re.compile(r"^ +(?:-\w, )?--([a-z-]+)", re.MULTILINE)
+from tests.clients.cli import OPTION, ROW, said
+
 LABEL = "test.volumes"
 NO_MANAGER = b"This node is not a swarm manager."
-
-
-def said(result: subprocess.CompletedProcess, status: int = 0) -> str:
-    """Standard output of a client that ended as it should."""
-    assert result.returncode == status, result
-    return result.stdout.decode()
 
 
 @pytest.fixture

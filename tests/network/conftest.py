@@ -1,4 +1,4 @@
-"""Networks without a daemon: the test's own thread is in one, and others stand for containers'."""
+"""A machine beside a daemon's; networks without a daemon, of which the test's own thread is in one."""
 
 import contextlib
 import os
@@ -9,7 +9,16 @@ import pytest
 from engine.kernel import netns, syscalls
 from engine.kernel.netlink import links, loopback
 from engine.kernel.netlink.socket import Netlink
+from tests.harness.daemon import Daemon
+from tests.harness.hosts import Host
 from tests.harness.namespaces import Namespaces
+
+
+@pytest.fixture(scope="module")
+def outside(apart: Daemon) -> Iterator[Host]:
+    """A machine beside the daemon's."""
+    with Host(apart.namespaces) as host:
+        yield host
 
 
 @pytest.fixture

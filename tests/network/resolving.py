@@ -18,7 +18,7 @@ from engine.daemon.network.names import Names
 from engine.daemon.network.record import Endpoint, Network
 from engine.daemon.runtime.links import Links
 from engine.kernel import syscalls
-from engine.wire import endpoint
+from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
 from tests.harness.daemon import PROJECT
 from tests.harness.namespaces import Namespaces
@@ -148,7 +148,7 @@ class Site:
 
     def crash(self) -> str:
         """What the resolver has left about its own failure."""
-        file = self.exec_root / "resolver.crash"
+        file = self.exec_root / exitfile.RESOLVER_CRASH
         return file.read_text() if file.exists() else ""
 
     def join(self, box: Box, *pairs: tuple[Network, Endpoint], links: dict | None = None, **asked: list[str]) -> None:
@@ -172,10 +172,12 @@ class Site:
             os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """The daemon and the spawner end, and so does a resolver that serves nobody."""
+        """The daemon and the spawner end, and so does a resolver that serves nobody, without a word of trouble."""
         self.leave_link()
         self._spawner.close()
         subprocess.run(self.machine.command(["umount", "/etc/resolv.conf"]), check=True)
+        assert settled(lambda: not self.pids()), "it serves nobody and is still there"
+        assert self.crash() == ""
 
 
 def _processes() -> list[int]:

@@ -1,7 +1,7 @@
 """Networks of each driver as containers find them: interfaces, addresses, routes, and devices on the host."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -11,13 +11,6 @@ from tests.network.places import BRIDGE, Place, container, network, pool
 
 IFNAME = "com.docker.network.endpoint.ifname"
 SYSCTLS = "com.docker.network.endpoint.sysctls"
-
-
-@pytest.fixture(scope="module")
-def outside(apart: Daemon) -> Iterator[Host]:
-    """A machine beside the daemon's."""
-    with Host(apart.namespaces) as host:
-        yield host
 
 
 def host_links(daemon: Daemon) -> dict[str, dict]:

@@ -14,13 +14,6 @@ QUICKLY = 0.15
 
 
 @pytest.fixture(scope="module")
-def outside(apart: Daemon) -> Iterator[Host]:
-    """A machine beside the daemon's."""
-    with Host(apart.namespaces) as host:
-        yield host
-
-
-@pytest.fixture(scope="module")
 def inner(apart: Daemon) -> Iterator[Place]:
     """A container on the default network, with something listening."""
     with container(apart) as place, serving(place, 80):

@@ -29,6 +29,7 @@ BOTH = Network(
     pools=(Pool("10.8.0.0/24", gateway="10.8.0.1"), Pool("fd08::/64", gateway="fd08::1")),
 )
 INSIDE = Network("ef" * 32, "in", "bridge", 0, "br-in", internal=True, pools=(Pool("10.7.0.0/24", "", "10.7.0.1"),))
+DEFAULTS = {"iptables": True, "ip6tables": True, "ip_forward": True, "ip_forward_no_drop": False}
 FORWARDING = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 
 
@@ -42,7 +43,7 @@ class Machine(Namespaces):
 
     def firewall(self, identity: str = "12345678", **settings: bool) -> Firewall:
         """One of a daemon's with these settings; `with entered(machine.keeper.pid)` around what is asked of it."""
-        return Firewall(identity, SimpleNamespace(**settings))
+        return Firewall(identity, SimpleNamespace(**{**DEFAULTS, **settings}))
 
     def set(self, name: str, value: str) -> None:
         """Set what is below /proc/sys."""

@@ -16,13 +16,6 @@ from tests.network.places import BRIDGE, Place, bindings, container, network, po
 
 
 @pytest.fixture(scope="module")
-def outside(apart: Daemon) -> Iterator[Host]:
-    """A machine beside the daemon's."""
-    with Host(apart.namespaces) as host:
-        yield host
-
-
-@pytest.fixture(scope="module")
 def web(apart: Daemon) -> Iterator[Place]:
     """A container on the default network that answers at 8080 of the host, by TCP and by UDP."""
     with container(apart, ports=["8080:80", "8080:80/udp"]) as place:

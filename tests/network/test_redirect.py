@@ -40,7 +40,7 @@ def redirected(box: Box) -> Iterator[dict[int, socket.socket]]:
         stack.callback(os.close, network)
         with netns.entered(network):
             netlink = redirect.redirect({protocol: each.getsockname()[1] for protocol, each in made.items()})
-        stack.callback(netlink.__exit__)
+        stack.callback(netlink.close)
         yield made
 
 

@@ -20,8 +20,6 @@ def place(world: World) -> Iterator[Site]:
     made = Site(world.machine(), world.directory())
     yield made
     made.close()
-    assert settled(lambda: not made.pids()), "it serves nobody and is still there"
-    assert made.crash() == ""
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ done to that answer in here.
 
 import re
 
+from engine.daemon.network.record import BUILTIN
 from engine.errors import Invalid
 from engine.settings import VERSION
 
@@ -42,7 +43,6 @@ _ADDRESS = {
     "IPv6Gateway": "",
     "MacAddress": "",
 }
-_PREDEFINED = frozenset({"bridge", "host", "none"})
 _SHORT = 12
 _NEVER_FILLED = {
     "Bridge": "",
@@ -185,7 +185,7 @@ def _with_short_aliases(shown: dict) -> dict:
     """A container as it was shown until 1.44: in its user-defined networks its short id was one of its aliases."""
     settings = shown["NetworkSettings"]
     networks = {
-        name: endpoint if name in _PREDEFINED else _with_short_alias(shown, endpoint)
+        name: endpoint if name in BUILTIN else _with_short_alias(shown, endpoint)
         for name, endpoint in settings["Networks"].items()
     }
     return {**shown, "NetworkSettings": {**settings, "Networks": networks}}

@@ -1,6 +1,7 @@
 """The three networks that are always there: `bridge`, as the daemon's settings make it, `host` and `none`.
 
-Called once, at the first question about networks after the daemon's start; it writes nothing and changes nothing.
+Called at the first question about networks after the daemon's start, again when the first container joins `bridge`, and
+as long as that one cannot be had, in a request's thread; it writes nothing and changes nothing.
 """
 
 import itertools
@@ -12,6 +13,8 @@ from dataclasses import replace
 
 from engine.daemon.network import pools
 from engine.daemon.network.addresses import Subnet, parse_address, show_address
+from engine.daemon.network.drivers import bridge
+from engine.daemon.network.drivers.options import MTU
 from engine.daemon.network.ipam import Space
 from engine.daemon.network.joining import GATEWAYS, LINK_LOCAL
 from engine.daemon.network.record import DEFAULT, Network, Pool
@@ -22,8 +25,6 @@ from engine.kernel.netlink.socket import Netlink
 
 _DEVICE = "engine"  # and a number: several engines may share a host
 _DRIVERS = {"host": "host", "none": "null"}
-_BRIDGE = "com.docker.network.bridge."
-_MTU = "com.docker.network.driver.mtu"
 
 
 def networks(
@@ -82,12 +83,12 @@ def _device(old: Network | None, taken: Collection[str]) -> str:
 def _options(device: str, settings: object) -> dict[str, str]:
     """In the order in which dockerd shows them; --default-network-opt is for networks that clients create."""
     return {
-        f"{_BRIDGE}default_bridge": "true",
-        f"{_BRIDGE}enable_icc": _word(settings.icc),
-        f"{_BRIDGE}enable_ip_masquerade": _word(settings.ip_masq),
-        f"{_BRIDGE}host_binding_ipv4": settings.ip,
-        f"{_BRIDGE}name": device,
-        _MTU: settings.mtu,
+        bridge.DEFAULT_BRIDGE: "true",
+        bridge.ICC: _word(settings.icc),
+        bridge.MASQUERADE: _word(settings.ip_masq),
+        bridge.HOST_BINDING: settings.ip,
+        bridge.NAME: device,
+        MTU: settings.mtu,
     }
 
 

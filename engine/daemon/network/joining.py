@@ -1,7 +1,7 @@
 """A new endpoint from what a client asks of it and what its network has: addresses, gateways, MAC, interfaces' names.
 
 Runs in the daemon's request threads under the lock of `networks.Networks`; it takes addresses from the network's and
-makes nothing else. Loaded with the first container that starts.
+makes nothing else. Loaded with the first question about a network.
 """
 
 import hashlib

@@ -1,8 +1,10 @@
 """The daemon's networks and the endpoints of its containers: who has which address, found, added and taken away.
 
-Runs in the daemon, on any thread, under one lock, which comes after `Container.operation` and before the database's. It
-is never held over anything slow, as nothing in here touches the kernel: a network is a row, an endpoint is a row while
-its container runs. An address is free when the row is gone, so no crash gives one away twice.
+Runs in the daemon, on any thread, under one lock, which comes after `Container.operation` and before the database's.
+Nothing is made in the kernel in here: a network is a row, an endpoint is a row while its container runs. What the host
+has is asked before the lock is taken, but for the one link that a driver's check or a setting names. `_settling` comes
+before it: one thread alone finds out what the predefined networks are to be. An address is free when the row is gone,
+so no crash gives one away twice.
 
 An idle daemon has read the rows and no more. What a network is made of (its addresses in memory, the default network's
 subnet) comes with the first question about one.

@@ -1,8 +1,8 @@
 """The host's ports that containers publish: chosen, and held by sockets, so that nobody else can take them.
 
-Runs in the daemon's threads, under a lock of its own that is held over nothing but bind(2). A socket receives nothing
-and serves nobody: the firewall leads what comes to its port elsewhere, and it is what makes two that want one port
-learn of it. The sockets die with the daemon; the next one binds them again.
+Runs in the daemon's threads, under a lock of its own that is held over nothing slower than bind(2). A socket receives
+nothing and serves nobody: the firewall leads what comes to its port elsewhere, and it is what makes two that want one
+port learn of it. The sockets die with the daemon; the next one binds them again.
 """
 
 import errno
@@ -24,7 +24,6 @@ _KINDS = {
     "udp": (socket.SOCK_DGRAM, socket.IPPROTO_UDP),
     "sctp": (socket.SOCK_STREAM, 132),
 }
-_OPTION = "com.docker.network.bridge."
 _MAPPED = ("nat", "nat-unprotected")
 _RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
@@ -39,8 +38,8 @@ def _family(address: str) -> int:
 class Ports:
     """The ports that a daemon's containers hold. settings: `iptables`, `ip6tables`: for which families it has rules"""
 
-    def __init__(self, settings: object = None) -> None:
-        self._rules = {4: getattr(settings, "iptables", True), 6: getattr(settings, "ip6tables", True)}
+    def __init__(self, settings: object) -> None:
+        self._rules = {4: settings.iptables, 6: settings.ip6tables}
         self._lock = threading.Lock()
         self._held: dict[str, dict[Place, socket.socket | None]] = {}
         self._by_number: dict[tuple[str, int], set[str]] = {}
@@ -55,8 +54,10 @@ class Ports:
         """
         if network.driver != "bridge" or network.internal:
             return ()
+        from engine.daemon.network.drivers import bridge  # with the first container of a bridge
+
         has = {4: network.ipv4, 6: network.ipv6}
-        modes = {family: has[family] and self._rules[family] and _mode(network, family) for family in has}
+        modes = {family: has[family] and self._rules[family] and bridge.mode(network, family) for family in has}
         published: list[Published] = []
         taken: dict[Place, socket.socket | None] = {}
         tried: dict[tuple, int] = {}
@@ -183,10 +184,6 @@ _UNLIMITED = 1 << 20
 _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
-def _mode(network: Network, family: int) -> str:
-    return network.options.get(f"{_OPTION}gateway_mode_ipv{family}") or "nat"
-
-
 def _addresses(network: Network, modes: dict[int, str | bool], request: PortRequest) -> list[tuple[str, bool]]:
     """Where a port is to be bound, and whether it must be: IPv6 that nobody has asked for may be missing on the host.
 
@@ -201,7 +198,9 @@ def _addresses(network: Network, modes: dict[int, str | bool], request: PortRequ
             port = f"{request.container_port}/{request.protocol}"
             raise NotBuilt(f"port {port} cannot be published on ::1: the kernel leads nothing from there elsewhere")
         return [(request.host_ip, True)] if modes[family] in _MAPPED else []
-    default = network.options.get(_OPTION + "host_binding_ipv4") or _ANY[4]
+    from engine.daemon.network.drivers.bridge import HOST_BINDING  # as above
+
+    default = network.options.get(HOST_BINDING) or _ANY[4]
     named = [*_ANY.values()] if default in _ANY.values() else [default]
     if not any(modes[_family(address)] for address in named):
         raise _impossible(network, request, _family(named[0]))

@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 _SECONDS = 5.0
 """How long the resolver may take for anything; a start of a container waits for it."""
 _KILLED_SECONDS = 5.0
-_CRASH = "resolver.crash"
 _LARGEST = 65536
 _PEER = struct.Struct("=iII")  # struct ucred
 
@@ -286,10 +285,10 @@ class Resolving:
                 self._begin()
 
     def _log_crash(self) -> None:
-        text = exitfile.read(self._exec_root, _CRASH)
+        text = exitfile.read(self._exec_root, exitfile.RESOLVER_CRASH)
         if text is not None:
             log.error("the resolver has failed: %s", text.decode("utf-8", "replace"))
-            os.unlink(os.path.join(self._exec_root, _CRASH))
+            os.unlink(os.path.join(self._exec_root, exitfile.RESOLVER_CRASH))
 
 
 class _Lost(SystemFailure):

@@ -14,8 +14,9 @@ from engine.daemon.network.record import Network
 from engine.errors import SystemFailure
 from engine.kernel.netlink import addresses, links
 from engine.kernel.netlink.socket import Netlink
+from engine.sandbox import resolvconf
 
-_RESOLVERS = "/etc/resolv.conf"
+_LARGEST = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,14 @@ def _around(address: str, prefix: int) -> Subnet:
 
 
 def _name_servers() -> list[Subnet]:
+    try:
+        with open(resolvconf.HOST, encoding="utf-8", errors="replace") as file:
+            text = file.read(_LARGEST)
+    except FileNotFoundError:  # many a host has none
+        return []
     found = []
-    with contextlib.suppress(FileNotFoundError), open(_RESOLVERS, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            words = line.split()
-            if len(words) > 1 and words[0] == "nameserver":
-                with contextlib.suppress(ValueError):  # one with a zone is on a link, whatever is on it
-                    version, number = parse_address(words[1])
-                    found.append(Subnet(version, number, BITS[version]))
+    for server in resolvconf.nameservers(text):
+        with contextlib.suppress(ValueError):  # one with a zone is on a link, whatever is on it
+            version, number = parse_address(server)
+            found.append(Subnet(version, number, BITS[version]))
     return found

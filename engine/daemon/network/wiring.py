@@ -1,9 +1,10 @@
 """Networks' devices on the host, and the wires from them into containers; all of it made through netlink.
 
 Runs in the daemon's request threads. This much is loaded in an idle daemon; what speaks to the kernel is loaded with
-the first container that has an endpoint. A lock for each network guards the making and the removing of its device;
-plugging takes none, the kernel refuses what cannot be. It knows networks, endpoints and descriptors of network
-namespaces, never containers, and writes no row.
+the first container that has an endpoint. A lock for each network guards the making and the removing of its device (the
+firewall's is taken under it); plugging takes none, the kernel refuses what cannot be. One more, under which no other is
+taken, guards what is remembered of all of them. It knows networks, endpoints and descriptors of network namespaces,
+never containers, and writes no row.
 """
 
 import threading

@@ -259,9 +259,7 @@ def shared_blobs(connection: sqlite3.Connection) -> set[str]:
     """Digests of the blobs that more than one image holds."""
     return {
         row[0]
-        for row in connection.execute(
-            "SELECT digest FROM image_blobs GROUP BY digest HAVING COUNT(DISTINCT image) > 1"
-        )
+        for row in connection.execute("SELECT digest FROM image_blobs GROUP BY digest HAVING COUNT(DISTINCT image) > 1")
     }
 
 

@@ -32,6 +32,7 @@ _CT_STATE, _CT_STATUS = 0, 2
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _SOURCE = {IPV4: (12, 4), IPV6: (8, 16)}
 _DESTINATION = {IPV4: (16, 4), IPV6: (24, 16)}
+_INTERNET = 1  # the kind of checksum that IP, TCP and UDP have
 _FIB_ADDRTYPE, _FIB_DADDR, _FIB_IIF = 3, 2, 8
 _SNAT, _DNAT = 0, 1
 _HOST_ORDER = sys.byteorder
@@ -158,6 +159,12 @@ def address_kind(kind: int, *, of_interface: bool = False) -> bytes:
     flags = _FIB_DADDR | (_FIB_IIF if of_interface else 0)
     loaded = _expression("fib", be32(1, REGISTER), be32(2, _FIB_ADDRTYPE), be32(3, flags))
     return loaded + compare(kind.to_bytes(4, _HOST_ORDER))
+
+
+def rewrite(offset: int, length: int, checksum: int, register: int = 0) -> bytes:
+    """Put what is loaded in the place of bytes of the transport header, and right its checksum at this offset."""
+    place = be32(2, _TRANSPORT_HEADER), be32(3, offset), be32(4, length)
+    return _expression("payload", *place, be32(5, REGISTER + register), be32(6, _INTERNET), be32(7, checksum))
 
 
 def lead_to(number: int, address: int, port: int) -> bytes:

@@ -47,6 +47,10 @@ class Netlink:
 
     def __exit__(self, *_: object) -> None:
         """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """End the conversation."""
         self._socket.close()
 
     def fileno(self) -> int:

@@ -85,7 +85,7 @@ def test_a_network_may_say_what_interfaces_are_called(networks):
 
 @pytest.mark.parametrize("name", ["a/b", "sixteen-letters-", "a b", "lo", ".", "a:b"])
 def test_a_name_that_the_kernel_would_not_take_is_refused(networks, name):
-    with pytest.raises(Invalid, match="interface name"):
+    with pytest.raises(Invalid, match="name of a network interface"):
         networks.join(ONE, {"bridge": endpoint(DriverOpts={"com.docker.network.endpoint.ifname": name})})
     assert networks.endpoints() == []
 

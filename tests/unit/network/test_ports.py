@@ -16,10 +16,15 @@ NETWORK = Network("ab" * 32, "web", "bridge", 0)
 OPTION = "com.docker.network.bridge."
 
 
+def rules(*, four: bool = True, six: bool = True) -> SimpleNamespace:
+    """The daemon's settings: for which families it may have rules."""
+    return SimpleNamespace(iptables=four, ip6tables=six)
+
+
 @pytest.fixture
 def ports() -> Iterator[Ports]:
     """Nobody's yet; at the end let go of."""
-    made = Ports()
+    made = Ports(rules())
     yield made
     for container in list(made._held):
         made.release(container)
@@ -143,7 +148,7 @@ def test_ipv6_without_ipv6_is_refused_in_words(ports: Ports) -> None:
 def test_a_family_without_rules_publishes_nothing() -> None:
     """--iptables=false, --ip6tables=false: what is asked for by name is refused, what is not asked for is left out."""
     both = replace(NETWORK, ipv6=True)
-    four, six = Ports(SimpleNamespace(ip6tables=False)), Ports(SimpleNamespace(iptables=False, ip6tables=False))
+    four, six = Ports(rules(six=False)), Ports(rules(four=False, six=False))
     (found,) = four.reserve("a", both, [wanted(0)])
     assert found.host_ip == "0.0.0.0"
     four.release("a")

@@ -163,7 +163,7 @@ def record_start(engine: object, container: Container, started: Started, *, by_h
 
 
 def _record_failure(engine: object, container: Container, error: EngineError) -> None:
-    exit_code = _SETUP_EXIT
+    exit_code = container.state.exit_code or _SETUP_EXIT  # what an earlier run has said stays, as with docker
     if isinstance(error, Invalid) and isinstance(error.__cause__, StartFailure):
         exit_code = error.__cause__.failed.exit_code
     with container.changed:

@@ -83,7 +83,7 @@ def _make(
     undoing.callback(keeping.keep, engine, container, container.networking)
     # Not before the wire is there: a later daemon believes the record.
     keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
-    moving.settle(engine, container)
+    moving.settle(engine, container, required=True)
     pairs = (*others, (network, endpoint))
     if has_resolver(pairs):
         wires.make_known(engine, container, pairs, *run)

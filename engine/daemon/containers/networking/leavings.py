@@ -76,8 +76,10 @@ def _forget(engine: object, names: list[str]) -> None:
     for name in names:
         try:
             os.unlink(_place(engine, name))
-        except OSError as error:  # it could not be noted, or somebody has tidied up
-            log.debug("%s", error)
+        except FileNotFoundError:  # it could not be noted, or somebody has tidied up
+            continue
+        except OSError as error:  # the next daemon's start looks for the wire once more
+            log.warning("%s", error)
 
 
 def _place(engine: object, name: str = "") -> str:

@@ -14,8 +14,11 @@ from engine.errors import EngineError
 log = logging.getLogger(__name__)
 
 
-def settle(engine: object, container: Container) -> None:
-    """Have the container's ports published through the right network; what cannot be had any more is logged."""
+def settle(engine: object, container: Container, *, required: bool = False) -> None:
+    """Have the container's ports published through the right network.
+
+    What cannot be had is logged, as nobody is left who could be told; where it is `required` it is docker's error.
+    """
     requests = portspecs.requests(container)
     if not requests:
         return
@@ -31,17 +34,23 @@ def settle(engine: object, container: Container) -> None:
         engine.ports.release(container.id)
         engine.networks.update(replace(endpoint, ports=()))
     if target is not None:
-        _publish(engine, container, *target, requests)
+        try:
+            _publish(engine, container, *target, requests)
+        except EngineError as error:
+            if required:
+                raise
+            log.warning("container %s: network %s does not lead to its ports: %s", container.id, target[0].name, error)
 
 
 def _publish(
     engine: object, container: Container, network: Network, endpoint: Endpoint, requests: list[PortRequest]
 ) -> None:
     try:
-        published = replace(endpoint, ports=engine.ports.reserve(container.id, network, requests))
-        engine.networks.update(published)
-        engine.firewall.publish(network, published)
-    except EngineError as error:  # as docker: the container is connected, and its ports are not
-        log.warning("container %s: network %s does not lead to its ports: %s", container.id, network.name, error)
+        with wires.Worded(wires.NO_PORT.format(container.name)):
+            published = replace(endpoint, ports=engine.ports.reserve(container.id, network, requests))
+            engine.networks.update(published)
+            engine.firewall.publish(network, published)
+    except EngineError:
         engine.ports.release(container.id)
         engine.networks.update(endpoint)
+        raise

@@ -13,7 +13,6 @@ from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import DEFAULT, Network, Published
 
 _FAILED = "failed to set up container networking: "
-_NO_PORT = "driver failed programming external connectivity on endpoint {}: "
 
 
 class Start:
@@ -61,7 +60,7 @@ class Start:
         network = wires.way_out(self._container, networks.values()) if requests else None
         if network is None:
             return {}
-        with wires.Worded(_NO_PORT.format(self._container.name)):
+        with wires.Worded(wires.NO_PORT.format(self._container.name)):
             return {network.id: self._engine.ports.reserve(self._container.id, network, requests)}
 
     def _keep(self, networks: dict[str, Network]) -> None:
@@ -104,7 +103,7 @@ class Start:
             for network, endpoint in self._pairs:
                 engine.networks.update(endpoint)
                 if endpoint.ports:
-                    with wires.Worded(_NO_PORT.format(container.name)):
+                    with wires.Worded(wires.NO_PORT.format(container.name)):
                         engine.firewall.publish(network, endpoint)
                 if network.name == DEFAULT:
                     self._link(network)

@@ -13,6 +13,8 @@ from engine.sandbox import namespaces
 
 Pairs = tuple[Pair, ...]
 
+NO_PORT = "driver failed programming external connectivity on endpoint {}: "
+
 
 class Worded:
     """Put docker's words before those of an error, and keep its kind."""

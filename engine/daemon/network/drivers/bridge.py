@@ -1,6 +1,7 @@
 """The driver `bridge`: a bridge device on the host, and a pair of virtual links from it into each container.
 
-Pure; what is made of this in the kernel is in `wiring`. The options that the firewall obeys are checked here too.
+Pure; what is made of this in the kernel is in `devices` and `plugging`. The options that the firewall and the published
+ports obey are named and checked here too.
 """
 
 from collections.abc import Iterable
@@ -12,24 +13,31 @@ from engine.errors import Forbidden, Invalid, SystemFailure
 NAME = "com.docker.network.bridge.name"
 INHIBIT_IPV4 = "com.docker.network.bridge.inhibit_ipv4"
 GATEWAY_MODES = {4: "com.docker.network.bridge.gateway_mode_ipv4", 6: "com.docker.network.bridge.gateway_mode_ipv6"}
+DEFAULT_BRIDGE = "com.docker.network.bridge.default_bridge"
+ICC = "com.docker.network.bridge.enable_icc"
+MASQUERADE = "com.docker.network.bridge.enable_ip_masquerade"
+HOST_BINDING = "com.docker.network.bridge.host_binding_ipv4"
+HOST_ADDRESSES = {
+    4: ("com.docker.network.host_ipv4", "com.docker.network.bridge.host_ipv4"),
+    6: ("com.docker.network.host_ipv6",),
+}
 
 OPTIONS: dict[str, options.Kind] = {
     NAME: options.words,
     options.MTU: options.integer,
     "com.docker.network.enable_ipv4": options.boolean,
     "com.docker.network.enable_ipv6": options.boolean,
-    "com.docker.network.bridge.enable_ip_masquerade": options.boolean,
+    MASQUERADE: options.boolean,
     GATEWAY_MODES[4]: options.gateway_mode,
     GATEWAY_MODES[6]: options.gateway_mode,
-    "com.docker.network.bridge.enable_icc": options.boolean,
+    ICC: options.boolean,
     "com.docker.network.bridge.trusted_host_interfaces": options.words,
     INHIBIT_IPV4: options.boolean,
-    "com.docker.network.bridge.default_bridge": options.boolean,
-    "com.docker.network.bridge.host_binding_ipv4": options.address,
+    DEFAULT_BRIDGE: options.boolean,
+    HOST_BINDING: options.address,
     options.PREFIX: options.words,
-    "com.docker.network.host_ipv4": options.address4,
-    "com.docker.network.bridge.host_ipv4": options.address4,
-    "com.docker.network.host_ipv6": options.address6,
+    **dict.fromkeys(HOST_ADDRESSES[4], options.address4),
+    **dict.fromkeys(HOST_ADDRESSES[6], options.address6),
 }
 _LINK_LOCAL = "fe80:"
 _MULTICAST = "ff"
@@ -63,11 +71,16 @@ def device(network: Network) -> str:
     return network.options.get(NAME) or f"br-{network.id[:12]}"
 
 
+def mode(network: Network, version: int) -> str:
+    """How it is reached from outside over IPv4 or IPv6: `nat`, `nat-unprotected`, `routed` or `isolated`."""
+    return network.options.get(GATEWAY_MODES[version]) or "nat"
+
+
 def gateways(network: Network) -> tuple[bool, bool]:
     """Whether an address of its IPv4 pool, and of its IPv6 pool, is kept for the bridge or a router in its place."""
     given = network.options
     inhibited = options.switched_on(given, INHIBIT_IPV4) and network.internal
-    isolated4, isolated6 = (given.get(GATEWAY_MODES[version]) == "isolated" for version in (4, 6))
+    isolated4, isolated6 = (mode(network, version) == "isolated" for version in (4, 6))
     return not (isolated4 or inhibited), not isolated6
 
 

@@ -1,7 +1,7 @@
 """Which driver a network has: the names that there are, and docker's words for those that there are not.
 
 Runs in the daemon's request threads. A driver is a module with `check`, `device` and `gateways`; it is imported when
-somebody asks for it. `wiring` and `endpoints` have what they do in the kernel.
+somebody asks for it. What is made in the kernel for it is in `devices` and `plugging`.
 """
 
 import importlib

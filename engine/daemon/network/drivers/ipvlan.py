@@ -1,6 +1,6 @@
 """The driver `ipvlan`: containers have addresses of their own, behind the MAC address of one of the host's links.
 
-What is made of this in the kernel is in `wiring` and `parents`; it runs in the daemon's request threads.
+What is made of this in the kernel is in `parents` and `plugging`; it runs in the daemon's request threads.
 """
 
 from collections.abc import Iterable

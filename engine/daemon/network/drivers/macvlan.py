@@ -1,6 +1,6 @@
 """The driver `macvlan`: each container has a MAC address of its own on the network of one of the host's links.
 
-What is made of this in the kernel is in `wiring` and `parents`; it runs in the daemon's request threads.
+What is made of this in the kernel is in `parents` and `plugging`; it runs in the daemon's request threads.
 """
 
 from collections.abc import Iterable

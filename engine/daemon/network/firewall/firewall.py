@@ -1,9 +1,10 @@
 """The engine's own table of nf_tables, as the daemon drives it: networks opened, ports published, all of it made anew.
 
 Runs in the daemon, on any thread. It remembers what the table is to hold, so that one that somebody has flushed is made
-again in one piece. Its lock is held around one transaction with the kernel, comes after every other lock, and nothing
-else is taken under it. Nothing is made before the first network is opened, and nobody else's table is ever touched. It
-costs an idle daemon no more than this module: what writes the rules is imported with the first of them.
+again in one piece. Its lock is held around one transaction with the kernel and the host's switches that go with it (see
+`forwarding`), comes after every other lock, and nothing else is taken under it. Nothing is made before the first
+network is opened, and nobody else's table is ever touched. It costs an idle daemon no more than this module: what
+writes the rules is imported with the first of them.
 """
 
 import contextlib
@@ -191,7 +192,7 @@ class Firewall:
 
     def _families(self) -> tuple[int, ...]:
         options = ((_IPV4, "iptables"), (_IPV6, "ip6tables"))
-        return tuple(family for family, option in options if getattr(self._settings, option, True))
+        return tuple(family for family, option in options if getattr(self._settings, option))
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -235,7 +236,7 @@ class Firewall:
         switching = [family for family in self._forwarded(networks) if not forwarding.is_on(family)]
         added = []
         for family in switching:
-            if not getattr(self._settings, "ip_forward_no_drop", False) and family in enabled:
+            if not self._settings.ip_forward_no_drop and family in enabled:
                 guards[family] = forwarding.interfaces()
                 added.append(family)
         if self._there and not added:
@@ -257,7 +258,7 @@ class Firewall:
 
     def _forwarded(self, networks: tuple[Network, ...]) -> list[int]:
         """The families that these need the host to forward, where the engine may see to that."""
-        if not getattr(self._settings, "ip_forward", True):
+        if not self._settings.ip_forward:
             return []
         outward = [network for network in networks if not network.internal]
         four, six = any(each.ipv4 for each in outward), any(each.ipv6 for each in outward)

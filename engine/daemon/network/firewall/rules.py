@@ -11,6 +11,8 @@ it sends anywhere).
 import socket
 from collections.abc import Iterable, Iterator
 
+from engine.daemon.network.drivers import bridge
+from engine.daemon.network.drivers.options import switched_on
 from engine.daemon.network.firewall import table
 from engine.daemon.network.firewall.table import LOOPBACK, named
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
@@ -19,20 +21,12 @@ from engine.kernel.netlink.nftables import Element, padded
 
 PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
 ANYWHERE = {"0.0.0.0": nft.IPV4, "::": nft.IPV6}
-_PREFIX = "com.docker.network."
-_SNAT_TO = {nft.IPV4: (_PREFIX + "host_ipv4", _PREFIX + "bridge.host_ipv4"), nft.IPV6: (_PREFIX + "host_ipv6",)}
-_MODE = {nft.IPV4: _PREFIX + "bridge.gateway_mode_ipv4", nft.IPV6: _PREFIX + "bridge.gateway_mode_ipv6"}
-_NO = frozenset({"false", "0", "f", "F", "FALSE", "False"})
+_VERSION = {nft.IPV4: 4, nft.IPV6: 6}
 
 
 def open_within(network: Network) -> bool:
     """Whether its containers may reach each other (enable_icc)."""
-    return network.options.get(_PREFIX + "bridge.enable_icc", "true") not in _NO
-
-
-def mode(network: Network, family: int) -> str:
-    """How it is reached from outside: `nat`, `nat-unprotected`, `routed` or `isolated`."""
-    return network.options.get(_MODE[family]) or "nat"
+    return switched_on(network.options, bridge.ICC, otherwise=True)
 
 
 def packed(address: str) -> bytes:
@@ -90,7 +84,7 @@ def _from(network: Network) -> Iterator[bytes]:
 def _to(network: Network) -> Iterator[bytes]:
     if not network.internal:
         for family in table.FAMILIES:
-            yield from _entrance(mode(network, family), family)
+            yield from _entrance(bridge.mode(network, _VERSION[family]), family)
     yield nft.decide(nft.DROP)
 
 
@@ -110,12 +104,13 @@ def _out(network: Network) -> Iterator[bytes]:
     stays = nft.interface("oifname", network.device)
     yield stays + nft.status(nft.DESTINATION_CHANGED) + nft.MASQUERADE
     yield stays + nft.decide(nft.ACCEPT)
-    if network.internal or network.options.get(_PREFIX + "bridge.enable_ip_masquerade", "true") in _NO:
+    if network.internal or not switched_on(network.options, bridge.MASQUERADE, otherwise=True):
         return
     for family in table.FAMILIES:
-        if mode(network, family) not in ("nat", "nat-unprotected"):
+        if bridge.mode(network, _VERSION[family]) not in ("nat", "nat-unprotected"):
             continue
-        address = next((network.options[key] for key in _SNAT_TO[family] if network.options.get(key)), "")
+        named = (network.options.get(key) for key in bridge.HOST_ADDRESSES[_VERSION[family]])
+        address = next(filter(None, named), "")
         changed = nft.load(packed(address)) + nft.come_from(family, 0) if address else nft.MASQUERADE
         yield nft.family(family) + changed
 

@@ -11,17 +11,7 @@ from engine.daemon.containers.networking.disconnect import disconnect
 from engine.daemon.containers.record import State
 from engine.errors import Conflict, SystemFailure
 from engine.kernel import syscalls
-from tests.unit.containers.networking.kernel import PORT, Kernel, engine_with, events
-
-
-@pytest.fixture
-def kernel():
-    return Kernel()
-
-
-@pytest.fixture
-def engine(tmp_path, kernel):
-    return engine_with(kernel, tmp_path)
+from tests.unit.containers.networking.kernel import PORT, events
 
 
 @pytest.fixture
@@ -63,27 +53,29 @@ def test_a_connect_makes_the_wire_and_then_the_record(engine, kernel, running):
     assert events(engine) == ["connect", "disconnect"]
 
 
-@pytest.mark.parametrize("step", ["ensure net", "plug", "names inner net"])
+@pytest.mark.parametrize("step", ["ensure net", "plug", "reserve", "publish net", "names inner net"])
 def test_a_connect_that_fails_leaves_nothing(engine, kernel, running, step):
     before = kept(engine, running), hosts(engine, running)
     kernel.failing = step
-    with pytest.raises(SystemFailure, match=r"^no$"):
+    port = "driver failed programming external connectivity on endpoint web: "
+    with pytest.raises(SystemFailure) as refused:
         connect(engine, "net", "web", None)
+    assert str(refused.value).removeprefix(port if step in ("reserve", "publish net") else "") == "no"
     assert [each.network for each in engine.networks.endpoints()] == [engine.networks.find("inner").id]
     assert list(running.networking) == ["inner"] and (kept(engine, running), hosts(engine, running)) == before
-    assert ("unplug net" in kernel.calls) == (step == "names inner net") and events(engine) == []
+    assert ("unplug net" in kernel.calls) == (step not in ("ensure net", "plug")) and events(engine) == []
     kernel.failing = ""
     connect(engine, "net", "web", None)
 
 
-def test_a_port_that_cannot_be_had_any_more_keeps_nobody_from_a_network(engine, kernel, running):
-    kernel.failing = "reserve"
+def test_a_port_that_cannot_be_had_any_more_keeps_nobody_in_a_network(engine, kernel, running):
     connect(engine, "net", "web", None)
-    assert engine.networks.endpoints(engine.networks.find("net").id)[0].ports == ()
-    kernel.failing = "publish bridge"
     connect(engine, "bridge", "web", {"GwPriority": 1})
-    assert engine.networks.endpoints(engine.networks.find("bridge").id)[0].ports == ()
-    assert kernel.calls[-1] != "publish bridge" and "release" in kernel.calls
+    assert engine.networks.endpoints(engine.networks.find("bridge").id)[0].ports == (PORT,)
+    kernel.failing = "publish net"
+    disconnect(engine, "bridge", "web", False)
+    assert list(running.networking) == ["inner", "net"]
+    assert engine.networks.endpoints(engine.networks.find("net").id)[0].ports == () and kernel.calls[-1] == "release"
 
 
 def test_a_run_that_ends_meanwhile_takes_all_of_it_along(engine, kernel, running, monkeypatch):

@@ -8,17 +8,7 @@ from engine.daemon.containers.create import create
 from engine.daemon.containers.networking import ending, moving, starting
 from engine.errors import Conflict, SystemFailure
 from engine.kernel import syscalls
-from tests.unit.containers.networking.kernel import PORT, Kernel, engine_with, events
-
-
-@pytest.fixture
-def kernel():
-    return Kernel()
-
-
-@pytest.fixture
-def engine(tmp_path, kernel):
-    return engine_with(kernel, tmp_path)
+from tests.unit.containers.networking.kernel import PORT, events
 
 
 def made(engine, mode="default", *networks, ports=True):

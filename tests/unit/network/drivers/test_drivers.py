@@ -63,7 +63,7 @@ PARSE_BOOL = 'strconv.ParseBool: parsing "x": invalid syntax'
         (
             {"options": {f"{PREFIX}.name": "a b"}},
             Invalid,
-            'invalid name of a network interface: "a b": 1 to 15 bytes without space, / : or %',
+            'invalid name of a network interface: "a b": 1 to 15 bytes without space, / : or %, and not lo',
         ),
     ],
 )
