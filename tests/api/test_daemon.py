@@ -233,8 +233,8 @@ def test_a_socket_from_systemd_is_taken(world) -> None:
 
 def open_to_all(path: str) -> bool:
     """Whether any user may run this program: every directory on its way can be entered."""
-    real = Path(path).resolve()
-    return real.exists() and all(part.stat().st_mode & stat.S_IXOTH for part in (real, *real.parents))
+    named, real = Path(path).absolute(), Path(path).resolve()  # the way may lead through a link that others cannot see
+    return real.exists() and all(part.stat().st_mode & stat.S_IXOTH for part in (real, *real.parents, *named.parents))
 
 
 def test_a_user_of_its_own_is_told_what_is_missing(world) -> None:

@@ -150,6 +150,18 @@ def test_an_unprotected_network_is_open(apart: Daemon, outside: Host) -> None:
             assert ask(place, outside.address, 7007) == outside.gateway
 
 
+def test_who_comes_by_a_trusted_interface_reaches_published_ports_directly(apart: Daemon, outside: Host) -> None:
+    """`trusted_host_interfaces`: at the container's own address; by any other interface nothing, as before."""
+    for net, by, reached in (("10.77.0.0/24", f"eth99:{outside.link}", True), ("10.78.0.0/24", "eth99", False)):
+        outside.route(net)
+        body = {"Options": {BRIDGE + "trusted_host_interfaces": by}, "IPAM": pool(net)}
+        with network(apart, "trusting", **body), container(apart, "trusting", ["8105:80"]) as place:
+            with serving(place, 80), serving(place, 81):
+                assert silent((outside, place.address, 81))
+                assert silent((outside, place.address, 80)) is not reached
+                assert reaches(outside, outside.gateway, 8105)
+
+
 def test_ipv6_has_the_same_walls(apart: Daemon, outside: Host) -> None:
     """Masqueraded outward, not reached inward, apart from other networks."""
     outside.route("fd70::/16")

@@ -194,18 +194,23 @@ def _addresses(network: Network, modes: dict[int, str | bool], request: PortRequ
         family = _family(request.host_ip)
         if not modes[family]:
             raise _impossible(network, request, family)
-        if request.host_ip == "::1":
-            port = f"{request.container_port}/{request.protocol}"
-            raise NotBuilt(f"port {port} cannot be published on ::1: the kernel leads nothing from there elsewhere")
+        _refuse_loopback6(request, request.host_ip)
         return [(request.host_ip, True)] if modes[family] in _MAPPED else []
     from engine.daemon.network.drivers.bridge import HOST_BINDING  # as above
 
     default = network.options.get(HOST_BINDING) or _ANY[4]
+    _refuse_loopback6(request, default)
     named = [*_ANY.values()] if default in _ANY.values() else [default]
     if not any(modes[_family(address)] for address in named):
         raise _impossible(network, request, _family(named[0]))
     mapped = [address for address in named if modes[_family(address)] in _MAPPED]
     return [(address, address != _ANY[6] or len(mapped) == 1) for address in mapped]
+
+
+def _refuse_loopback6(request: PortRequest, address: str) -> None:
+    if address == "::1":
+        port = f"{request.container_port}/{request.protocol}"
+        raise NotBuilt(f"port {port} cannot be published on ::1: the kernel leads nothing from there elsewhere")
 
 
 def _impossible(network: Network, request: PortRequest, family: int) -> NotBuilt:

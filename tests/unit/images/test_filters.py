@@ -58,10 +58,10 @@ def test_any_pattern_is_an_expression_or_refused(pattern, text):
 
 
 def test_no_pattern_is_slow():
-    begun = time.monotonic()
+    begun = time.thread_time()
     for pattern in ("*a" * 200 + "b", "a*" * 250 + "b", "?*" * 250, "*" * 500 + "x"):
         filters.glob(pattern).fullmatch("a" * 255)
-    assert time.monotonic() - begun < 1
+    assert time.thread_time() - begun < 1
 
 
 @given(some.text(some.sampled_from("ab*?"), max_size=8), some.text(some.sampled_from("ab/"), max_size=8))

@@ -207,3 +207,10 @@ def test_a_daemon_that_begins_anew_holds_what_runs(ports: Ports, caplog: pytest.
             ports.reserve("b", NETWORK, [wanted(number, protocol)])
     ports.release("a")
     assert len(ports.reserve("b", NETWORK, [wanted(mine), wanted(lost, "udp")])) == 2
+
+
+def test_the_hosts_ipv6_loopback_is_refused_however_it_is_named(ports: Ports) -> None:
+    """Here by the network's own option; a binding of that address is in tests/network."""
+    named = replace(NETWORK, ipv6=True, options={OPTION + "host_binding_ipv4": "::1"})
+    with pytest.raises(NotBuilt, match="cannot be published on ::1"):
+        ports.reserve("a", named, [wanted(4711)])

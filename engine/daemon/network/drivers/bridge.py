@@ -16,6 +16,7 @@ GATEWAY_MODES = {4: "com.docker.network.bridge.gateway_mode_ipv4", 6: "com.docke
 DEFAULT_BRIDGE = "com.docker.network.bridge.default_bridge"
 ICC = "com.docker.network.bridge.enable_icc"
 MASQUERADE = "com.docker.network.bridge.enable_ip_masquerade"
+TRUSTED = "com.docker.network.bridge.trusted_host_interfaces"
 HOST_BINDING = "com.docker.network.bridge.host_binding_ipv4"
 HOST_ADDRESSES = {
     4: ("com.docker.network.host_ipv4", "com.docker.network.bridge.host_ipv4"),
@@ -31,7 +32,7 @@ OPTIONS: dict[str, options.Kind] = {
     GATEWAY_MODES[4]: options.gateway_mode,
     GATEWAY_MODES[6]: options.gateway_mode,
     ICC: options.boolean,
-    "com.docker.network.bridge.trusted_host_interfaces": options.words,
+    TRUSTED: options.interfaces,
     INHIBIT_IPV4: options.boolean,
     DEFAULT_BRIDGE: options.boolean,
     HOST_BINDING: options.address,
@@ -74,6 +75,11 @@ def device(network: Network) -> str:
 def mode(network: Network, version: int) -> str:
     """How it is reached from outside over IPv4 or IPv6: `nat`, `nat-unprotected`, `routed` or `isolated`."""
     return network.options.get(GATEWAY_MODES[version]) or "nat"
+
+
+def trusted(network: Network) -> tuple[str, ...]:
+    """The host's interfaces from which published ports are also reached at the containers' own addresses."""
+    return options.interfaces(network.options.get(TRUSTED, ""))
 
 
 def gateways(network: Network) -> tuple[bool, bool]:

@@ -63,6 +63,17 @@ def address6(text: str) -> str:
     return text
 
 
+def interfaces(text: str) -> tuple[str, ...]:
+    """Names of the host's interfaces, with colons between them."""
+    names = tuple(filter(None, text.split(":")))
+    for name in names:
+        try:
+            check_name(name)
+        except Invalid as error:
+            raise ValueError(error) from None
+    return names
+
+
 def gateway_mode(text: str) -> str:
     """How containers reach the world through the bridge."""
     if text in _GATEWAY_MODES:

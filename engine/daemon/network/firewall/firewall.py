@@ -92,12 +92,12 @@ class Firewall:
             if network.driver == "bridge" and family not in self._families():
                 option = "ip6tables" if family == _IPV6 else "iptables"
                 raise Unavailable(f"no port can be published on {port.host_ip}: the daemon runs with {option} off")
-        elements = rules.port_elements(endpoint)
+        elements = rules.port_elements(network, endpoint)
         with self._lock, self._failing():
             if network.id not in self._networks:
                 self._open(network)
             before = self._endpoints.get(endpoint.id)
-            old = set(rules.port_elements(before[1]) if before else ()).difference(elements)
+            old = set(rules.port_elements(*before) if before else ()).difference(elements)
             self._endpoints[endpoint.id] = (network, endpoint)
             try:
                 self._admit_loopback(network, endpoint)
@@ -125,7 +125,7 @@ class Firewall:
             from engine.daemon.network.firewall import rules
             from engine.kernel.netlink import conntrack, nftables
 
-            elements = rules.port_elements(self._endpoints[endpoint.id][1]) if known else []
+            elements = rules.port_elements(*self._endpoints[endpoint.id]) if known else []
             elements += self._forget(endpoint.id)
             try:
                 with self._failing():
@@ -303,7 +303,7 @@ class Firewall:
         requests = table.empty(self.table, self._families())
         for network in self._networks.values():
             requests += self._made(network)
-        elements = [each for _, endpoint in self._endpoints.values() for each in rules.port_elements(endpoint)]
+        elements = [each for pair in self._endpoints.values() for each in rules.port_elements(*pair)]
         elements += [each for link in self._links.values() for each in link]
         requests += nftables.new_elements(self.table, dict.fromkeys(elements))
         guards = self._known_guards()

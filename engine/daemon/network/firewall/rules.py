@@ -84,7 +84,11 @@ def _from(network: Network) -> Iterator[bytes]:
 def _to(network: Network) -> Iterator[bytes]:
     if not network.internal:
         for family in table.FAMILIES:
-            yield from _entrance(bridge.mode(network, _VERSION[family]), family)
+            how = bridge.mode(network, _VERSION[family])
+            yield from _entrance(how, family)
+            for name in bridge.trusted(network) if how == "nat" else ():
+                opened = table.destination_key(family) + nft.lookup(named("opened", family))
+                yield nft.interface("iifname", name) + nft.family(family) + opened + nft.decide(nft.ACCEPT)
     yield nft.decide(nft.DROP)
 
 
@@ -137,16 +141,18 @@ def network_elements(network: Network) -> list[Element]:
     return found
 
 
-def port_elements(endpoint: Endpoint) -> list[Element]:
-    """What leads the host's ports to the container."""
-    return list(dict.fromkeys(each for port in endpoint.ports for each in _port(endpoint, port)))
+def port_elements(network: Network, endpoint: Endpoint) -> list[Element]:
+    """What leads the host's ports to the container, and opens its own to those who may come by its address."""
+    trusting = bool(bridge.trusted(network))
+    return list(dict.fromkeys(each for port in endpoint.ports for each in _port(endpoint, port, trusting)))
 
 
-def _port(endpoint: Endpoint, port: Published) -> Iterator[Element]:
+def _port(endpoint: Endpoint, port: Published, trusting: bool) -> Iterator[Element]:
     protocol, inside = bytes((PROTOCOLS[port.protocol],)), port.container_port.to_bytes(2, "big")
-    if not port.host_port:  # a routed network: the container is reached by its own address
+    if trusting or not port.host_port:  # no port of the host: a routed network
         for address in filter(None, (endpoint.ipv4, endpoint.ipv6)):
             yield Element(named("opened", family_of(address)), padded(protocol, packed(address), inside))
+    if not port.host_port:
         return
     family = family_of(port.host_ip)
     address = endpoint.ipv6 if family == nft.IPV6 else endpoint.ipv4

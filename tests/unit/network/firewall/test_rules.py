@@ -27,7 +27,7 @@ BRIDGE = "com.docker.network.bridge."
 
 def published(*ports: Published) -> list[Element]:
     """The elements of an endpoint with these ports."""
-    return rules.port_elements(replace(ENDPOINT, ports=ports))
+    return rules.port_elements(NETWORK, replace(ENDPOINT, ports=ports))
 
 
 def test_a_port_of_any_address_leads_to_the_container() -> None:
@@ -55,7 +55,8 @@ def test_a_port_of_a_routed_network_is_only_opened() -> None:
 
 
 def test_a_port_of_a_family_that_the_container_lacks_leads_nowhere() -> None:
-    assert not rules.port_elements(replace(ENDPOINT, ipv6="", ports=(Published(80, "tcp", "::", 80),)))
+    lacking = replace(ENDPOINT, ipv6="", ports=(Published(80, "tcp", "::", 80),))
+    assert not rules.port_elements(NETWORK, lacking)
 
 
 def test_a_network_is_found_by_its_device_and_its_subnets() -> None:
