@@ -17,7 +17,7 @@ FIRST = (
     *("api/test_restart_policies", "api/test_stats", "api/test_events", "sandbox/test_copy_attacks"),
     *("api/test_daemon", "api/test_health"),
     *("clients/test_compose", "clients/test_compose_files"),
-    *("api", "sandbox", "clients", "images", "replay"),
+    *("api", "sandbox", "clients", "network", "images", "replay"),
 )
 NO_ROOT = "needs root: the daemon makes namespaces, mounts and cgroups"
 # A machine that does other work is slow at times, which is no failure of what is tested; the same examples each time in
