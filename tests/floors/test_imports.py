@@ -138,7 +138,7 @@ CONTAINER_TOWER = (
 )
 # What costs an idle daemon memory and start-up time. It is fine inside a function, with the reason beside it, and in a
 # module that is itself only imported inside functions.
-HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "typing", "socketserver")
+HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "typing")
 IDLE = ("engine.boot", "engine.daemon.main", "engine.spawner.main")
 # What a daemon loads for its first image: it stays for good, so it is not to bring along what others need.
 FIRST_IMAGE = ("engine.daemon.images.archives.rootfs", "engine.daemon.images.layers.unpack", "engine.daemon.tar.ahead")

@@ -1,16 +1,17 @@
 """Accepts on every listener and gives each connection a thread of its own.
 
-One thread a listener, which an eventfd wakes to stop: an idle daemon stays asleep. The standard library's own
-`socketserver` polls for that, and costs an idle daemon 0.2 MB.
+`socketserver` with one server a listener; its loop polls twice a second for a shutdown by default, and an idle daemon
+is to stay asleep, so it waits without a limit and is woken by an eventfd.
 """
 
 import logging
 import os
 import select
 import socket
+import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from engine.daemon.api.connection import Application, Connection
 from engine.daemon.api.listeners import Listener
@@ -23,45 +24,46 @@ STACK_SIZE = 256 * 1024
 _EXHAUSTED_PAUSE = 0.1
 
 
-class _Door:
-    """One listener and the thread that accepts on it, which sleeps until somebody connects or `stop` wakes it."""
+class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
+    """The server of one listener. The descriptor it is polled by is an epoll of the listener and of the wake-up."""
 
-    def __init__(self, listener: Listener, serve: Callable[[socket.socket], None]):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, listener: Listener, acceptor: "Acceptor"):
+        super().__init__(listener.address, Connection)
         self._listener = listener
-        self._serve = serve
+        self._acceptor = acceptor
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         self._either = select.epoll()
         self._either.register(listener.fileno(), select.EPOLLIN)
         self._either.register(self._wake, select.EPOLLIN)
-        self._thread = threading.Thread(target=self._run, name=f"accept {listener.address}", daemon=True)
 
-    def start(self) -> None:
-        """Begin to accept; returns at once."""
-        self._thread.start()
-        log.info("API listen on %s", self._listener.address)
+    def fileno(self) -> int:
+        return self._either.fileno()
 
-    def _run(self) -> None:
-        while all(descriptor != self._wake for descriptor, _ in self._either.poll()):
-            try:
-                peer = self._listener.accept()
-            except BlockingIOError:
-                continue  # the client has left again
-            except OSError as error:
-                # Out of descriptors or memory: the connections that end give some back.
-                log.error("cannot accept on %s: %s", self._listener.address, error)
-                time.sleep(_EXHAUSTED_PAUSE)
-                continue
-            try:
-                threading.Thread(target=self._serve, args=(peer,), name="connection", daemon=True).start()
-            except RuntimeError:
-                # No thread to be had: this client is turned away, the daemon goes on.
-                log.exception("cannot serve a connection on %s", self._listener.address)
-                peer.close()
+    def get_request(self) -> tuple[socket.socket, str]:
+        try:
+            return self._listener.accept(), self._listener.address
+        except BlockingIOError:
+            raise  # it was the wake-up, or the client has left again; `socketserver` passes over it
+        except OSError as error:
+            # Out of descriptors or memory: the connections that end give some back.
+            log.error("cannot accept on %s: %s", self._listener.address, error)
+            time.sleep(_EXHAUSTED_PAUSE)
+            raise
+
+    def process_request_thread(self, request: socket.socket, client_address: str) -> None:
+        self._acceptor.serve(request)
+
+    def handle_error(self, request: socket.socket, client_address: str) -> None:
+        # No thread to be had: this client is turned away, the daemon goes on.
+        log.exception("cannot serve a connection on %s", client_address)
 
     def stop(self) -> None:
         """Accept no more; returns when the loop has ended."""
         os.eventfd_write(self._wake, 1)
-        self._thread.join()
+        self.shutdown()
         self._listener.close()
         self._either.close()
         os.close(self._wake)
@@ -72,7 +74,7 @@ class Acceptor:
 
     def __init__(self, listeners: Iterable[Listener], application: Application):
         self._application = application
-        self._doors = [_Door(listener, self.serve) for listener in listeners]
+        self._doors = [_Door(listener, self) for listener in listeners]
         self._connections: dict[Connection, tuple[socket.socket, threading.Thread]] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -81,7 +83,9 @@ class Acceptor:
         """Begin to accept; returns at once."""
         threading.stack_size(STACK_SIZE)
         for door in self._doors:
-            door.start()
+            name = f"accept {door.server_address}"
+            threading.Thread(target=door.serve_forever, args=(None,), name=name, daemon=True).start()
+            log.info("API listen on %s", door.server_address)
 
     def stop(self, seconds: float = 5.0) -> None:
         """Accept no more, let the answers under way end for at most `seconds`, then hang up; on some at once."""
