@@ -87,8 +87,11 @@ class CgroupsV1(Cgroups):
             except FileNotFoundError:
                 self._make_parent(mount, parent)
                 os.mkdir(f"{mount}{path}", 0o755)
-            if parent != PARENT and mount == self._mounts.get("cpuset"):
-                # Somebody else's parent may have neither CPUs nor the wish to pass them on.
+            if mount != self._mounts.get("cpuset"):
+                continue
+            if parent != PARENT or not read(f"{mount}{path}/cpuset.mems").strip():
+                # Somebody else's parent may have neither CPUs nor the wish to pass them on, and a daemon that was
+                # killed while it made our own has left one that has none yet.
                 self._make_parent(mount, parent)
                 _inherit_cpuset(f"{mount}{path}", f"{mount}{parent.rstrip('/')}")
         if limits.cpu_rt_runtime and parent == PARENT:
