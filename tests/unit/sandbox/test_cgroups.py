@@ -400,6 +400,14 @@ def test_devices_of_version_2_are_a_program_and_of_a_privileged_container_none(
     assert programs == {f"{v2}/engine/x": device_program.assemble((*DEFAULT, "b 8:0 rwm"))}
 
 
+def test_a_parent_that_a_killed_daemon_has_left_half_made_is_made_whole(v1: Path) -> None:
+    (v1 / "cpuset/engine").mkdir()
+    cgroups.detect(str(v1)).create("x", Limits())
+    for where in ("engine", "engine/x"):
+        assert (v1 / "cpuset" / where / "cpuset.mems").read_text() == "0"
+    assert (v1 / "cpuset/engine/cgroup.clone_children").read_text() == "1"
+
+
 def test_somebody_elses_parent_without_cpus_gets_them(v1: Path) -> None:
     """Made by hand, and not told to pass them on."""
     (v1 / "cpuset/theirs").mkdir()
