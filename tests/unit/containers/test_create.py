@@ -247,3 +247,10 @@ def test_missing_files_are_mended(engine):
     files.mend(where, container)
     assert Path(where.etc("hostname")).read_text() == f"{container.id[:12]}\n"
     assert os.path.getsize(where.etc("hosts")) > 0
+
+
+def test_published_ports_mean_nothing_in_the_hosts_network(tmp_path):
+    ports = {"80/tcp": [{"HostPort": "80"}]}
+    body = {"Image": "busybox", "HostConfig": {"PortBindings": ports, "NetworkMode": "host"}}
+    _, warnings = create(make_engine(tmp_path), None, body, None)
+    assert warnings == ["Published ports are discarded when using host network mode"]

@@ -5,6 +5,7 @@ failed. What follows its end is in `end`.
 """
 
 import contextlib
+import errno
 import logging
 import os
 
@@ -188,8 +189,8 @@ def clear_run(engine: object, container: Container, where: paths.Paths) -> None:
             try:
                 os.rmdir(where.exec_dir)
                 return
-            except OSError:
-                if not left:
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY or not left:
                     raise
 
 
