@@ -197,6 +197,6 @@ def test_an_expression_that_could_take_for_ever_is_refused(engine, pattern):
 
 def test_the_slowest_expression_that_is_taken_is_quick(engine):
     engine.containers.find("three").name = "a" * 100_000
-    begun = time.monotonic()
+    begun = time.process_time()
     assert names(engine, filters={"name": ("a*a*a*b",)}) == []
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2

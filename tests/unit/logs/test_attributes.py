@@ -15,10 +15,10 @@ ONE = Described("1" * 64, "name", "image", "sha256:" + "2" * 64, (), {})
 @pytest.mark.parametrize("template", ["{{" * 200_000, "{{-" * 100_000, "{{.ID" * 100_000, "{{" + " " * 400_000])
 def test_a_tag_that_never_closes_is_refused_at_once(template: str) -> None:
     """Looking for the end anew from each beginning takes hours, and nobody else runs meanwhile."""
-    before = time.monotonic()
+    before = time.process_time()
     with pytest.raises(Invalid, match="unclosed action"):
         attributes.tag(template, ONE)
-    assert time.monotonic() - before < 2
+    assert time.process_time() - before < 2
 
 
 def test_a_tags_fields_are_filled_in() -> None:
@@ -28,6 +28,6 @@ def test_a_tags_fields_are_filled_in() -> None:
 def test_labels_are_looked_for_in_a_bounded_time() -> None:
     """The worst expression that is let through, on a hundred names made for it."""
     labels = {"a" * 300 + str(number): "x" for number in range(100)}
-    before = time.monotonic()
+    before = time.process_time()
     assert attributes.extra({"labels-regex": "a*a*a*b"}, replace(ONE, labels=labels)) == {}
-    assert time.monotonic() - before < 10
+    assert time.process_time() - before < 10

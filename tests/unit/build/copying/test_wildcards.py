@@ -78,10 +78,10 @@ def test_any_pattern_is_taken(pattern: str, name: str) -> None:
 
 
 def test_a_hostile_pattern_costs_no_time() -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     assert not Pattern("*a" * 40 + "b").matches("a" * 4000)
     assert not Pattern("**/a/" * 40 + "b", deep=True).matches("a/" * 400)
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 def test_many_double_stars_in_a_row_are_one():
