@@ -13,6 +13,7 @@ import resource
 import signal
 import threading
 import time
+import typing  # noqa: F401  (`dataclasses` looks for it in sys.modules, half loaded by another thread or not)
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

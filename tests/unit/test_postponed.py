@@ -72,3 +72,36 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     """As of any module."""
     script = "from engine.postponed import postpone; postpone('traceback'); import traceback; "
     assert said(script + "print(hasattr(traceback, 'no_such_name'), hasattr(traceback, 'print_exc'))") == "False True"
+
+
+def test_threads_that_ask_first_at_once_all_get_it() -> None:
+    """Two are held up where each would take the stand-in away; with a turn for it, only one comes so far."""
+    script = """
+import inspect, threading
+from engine import postponed
+postponed.postpone("colorsys")
+import colorsys
+lines, first = inspect.getsourcelines(postponed._waiting)
+taking = next(first + number for number, line in enumerate(lines) if "del sys.modules" in line)
+both, said = threading.Barrier(2), []
+def watch(frame, event, argument):
+    if event == "line" and frame.f_lineno == taking:
+        try:
+            both.wait(0.3)
+        except threading.BrokenBarrierError:
+            pass
+    return watch if frame.f_code.co_name == "load" else None
+def ask():
+    try:
+        said.append(callable(colorsys.rgb_to_hls))
+    except Exception as error:
+        said.append(repr(error))
+threading.settrace(watch)
+threads = [threading.Thread(target=ask) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(*said)
+"""
+    assert said(script) == "True True"

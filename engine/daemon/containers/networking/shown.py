@@ -3,10 +3,9 @@
 Runs in the daemon's request threads. The dicts of the record are shown as they are where nothing is to be added.
 """
 
-import hashlib
-
 from engine.daemon.containers import ports
 from engine.daemon.containers.record import Container, State
+from engine.daemon.images.content import digest_of
 from engine.daemon.network.record import Endpoint
 
 
@@ -59,4 +58,4 @@ def _connected(asked: dict, endpoints: dict[str, Endpoint]) -> dict:
 
 def _sandbox(container: Container, state: State) -> str:
     """64 hex digits for this run, the same ones to every daemon that adopts it."""
-    return hashlib.sha256(f"{container.id} {state.pid} {state.pid_start}".encode()).hexdigest()
+    return digest_of(f"{container.id} {state.pid} {state.pid_start}".encode()).removeprefix("sha256:")

@@ -1,0 +1,86 @@
+"""What a daemon's threads import late, several of them at once: nothing of it may be met half loaded."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+BEGUN = "from engine import postponed; postponed.postpone(*postponed.IDLE); import engine.boot, engine.daemon.main"
+# Drivers of logs, and standard modules, that the daemon imports inside functions.
+DRIVERS = tuple(f"engine.logs.{name}" for name in ("journald", "jsonfile", "jsonreader", "local", "syslog"))
+STANDARD = (
+    *("_strptime", "bz2", "concurrent.futures.thread", "datetime", "email.message", "email.utils", "encodings.idna"),
+    *("fcntl", "grp", "hashlib", "http.client", "importlib.util", "inspect", "ipaddress", "lzma", "pwd", "resource"),
+    *("shutil", "socket", "ssl", "subprocess", "textwrap", "traceback", "zlib"),
+)
+
+
+def said(script: str) -> str:
+    """What a script prints in a Python of its own that has loaded what a daemon has when its threads begin."""
+    whole = f"{BEGUN}\n{script}"
+    done = subprocess.run([sys.executable, "-S", "-c", whole], cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_dataclass_is_made_while_another_thread_begins_to_load_typing() -> None:
+    """`dataclasses` takes what it finds in sys.modules: before `typing` was loaded first of all, a 500 came of it."""
+    script = """
+import importlib, importlib.machinery, sys, threading
+half, made = threading.Event(), threading.Event()
+class Slow(importlib.machinery.SourceFileLoader):
+    def exec_module(self, module):
+        half.set()
+        made.wait(30)
+        super().exec_module(module)
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != "typing":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        spec.loader = Slow(name, spec.origin)
+        return spec
+sys.meta_path.insert(0, Finder)
+def load():
+    importlib.import_module("typing")
+    half.set()
+thread = threading.Thread(target=load)
+thread.start()
+half.wait(30)
+from dataclasses import dataclass
+try:
+    @dataclass(frozen=True, slots=True)
+    class Made:
+        number: int
+    print("made")
+except Exception as error:
+    print(repr(error))
+made.set()
+thread.join()
+"""
+    assert said(script) == "made"
+
+
+def test_nothing_that_is_imported_late_is_imported_in_a_circle() -> None:
+    """Of two threads that enter a circle at two places, one gets a module that is half loaded."""
+    script = f"""
+import builtins, importlib, importlib.util, pkgutil, sys
+plain, found = builtins.__import__, set()
+def watched(name, globals=None, locals=None, fromlist=(), level=0):
+    importer = (globals or {{}}).get("__name__", "?")
+    full = importlib.util.resolve_name("." * level + name, globals["__package__"]) if level else name
+    for each in (full, *(f"{{full}}.{{part}}" for part in fromlist or ())):
+        spec = getattr(sys.modules.get(each), "__spec__", None)
+        # A package is always begun before what is in it: that is no circle.
+        if getattr(spec, "_initializing", False) and not f"{{importer}}.".startswith(f"{{each}}."):
+            found.add(f"{{importer}} imports {{each}}")
+    return plain(name, globals, locals, fromlist, level)
+builtins.__import__ = watched
+names = [each.name for each in pkgutil.walk_packages(engine.daemon.__path__, "engine.daemon.")]
+for name in (*names, *{DRIVERS}, *{STANDARD}):
+    importlib.import_module(name)
+assert len(names) > 300 and "http.client" in sys.modules
+print(*sorted(found), sep="; ")
+"""
+    assert said(script) == ""
