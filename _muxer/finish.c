@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,13 +23,14 @@ static int exit_code(pid_t pid) {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* As engine.wire.exitfile.write. A full disk leaves no file: the daemon is still told. */
+/* As engine.wire.exitfile.write, over the space that was reserved for it at the start. A disk that refuses that too leaves
+ * no file: the daemon is still told. */
 static void write_exit_file(int directory, const char *text, size_t size) {
-    int fd = openat(directory, "exit.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = openat(directory, "exit.new", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return;
-    ssize_t put = write(fd, text, size);
+    bool whole = pwrite(fd, text, size, 0) == (ssize_t)size && ftruncate(fd, (off_t)size) == 0;
     close(fd);
-    if (put == (ssize_t)size) renameat(directory, "exit.new", directory, "exit");
+    if (whole) renameat(directory, "exit.new", directory, "exit");
 }
 
 void finish(struct mux_stay *stay) {

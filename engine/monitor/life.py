@@ -4,6 +4,7 @@ Runs in the monitor's one thread, nearly all of it inside `Pump.run`. Order at t
 is closed, the exit file is in place, and only then is anyone told.
 """
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -203,7 +204,9 @@ class _Life:
         if self._log is not None:
             self._log.close()
         if self._exec_dir:
-            exitfile.write(self._exec_dir, codec.encode(exited))
+            # Where the host refuses even the space that was reserved, the daemon is told all the same.
+            with contextlib.suppress(OSError):
+                exitfile.write(self._exec_dir, codec.encode(exited))
         self._tell(exited)
         self._pump.close_clients()
         self._handlers.clear()

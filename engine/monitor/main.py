@@ -9,7 +9,7 @@ that its memory stays the spawner's but for a few pages.
 import contextlib
 import os
 import signal
-import traceback
+import socket
 from collections.abc import Callable
 
 from engine.kernel import syscalls
@@ -20,6 +20,8 @@ from engine.wire.channel import Channel
 from engine.wire.messages import Exec, Failed, Start
 
 _LOST = 125
+_NOT_TRIED = 128
+_NO_ROOM = "failed to create task for container: the exec root cannot be used: "
 
 
 def main(data: bytes, descriptors: list[int], twin: Twin) -> int:
@@ -73,7 +75,7 @@ def _guarded(exec_dir: str, work: Callable[[], None]) -> int:
         work()
     except BaseException:
         if exec_dir:
-            exitfile.write(exec_dir, traceback.format_exc().encode(), exitfile.CRASH)
+            exitfile.write_crash(exec_dir)
         return 1
     return 0
 
@@ -90,9 +92,26 @@ def _told(link: int, work: Callable[[], None]) -> int:
     return 0
 
 
+def _settle_in(exec_dir: str, link: Channel) -> socket.socket | None:
+    """What a monitor needs of its exec directory before there is a container: the space of the exit file, a listener.
+
+    None where they cannot be had; the daemon was told why.
+    """
+    try:
+        exitfile.reserve(exec_dir)
+        return endpoint.listen(exec_dir)
+    except OSError as error:
+        text = (error.strerror or "").lower()
+        link.send(Failed("exec root", error.errno or 0, f"{_NO_ROOM}{exec_dir}: {text}", _NOT_TRIED))
+        return None
+
+
 def _do_both(start: Start, link: int, clients: list[int], twin: Twin) -> None:
-    with endpoint.listen(start.exec_dir) as listener:
-        channel_to_daemon = Channel.adopt(link)
+    channel_to_daemon = Channel.adopt(link)
+    listener = _settle_in(start.exec_dir, channel_to_daemon)
+    if listener is None:
+        return
+    with listener:
         logged = forwarder.begin(start, clients, channel_to_daemon)
         launched = launch.launch(start, channel_to_daemon) if logged else None
         if launched is not None:
@@ -109,8 +128,11 @@ def _enter_and_stay(asked: Exec, descriptors: list[int], twin: Twin) -> None:
 
 
 def _launch(start: Start, link: int, clients: list[int], stay: object, spare: launch.Spare | None) -> None:
-    with endpoint.listen(start.exec_dir) as listener:
-        channel_to_daemon = Channel.adopt(link)
+    channel_to_daemon = Channel.adopt(link)
+    listener = _settle_in(start.exec_dir, channel_to_daemon)
+    if listener is None:
+        return
+    with listener:
         logged = forwarder.begin(start, clients, channel_to_daemon)
         launched = launch.launch(start, channel_to_daemon, spare) if logged else None
         if launched is None:

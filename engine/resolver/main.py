@@ -4,8 +4,6 @@ One thread. Nobody waits for it and nobody reads what it says; why it failed is 
 daemon to log when it starts another.
 """
 
-import traceback
-
 from engine.resolver.resolver import Resolver
 from engine.wire import channel, exitfile
 from engine.wire.channel import Channel
@@ -17,6 +15,6 @@ def main(data: bytes, descriptors: list[int]) -> int:
     try:
         Resolver(asked.exec_root, Channel.adopt(link)).run()
     except BaseException:
-        exitfile.write(asked.exec_root, traceback.format_exc().encode(), exitfile.RESOLVER_CRASH)
+        exitfile.write_crash(asked.exec_root, exitfile.RESOLVER_CRASH)
         return 1
     return 0

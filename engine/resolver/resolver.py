@@ -5,11 +5,9 @@ answering, sees by itself when a container has ended, and a new daemon finds it 
 when it serves nobody: at once without a daemon, else after a while, as the next container may be about to come.
 """
 
-import contextlib
 import errno
 import os
 import resource
-import traceback
 from collections.abc import Callable
 
 from engine.errors import Invalid
@@ -68,8 +66,7 @@ class Resolver:
         """
         self._failures += 1
         if self._failures == 1:
-            with contextlib.suppress(OSError):  # no room to say so
-                exitfile.write(self._exec_root, traceback.format_exc().encode(), exitfile.RESOLVER_CRASH)
+            exitfile.write_crash(self._exec_root, exitfile.RESOLVER_CRASH)
         return self._failures > _MOST_FAILURES
 
     def _meet(self) -> None:
