@@ -11,6 +11,7 @@ import logging
 import os
 import resource
 import signal
+import stat
 import threading
 import time
 import typing  # noqa: F401  (`dataclasses` looks for it in sys.modules, half loaded by another thread or not)
@@ -59,8 +60,14 @@ log = logging.getLogger(__name__)
 
 _AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-# Made before anything stands in them: no other user of the host may come near a container's files (CVE-2021-41091).
-_PRIVATE = {"data": ("containers", "tmp"), "exec": ("containers",)}
+# No other user of the host may come near what containers write: a setuid program of theirs would run with its owner's
+# rights on the host too (CVE-2021-41091). The data root itself is shut. So is each room in it: once user namespaces are
+# built, a mapped root has to pass the data root. The exec root can be passed, as a socket for a group may be in it.
+_ROOTS = {"data": 0o700, "exec": 0o711}
+_PRIVATE = {
+    "data": ("blobs", "buildmounts", "containers", "layers", "tmp", "volumes"),
+    "exec": ("containers", "stage"),
+}
 
 
 @dataclass(slots=True)
@@ -153,11 +160,13 @@ def _release_images(engine: Engine) -> None:
 def _make_roots(settings: Settings) -> None:
     for kind, root in (("data", settings.data_root), ("exec", settings.exec_root)):
         with _usable(f"{kind} root"):
-            os.makedirs(root, mode=0o711, exist_ok=True)
+            os.makedirs(root, mode=_ROOTS[kind], exist_ok=True)
+            # One of an older daemon is open; one that its administrator has shut stays so.
+            os.chmod(root, stat.S_IMODE(os.stat(root).st_mode) & _ROOTS[kind])
             for name in _PRIVATE[kind]:
                 path = os.path.join(root, name)
                 os.makedirs(path, mode=0o700, exist_ok=True)
-                os.chmod(path, 0o700)  # one of an older daemon may be open
+                os.chmod(path, 0o700)
 
 
 @contextlib.contextmanager

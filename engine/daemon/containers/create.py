@@ -117,7 +117,7 @@ def _mount(engine: object, container: Container) -> None:
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
 
     def make_root() -> None:
-        os.makedirs(where.home, 0o710, exist_ok=True)
+        os.makedirs(where.home, 0o700, exist_ok=True)
         sandbox.make_root(engine, container, where)
 
     try:

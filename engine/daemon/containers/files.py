@@ -29,7 +29,7 @@ _OURS = 127_000_011
 def write(where: Paths, container: Container) -> None:
     """Make the container's home, and in it hostname, hosts and resolv.conf. Raises OSError."""
     try:
-        os.mkdir(where.home, 0o710)
+        os.mkdir(where.home, 0o700)
     except FileExistsError:
         pass  # `mend` comes here too
     for name, content in zip(NAMES, _contents(container), strict=True):

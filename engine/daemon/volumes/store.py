@@ -133,8 +133,8 @@ class Volumes:
     def mend(self, volume: Volume) -> None:
         """Make the volume's directories where they are missing: a power cut may have taken them. Raises OSError."""
         if not os.path.isdir(volume.path):
-            os.makedirs(self._root, 0o711, exist_ok=True)
-            os.makedirs(os.path.dirname(volume.path), 0o701, exist_ok=True)
+            # Only the last is what containers see; nobody else comes to it but through those above.
+            os.makedirs(os.path.dirname(volume.path), 0o700, exist_ok=True)
             os.makedirs(volume.path, 0o755, exist_ok=True)
 
     def hold(self, name: str, user: str) -> None:
