@@ -3,7 +3,8 @@
 Pure but for reading the two data files beside this one: docker's default profile, and the system call numbers by name
 (from libseccomp and the kernel's tables). Runs in the daemon when a container is created; init only loads the result.
 The verdicts are libseccomp's (a test compares them), except that a call newer than everything in a profile that denies
-by default is answered ENOSYS, as runc does, so that C libraries fall back to the older call.
+by default is answered ENOSYS, as runc does, so that C libraries fall back to the older call; and of an argument that
+the kernel takes for an int the upper half of the register says nothing (see `_INTS`).
 """
 
 import errno
@@ -72,6 +73,27 @@ _OPERATORS = {
     "SCMP_CMP_LT": (AT_LEAST, True),
     "SCMP_CMP_GT": (GREATER, False),
     "SCMP_CMP_LE": (GREATER, True),
+}
+
+
+# Call -> which of its arguments the kernel takes for an int or unsigned int: it never looks at the upper half of their
+# registers. A filter that did would let 38 with a bit of the upper half set through as one "above 40", and the kernel
+# would see AF_ALG (Flatpak's CVE-2019-10063, Podman's CVE-2026-123876). Of the calls that profiles look into.
+_INTS = {
+    "bpf": (0, 2),
+    "fcntl": (0, 1),
+    "getsockopt": (0, 1, 2),
+    "ioctl": (0, 1),
+    "keyctl": (0,),
+    "kill": (0, 1),
+    "madvise": (2,),
+    "personality": (0,),
+    "prctl": (0,),
+    "seccomp": (0, 1),
+    "setns": (0, 1),
+    "setsockopt": (0, 1, 2, 4),
+    "socket": (0, 1, 2),
+    "socketpair": (0, 1, 2),
 }
 
 
@@ -191,7 +213,7 @@ def _collect(profile: dict, default: int, capabilities: frozenset[str], machine:
             if not conditions:
                 call.otherwise = action if call.otherwise is None else call.otherwise
             else:
-                call.conditional += [(alternative, action) for alternative in _alternatives(conditions)]
+                call.conditional += [(alternative, action) for alternative in _alternatives(name, conditions)]
     return calls
 
 
@@ -219,8 +241,10 @@ def _version(text: str) -> tuple[int, int]:
     return int(major), int(minor or 0)
 
 
-def _alternatives(conditions: list[dict]) -> list[tuple[dict, ...]]:
+def _alternatives(name: str, conditions: list[dict]) -> list[tuple[dict, ...]]:
     """All conditions together; but one argument named twice means "any of these", as runc has it."""
+    ints = _INTS.get(name, ())
+    conditions = [{**each, "int": each.get("index", 0) in ints} for each in conditions]
     indices = [condition.get("index", 0) for condition in conditions]
     if len(set(indices)) == len(indices):
         return [tuple(conditions)]
@@ -273,7 +297,7 @@ def _label(program: Program, verdict: int | _Call, default: int) -> int:
 
 
 def _compare(program: Program, condition: dict, yes: int, no: int) -> int:
-    """One 64-bit comparison of an argument, high word first."""
+    """One comparison of an argument, of 64 bits with the high word first, or of an int's 32."""
     index, operator, value = condition.get("index", 0), condition.get("op"), condition.get("value", 0)
     if operator not in _OPERATORS or not isinstance(index, int) or not 0 <= index < 6:
         raise Invalid(f"seccomp: cannot compare with {operator!r} argument {index!r}")
@@ -286,7 +310,7 @@ def _compare(program: Program, condition: dict, yes: int, no: int) -> int:
     low, high = _ARGUMENTS + 8 * index, _ARGUMENTS + 8 * index + 4
     low_mask, high_mask = (None, None) if mask is None else (mask & _LOW, mask >> 32)
     label = program.load(low, program.branch(comparison, value & _LOW, yes, no), low_mask)
-    if high_mask == 0 and value >> 32 == 0:
+    if value >> 32 == 0 and (high_mask == 0 or condition.get("int")):
         return label
     label = program.branch(EQUAL, value >> 32, label, no)
     if comparison != EQUAL:
