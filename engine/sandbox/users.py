@@ -30,7 +30,9 @@ def resolve(user: str, additional: tuple[str, ...], passwd: str, group: str) -> 
     """The identity for `user` (empty, `name`, `uid`, `name:group`, ...) and additional groups (names or numbers).
 
     `passwd` and `group` are the texts of the files (passwd(5), group(5)); lines that do not parse are passed over.
-    A number that the files do not know is taken as it is, a name raises Invalid, as does a number out of range.
+    Digits are a number, whatever the image calls somebody: else a passwd file with a user "1000" whose uid is 0 would
+    make root of everybody who was to be 1000 (CVE-2016-3697, CVE-2026-46680). A number that the files do not know is
+    taken as it is, a name raises Invalid, as does a number out of range.
     """
     name, _, group_name = user.partition(":")
     groups = _groups(group)
@@ -55,13 +57,13 @@ def identify(root_fd: int, user: str, additional: tuple[str, ...]) -> Identity:
 
 
 def _passwd_entry(name: str, passwd: str) -> tuple[str, int, int, str] | None:
-    """The first matching line as (name, uid, gid, home); an empty name asks for uid 0."""
-    number = name or "0"
+    """The first matching line as (name, uid, gid, home); an empty name asks for uid 0, and digits for that uid."""
+    wanted = _in_range(name or "0") if _is_number(name or "0") else None
     for line in passwd.split("\n"):
         fields = line.split(":")
         if len(fields) < 4 or _in_range(fields[2]) is None or _in_range(fields[3]) is None:
             continue
-        if (name and fields[0] == name) or fields[2] == number:
+        if int(fields[2]) == wanted or (fields[0] == name and not _is_number(name)):
             return fields[0], int(fields[2]), int(fields[3]), fields[5] if len(fields) > 5 else ""
     return None
 
@@ -78,13 +80,13 @@ def _groups(group: str) -> list[tuple[str, int, list[str]]]:
 
 def _group_id(text: str, groups: list[tuple[str, int, list[str]]]) -> int:
     for name, number, _ in groups:
-        if text in (name, str(number)):
+        if text == name and not _is_number(text):
             return number
     return _number(text, f"unable to find group {text}: no matching entries in group file")
 
 
 def _number(text: str, otherwise: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
+    if not _is_number(text):
         raise Invalid(otherwise)
     value = _in_range(text)
     if value is None:
@@ -92,9 +94,13 @@ def _number(text: str, otherwise: str) -> int:
     return value
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
 def _in_range(text: str) -> int | None:
     """The number, or None for what is none or larger than any id."""
-    if not (text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= len(str(_LARGEST_ID))):
+    if not _is_number(text) or len(text.lstrip("0")) > len(str(_LARGEST_ID)):
         return None
     value = int(text.lstrip("0") or "0")
     return value if value <= _LARGEST_ID else None

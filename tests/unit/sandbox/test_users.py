@@ -22,11 +22,29 @@ GROUP = "root:x:0:root\nwheel:x:10:root,foo\nfoo:x:1001:\nempty:x:55\n"
         ("foo:99", ("wheel", "empty", "4"), Identity(1000, 99, (99, 10, 55, 4), "/home/foo")),
         (":wheel", (), Identity(0, 10, (10,), "/root")),
         ("5", (), Identity(5, 0, (0,), "/")),
-        ("12", (), Identity(7, 8, (8,), "/")),
+        ("007", (), Identity(7, 8, (8,), "/")),
     ],
 )
 def test_users_are_resolved_as_docker_does(user: str, additional: tuple[str, ...], expected: Identity) -> None:
     assert resolve(user, additional, PASSWD, GROUP) == expected
+
+
+@pytest.mark.parametrize("number", ["12", "1000", "2147483647", "0005"])
+def test_a_number_is_never_somebodys_name(number: str) -> None:
+    """CVE-2016-3697: an image whose passwd has a user of that name, who is root, makes root of nobody."""
+    passwd, group = f"{number}:x:0:0::/root:\n", f"{number}:x:0:{number}\n"
+    wanted = int(number)
+    assert resolve(number, (), passwd, group) == Identity(wanted, 0, (0,), "/")
+    assert resolve(f"{number}:{number}", (number,), passwd, group) == Identity(wanted, wanted, (wanted,), "/")
+
+
+@pytest.mark.parametrize("number", ["2147483648", "4294967296", "18446744073709551616", "9" * 400])
+def test_a_number_that_is_no_id_is_nobodys_name_either(number: str) -> None:
+    """CVE-2026-46680 and CVE-2024-40635: neither the name of a root of the image's, nor 0 by what is left of it."""
+    passwd, group = f"{number}:x:0:0::/root:\n", f"{number}:x:0:\n"
+    for user, additional in ((number, ()), (f"5:{number}", ()), ("5", (number,))):
+        with pytest.raises(Invalid, match="uids and gids must be in range"):
+            resolve(user, additional, passwd, group)
 
 
 def test_without_files_numbers_still_work() -> None:
