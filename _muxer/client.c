@@ -4,11 +4,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
+
+#define HEAD_MS 10000   /* for so long at most is a head waited for that is not read */
+#define LONGEST_LOOK 20 /* ms */
 
 bool room_reserve(struct room *room, size_t size) {
     if (size <= room->size) return true;
@@ -40,6 +46,44 @@ static void stop_replay(struct client *client) {
     client->directory_fd = client->log_fd = -1;
 }
 
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void client_begin(struct client *client) {
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    /* Of a TCP socket the kernel knows what has arrived, not what was read. */
+    client->fresh = getsockopt(client->fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+    client->held_ms = 0;
+}
+
+/* Whether it has not read yet what it was sent before it came here. No event tells that it has (unix(7), SIOCOUTQ). */
+static bool held(struct client *client) {
+    int unread = 0;
+    if (!client->fresh) return false;
+    bool waits = ioctl(client->fd, SIOCOUTQ, &unread) == 0 && unread > 0;
+    int64_t now = waits ? now_ms() : 0;
+    if (client->held_ms == 0) client->held_ms = now;
+    if (waits && now - client->held_ms < HEAD_MS) return true;
+    client->fresh = false;
+    client->held_ms = 0;
+    return false;
+}
+
+int client_look_ms(const struct client *client) {
+    if (client->held_ms == 0) return -1;
+    int64_t wait = (now_ms() - client->held_ms) / 4;
+    return wait < 1 ? 1 : wait > LONGEST_LOOK ? LONGEST_LOOK : (int)wait;
+}
+
+bool client_full(const struct client *client) {
+    if (client->replaying || !client_pending(client)) return false;
+    return client->held_ms == 0 || client->end - client->start >= LARGEST_CHUNK;
+}
+
 /* How much of it was sent; -1: the client has gone. */
 static ssize_t send_some(int fd, const uint8_t *bytes, size_t size) {
     size_t done = 0;
@@ -57,7 +101,7 @@ bool client_give(struct client *client, const uint8_t *frame, size_t size) {
     size_t skipped = client->framed ? 0 : FRAME_SIZE;
     const uint8_t *bytes = frame + skipped;
     size -= skipped;
-    if (!client_pending(client)) {
+    if (!client_pending(client) && !held(client)) {
         ssize_t sent = send_some(client->fd, bytes, size);
         if (sent < 0) return false;
         bytes += sent;
@@ -72,7 +116,7 @@ bool client_give(struct client *client, const uint8_t *frame, size_t size) {
 }
 
 bool client_send(struct client *client) {
-    if (!client_pending(client)) return true;
+    if (!client_pending(client) || held(client)) return true;
     ssize_t sent = send_some(client->fd, client->pending.bytes + client->start, client->end - client->start);
     if (sent < 0) return false;
     client->start += (size_t)sent;
@@ -81,6 +125,8 @@ bool client_send(struct client *client) {
 }
 
 void client_drop(struct client *client) {
+    client->fresh = false;
+    client->held_ms = 0;
     client->start = client->end = 0;
     room_release(&client->pending);
     stop_replay(client);

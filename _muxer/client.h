@@ -23,6 +23,8 @@ struct client {
     int polled; /* its place in the poll table, -1 for none */
     uint8_t streams;
     bool framed, sends, hung_up, replaying;
+    bool fresh; /* it may not have read yet what it was sent before it came here */
+    int64_t held_ms; /* since when that keeps it from what it is owed (CLOCK_MONOTONIC); 0: it does not */
     uint8_t detach[LARGEST_DETACH];
     size_t detach_size, matched;
     struct room pending; /* what it is owed is [start, end) of it */
@@ -38,7 +40,17 @@ bool client_owed(const struct client *client);
 /* Whether chunks that it was given are still unsent. */
 bool client_pending(const struct client *client);
 
-/* Gives it a chunk with its header: sent at once as far as it goes, the rest kept. False: it has gone. */
+/* Begins to look whether it has read what it was sent before it came here, the head of an answer. */
+void client_begin(struct client *client);
+
+/* In how many ms to look again whether it has; -1: nothing that it is owed waits for that. */
+int client_look_ms(const struct client *client);
+
+/* Whether it has taken too little for the container to be read on. */
+bool client_full(const struct client *client);
+
+/* Gives it a chunk with its header: sent at once as far as it goes, the rest kept. Nothing goes before it has read the
+ * head of its answer, as the docker SDK for Python throws away what it reads along with that. False: it has gone. */
 bool client_give(struct client *client, const uint8_t *frame, size_t size);
 
 /* Sends of what it is owed what it takes now. False: it has gone. */

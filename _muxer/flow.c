@@ -128,7 +128,7 @@ bool may_read_outputs(const struct mux_pump *pump) {
     bool full = log_full(pump->log);
     if (full && pump->log->busy) return false;
     for (const struct client *client = pump->clients; client; client = client->next) {
-        if (!client->replaying && client_pending(client)) return false;
+        if (client_full(client)) return false;
         if (full && client->replaying &&
             (uint64_t)client->segment + pump->log->max_files < (uint64_t)pump->log->number + 1)
             return false;

@@ -117,6 +117,7 @@ int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int fram
     }
     if (owed_size > 0) memcpy(client->pending.bytes, owed, owed_size);
     client->end = owed_size;
+    client_begin(client);
     client->number = ++pump->last_number;
     while (*link) link = &(*link)->next;
     *link = client;
@@ -168,7 +169,7 @@ static int build_table(struct mux_pump *pump) {
     for (struct client *client = pump->clients; client; client = client->next) {
         client->polled = -1;
         if (client->hung_up) continue;
-        short events = client_owed(client) ? POLLOUT : 0;
+        short events = client_owed(client) && client->held_ms == 0 ? POLLOUT : 0;
         if (client->sends && takes_input(pump)) events |= POLLIN;
         client->polled = enter(pump, &count, client->fd, events);
     }
@@ -213,11 +214,22 @@ static int first_watched(struct mux_pump *pump) {
     return -1;
 }
 
+/* In how many ms to look whether a client has read its head that keeps it from what it is owed; -1: there is none. */
+static int look_ms(const struct mux_pump *pump) {
+    int soonest = -1;
+    for (const struct client *client = pump->clients; client; client = client->next) {
+        int wait = client_look_ms(client);
+        if (wait >= 0 && (soonest < 0 || wait < soonest)) soonest = wait;
+    }
+    return soonest;
+}
+
 /* Waits, then moves what can be moved. *idle: nothing was ready; *fd: a watched descriptor that is, or -1: it is heard
  * before clients are read, so that a terminal has its new size before what is typed after that. */
 static int turn(struct mux_pump *pump, int wait_ms, bool *idle, int *fd) {
-    int ready = wait_for(pump, build_table(pump), wait_ms), failed = 0;
-    *idle = ready == 0;
+    int look = look_ms(pump), failed = 0;
+    int ready = wait_for(pump, build_table(pump), look >= 0 ? look : wait_ms);
+    *idle = ready == 0 && look < 0;
     *fd = -1;
     if (ready < 0) return ready;
     for (unsigned stream = 1; stream <= 2; stream++)
@@ -228,6 +240,7 @@ static int turn(struct mux_pump *pump, int wait_ms, bool *idle, int *fd) {
     for (struct client *client = pump->clients, *next; client; client = next) {
         next = client->next;
         short events = said(pump, client->polled) & (pump->heard > 0 ? ~POLLIN : ~0);
+        if (client->held_ms > 0) events |= POLLOUT;
         if (events && (failed = serve_client(pump, client, events)) < 0) return failed;
     }
     for (struct client *client = pump->heard > 0 ? NULL : pump->clients, *next; client; client = next) {

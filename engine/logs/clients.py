@@ -5,14 +5,20 @@ says MSG_DONTWAIT, whatever the mode of the descriptor, which others may share.
 """
 
 import errno
+import fcntl
 import os
 import socket
+import struct
+import time
 
 from engine.logs import format
 from engine.logs.writer import Writer, list_segments
 
 _BLOCK = format.FRAME.size + format.LARGEST_CHUNK  # room for the largest frame
 _FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+_SIOCOUTQ = 0x5411  # how much of what was sent the other side has not read yet (unix(7))
+HEAD_SECONDS = 10.0  # for so long at most is a head waited for that is not read
+_LONGEST_LOOK = 0.02
 
 
 class Client:
@@ -21,6 +27,8 @@ class Client:
     sends: it may still send bytes for stdin; hung_up: it takes nothing any more
     pending: what it is owed of chunks it was given. replaying: it reads the log, and is given no chunk until it has
     reached the log's end; segment: the number of the one that it has open
+    held: since when (time.monotonic) it is kept from what it is owed until it has read what it was sent before it came
+    here, the head of its answer; 0: it is not
     """
 
     def __init__(self, number: int, fd: int, streams: int, framed: bool, detach: bytes):
@@ -33,7 +41,10 @@ class Client:
         self.pending: memoryview = memoryview(b"")
         self.replaying = False
         self.segment = 0
+        self.held = 0.0
         self._socket = socket.socket(fileno=fd)
+        # Of a TCP socket the kernel knows what has arrived, not what was read.
+        self._fresh = self._socket.family == socket.AF_UNIX
         self._detach = detach
         self._matched = 0  # how many of the detach keys were the last bytes sent
         self._directory_fd = self._log_fd = -1
@@ -60,7 +71,32 @@ class Client:
         finally:
             self._socket.close()
 
+    @property
+    def full(self) -> bool:
+        """True while it has taken too little for the container to be read on."""
+        if self.replaying or not self.pending:
+            return False
+        return not self.held or len(self.pending) >= format.LARGEST_CHUNK
+
     # What it is owed.
+
+    def look_again(self) -> float | None:
+        """In how many seconds to look whether it has read its head; None: nothing that it is owed waits for that."""
+        if not self.held:
+            return None
+        return min(max((time.monotonic() - self.held) / 4, 0.001), _LONGEST_LOOK)
+
+    def _is_held(self) -> bool:
+        """Whether it has not read yet what it was sent before it came here. No event tells that it has."""
+        if not self._fresh:
+            return False
+        if struct.unpack("i", fcntl.ioctl(self._socket, _SIOCOUTQ, bytes(4)))[0]:
+            now = time.monotonic()
+            self.held = self.held or now
+            if now - self.held < HEAD_SECONDS:
+                return True
+        self._fresh, self.held = False, 0.0
+        return False
 
     def take(self, frame: memoryview) -> None:
         """Owes it one chunk, given with its header; the bytes are only borrowed until `send` has returned."""
@@ -68,7 +104,14 @@ class Client:
         self.pending = memoryview(bytes(self.pending) + piece) if self.pending else piece
 
     def send(self) -> bool:
-        """Sends what it takes now of what it is owed; False when it has gone."""
+        """Sends what it takes now of what it is owed; False when it has gone.
+
+        Nothing goes before it has read the head of its answer: the docker SDK for Python throws away what it reads
+        along with that.
+        """
+        if self.pending and self._is_held():
+            self.pending = memoryview(bytes(self.pending))
+            return True
         while self.pending:
             try:
                 self.pending = self.pending[self._socket.send(self.pending, _FLAGS) :]
@@ -87,6 +130,7 @@ class Client:
     def drop_pending(self) -> None:
         """Forgets what it is owed."""
         self.pending = memoryview(b"")
+        self._fresh, self.held = False, 0.0
         self._stop_replay()
 
     def begin_replay(self, log: Writer) -> None:

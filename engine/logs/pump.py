@@ -90,6 +90,8 @@ class Pump:
         framed: a frame per chunk, else raw bytes. detach: the bytes that detach it, at most 64, empty for none
         replay: first all that is in the log, then what comes, without gap or duplicate; nothing of a log that is not
             `readable`. owed: bytes that it gets before all that comes
+
+        What was sent on a Unix socket before, the head of an answer, it is to have read before it is given anything.
         """
         if len(detach) > 64:
             raise ValueError("more than 64 detach keys")
@@ -174,11 +176,14 @@ class Pump:
 
     # One turn of the loop.
 
-    def _turn(self, wait_ms: int | None) -> int:
+    def _turn(self, wait_ms: float | None) -> int:
         """Waits, then moves what can be moved. Returns a watched descriptor that is ready, -1, or -2 if nothing was.
 
         What is watched is heard before clients are read: a terminal has its new size before what is typed after that.
         """
+        looks = [look for client in self._clients.values() if (look := client.look_again()) is not None]
+        if looks:
+            wait_ms = min(looks) * 1000
         poll = select.poll()
         if self._outputs and self._may_read_outputs():
             for fd in self._outputs.values():
@@ -203,12 +208,15 @@ class Pump:
             self._watched.append(watched)
         self._heard = self._heard + 1 if watched >= 0 and self._heard < _HEARD else 0
         for client in list(self._clients.values()):
-            if client.fd in ready:
-                self._serve(client, ready[client.fd] & (~select.POLLIN if self._heard else ~0))
+            events = ready.get(client.fd, 0) & (~select.POLLIN if self._heard else ~0)
+            if client.held:
+                events |= select.POLLOUT
+            if events:
+                self._serve(client, events)
         for client in list(self._clients.values()):
             if client.hung_up and not self._heard:
                 self._read_client(client)
-        return watched if ready else -2
+        return watched if ready or looks else -2
 
     def _tell(self, *event: object) -> None:
         """Queues an event; one that waits already is not told twice."""
@@ -216,10 +224,11 @@ class Pump:
             self._events.append(event)
 
     def _may_read_outputs(self) -> bool:
-        """False while a client that is up to date has not taken the last chunk, or a rotation is due and must wait."""
-        for client in self._clients.values():
-            if client.pending and not client.replaying:
-                return False
+        """False while a client that is up to date has not taken the last chunk (or many, before it has read its head),
+        or a rotation is due and must wait.
+        """
+        if any(client.full for client in self._clients.values()):
+            return False
         return not (self._log is not None and self._log.full and (self._log.busy or self._held_back()))
 
     def _held_back(self) -> bool:
@@ -229,7 +238,7 @@ class Pump:
 
     def _interest(self, client: Client) -> int:
         events = 0
-        if client.owed:
+        if client.owed and not client.held:
             events |= select.POLLOUT
         if client.sends and not self._input and (self._input_fd >= 0 or self._input_closed):
             events |= select.POLLIN

@@ -34,11 +34,13 @@ class Container:
         self.peers: list[socket.socket] = []
         self.told: list[tuple] = []
 
-    def client(self, streams=STDIN | STDOUT | STDERR, framed=True, detach=b"", replay=False, buffer=0):
+    def client(self, streams=STDIN | STDOUT | STDERR, framed=True, detach=b"", replay=False, buffer=0, head=b""):
+        """head: what it was sent before it comes to the pump."""
         near, far = socket.socketpair()
         if buffer:
             far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
         near.settimeout(10)
+        far.sendall(head)
         self.peers.append(near)
         number = self.pump.add_client(far.detach(), streams, framed, detach, replay)
         return near, number
