@@ -3,6 +3,7 @@
 import io
 import tarfile
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -138,3 +139,22 @@ def test_an_image_is_imported_tagged_listed_and_removed(sdk):
     sdk.images.remove("sdk/imported:2")
     sdk.images.remove("sdk/imported:1")
     assert sdk.images.list("sdk/imported") == []
+
+
+def test_no_output_of_an_exec_is_lost_on_a_busy_machine(daemon, sdk, made):
+    """Many at once: the SDK loses what it reads along with the head of the answer."""
+    container = made("sleep", "600")
+    container.start()
+    package = pytest.importorskip("docker")
+
+    def run(_) -> list[bytes]:
+        client = package.DockerClient(base_url=daemon.url)
+        try:
+            one = client.containers.get(container.id)
+            return [one.exec_run(["echo", "said"]).output for _ in range(25)]
+        finally:
+            client.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        said = [output for outputs in pool.map(run, range(8)) for output in outputs]
+    assert said == [b"said\n"] * 200

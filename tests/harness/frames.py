@@ -1,9 +1,14 @@
-"""The frames of a multiplexed stream, read back: the tests' own reading of the format, no engine code."""
+"""The frames of a multiplexed stream: the tests' own reading and writing of the format, no engine code."""
 
 from collections.abc import Iterator
 
 STDOUT = 1
 STDERR = 2
+
+
+def frame(stream: int, payload: bytes) -> bytes:
+    """One frame."""
+    return bytes((stream, 0, 0, 0)) + len(payload).to_bytes(4, "big") + payload
 
 
 def split(data: bytes) -> Iterator[tuple[int, bytes]]:

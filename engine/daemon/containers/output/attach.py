@@ -6,16 +6,14 @@ so far, the daemon's thread that gave it the log stays between the two.
 """
 
 import contextlib
-import fcntl
 import select
 import socket
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.output import logs, relay
+from engine.daemon.containers.output import head, logs, relay
 from engine.daemon.containers.record import Container
 from engine.errors import Conflict, Invalid
 from engine.logs.query import Query
@@ -24,9 +22,6 @@ from engine.wire.messages import Attach, Client
 DEFAULT_DETACH_KEYS = "ctrl-p,ctrl-q"
 MOST_WAITING = 200
 """Clients that may wait for one container's start: all of them travel with one message to its monitor."""
-_SIOCOUTQ = 0x5411  # how much of what was sent the other side has not read yet (unix(7))
-_HEAD_SECONDS = 0.1
-_LOOK_SECONDS = 0.0005
 _CONTROL_KEYS = {f"ctrl-{key}": code for code, key in enumerate("@abcdefghijklmnopqrstuvwxyz[\\]^_")}
 
 
@@ -69,7 +64,7 @@ def attach(engine: object, container: Container, asked: Asked, hijack: Callable[
     if not asked.stream:
         with hijack() as connection:
             announce(engine, container, "attach")
-            _await_reading(connection)
+            head.await_read(connection)
             _replay(engine, container, asked, connection)
         return
     client = Client(
@@ -88,8 +83,6 @@ def attach(engine: object, container: Container, asked: Asked, hijack: Callable[
         connection = hijack()
         announce(engine, container, "attach")
         if alive:
-            if asked.logs:
-                _await_reading(connection)
             if not (asked.logs and (asked.stdout or asked.stderr) and logs.is_json(container)):
                 with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees the end too
                     engine.links.send(container.id, Attach(client), [connection.fileno()])
@@ -130,7 +123,7 @@ def _catch_up(
     """
     client, waiting, ours = place
     with ours:
-        _await_reading(connection)
+        head.await_read(connection)
         _replay(engine, container, asked, connection, until_ns)
         with container.operation:
             if (client, waiting) in container.waiting:
@@ -145,6 +138,7 @@ def _catch_up_lines(
 ) -> None:
     """Give a client a log of JSON lines so far, and then to the monitor, which adds what has come into it meanwhile."""
     with connection:
+        head.await_read(connection)
         after = _replay(engine, container, asked, connection)
         if after is None:
             return
@@ -152,18 +146,6 @@ def _catch_up_lines(
             engine.links.send(container.id, Attach(replace(client, replay=False), after), [connection.fileno()])
         except Conflict:
             _replay(engine, container, asked, connection, after=after)  # it has just ended
-
-
-def _await_reading(connection: socket.socket) -> None:
-    """Let the client read the head before the log follows it, but not for long.
-
-    The docker SDK for Python throws away what it reads along with the head. There is no event for "it was read".
-    """
-    if connection.family != socket.AF_UNIX:
-        return
-    end = time.monotonic() + _HEAD_SECONDS
-    while struct.unpack("i", fcntl.ioctl(connection, _SIOCOUTQ, bytes(4)))[0] and time.monotonic() < end:
-        time.sleep(_LOOK_SECONDS)
 
 
 def let_go(container: Container) -> None:

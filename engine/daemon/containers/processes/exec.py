@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.isolation import sandbox, tracers
-from engine.daemon.containers.output import attach
+from engine.daemon.containers.output import attach, head
 from engine.daemon.containers.processes.execs import Command, Exec
 from engine.daemon.containers.record import Container
 from engine.daemon.runtime import processes
@@ -140,9 +140,10 @@ def start(engine: object, one: Exec, asked: Asked, hijack: Callable[[], socket.s
 
 
 def _tell(connection: socket.socket, text: bytes, framed: bool) -> None:
-    head = b"\1\0\0\0" + len(text).to_bytes(4, "big") if framed else b""
+    frame = b"\1\0\0\0" + len(text).to_bytes(4, "big") if framed else b""
+    head.await_read(connection)
     try:
-        connection.sendall(head + text)
+        connection.sendall(frame + text)
     except OSError as error:
         log.debug("nobody hears that an exec failed: %s", error)
 

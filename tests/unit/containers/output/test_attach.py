@@ -1,4 +1,4 @@
-"""Detach keys, as docker writes them; and what a client's reading of the head has to do with the log."""
+"""Detach keys, as docker writes them; and the log of JSON lines that follows the head when that was read."""
 
 import socket
 import threading
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.daemon.containers.output import attach
+from engine.daemon.containers.output import attach, head
 from engine.daemon.containers.output.attach import DEFAULT_DETACH_KEYS, Asked, parse_detach_keys
 from engine.daemon.runtime.events import Events
 from engine.errors import Invalid
@@ -38,9 +38,9 @@ def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
     client, connection = socket.socketpair()
     subject = container("running")
     subject.config.update(Tty=False, Labels=None)
-    subject.host_config["LogConfig"] = {"Type": "local"}
+    subject.host_config["LogConfig"] = {"Type": "json-file"}
     unread = threading.Event()
-    look = attach.time.sleep
+    look = head.time.sleep
 
     def watched(seconds):
         unread.set()
@@ -51,8 +51,7 @@ def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
     def follow(*_, **__):
         connection.sendall(b"log")
 
-    monkeypatch.setattr(attach.time, "sleep", watched)
-    monkeypatch.setattr(attach, "_HEAD_SECONDS", 10)
+    monkeypatch.setattr(head.time, "sleep", watched)
     monkeypatch.setattr(attach.logs, "send", follow)
     engine = SimpleNamespace(links=SimpleNamespace(send=follow), events=Events())
     asked = Asked(logs=True, stream=stream, stdin=False, stdout=True, stderr=True)
@@ -71,8 +70,8 @@ def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
 
 
 def test_a_client_that_reads_nothing_is_not_waited_for_long(monkeypatch):
-    monkeypatch.setattr(attach, "_HEAD_SECONDS", 0.01)
+    monkeypatch.setattr(head, "_SECONDS", 0.01)
     client, connection = socket.socketpair()
     with client, connection:
         connection.sendall(b"head")
-        attach._await_reading(connection)
+        head.await_read(connection)
