@@ -17,6 +17,7 @@ from tests.network.resolving import settled
 
 NET, INNER = "shop", "vault"
 Begin = Callable[..., Place]
+ANEW, OVER = "the resolver has died; another is started", "the resolver has ended, as it served nobody"
 
 
 @pytest.fixture(scope="module")
@@ -252,6 +253,22 @@ def test_a_resolver_that_is_killed_comes_back_by_itself(site: Daemon, begin: Beg
     site.start()
     assert settled(answered)
     assert "the resolver has failed" not in site.log
+
+
+@pytest.mark.parametrize("left", [(NET,), (NET, "bridge"), ("bridge", NET)], ids=", then ".join)
+def test_a_resolver_that_serves_nobody_any_more_does_not_come_back(
+    site: Daemon, begin: Begin, left: tuple[str, ...]
+) -> None:
+    """Not even for a container that had left, at its end, the network for whose sake it was served."""
+    web = begin("web", "bridge")
+    connect(site, NET, web)
+    for each in left:
+        disconnect(site, each, web)
+    site.remove(web.id)
+    anew, over = (site.log.count(text) for text in (ANEW, OVER))
+    os.kill(resolver(site), signal.SIGKILL)
+    assert settled(lambda: site.log.count(OVER) > over)
+    assert site.log.count(ANEW) == anew
 
 
 def resolver(daemon: Daemon) -> int:

@@ -119,7 +119,8 @@ class Resolving:
     def leave(self, endpoints: Iterable[Endpoint]) -> None:
         """See `Names.leave`."""
         gone = {each.id: each.container for each in endpoints}
-        for container in dict.fromkeys(gone.values()):
+        # Looked up without the lock: whom nobody has told of need not wait for a resolver that is slow with others.
+        for container in [each for each in dict.fromkeys(gone.values()) if each in self._told]:
             try:
                 self._leave(container, gone)
             except (EngineError, OSError) as error:
@@ -280,9 +281,19 @@ class Resolving:
             if self._link is not link:
                 return
             self._lose()
+            self._drop_ended()
             if self._told:
                 log.warning("the resolver has died; another is started")
                 self._begin()
+            else:
+                log.debug("the resolver has ended, as it served nobody")
+
+    def _drop_ended(self) -> None:
+        """Forget the runs that are over: another resolver would serve nobody for their sake."""
+        for container, told in list(self._told.items()):
+            with processes.opened(told.pid, told.pid_start) as pidfd:
+                if pidfd is None:
+                    del self._told[container]
 
     def _log_crash(self) -> None:
         text = exitfile.read(self._exec_root, exitfile.RESOLVER_CRASH)

@@ -9,7 +9,6 @@ import os
 
 from engine.daemon.containers.networking import asked, etc, keeping, moving, wires
 from engine.daemon.containers.record import Container, State
-from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Endpoint, Network
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 
@@ -62,8 +61,7 @@ def _pull_out(engine: object, container: Container, network: Network, state: Sta
     except BaseException:
         keeping.keep(engine, container, before)
         raise
-    if has_resolver(pairs):
-        engine.names.leave([endpoint])
+    engine.names.leave([endpoint])
     engine.firewall.withdraw(network, endpoint)
     if endpoint.ports:
         engine.ports.release(container.id)

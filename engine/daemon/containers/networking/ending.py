@@ -9,7 +9,6 @@ import logging
 from engine.daemon.containers.isolation import joins
 from engine.daemon.containers.networking import leavings, wires
 from engine.daemon.containers.record import Container
-from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Endpoint, Network
 from engine.errors import SystemFailure
 
@@ -32,8 +31,7 @@ def give_back(engine: object, container: Container, pairs: wires.Pairs, *, told:
     Never raises: what stays is logged, and the daemon's next start takes it away.
     """
     endpoints = [endpoint for _, endpoint in pairs]
-    if has_resolver(pairs):
-        engine.names.leave(endpoints)
+    engine.names.leave(endpoints)  # whatever they are: it is served on without the network for whose sake it was
     for network, endpoint in pairs:
         if network.driver == "bridge":
             engine.firewall.withdraw(network, endpoint)

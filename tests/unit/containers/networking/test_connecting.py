@@ -6,6 +6,7 @@ import pytest
 
 from engine.daemon.containers import paths
 from engine.daemon.containers.create import create
+from engine.daemon.containers.networking import ending
 from engine.daemon.containers.networking.connect import connect
 from engine.daemon.containers.networking.disconnect import disconnect
 from engine.daemon.containers.record import State
@@ -76,6 +77,19 @@ def test_a_port_that_cannot_be_had_any_more_keeps_nobody_in_a_network(engine, ke
     disconnect(engine, "bridge", "web", False)
     assert list(running.networking) == ["inner", "net"]
     assert engine.networks.endpoints(engine.networks.find("net").id)[0].ports == () and kernel.calls[-1] == "release"
+
+
+def test_the_names_go_with_the_last_endpoint_though_nobody_is_found_there(engine, kernel, running):
+    """The resolver serves it on without the network for whose sake it was served."""
+    connect(engine, "bridge", "web", None)
+    disconnect(engine, "inner", "web", False)
+    kernel.calls.clear()
+    ending.release(engine, running)
+    assert "forget" in kernel.calls
+    connect(engine, "bridge", "web", None)
+    kernel.calls.clear()
+    disconnect(engine, "bridge", "web", False)
+    assert "forget" in kernel.calls
 
 
 def test_a_run_that_ends_meanwhile_takes_all_of_it_along(engine, kernel, running, monkeypatch):

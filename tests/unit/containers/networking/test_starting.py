@@ -63,7 +63,7 @@ def test_a_network_of_nothing_needs_nothing(engine, kernel, mode):
     run(engine, container)
     assert kernel.calls == [] and len(engine.networks.endpoints(container_id=container.id)) == 1
     ending.release(engine, container)
-    assert kernel.calls == [] and engine.networks.endpoints() == []
+    assert kernel.calls == ["forget"] and engine.networks.endpoints() == []
 
 
 @pytest.mark.parametrize("body", [{"NetworkDisabled": True}, {"HostConfig": {"NetworkMode": "container:x"}}])
