@@ -31,6 +31,7 @@ SOURCES = (
     "finish.c",
     "newborn.c",
     "stay.c",
+    "title.c",
     "spawn.c",
 )
 # 64-bit file offsets and times also where `long` has 32 bits.

@@ -117,6 +117,7 @@ struct mux_handover {
     uint64_t pid_start, started_ns;
     struct mux_log log; /* but for its descriptors */
     uint32_t client_count;
+    char container[13]; /* the first digits of its id */
     struct mux_handed_client clients[250]; /* as many descriptors as engine.wire.channel sends at once */
 };
 
@@ -146,6 +147,8 @@ struct mux_stay {
     int launching_end; /* its pidfd, -1 for none */
     int wants;    /* the socket on which a spare takes its request, else -1 */
     int pidfd, listener, link, exec_dir, mounts, terminal;
+    char *title; /* where the command line is, with room for so many bytes; NULL: nobody knows */
+    uint32_t title_size;
     struct mux_event event;
     struct mux_pump *pump; /* its log is the one below */
     struct mux_log log;
@@ -164,6 +167,10 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares);
  * parent is the caller's. argv and envp end in NULL. The pid once it has executed, or the negative errno of what failed,
  * and then there is a child all the same, that has ended. */
 int mux_newborn(const char *path, char *const *argv, char *const *envp, int terminal);
+
+/* Calls this process `engine KIND` in ps(1), and its command line `engine KIND OF`, as far as there is room for it; `of`
+ * may be empty. After mux_spawn only. */
+void mux_name(const struct mux_stay *stay, const char *kind, const char *of);
 
 /* In a spare: wait for the request. 1: it is there; 0: there will be none. */
 int mux_take(struct mux_stay *stay);

@@ -58,6 +58,7 @@ static int fork_off(int requests, struct kind *kinds) {
 static int fork_monitor(struct mux_stay *stay, int requests, struct kind *kinds, int which, int wants) {
     int ends[2], forked = fork_off(requests, kinds);
     if (forked <= 0) return forked;
+    mux_name(stay, wants >= 0 ? "spare" : "monitor", "");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) _exit(1);
     pid_t launcher = fork();
     if (launcher < 0) _exit(1);
@@ -142,6 +143,7 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares) {
         {.mark = MUX_EXEC, .part = MUX_PREPARES_EXEC, .spare = -1, .busy = -1, .until = 0, .eager = true},
     };
     int result;
+    find_title(stay);
     for (;;) {
         struct kind *kind = spares ? time_for_spare(requests, kinds) : NULL;
         if (kind) {

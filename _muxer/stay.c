@@ -123,6 +123,7 @@ static int take_over(struct mux_stay *stay, int from, int *count, int *clients) 
     ssize_t got = receive(from, &stay->handed, sizeof stay->handed, stay->fds, count);
     if (got <= 0) return (int)got;
     if (*count < 0 || (size_t)got != handover_size(&stay->handed)) return -EPROTO;
+    stay->handed.container[sizeof stay->handed.container - 1] = 0;
     if (stay->handed.client_count == 0) return 1;
     got = receive(from, &mark, sizeof mark, clients, &client_count);
     if (got < 0) return (int)got;
@@ -215,6 +216,7 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
     if (count != 1 + !!handed->has_process + 2 * !!handed->has_home + !!handed->has_mounts + 3 * !!handed->has_log +
                      !!handed->has_input + !!handed->has_stdout + !!handed->has_stderr)
         return -EPROTO;
+    mux_name(stay, handed->has_process ? "monitor" : "exec", handed->container);
     stay->link = *next++;
     if (handed->has_process) stay->pidfd = *next++;
     stay->listener = handed->has_home ? *next++ : -1;

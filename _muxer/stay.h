@@ -17,6 +17,9 @@ int pass_on(int to, const void *bytes, size_t size, const int *fds, int count);
 /* In a monitor that was just forked: a session of its own, and what else it needs. 0 or a negative errno. */
 int settle(void);
 
+/* In the spawner: see where a process is called something. */
+void find_title(struct mux_stay *stay);
+
 /* Closes the descriptors of the request. */
 void close_request(struct mux_stay *stay);
 

@@ -1,4 +1,4 @@
-"""The one door: `daemon`, or a verb of the client.
+"""The one door: `daemon`, a verb of the client, or a look at the processes of a daemon that does not answer.
 
 Runs first in every process that a user starts. It loads nothing before it knows which of the two is asked for: a daemon
 must be small and quick to start, and never holds a module of the client.
@@ -18,6 +18,10 @@ def main(arguments: list[str] | None = None) -> int:
         from engine.boot import be_spawner  # what a daemon executes when its spawner has died; of no use to a user
 
         return be_spawner(*words[1:])
+    if words[:1] == ["inspect-processes"]:
+        from engine.inspection import verb  # neither the daemon's side nor the client's: it asks nobody
+
+        return verb.main(words[1:])
     from engine.client import verbs  # only on the client's side
 
     return verbs.main(words)

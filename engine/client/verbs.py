@@ -139,13 +139,14 @@ def _options(verb: Verb) -> tuple[Option, ...]:
 
 def usage() -> str:
     """The help text of `engine`."""
-    rows = "\n".join(f"  {verb.name:<17}{verb.help}" for verb in VERBS)
+    rows = "\n".join(f"  {verb.name:<19}{verb.help}" for verb in VERBS)
     return f"""Usage: engine [OPTIONS] VERB ...
 
 A container engine that speaks the Docker Engine API.
 
 Verbs:
-  {"daemon":<17}Run the daemon (see 'engine daemon --help')
+  {"daemon":<19}Run the daemon (see 'engine daemon --help')
+  {"inspect-processes":<19}Show an engine's processes and what each holds
 {rows}
 
 Options:

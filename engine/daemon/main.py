@@ -49,7 +49,7 @@ from engine.daemon.store.database import Database
 from engine.daemon.store.migrations import MIGRATIONS
 from engine.daemon.volumes.store import Volumes
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
-from engine.kernel import memory, syscalls
+from engine.kernel import memory, syscalls, title
 from engine.logs import twin
 from engine.sandbox import cgroups
 from engine.settings import Settings
@@ -105,6 +105,7 @@ def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Set
     spawner: the channel to the first spawner; stage: the empty directory that a later one is told of too
     read: the settings anew, for SIGHUP
     """
+    title.name("daemon")
     loglines.configure(loglines.level(settings))
     try:
         return _run(settings, Spawner(spawner, settings.muxer, stage), read)

@@ -13,6 +13,7 @@ class Handed:
     mounts: process 1's mount namespace, held until its end is told; exec_dir: the container's exec directory, which
         is there together with the listener, or neither of them; pid: 0 for an exec, of whose process (pidfd, times,
         terminal) it hears by `wire.report`
+    container: its id, by which the process is called
     clients: (descriptor, streams, framed, detach keys, replay) each; log: None when nothing is kept
     """
 
@@ -30,6 +31,7 @@ class Handed:
     outputs: dict[int, int]
     clients: list[tuple[int, int, bool, bytes, bool]]
     log: Writer | None
+    container: str = ""
 
 
 @dataclass(frozen=True, slots=True)

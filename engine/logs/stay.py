@@ -60,6 +60,10 @@ class Stay:
         """In a spare: the socket on which its request came."""
         return self._stay.wants
 
+    def name(self, kind: str, of: str) -> None:
+        """Call this process `engine KIND` in ps(1), and its command line `engine KIND OF`; as `engine.kernel.title`."""
+        lib.mux_name(self._stay, kind.encode(), of.encode())
+
     @staticmethod
     def newborn(path: bytes, arguments: list[bytes], variables: dict[bytes, bytes], terminal: bool) -> int:
         """In a joiner: make the child that executes this command, see `engine.join`; its pid once it has.
@@ -93,6 +97,7 @@ class Stay:
             "pid": handed.pid,
             "pid_start": handed.pid_start,
             "started_ns": handed.started_ns,
+            "container": handed.container[:12].encode(),
             "client_count": len(handed.clients),
             "clients": [
                 (streams, framed, replay, len(detach), list(detach))

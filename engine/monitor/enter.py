@@ -37,6 +37,7 @@ def prepare() -> None:
 def become_joiner(asked: Exec, descriptors: list[int], stay: object, prepared: bool) -> None:
     """In the launching half: hand over, join, execute. descriptors: those of the request. Raises before that only."""
     link, pidfd, *clients = descriptors
+    process = packed.unpack(asked.process)
     streams = _streams(asked)
     handed = Handed(
         pid=0,
@@ -56,8 +57,9 @@ def become_joiner(asked: Exec, descriptors: list[int], stay: object, prepared: b
             for client, descriptor in zip(asked.clients, clients, strict=True)
         ],
         log=None,
+        container=process.id,
     )
-    process = packed.unpack(asked.process)
+    stay.name("launch", process.id[:12])
     stay.hand_over(handed)
     # Whose end has the spawner make the next spare: that is not to take a processor from this one's start.
     held = (stay.wants,) if prepared else ()

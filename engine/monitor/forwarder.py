@@ -13,6 +13,7 @@ import signal
 import socket
 
 from engine.errors import EngineError
+from engine.kernel import title
 from engine.logs import format
 from engine.wire.channel import Channel
 from engine.wire.messages import Client, Failed, Forward, Start
@@ -38,6 +39,7 @@ def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[
     theirs, ours = socket.socketpair()
     if os.fork() == 0:
         try:
+            title.become("forward", os.path.basename(start.exec_dir)[:12])
             # Nothing else of the monitor's may stay open in here, or its ends would never be seen.
             _close_others(ours.fileno(), sender.fileno())
             _forward(forward, sender, ours)

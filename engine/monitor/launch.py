@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from engine import init
 from engine.errors import EngineError, SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import syscalls, title
 from engine.sandbox import namespaces
 from engine.sandbox.spec import Device, Mount, Root, Sandbox
 from engine.wire import channel, codec, packed, report
@@ -138,6 +138,7 @@ def rehearse() -> None:
 
 def _wait_prepared(reports: socket.socket, place: str) -> None:
     """In the spare's init: prepare, wait for the sandbox, become it; return when nobody wants it any more."""
+    title.become("init")
     try:
         staged = init.prepare(place)
         reports.send(report.READY)  # waits there for the monitor, who tells the daemon at once
@@ -177,6 +178,7 @@ def _fork_init(start: Start, streams: Streams) -> Spare:
     if pid == 0:
         try:
             ours.close()
+            title.become("init")
             init.run(packed.unpack(start.sandbox), streams.stdio, theirs.detach())
         finally:
             os._exit(_LOST)

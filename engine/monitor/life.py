@@ -71,6 +71,7 @@ def handed(
             for client, descriptor in zip(start.clients, clients, strict=True)
         ],
         _open_log(start),
+        os.path.basename(start.exec_dir),
     )
 
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 
+from engine.kernel import title
 from engine.logs import format
 from engine.logs.jsonfile import IDLE, JsonWriter
 from engine.logs.writer import Writer
@@ -58,6 +59,7 @@ class Compression:
 
         status = 1
         try:
+            title.name("compress")
             # What this has open of the clients would keep their connections alive.
             directory_fd = self._log.directory_fd
             os.closerange(0, directory_fd)

@@ -12,10 +12,10 @@ import signal
 import socket
 from collections.abc import Callable
 
-from engine.kernel import syscalls
+from engine.kernel import syscalls, title
 from engine.logs.twin import Twin
 from engine.monitor import enter, forwarder, launch, life
-from engine.wire import channel, endpoint, exitfile
+from engine.wire import channel, endpoint, exitfile, packed
 from engine.wire.channel import Channel
 from engine.wire.messages import Exec, Failed, Start
 
@@ -29,8 +29,10 @@ def main(data: bytes, descriptors: list[int], twin: Twin) -> int:
     settle()
     asked, descriptors = channel.unpack(data, descriptors)
     if isinstance(asked, Exec):
+        title.become("exec", packed.unpack(asked.process).id[:12])
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # the joiner's child is to be this process's
         return _told(descriptors[0], lambda: _enter_and_stay(asked, descriptors, twin))
+    title.become("monitor", os.path.basename(asked.exec_dir)[:12])
     link, *clients = descriptors
     return _guarded(asked.exec_dir, lambda: _do_both(asked, link, clients, twin))
 
@@ -55,6 +57,7 @@ def be(part: str, stay: object, stage: str) -> int:
     if isinstance(asked, Exec):
         prepared = part == "prepares exec"
         return _told(descriptors[0], lambda: enter.become_joiner(asked, descriptors, stay, prepared))
+    stay.name("launch", os.path.basename(asked.exec_dir)[:12])
     link, *clients = descriptors
     return _guarded(asked.exec_dir, lambda: _launch(asked, link, clients, stay, spare))
 

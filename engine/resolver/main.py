@@ -4,6 +4,7 @@ One thread. Nobody waits for it and nobody reads what it says; why it failed is 
 daemon to log when it starts another.
 """
 
+from engine.kernel import title
 from engine.resolver.resolver import Resolver
 from engine.wire import channel, exitfile
 from engine.wire.channel import Channel
@@ -12,6 +13,7 @@ from engine.wire.channel import Channel
 def main(data: bytes, descriptors: list[int]) -> int:
     """Be the resolver that this request (`BeResolver`) asks for; returns the process's exit status."""
     asked, (link,) = channel.unpack(data, descriptors)
+    title.become("resolver")
     try:
         Resolver(asked.exec_root, Channel.adopt(link)).run()
     except BaseException:

@@ -44,6 +44,8 @@ class Resolver:
         self._places: dict[str, tuple[Place, ...]] = {}
         self._zones: dict[str, Zone] = {}
         self._link: Channel | None = None
+        # Held for who looks at /proc: it says whose resolver this is.
+        self._home = os.open(exec_root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._pid = os.getpid(), syscalls.process_start(os.getpid())
         try:
             os.unlink(self._path)

@@ -12,6 +12,7 @@ import os
 import signal
 
 from engine.errors import Invalid
+from engine.kernel import title
 from engine.logs.twin import select
 from engine.monitor import main as monitor
 from engine.wire.channel import BE_RESOLVER, Channel
@@ -23,8 +24,9 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
     muxer: the setting, `auto`, `c` or `python`; stage: an empty directory for what a spare prepares
     """
     os.setsid()
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # a Ctrl-C or a stop is for the daemon; its end is seen on the socket
+    title.become("spawner")
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(name, signal.SIG_IGN)  # they are for the daemon; its end is seen on the socket
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors are nobody's to wait for
     twin = select(muxer)
     gc.collect()

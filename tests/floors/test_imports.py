@@ -12,7 +12,7 @@ OPEN_TO_ALL = {"engine", "engine.errors", "engine.settings", "engine.options"}
 BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.kernel")
 # Each room, and the rooms that it may import; what is not listed is forbidden. A room is the longest name that fits.
 ROOMS = {
-    "engine.__main__": ("engine.client", "engine.boot", "engine.kernel", "engine.postponed"),
+    "engine.__main__": ("engine.client", "engine.boot", "engine.inspection", "engine.kernel", "engine.postponed"),
     "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
     "engine.resolver": BASE,
     "engine.errors": (),
@@ -21,6 +21,8 @@ ROOMS = {
     "engine.options": (),
     "engine.postponed": (),
     "engine.client": BASE,
+    # Looks at a daemon from outside, without a word to it; the names of its containers are rows of its store.
+    "engine.inspection": ("engine.daemon.store.names", *BASE),
     "engine.spawner": ("engine.monitor", "engine.resolver", *BASE),
     "engine.monitor": ("engine.init", "engine.join", *BASE),
     "engine.init": ("engine.process", *BASE),

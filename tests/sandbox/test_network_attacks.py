@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.inspection import tree
 from tests.harness import dns, packets
 from tests.harness.daemon import Daemon
 from tests.harness.dns import Asker, Upstream
@@ -258,11 +259,12 @@ def test_nobody_asks_another_containers_resolver(apart: Daemon, box, make_host) 
 def resident(daemon: Daemon) -> int:
     """The memory of all processes of this daemon that are not shared with others, in bytes."""
     total = 0
-    for entry in Path("/proc").glob("[0-9]*"):
+    for row in tree.find(str(daemon.exec_root)).rows:
+        if not row.brief.kind:
+            continue  # a container
         try:
-            if str(daemon.socket).encode() in (entry / "cmdline").read_bytes():
-                rollup = (entry / "smaps_rollup").read_text()
-                total += sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private"))
+            rollup = Path(f"/proc/{row.brief.pid}/smaps_rollup").read_text()
+            total += sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private"))
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended meanwhile
     return total * 1024

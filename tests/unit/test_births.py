@@ -42,6 +42,9 @@ def test_a_newborn_that_may_be_traced_does_not_share_the_joiners_memory(
         wants = reports = -1
         newborn = "short way"
 
+        def name(self, kind: str, of: str) -> None:
+            """As `engine.logs.stay`."""
+
         def hand_over(self, handed: object) -> None:
             for descriptor in (handed.input, *handed.outputs.values()):
                 if descriptor >= 0:

@@ -1,0 +1,38 @@
+/* What a process is called in ps(1), as engine/kernel/title.py tells of it; for the processes that do not wake Python to
+ * name themselves. */
+#include "stay.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define NAME_SIZE 16 /* of a command's name, with its end (prctl(2)) */
+#define ARG_START 48 /* field of proc_pid_stat(5) */
+
+/* Where the kernel shows the command line from, for this process and all that it forks. */
+void find_title(struct mux_stay *stay) {
+    char text[2048];
+    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    if (fd >= 0) close(fd);
+    text[got > 0 ? got : 0] = 0;
+    char *place = strrchr(text, ')');
+    for (int field = 2; place && field < ARG_START; field++) place = strchr(place + 1, ' ');
+    uint64_t start = 0, end = 0;
+    stay->title = NULL;
+    if (!place || sscanf(place, "%" SCNu64 " %" SCNu64, &start, &end) != 2 || start == 0 || end <= start) return;
+    stay->title = (char *)(uintptr_t)start;
+    stay->title_size = (uint32_t)(end - start);
+}
+
+void mux_name(const struct mux_stay *stay, const char *kind, const char *of) {
+    char name[NAME_SIZE];
+    snprintf(name, sizeof name, "engine %s", kind);
+    prctl(PR_SET_NAME, name);
+    if (!stay->title) return;
+    int size = snprintf(stay->title, stay->title_size, *of ? "engine %s %s" : "engine %s", kind, of);
+    if (size >= 0 && (uint32_t)size < stay->title_size) memset(stay->title + size, 0, stay->title_size - (uint32_t)size);
+}

@@ -1,0 +1,116 @@
+"""`engine inspect-processes`: the tree of one engine's processes with what each of them holds.
+
+Runs in a process of its own, for an operator. It speaks to no daemon, so it works when that hangs or has died.
+"""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from engine.errors import EngineError, Invalid, NotFound
+from engine.inspection import process, tree
+from engine.options import Option, described, parse
+from engine.settings import OPTIONS
+
+_DIGITS = 12
+OPTIONS_HERE = (
+    Option("exec-root", "The daemon's directory of sockets and state", value="DIR"),
+    Option("pidfile", "File that holds the daemon's process id, to find that directory by", short="p", value="FILE"),
+    Option("help", "Show this text", kind="flag", default=False),
+)
+_COLUMNS = ("PID", "PROCESS", "CONTAINER", "AGE", "PSS", "THREADS", "DESCRIPTORS", "WAITS IN")
+
+
+def main(words: Sequence[str]) -> int:
+    """Print the tree; returns the exit status of the process: 0, or 1 when there is nothing of such an engine."""
+    try:
+        given, others = parse(OPTIONS_HERE, words)
+        if given.get("help"):
+            print(usage(), end="")
+            return 0
+        if others:
+            raise Invalid("wrong number of arguments. Usage: engine inspect-processes [OPTIONS]")
+        print(text(tree.find(_exec_root(given))), end="")
+    except EngineError as error:
+        print(f"engine inspect-processes: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # who read has seen enough
+    return 0
+
+
+def usage() -> str:
+    """The help text."""
+    return f"""Usage: engine inspect-processes [OPTIONS]
+
+Show the processes of an engine and what each holds, from /proc alone: the daemon may hang or be dead
+
+Options:
+{described(OPTIONS_HERE)}
+"""
+
+
+def _exec_root(given: dict) -> str:
+    """The exec root that is meant. Raises NotFound, Invalid."""
+    if given.get("exec-root"):
+        return given["exec-root"]
+    if not given.get("pidfile"):
+        return next(option.default for option in OPTIONS if option.name == "exec-root")
+    try:
+        found = tree.of_pidfile(given["pidfile"])
+    except (OSError, ValueError) as error:
+        raise Invalid(f"{given['pidfile']} names no process: {error}") from error
+    if found is None:
+        raise NotFound(f"the process of {given['pidfile']} is no daemon that runs: name its --exec-root")
+    return found
+
+
+def text(found: tree.Tree) -> str:
+    """The tree as a table. Raises NotFound when there is no process of such an engine."""
+    if not found.rows:
+        raise NotFound("no process of an engine with this exec root")
+    lines = [_COLUMNS, *(_line(row, found) for row in found.rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS) - 1)]
+    padded = ([*(map(str.ljust, line, widths)), line[-1]] for line in lines)
+    shown = ["  ".join(cells) for cells in padded]
+    if found.daemon is None:
+        shown.insert(0, "No daemon runs; what it has left needs none.")
+    return "".join(f"{line.rstrip()}\n" for line in shown)
+
+
+def _line(row: tree.Row, found: tree.Tree) -> tuple[str, ...]:
+    held = process.holding(row.brief.pid)
+    container = row.container[:_DIGITS]
+    if name := found.names.get(row.container):
+        container += f" {name}"
+    return (
+        str(row.brief.pid),
+        "  " * row.depth + printable(row.brief.name),
+        container,
+        _age(process.age(row.brief.start)),
+        f"{held.pss / 1e6:.1f} MB",
+        str(held.threads),
+        _counted(held.descriptors),
+        _counted(held.waits, "x "),
+    )
+
+
+def printable(name: str) -> str:
+    """A command's name, which a container chooses as it likes, without what a terminal would obey."""
+    return "".join(each if each.isprintable() else "?" for each in name)
+
+
+def _counted(counts: Counter[str], between: str = " ") -> str:
+    """`3 sockets, 1 pipes`, or `2x do_epoll_wait`; most frequent first."""
+    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return ", ".join(f"{count}{between}{printable(what)}" for what, count in ordered) or "-"
+
+
+def _age(seconds: float) -> str:
+    """`12s`, `3m04s`, `5h06m`, `7d08h`."""
+    whole = int(seconds)
+    for unit, size, smaller, step in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // step:02}{smaller}"
+    return f"{whole}s"
