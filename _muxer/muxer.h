@@ -62,7 +62,8 @@ struct mux_pump *mux_pump_new(struct mux_log *log, int tty);
 /* Closes every descriptor that the pump owns, and frees it. */
 void mux_pump_free(struct mux_pump *pump);
 
-/* As the methods of engine.logs.pump.Pump, also in what a client has to have read first. Descriptors given to the first three belong to the pump from then on. */
+/* As the methods of engine.logs.pump.Pump, also in what a client has to have read first. Descriptors given to the first
+ * three belong to the pump from then on. */
 int mux_pump_add_output(struct mux_pump *pump, int stream, int fd);
 int mux_pump_set_input(struct mux_pump *pump, int fd, int close_on_eof);
 int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int framed, const uint8_t *detach,

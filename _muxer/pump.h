@@ -48,8 +48,9 @@ int write_input(struct mux_pump *pump);
 /* Ends the container's stdin. */
 void close_input(struct mux_pump *pump);
 
-/* False while a client that is up to date has not taken the last chunk (or many, before it has read its head), or a rotation is due and would remove a segment
- * that a replaying client has not opened yet, or must wait for what the last one began. */
+/* False while a client that is up to date has not taken the last chunk (or many, before it has read its head), or a
+ * rotation is due and would remove a segment that a replaying client has not opened yet, or must wait for what the last
+ * one began. */
 bool may_read_outputs(const struct mux_pump *pump);
 
 /* Reads chunks of one output until it is empty, or somebody must be waited for, or its turn is over. */

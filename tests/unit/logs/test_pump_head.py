@@ -124,9 +124,9 @@ def test_at_the_end_the_head_is_waited_for(container, log):
     assert one.pump.clients == 0
 
 
-def test_a_head_that_nobody_reads_is_not_waited_for_for_ever(container, twin, monkeypatch):
-    if twin.name != "python":
-        pytest.skip("ten seconds are in the C; the twin's are set here")
+@pytest.mark.parametrize("twin", ["python"], indirect=True)
+def test_a_head_that_nobody_reads_is_not_waited_for_for_ever(container, monkeypatch):
+    """The ten seconds are fixed in the C; the twin's are set here."""
     monkeypatch.setattr(clients, "HEAD_SECONDS", 0.05)
     one = container(log=False)
     fresh, _ = one.client(STDOUT, head=HEAD)
