@@ -1,8 +1,10 @@
 """The directories of RUN --mount=type=cache: kept between builds below the data root, and given to steps in turn.
 
-Runs on the threads that build. A directory counts once its row is there; one without a row is what a crash left, and
-goes with the next prune. Sharing is BuildKit's: `shared` by all at once, `locked` by one after the other, `private`
-with a directory of its own for each that asks at the same time.
+Runs on the threads that build. A directory counts once its row is there; one without a row is being made by a step, or
+is what a crash left, and goes with the next prune. Sharing is BuildKit's: `shared` by all at once, `locked` by one
+after the other, `private` with a directory of its own for each that asks at the same time. `_turn` is held for a look
+alone: what fills a new directory, an image's tree perhaps, is copied without it, and only who wants the same directory
+waits for that.
 """
 
 import collections
@@ -25,6 +27,8 @@ _LOOK_SECONDS = 0.2
 _turn = threading.Condition()
 _users: collections.Counter[int] = collections.Counter()
 _locked: set[int] = set()
+# The name of a directory that is being made for all, or its place in the room while it has no number.
+_making: set[str] = set()
 
 
 def room(engine: object) -> str:
@@ -69,29 +73,48 @@ def _take(
     fill: Callable[[int], None],
     check: Callable[[], None],
 ) -> int:
-    with _turn:
-        while True:
+    while True:
+        with _turn:
             with engine.database.reading() as connection:
                 known = [row["number"] for row in table.mounts(connection, name)]
             free = [number for number in known if number not in (_locked if sharing == "shared" else _users)]
             if free:
-                number = free[0]
-                break
-            if not known or sharing == "private":
-                number = _make(engine, name, owner, fill)
-                break
-            _turn.wait(_LOOK_SECONDS)
-            check()
-        _users[number] += 1
-        if sharing != "shared":
-            _locked.add(number)
-        return number
+                return _hold(free[0], sharing)
+            making = sharing == "private" or not (known or _first(name) in _making)
+            if making and sharing != "private":
+                _making.add(_first(name))
+            elif not making:
+                _turn.wait(_LOOK_SECONDS)
+        if making:
+            try:
+                return _make(engine, name, sharing, owner, fill)
+            finally:
+                with _turn:
+                    _making.discard(_first(name))
+                    _turn.notify_all()
+        check()
 
 
-def _make(engine: object, name: str, owner: tuple[int, int, int], fill: Callable[[int], None]) -> int:
+def _first(name: str) -> str:
+    """What stands in `_making` for the one directory that all who share are to have; no place looks like it."""
+    return f"/{name}"
+
+
+def _hold(number: int, sharing: str) -> int:
+    """Have the directory; the caller holds `_turn`."""
+    _users[number] += 1
+    if sharing != "shared":
+        _locked.add(number)
+    return number
+
+
+def _make(engine: object, name: str, sharing: str, owner: tuple[int, int, int], fill: Callable[[int], None]) -> int:
+    """A new directory, filled, and held before anybody else can find it."""
     above = os.open(room(engine), _DIRECTORY)
-    part = f"new-{time.time_ns()}"
+    part = f"new-{os.urandom(8).hex()}"
     uid, gid, mode = owner
+    with _turn:
+        _making.add(part)
     try:
         os.mkdir(part, 0o700, dir_fd=above)
         place = part
@@ -103,18 +126,21 @@ def _make(engine: object, name: str, owner: tuple[int, int, int], fill: Callable
                 os.fchmod(inside, mode)
             finally:
                 os.close(inside)
-            with engine.database.transaction() as connection:
-                number = table.new_mount(connection, name, time.time_ns())
-                os.rename(part, str(number), src_dir_fd=above, dst_dir_fd=above)
-                place = str(number)
+            with _turn:
+                with engine.database.transaction() as connection:
+                    number = table.new_mount(connection, name, time.time_ns())
+                    os.rename(part, str(number), src_dir_fd=above, dst_dir_fd=above)
+                    place = str(number)
+                return _hold(number, sharing)
         except BaseException:
             remove_tree(above, place)
             raise
     except OSError as error:
         raise SystemFailure(f"the cache directory {name} cannot be made: {error}") from error
     finally:
+        with _turn:
+            _making.discard(part)
         os.close(above)
-    return number
 
 
 def size(engine: object, number: int) -> int:
@@ -140,13 +166,13 @@ def in_use(number: int) -> bool:
 
 
 def sweep(engine: object) -> None:
-    """Take away what has no row: a crash left it. For a moment when no step makes one."""
+    """Take away what has no row and no step makes: a crash left it."""
     with _turn:
         with engine.database.reading() as connection:
             known = {str(row["number"]) for row in table.mounts(connection)}
-        for name in os.listdir(room(engine)):
-            if name not in known:
-                _remove(engine, name)
+        left = [name for name in os.listdir(room(engine)) if name not in known and name not in _making]
+    for name in left:
+        _remove(engine, name)
 
 
 def _remove(engine: object, name: str) -> None:

@@ -1,0 +1,109 @@
+"""Cache directories of builds: who fills one keeps nobody waiting but those who want that one."""
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from engine.daemon.build import directories
+from engine.daemon.store import builds
+from engine.daemon.store.database import Database
+
+SECONDS = 5
+OWNER = (os.getuid(), os.getgid(), 0o755)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> SimpleNamespace:
+    """As much of an engine as has such directories."""
+    database = Database(str(tmp_path / "engine.db"), builds.SCHEMA)
+    return SimpleNamespace(database=database, settings=SimpleNamespace(data_root=str(tmp_path)))
+
+
+class Step(threading.Thread):
+    """A step that takes a directory, in a thread of its own; `path` is told once it has it, kept until `done`."""
+
+    def __init__(self, engine: object, name: str, sharing: str = "shared", gate: threading.Event | None = None):
+        super().__init__(daemon=True)
+        self.paths: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.filling, self.done = threading.Event(), threading.Event()
+        self._engine, self._name, self._sharing, self._gate = engine, name, sharing, gate
+        self.start()
+
+    def run(self) -> None:
+        """Take it, and give it back."""
+        with directories.taken(self._engine, self._name, self._sharing, OWNER, self._fill, lambda: None) as path:
+            self.paths.put(path)
+            self.done.wait(SECONDS)
+
+    def _fill(self, _sink: int) -> None:
+        self.filling.set()
+        if self._gate is not None:
+            assert self._gate.wait(SECONDS)
+
+
+@pytest.fixture
+def filling(engine: SimpleNamespace) -> Iterator[tuple[Step, threading.Event]]:
+    """A step that copies a tree into the directory `slow`, and what ends that."""
+    gate = threading.Event()
+    step = Step(engine, "slow", gate=gate)
+    assert step.filling.wait(SECONDS)
+    yield step, gate
+    for event in (gate, step.done):
+        event.set()
+    step.join(SECONDS)
+
+
+def test_a_directory_that_is_filled_holds_up_no_other(engine: SimpleNamespace, filling: tuple) -> None:
+    """Neither another step's, nor a prune."""
+    other = Step(engine, "other")
+    path = other.paths.get(timeout=SECONDS)
+    assert directories.in_use(int(os.path.basename(path)))
+    other.done.set()
+    other.join(SECONDS)
+    assert directories.remove(engine, int(os.path.basename(path)))
+    directories.sweep(engine)
+    step, gate = filling
+    gate.set()
+    assert os.path.isdir(step.paths.get(timeout=SECONDS))
+
+
+@pytest.mark.parametrize("sharing", ["shared", "locked"])
+def test_who_wants_the_same_one_waits_for_it(engine: SimpleNamespace, filling: tuple, sharing: str) -> None:
+    """And does not fill another."""
+    step, gate = filling
+    second = Step(engine, "slow", sharing)
+    assert second.paths.empty() and not second.filling.is_set()
+    gate.set()
+    path = step.paths.get(timeout=SECONDS)
+    step.done.set()
+    assert second.paths.get(timeout=SECONDS) == path and not second.filling.is_set()
+    second.done.set()
+    second.join(SECONDS)
+
+
+def test_who_wants_one_alone_gets_another_at_once(engine: SimpleNamespace, filling: tuple) -> None:
+    step, gate = filling
+    second = Step(engine, "slow", "private")
+    path = second.paths.get(timeout=SECONDS)
+    gate.set()
+    assert step.paths.get(timeout=SECONDS) != path
+    second.done.set()
+    second.join(SECONDS)
+
+
+def test_one_that_cannot_be_filled_leaves_the_way_to_the_next(engine: SimpleNamespace) -> None:
+    def fail(_sink: int) -> None:
+        raise ValueError("no room")
+
+    for _ in range(2):
+        with (
+            pytest.raises(ValueError, match="no room"),
+            directories.taken(engine, "one", "shared", OWNER, fail, lambda: None),
+        ):
+            pass
+    assert os.listdir(directories.room(engine)) == []
