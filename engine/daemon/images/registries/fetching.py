@@ -1,14 +1,15 @@
 """The layers of one pull: downloaded side by side, and each unpacked while it arrives.
 
-Runs in the daemon: on the pull's thread, which waits and looks whether the client is still there, and on threads of its
-own, which have ended when `fetch_layers` returns. Downloads wait for nobody; an unpacking follows the download of its
-layer. The first failure ends them all.
+Runs in the daemon: on the pull's thread, which tells the client and looks whether it is still there, and on threads of
+its own, which never wait for the client and have ended when `fetch_layers` returns. Downloads wait for nobody; an
+unpacking follows the download of its layer. The first failure ends them all.
 """
 
 import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.daemon.images.layers.store import Layer, Session
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 # dockerd's max-concurrent-downloads. More unpackings than processors only take memory.
 _DOWNLOADS = 3
 _UNPACKINGS = min(3, len(os.sched_getaffinity(0)))
-_LOOK = 0.2
 _SHORT = 12
 
 
@@ -89,18 +89,17 @@ def fetch_layers(
     work = _Work(jobs)
     layers = _Layers(content, registry, session, report)
     kinds = {"download": (layers.download, _DOWNLOADS), "unpack": (layers.unpack, _UNPACKINGS)}
-    threads = [
-        threading.Thread(target=_each, args=(work, kind, do, registry, report), name=f"pull-{kind}-{number}")
+    works = [
+        (f"pull-{kind}-{number}", partial(_each, work, kind, do, registry, report))
         for kind, (do, most) in kinds.items()
         for number in range(min(most, len(jobs)))
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(_LOOK)
-            if gone() and not report.cancelled.is_set():
-                _end(registry, report)
+
+    def look() -> None:
+        if gone() and not report.cancelled.is_set():
+            _end(registry, report)
+
+    report.attend(works, lambda: _end(registry, report), look)
     if work.failures:
         # The first one: the others are only told that it is over.
         raise next((error for error in work.failures if not isinstance(error, Cancelled)), work.failures[0])

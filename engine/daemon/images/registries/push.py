@@ -194,15 +194,14 @@ class _Push:
                 except BaseException as error:
                     with lock:
                         failures.append(error)
-                    self._report.cancelled.set()
-                    # The others must not wait for a silent registry first.
-                    self._writer.transport.interrupt()
+                    end()
 
-        threads = [threading.Thread(target=work, name=f"push-{number}") for number in range(min(_AT_ONCE, len(parts)))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        def end() -> None:
+            self._report.cancelled.set()
+            # The others must not wait for a silent registry first.
+            self._writer.transport.interrupt()
+
+        self._report.attend([(f"push-{number}", work) for number in range(min(_AT_ONCE, len(parts)))], end)
         if failures:
             # The first one: the others are only told that it is over.
             raise next((error for error in failures if not isinstance(error, Cancelled)), failures[0])
