@@ -167,11 +167,20 @@ class Connection:
         return Stream(self, self._socket.fileno(), chunked, head.method == "HEAD")
 
     def hand_over(self, status: int, fields: str) -> socket.socket:
-        """Send the head and give the socket away; see `Request.hijack`."""
+        """Send the head and give the socket away; see `Request.hijack`.
+
+        It waits for nobody: the caller may hold what others need. A client that has left so many answers unread that
+        not even a head finds room is as good as gone.
+        """
         if self._buffer:
             raise BadRequest("more than one request on a connection to be upgraded")
         self.started = True
-        self.send(response_head(status, fields + IDENTITY))
+        head = response_head(status, fields + IDENTITY)
+        try:
+            if self._socket.send(head, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) < len(head):
+                raise ClientGone("the client reads nothing")
+        except OSError as error:
+            raise ClientGone(str(error)) from error
         self._handed_over = True
         return self._socket
 

@@ -83,6 +83,14 @@ class Request:
         """Send the answer's head now and return the body to be written. Raises ClientGone."""
         return self._connection.start_stream(status, content_type, fields)
 
+    def await_body(self) -> None:
+        """Take all that the client has announced, which `hijack` and `upgrade` need; after this they wait for nobody.
+
+        Raises ClientGone, and BadRequest for a body that does not end.
+        """
+        if not self.body.drain(_HIJACK_BODY_LIMIT):
+            raise BadRequest("request body too large for an upgraded connection")
+
     def hijack(self, upgrade_ok: bool, content_type: str = RAW_STREAM) -> socket.socket:
         """Leave HTTP: send the head, and hand over the connected socket, from which nothing but the request was read.
 
@@ -90,8 +98,7 @@ class Request:
         200 and the stream until the connection closes. The socket is the caller's from here on, also to close.
         Raises ClientGone, and BadRequest for a body that does not end.
         """
-        if not self.body.drain(_HIJACK_BODY_LIMIT):
-            raise BadRequest("request body too large for an upgraded connection")
+        self.await_body()
         if upgrade_ok and "upgrade" in tokens(self.headers.get("connection", "")) and "upgrade" in self.headers:
             head = field("Content-Type", content_type) + "Connection: Upgrade\r\nUpgrade: tcp\r\n"
             return self._connection.hand_over(101, head)
@@ -100,6 +107,5 @@ class Request:
 
     def upgrade(self, fields: str) -> socket.socket:
         """As `hijack`, with a 101 of the caller's own header lines: for another protocol than docker's raw stream."""
-        if not self.body.drain(_HIJACK_BODY_LIMIT):
-            raise BadRequest("request body too large for an upgraded connection")
+        self.await_body()
         return self._connection.hand_over(101, fields)

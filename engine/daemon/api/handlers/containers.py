@@ -139,7 +139,7 @@ def attach(engine: object, request: Request) -> None:
         reference=request.parameters["id"],
     )
     content_type = _stream_type(container, request)
-    attaching.attach(engine, container, asked, lambda: request.hijack(True, content_type))
+    attaching.attach(engine, container, asked, request.await_body, lambda: request.hijack(True, content_type))
 
 
 def stop(engine: object, request: Request) -> Response:

@@ -45,5 +45,5 @@ def attach(engine: object, request: Request) -> Response | None:
         later(wsbridge.run, peer, ours, machine)
         return theirs
 
-    attaching.attach(engine, container, asked, hijack)
+    attaching.attach(engine, container, asked, request.await_body, hijack)
     return None

@@ -56,12 +56,22 @@ def parse_detach_keys(text: str) -> bytes:
     return bytes(keys)
 
 
-def attach(engine: object, container: Container, asked: Asked, hijack: Callable[[], socket.socket]) -> None:
-    """Serve the client on the connection that `hijack` hands out; raises only before it is called."""
+def attach(
+    engine: object,
+    container: Container,
+    asked: Asked,
+    await_body: Callable[[], None],
+    hijack: Callable[[], socket.socket],
+) -> None:
+    """Serve the client on the connection that `hijack` hands out; raises only before it is called.
+
+    await_body: returns when the client has sent all that it announced; after that `hijack` waits for nobody
+    """
     tty = container.config["Tty"]
     keys = parse_detach_keys(asked.detach_keys or DEFAULT_DETACH_KEYS)
     _refuse_states(container, asked.reference or container.id)
     if not asked.stream:
+        await_body()
         with hijack() as connection:
             announce(engine, container, "attach")
             head.await_read(connection)
@@ -73,31 +83,42 @@ def attach(engine: object, container: Container, asked: Asked, hijack: Callable[
         detach=keys if tty and asked.stdin else b"",
         replay=asked.logs,
     )
+    await_body()
+    if container.snapshot().alive or not _wait_for_start(engine, container, asked, client, hijack):
+        _join(engine, container, asked, client, hijack())
+
+
+def _join(engine: object, container: Container, asked: Asked, client: Client, connection: socket.socket) -> None:
+    """Serve the client of a container that runs, or that has run a moment ago."""
+    announce(engine, container, "attach")
+    if asked.logs and (asked.stdout or asked.stderr) and logs.is_json(container):
+        _catch_up_lines(engine, container, asked, client, connection)
+        return
+    with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees the end too
+        engine.links.send(container.id, Attach(client), [connection.fileno()])
+
+
+def _wait_for_start(
+    engine: object, container: Container, asked: Asked, client: Client, hijack: Callable[[], socket.socket]
+) -> bool:
+    """Have the client among those who wait for the start; False when the container runs."""
     # A client that has seen the head may have the container started at once: that start has to find it here.
     with container.operation:
-        alive = container.snapshot().alive
-        if not alive:
-            let_go(container)
-            if len(container.waiting) >= MOST_WAITING:
-                raise Conflict(f"container {container.id} has {MOST_WAITING} clients that wait for its start")
+        if container.snapshot().alive:
+            return False
+        let_go(container)
+        if len(container.waiting) >= MOST_WAITING:
+            raise Conflict(f"container {container.id} has {MOST_WAITING} clients that wait for its start")
         connection = hijack()
         announce(engine, container, "attach")
-        if alive:
-            if not (asked.logs and (asked.stdout or asked.stderr) and logs.is_json(container)):
-                with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees the end too
-                    engine.links.send(container.id, Attach(client), [connection.fileno()])
-                return
-        elif not asked.logs:
+        if not asked.logs:
             container.waiting.append((client, connection))
-            return
-        else:
-            place = (replace(client, replay=False), *socket.socketpair())
-            until_ns = time.time_ns()
-            container.waiting.append(place[:2])
-    if alive:
-        _catch_up_lines(engine, container, asked, client, connection)
-    else:
-        _catch_up(engine, container, asked, place, connection, until_ns)
+            return True
+        place = (replace(client, replay=False), *socket.socketpair())
+        until_ns = time.time_ns()
+        container.waiting.append(place[:2])
+    _catch_up(engine, container, asked, place, connection, until_ns)
+    return True
 
 
 def _refuse_states(container: Container, reference: str) -> None:

@@ -60,7 +60,7 @@ def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
         connection.sendall(b"head")
         return connection
 
-    serving = threading.Thread(target=attach.attach, args=(engine, subject, asked, hijack))
+    serving = threading.Thread(target=attach.attach, args=(engine, subject, asked, lambda: None, hijack))
     serving.start()
     with client:
         assert unread.wait(10)
