@@ -161,9 +161,8 @@ def _create(build: object, state: State, asked: Asked, mounts: list[dict]) -> Co
             "Mounts": mounts or None,
         },
     }
-    container, warnings = create.create(engine, None, body, None, lasting=False)
-    with engine.database.transaction() as connection:
-        table.begin_step(connection, container.id)
+    # Never the one without the other: a daemon that dies next leaves to the next one what it may take away.
+    container, warnings = create.create(engine, None, body, None, lasting=False, beside=table.begin_step)
     for warning in warnings:
         build.output.text(f" ---> [Warning] {warning}\n")
     build.output.text(f" ---> Running in {short(container.id)}\n")

@@ -7,6 +7,7 @@ what is wrong with options, what is not built here, and only then anything that 
 import contextlib
 import os
 import time
+from collections.abc import Callable
 
 from engine.daemon.containers import config as settings
 from engine.daemon.containers import files, naming, paths, unbuilt, validate
@@ -28,12 +29,19 @@ _SHORT = 12
 
 
 def create(
-    engine: object, name: str | None, body: dict, platform: str | None, *, lasting: bool = True
+    engine: object,
+    name: str | None,
+    body: dict,
+    platform: str | None,
+    *,
+    lasting: bool = True,
+    beside: Callable[[object, str], None] | None = None,
 ) -> tuple[Container, list[str]]:
     """Make a container and return it with the warnings of create.
 
     name: None or empty for a random one; body: the decoded body of `POST /containers/create`; platform: as
-    `os/arch[/variant]`, None or empty for the host's; lasting: False for one that need not outlive a loss of power.
+    `os/arch[/variant]`, None or empty for the host's; lasting: False for one that need not outlive a loss of power;
+    beside: writes what is to be there whenever the record is, in the same transaction, by the container's id.
     Raises Invalid, NotFound for the image, Conflict for the name, NotBuilt in words, SystemFailure when the disk fails.
     """
     config = settings.container_config(body)
@@ -80,7 +88,7 @@ def create(
         if host_config["Links"]:
             _link(engine, container)
         _mount(engine, container)
-        _keep(engine, container, _descriptor(engine, image) if image else None, lasting)
+        _keep(engine, container, _descriptor(engine, image) if image else None, lasting, beside)
     except BaseException:
         mountpoints.release(engine, container, volumes=True)
         engine.containers.release(container)
@@ -127,7 +135,13 @@ def _mount(engine: object, container: Container) -> None:
         raise
 
 
-def _keep(engine: object, container: Container, descriptor: dict | None, lasting: bool) -> None:
+def _keep(
+    engine: object,
+    container: Container,
+    descriptor: dict | None,
+    lasting: bool,
+    beside: Callable[[object, str], None] | None,
+) -> None:
     """Write the files, then the record: a crash in between leaves files that `files.sweep` finds, and no record."""
     used = mountpoints.images_of(container)
     for image_id, layers in [(container.image_id, container.layers), *used] if container.image_id else used:
@@ -140,6 +154,8 @@ def _keep(engine: object, container: Container, descriptor: dict | None, lasting
         files.write(where, container)
         with engine.database.transaction(durable=lasting) as connection:
             table.insert(connection, container, descriptor)
+            if beside is not None:
+                beside(connection, container.id)
     except OSError as error:
         _forget(where)
         raise SystemFailure(f"the files of the container cannot be made: {error}") from error

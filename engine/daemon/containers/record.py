@@ -124,6 +124,7 @@ class Container:
     held: its end was asked for since its last start by hand, so no policy runs it again; not kept over a daemon
     doomed: SIGKILL was sent to this run, so nothing may stop it from dying
     delay: seconds that were waited before this run (see `policy`); retry: the handle of the next one while it is waited
+    passing: where it is paused, that is the engine's own doing and ends with its work; a later daemon lets it go on
     being_restarted: how many `restart` calls are between their stop and their start; it is not removed by itself then
     bell: rung at each end for those who wait with a socket, and replaced then; None while nobody does
     waiting: clients that attached before the start, each with how it wants to be served; under `operation`
@@ -156,6 +157,7 @@ class Container:
     doomed: bool = False
     delay: float = 0.0
     retry: object | None = field(default=None, repr=False)
+    passing: bool = False
     being_restarted: int = 0
     bell: Bell | None = field(default=None, repr=False)
     waiting: list[tuple[Client, socket.socket]] = field(default_factory=list, repr=False)

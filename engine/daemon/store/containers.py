@@ -98,8 +98,10 @@ def insert(connection: sqlite3.Connection, container: Container, descriptor: dic
 
 def save_state(connection: sqlite3.Connection, container: Container) -> None:
     """Write the state of a container as it is now; the caller holds `container.changed` or has it to itself."""
-    connection.execute(_SAVE_STATE, (container.id, *(getattr(container.state, column) for column in _STATE)))
-    health = container.state.health
+    state = container.state
+    status = "running" if state.status == "paused" and container.passing else state.status
+    connection.execute(_SAVE_STATE, (container.id, status, *(getattr(state, column) for column in _STATE[1:])))
+    health = state.health
     if health is not None:
         connection.execute(_SAVE_HEALTH, (container.id, json.dumps(asdict(health), separators=(",", ":"))))
 

@@ -107,7 +107,7 @@ def _paused(engine: object, container: Container) -> Iterator[None]:
     ours = False
     if container.snapshot().status == "running":
         with contextlib.suppress(Conflict):
-            pausing.pause(engine, container)
+            pausing.pause(engine, container, passing=True)
             ours = True
     try:
         yield

@@ -11,8 +11,11 @@ from engine.daemon.containers.saving import save
 from engine.errors import Conflict, EngineError, SystemFailure
 
 
-def pause(engine: object, container: Container) -> None:
-    """Freeze it. Raises Conflict in docker's words when it is in no state for it, SystemFailure when it cannot be."""
+def pause(engine: object, container: Container, *, passing: bool = False) -> None:
+    """Freeze it. Raises Conflict in docker's words when it is in no state for it, SystemFailure when it cannot be.
+
+    passing: for a piece of work of the engine's own, which no later daemon would end: for that one it runs (`restore`)
+    """
     with container.operation:
         with container.changed:
             run = container.exits
@@ -35,6 +38,7 @@ def pause(engine: object, container: Container) -> None:
             if container.exits != run:  # it ended while it was to be frozen
                 raise Conflict(f"container {container.id} is not running")
             states.move(container, "paused")
+            container.passing = passing
             health.halt(container)
             save(engine, container)
             announce(engine, container, "pause")
