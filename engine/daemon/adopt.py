@@ -6,7 +6,6 @@ between two steps when that daemon died; here the two are brought together, and 
 
 import logging
 import os
-import time
 
 from engine.daemon.containers import paths
 from engine.daemon.containers.life import end, pause, remove, restarts, start
@@ -27,7 +26,9 @@ def adopt_all(engine: object) -> list[Container]:
     """
     wanted = []
     left = engine.networks.endpoints()  # also of those who turn out to have ended
-    for container in reversed(engine.containers.all()):
+    containers = engine.containers.all()
+    engine.links.call((container.id, _where(engine, container).exec_dir) for container in containers)
+    for container in reversed(containers):
         try:
             if _adopt(engine, container):
                 wanted.append(container)
@@ -49,13 +50,17 @@ def _adopt_networks(engine: object, left: bool) -> None:
         leavings.resume(engine)
 
 
+def _where(engine: object, container: Container) -> paths.Paths:
+    return paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+
+
 def _adopt(engine: object, container: Container) -> bool:
     """Adopt one; True when it is to be started."""
     status = container.state.status
     if status == "removing":
         remove.finish(engine, container)
         return False
-    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    where = _where(engine, container)
     was_alive = container.state.alive
     try:
         found = engine.links.adopt(container.id, where.exec_dir)
@@ -67,11 +72,12 @@ def _adopt(engine: object, container: Container) -> bool:
         _go_on(engine, container, found)
         return False
     if was_alive:
-        lost = Exited(end.LOST_EXIT, time.time_ns(), container.state.started_ns)
-        end.record(engine, container, found or lost, obey_policy=False)
+        error = "" if found else end.LOST_TEXT
+        end.record(engine, container, found or end.lost(container), obey_policy=False, error=error)
     elif isinstance(found, Exited):
         start.record_start(engine, container, Started(0, 0, found.started_ns))
-        end.record(engine, container, found, obey_policy=False)
+        error = "" if found else end.LOST_TEXT
+        end.record(engine, container, found or end.lost(container), obey_policy=False, error=error)
     elif os.path.isdir(where.exec_dir):
         start.clear_run(engine, container, where)
     return _follow_up(engine, container)

@@ -218,6 +218,72 @@ def test_a_monitor_that_is_stopped_does_not_hold_up_the_next_daemon(crashing: Da
         daemon.remove(each)
 
 
+def monitor_of(daemon: Daemon, container: str) -> int:
+    """The process that is the parent of the container's process 1."""
+    with open(f"/proc/{daemon.inspect(container)['State']['Pid']}/status") as status:
+        return int(next(line.split()[1] for line in status if line.startswith("PPid:")))
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["with a daemon", "without a daemon"])
+def test_a_container_that_lost_its_monitor_says_so(crashing: Daemon, alive: bool) -> None:
+    """Also where nobody looked; its exit code is lost with the monitor."""
+    daemon = crashing
+    one = daemon.create("sleep", "600")
+    daemon.begin(one)
+    monitor = monitor_of(daemon, one)
+    if not alive:
+        daemon.kill9()
+    os.kill(monitor, signal.SIGKILL)
+    if not alive:
+        daemon.start()
+    assert daemon.wait(one) == 255
+    state = daemon.inspect(one)["State"]
+    assert (state["Status"], state["Error"]) == (
+        "exited",
+        "the monitor of the container was lost, and its exit code with it",
+    )
+    daemon.begin(one)
+    assert daemon.inspect(one)["State"]["Error"] == ""
+    daemon.remove(one)
+
+
+def test_a_paused_container_that_lost_its_monitor_ends_at_once(crashing: Daemon) -> None:
+    """With version 1 of cgroups who is frozen does not die of SIGKILL."""
+    daemon = crashing
+    one = daemon.create("sleep", "600")
+    daemon.begin(one)
+    monitor = monitor_of(daemon, one)
+    assert daemon.request("POST", f"/containers/{one}/pause").status == 204
+    begun = time.monotonic()
+    os.kill(monitor, signal.SIGKILL)
+    assert daemon.wait(one) == 255
+    assert time.monotonic() - begun < 8
+    daemon.remove(one)
+
+
+def test_monitors_that_are_stopped_hold_up_the_next_daemon_no_longer_than_one(crashing: Daemon) -> None:
+    """They are waited for side by side."""
+    daemon = crashing
+    made = [daemon.create("sh", "-c", "trap 'exit 4' TERM; while :; do sleep 0.05; done") for _ in range(6)]
+    for one in made:
+        daemon.begin(one)
+    monitors = [monitor_of(daemon, one) for one in made]
+    for monitor in monitors:
+        os.kill(monitor, signal.SIGSTOP)
+    try:
+        daemon.kill9()
+        begun = time.monotonic()
+        daemon.start()
+        assert time.monotonic() - begun < 12  # one at a time would take 18 seconds for the greetings alone
+    finally:
+        for monitor in monitors:
+            os.kill(monitor, signal.SIGCONT)
+    for one in made:
+        assert daemon.request("POST", f"/containers/{one}/stop").status == 204
+        assert daemon.inspect(one)["State"]["ExitCode"] == 4
+        daemon.remove(one)
+
+
 def test_an_orderly_stop_leaves_containers_alone(crashing: Daemon) -> None:
     """SIGTERM ends the daemon with 0 and no container."""
     daemon = crashing

@@ -2,17 +2,17 @@
 
 import logging
 import queue
-import threading
 from collections.abc import Callable
 
+from engine.daemon.runtime import worker
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
 
 
 def later(work: Callable[..., object], *arguments: object) -> None:
-    """Run `work` in a thread of its own; a failure on purpose is logged, there is nobody to tell."""
-    threading.Thread(target=_run, args=(work, *arguments), name=work.__name__, daemon=True).start()
+    """Run `work` in a thread of its own, as soon as there is one; a failure is logged, there is nobody to tell."""
+    worker.begin(work.__name__, lambda: _run(work, *arguments))
 
 
 def _run(work: Callable[..., object], *arguments: object) -> None:
@@ -28,16 +28,12 @@ class Turn:
     def __init__(self, name: str) -> None:
         self._name = name
         self._waiting: queue.SimpleQueue[tuple] = queue.SimpleQueue()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._worker = worker.Worker(name, self._work)
 
     def add(self, work: Callable[..., object], *arguments: object) -> None:
         """Run `work` when all that was added before is done."""
         self._waiting.put((work, *arguments))
-        with self._starting:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._thread.start()
+        self._worker.wake()
 
     def _work(self) -> None:
         while True:

@@ -1,16 +1,22 @@
 """The daemon's links to the monitors: starting one, watching them all, and hearing of their ends.
 
-One thread (`watch`) waits on every link with epoll and runs what an end calls for; the threads of the API start
-containers and execs, and send messages. Each has a link, by its id, from the moment it runs until its end is known.
+One thread (`watch`) waits on every link with epoll and waits for nothing else: what a container's end calls for is done
+by others, side by side, and for one container in order (`lanes`). The threads of the API start containers and execs,
+and send messages. Each has a link, by its id, from the moment it runs until its end is known. Whoever speaks to a
+monitor waits for so long and no longer: it may be stopped, or be held up by a disk.
 """
 
 import logging
 import os
 import select
 import socket
+import struct
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
+from engine.daemon.runtime import processes, worker
+from engine.daemon.runtime.lanes import Lanes
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.wire import codec, endpoint, exitfile
@@ -20,6 +26,14 @@ from engine.wire.messages import Detached, Exec, Exited, Failed, NamespacesReady
 log = logging.getLogger(__name__)
 
 _GREETING_SECONDS = 3.0
+_WAITED_SECONDS = 0.01  # for a greeting that was waited for already
+START_SECONDS = 120.0
+"""How long a start may take from one message of its monitor to the next. What takes long in one is a mount whose server
+does not answer; the kernel itself gives most of those up in less, and no other step comes near."""
+_KILLED_SECONDS = 5.0
+_SEND_SECONDS = 10
+"""How long a monitor may take none of what it is sent; a few hundred messages fit before anybody waits at all."""
+_SEND_LIMIT = struct.pack("ll", _SEND_SECONDS, 0)  # struct timeval
 
 Heard = Callable[[str, Exited | Detached | None], None]
 """What is called with the id and what its monitor has told; None: that has died."""
@@ -28,7 +42,7 @@ Heard = Callable[[str, Exited | Detached | None], None]
 class Links:
     """All links of a daemon.
 
-    ended: called in the watching thread with (container id, Exited or None): None when the monitor itself has died
+    ended: called in a thread for ends with (container id, Exited or None): None when the monitor itself has died
     detached: called there with the id of a container whose client has sent its detach keys
     """
 
@@ -42,10 +56,13 @@ class Links:
         self._ended = ended
         self._detached = detached
         self._links: dict[str, Channel] = {}
+        self._called: dict[str, Channel | OSError] = {}
         self._names: dict[int, tuple[str, Heard]] = {}
         self._ends: dict[int, Callable[[], None]] = {}
         self._lock = threading.Lock()
+        self._settling = Lanes("end")
         self._poll = select.epoll()
+        self._poll.register(worker.bell(), select.EPOLLIN)
 
     def start(
         self,
@@ -61,9 +78,9 @@ class Links:
 
         connect: called with process 1 and when it started, once its namespaces are there: plugs in its networks
         ordinary: `sandbox.stage.suits` it, so that what the spawner has prepared may be taken.
-        The link is not watched yet (see `keep`). Raises Invalid with init's text and `exit_code` when the command
-        cannot be run, SystemFailure when the sandbox cannot be made (MonitorLost: by no fault of the container's),
-        Unavailable when there is no spawner to be had.
+        The link is not watched yet (see `keep`). Raises StartFailure with init's words when the command cannot be run
+        or the sandbox cannot be made, SystemFailure when that takes too long (MonitorLost: the monitor has died, by no
+        fault of the container's), Unavailable when there is no spawner to be had.
         """
         ours, theirs = Channel.pair()
         try:
@@ -74,16 +91,27 @@ class Links:
             ready = self._expect(ours, NamespacesReady)
             connect(ready.pid, ready.pid_start)
             ours.send(Proceed())
-            started = self._expect(ours, Started)
+            try:
+                started = self._expect(ours, Started)
+            except TooSlow:
+                # It was told to go on, and would, without this daemon.
+                if not processes.kill_and_wait(ready.pid, ready.pid_start, _KILLED_SECONDS):
+                    log.error("container %s: its process %d does not end after SIGKILL", container_id, ready.pid)
+                raise
         except (BrokenPipeError, ConnectionResetError) as error:
             ours.close()
             raise MonitorLost("the container's monitor has died while it started") from error
         except BaseException:
             ours.close()
             raise
-        with self._lock:
-            self._links[container_id] = ours
+        self._have(container_id, ours)
         return started
+
+    def _have(self, name: str, link: Channel) -> None:
+        link.socket.settimeout(None)
+        link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_LIMIT)
+        with self._lock:
+            self._links[name] = link
 
     def enter(self, exec_id: str, request: Exec, descriptors: list[int], *, ordinary: bool = True) -> Started:
         """Have one more process made in a container. descriptors: process 1's pidfd, then the clients' sockets.
@@ -101,14 +129,18 @@ class Links:
         except BaseException:
             ours.close()
             raise
-        with self._lock:
-            self._links[exec_id] = ours
+        self._have(exec_id, ours)
         return started
 
     @staticmethod
-    def _expect(link: Channel, kind: type, name: str = "") -> object:
+    def _expect(link: Channel, kind: type, name: str = "", seconds: float | None = None) -> object:
+        latest = time.monotonic() + (seconds or START_SECONDS)
         while True:
-            received = link.receive()
+            try:
+                link.socket.settimeout(max(latest - time.monotonic(), 0.001))
+                received = link.receive()
+            except TimeoutError as error:
+                raise TooSlow(seconds or START_SECONDS) from error
             if received is None:
                 raise MonitorLost("the container's monitor has died while it started")
             message, _ = received
@@ -121,31 +153,49 @@ class Links:
             raise SystemFailure(f"the container's monitor said {type(message).__name__} for {kind.__name__}")
         return message
 
+    def call(self, containers: Iterable[tuple[str, str]]) -> None:
+        """Before `adopt`: knock at the monitors of all these (id, exec directory), and give them time to answer, once.
+
+        Those that do not answer are waited for side by side, and hold up the daemon's start no longer than one of them.
+        """
+        waiting, poll = set(), select.poll()
+        for container_id, exec_dir in containers:
+            try:
+                link = Channel(endpoint.connect(exec_dir, _GREETING_SECONDS))
+            except (FileNotFoundError, ConnectionRefusedError, BlockingIOError) as error:
+                self._called[container_id] = error
+                continue
+            self._called[container_id] = link
+            waiting.add(link.fileno())
+            poll.register(link.fileno(), select.POLLIN)
+        latest = time.monotonic() + _GREETING_SECONDS
+        while waiting and (left := latest - time.monotonic()) > 0:
+            for descriptor, _ in poll.poll(left * 1000):
+                poll.unregister(descriptor)
+                waiting.discard(descriptor)
+
     def adopt(self, container_id: str, exec_dir: str) -> Started | Exited | None:
         """Find a container again after a restart of the daemon: running, ended, or None: there is nothing of it.
 
         Raises SilentMonitor: it is there and does not answer (stopped, or waiting for a disk); no other container is to
         wait for it. Its link can be kept all the same, unless there was none to be had.
         """
-        try:
-            link = Channel(endpoint.connect(exec_dir, _GREETING_SECONDS))
-        except (FileNotFoundError, ConnectionRefusedError):
+        if container_id not in self._called:
+            self.call([(container_id, exec_dir)])
+        link = self._called.pop(container_id)
+        if isinstance(link, BlockingIOError):
+            raise SilentMonitor(linked=False) from link
+        if isinstance(link, OSError):
             return self.left_behind(exec_dir)
-        except BlockingIOError as error:
-            raise SilentMonitor(linked=False) from error
         try:
-            greeting = self._expect(link, Started)
-            link.socket.settimeout(None)
-        except TimeoutError as error:
-            link.socket.settimeout(None)
-            with self._lock:
-                self._links[container_id] = link
+            greeting = self._expect(link, Started, seconds=_WAITED_SECONDS)
+        except TooSlow as error:
+            self._have(container_id, link)
             raise SilentMonitor(linked=True) from error
         except SystemFailure:
             link.close()
             return self.left_behind(exec_dir)
-        with self._lock:
-            self._links[container_id] = link
+        self._have(container_id, link)
         return greeting
 
     @staticmethod
@@ -154,22 +204,32 @@ class Links:
         content = exitfile.read(exec_dir)
         return None if content is None else codec.decode(content)
 
+    def drop(self, name: str) -> None:
+        """Have no link any more with what is not to be watched: its start could not be recorded."""
+        with self._lock:
+            link = self._links.pop(name, None)
+            if link is None:
+                return
+            if self._names.pop(link.fileno(), None) is not None:
+                self._poll.unregister(link.fileno())
+            link.close()
+
     def keep(self, name: str, heard: Heard | None = None) -> None:
         """Watch the link of what is recorded as running: from now on its end is heard.
 
         heard: called with `Exited`, `Detached` or None (the monitor has died), for an exec; else what stands for
-            containers. It may be called in a thread that looks (see `look`), and before this returns.
+            containers. It may be called in a thread that looks (see `look`), and before this returns; it never waits.
         """
         with self._lock:
             link = self._links[name]
-            self._names[link.fileno()] = (name, heard or self._container_heard)
             self._poll.register(link.fileno(), select.EPOLLIN)
+            self._names[link.fileno()] = (name, heard or self._container_heard)
 
     def _container_heard(self, container_id: str, message: Exited | Detached | None) -> None:
         if isinstance(message, Detached):
-            self._detached(container_id)
+            self._settling.add(container_id, lambda: self._detached(container_id))
         else:
-            self._ended(container_id, message)
+            self._settling.add(container_id, lambda: self._ended(container_id, message))
 
     def look(self, name: str) -> bool:
         """Hear now what a monitor has told already; False when the link is no more: its end is being dealt with."""
@@ -184,13 +244,17 @@ class Links:
             self._hear(descriptor)
 
     def send(self, container_id: str, message: object, descriptors: list[int]) -> None:
-        """Tell a monitor something; raises Conflict when the container is not running."""
+        """Tell a monitor something. Raises Conflict when the container is not running, SystemFailure when its monitor
+        takes nothing for long.
+        """
         with self._lock:
             link = self._links.get(container_id)
         try:
             if link is None:
                 raise BrokenPipeError
             link.send(message, descriptors)
+        except BlockingIOError as error:  # SO_SNDTIMEO, see socket(7)
+            raise SystemFailure(f"container {container_id}: its monitor does not answer") from error
         except OSError as error:
             raise Conflict(f"container {container_id} is not running") from error
 
@@ -207,9 +271,11 @@ class Links:
                 self._poll.unregister(descriptor)
 
     def watch(self) -> None:
-        """Hear of ends until the process ends; run in a thread of its own."""
+        """Hear of ends until the process ends, and see to threads that are owed; run in a thread of its own."""
         while True:
-            for descriptor, _ in self._poll.poll():
+            told = self._poll.poll(worker.due())
+            worker.settle()
+            for descriptor, _ in told:
                 try:
                     self._hear(descriptor)
                 except Exception:  # one container's trouble must not end the watch over all
@@ -253,6 +319,16 @@ def _readable(descriptor: int) -> bool:
 
 class MonitorLost(SystemFailure):
     """The monitor has died before the container ran."""
+
+
+class TooSlow(SystemFailure):
+    """A monitor has not said in time what it was expected to say."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the start was given up after {seconds:.0f} seconds without a sign of life: a mount, a disk or the host "
+            "does not answer"
+        )
 
 
 class SilentMonitor(SystemFailure):

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from engine.daemon.runtime.worker import Worker
+
 log = logging.getLogger(__name__)
 
 
@@ -45,7 +47,7 @@ class Schedule:
         self._heap: list[Handle] = []
         self._changed = threading.Condition()
         self._orders = itertools.count()
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("schedule", self._run)
 
     def at(self, delay_seconds: float, work: Callable[..., object], *arguments: object) -> Handle:
         """Do `work` once, that many seconds from now; pieces that are due at the same moment keep their order."""
@@ -53,11 +55,9 @@ class Schedule:
             due = time.monotonic() + max(delay_seconds, 0)
             handle = Handle(self, due, next(self._orders), work, arguments)
             heapq.heappush(self._heap, handle)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="schedule", daemon=True)
-                self._thread.start()
-            elif self._heap[0] is handle:
+            if self._heap[0] is handle:
                 self._changed.notify()  # it is due before what the thread sleeps for
+        self._worker.wake()
         return handle
 
     def drop(self, handle: Handle) -> bool:

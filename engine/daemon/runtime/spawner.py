@@ -8,6 +8,8 @@ import contextlib
 import logging
 import os
 import resource
+import socket
+import struct
 import sys
 import threading
 
@@ -17,12 +19,14 @@ from engine.wire.messages import BeResolver, Exec, Start
 
 log = logging.getLogger(__name__)
 
+_SEND_LIMIT = struct.pack("ll", 10, 0)  # seconds and microseconds: struct timeval
+
 
 class Spawner:
     """Who forks monitors. muxer, stage: as `engine.spawner.main.serve` takes them."""
 
     def __init__(self, channel: Channel, muxer: str, stage: str) -> None:
-        self._channel = channel
+        self._channel = _patient(channel)
         self._muxer = muxer
         self._stage = stage
         self._restarting = threading.Lock()
@@ -32,7 +36,7 @@ class Spawner:
     def send(self, start: Start | Exec | BeResolver, descriptors: list[int], *, ordinary: bool) -> None:
         """Ask for a container, an exec or the resolver; see `Channel.send`.
 
-        Raises Unavailable when there is no spawner to be had.
+        Raises Unavailable when there is no spawner to be had, or it takes nothing for long: it may be stopped.
         """
         used = self._channel
         try:
@@ -43,6 +47,8 @@ class Spawner:
                 self._channel.send(start, descriptors, ordinary=ordinary)
             except OSError as error:
                 raise Unavailable(f"the process that makes containers cannot be started: {error}") from error
+        except BlockingIOError as error:  # SO_SNDTIMEO, see socket(7)
+            raise Unavailable("the process that makes containers does not answer") from error
 
     def _restart(self, dead: Channel) -> None:
         with self._restarting:
@@ -59,8 +65,14 @@ class Spawner:
                 environment = {**os.environ, "PYTHONPATH": _import_root()}
                 made = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
                 resource.prlimit(made.pid, resource.RLIMIT_NOFILE, self._files)
-            self._channel = ours
+            self._channel = _patient(ours)
             dead.close()
+
+
+def _patient(channel: Channel) -> Channel:
+    """Let what is sent wait for so long and no longer: other threads wait for their turn to send meanwhile."""
+    channel.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_LIMIT)
+    return channel
 
 
 def _import_root() -> str:

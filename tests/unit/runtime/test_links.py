@@ -1,15 +1,23 @@
 """The daemon's side of the handshake and of a container's end, against a monitor played by the test."""
 
+import contextlib
 import os
 import queue
+import signal
+import struct
+import subprocess
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from engine.daemon.runtime import links as module
+from engine.daemon.runtime import spawner as spawning
 from engine.daemon.runtime.links import Links, SilentMonitor, StartFailure
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, SystemFailure, Unavailable
+from engine.kernel import syscalls
 from engine.wire import codec, endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.messages import Attach, Client, Exited, Failed, LogTarget, NamespacesReady, Proceed, Start, Started
@@ -97,6 +105,81 @@ def test_a_failure_carries_what_init_said(links):
     assert caught.value.failed.exit_code == 127
 
 
+def test_a_start_that_never_comes_to_its_end_is_given_up_and_its_process_killed(links, monkeypatch):
+    """It was told to go on, and would, without anybody to hear of it."""
+    monkeypatch.setattr(module, "START_SECONDS", 0.1)
+    with subprocess.Popen(["sleep", "60"]) as process, contextlib.closing(SimpleNamespace(close=process.kill)):
+        monitor = play(links, NamespacesReady(process.pid, syscalls.process_start(process.pid)), None)
+        with pytest.raises(SystemFailure, match=r"given up after 0 seconds without a sign of life"):
+            links.start("c1", REQUEST, [], lambda: None)
+        monitor.thread.join()
+        assert monitor.heard == [Proceed()] and process.wait(10) == -signal.SIGKILL
+        assert monitor.link.receive() is None
+    assert not links.look("c1")
+
+
+@pytest.mark.parametrize("verb", ["start", "enter"])
+def test_a_monitor_that_never_says_a_word_is_given_up(links, monkeypatch, verb):
+    monkeypatch.setattr(module, "START_SECONDS", 0.1)
+    monitor = play(links)
+    with pytest.raises(SystemFailure, match="does not answer"):
+        links.start("c1", REQUEST, [], lambda: None) if verb == "start" else links.enter("e1", REQUEST, [])
+    monitor.thread.join()
+    assert monitor.link.receive() is None
+
+
+def test_a_monitor_that_takes_nothing_holds_nobody_up(links, monkeypatch):
+    """It may be stopped: its socket's buffer is full then, after some hundred messages."""
+    monkeypatch.setattr(module, "_SEND_LIMIT", struct.pack("ll", 0, 10_000))
+    monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9))
+    links.start("c1", REQUEST, [], lambda: None)
+    monitor.thread.join()
+    with pytest.raises(SystemFailure, match="does not answer"):
+        for _ in range(100_000):
+            links.send("c1", Proceed(), [])
+
+
+def test_a_spawner_that_takes_nothing_is_told_of(monkeypatch):
+    monkeypatch.setattr(spawning, "_SEND_LIMIT", struct.pack("ll", 0, 10_000))
+    ours, theirs = Channel.pair()
+    with ours, theirs:
+        spawner = Spawner(ours, "auto", "/nowhere")
+        with pytest.raises(Unavailable, match="does not answer"):
+            for _ in range(100_000):
+                spawner.send(REQUEST, [], ordinary=False)
+
+
+def test_a_link_that_was_dropped_is_no_more(links):
+    monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9))
+    links.start("c1", REQUEST, [], lambda: None)
+    links.keep("c1")
+    monitor.thread.join()
+    links.drop("c1")
+    assert monitor.link.receive() is None and not links.look("c1")
+    links.drop("c1")
+
+
+def test_one_end_that_takes_long_holds_up_no_other(links):
+    """A container that is paused may take 10 seconds to die."""
+    gate, told = threading.Event(), queue.Queue()
+
+    def ended(container, message):
+        if container == "slow":
+            assert gate.wait(5)
+        told.put((container, message))
+
+    links._ended = ended
+    threading.Thread(target=links.watch, daemon=True).start()
+    for name in ("slow", "quick"):
+        monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9), Exited(3, 10))
+        links.start(name, REQUEST, [], lambda: None)
+        links.keep(name)
+        monitor.thread.join()
+    assert told.get(timeout=4) == ("quick", Exited(3, 10))
+    gate.set()
+    assert told.get(timeout=4) == ("slow", Exited(3, 10))
+
+
 def test_a_monitor_that_dies_while_it_starts_is_a_failure(links):
     monitor = play(links)
     monitor.thread.join(0)
@@ -144,6 +227,22 @@ def test_adopting_does_not_wait_for_a_monitor_that_does_not_answer(links, tmp_pa
             late.send(Started(7, 8, 9))
             late.send(Exited(3, 10))
             assert links.ended_for_tests.get(timeout=5) == ("c1", Exited(3, 10))
+
+
+def test_monitors_that_do_not_answer_are_waited_for_side_by_side(links, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_GREETING_SECONDS", 0.3)
+    silent = {f"c{number}": str(tmp_path / str(number)) for number in range(10)}
+    with contextlib.ExitStack() as stack:
+        for path in silent.values():
+            os.mkdir(path)
+            stack.enter_context(endpoint.listen(path))
+        begun = time.monotonic()
+        links.call([*silent.items(), ("gone", str(tmp_path / "gone"))])
+        for container, path in silent.items():
+            with pytest.raises(SilentMonitor):
+                links.adopt(container, path)
+        assert links.adopt("gone", str(tmp_path / "gone")) is None
+        assert time.monotonic() - begun < 5 * 0.3
 
 
 def test_adopting_does_not_wait_where_too_many_daemons_have_waited_before(links, tmp_path):

@@ -1,11 +1,12 @@
 """Record that a container has ended, and what follows: another run, its removal, or nothing.
 
-`ended` runs in the thread that watches the monitors, and at a daemon's start in the main thread (`adopt`). It takes no
-`container.operation`: an end comes when it comes.
+`ended` runs in a thread for ends, one at a time for a container and those of others beside it (`links`), and at a
+daemon's start in the main thread (`adopt`). It takes no `container.operation`: an end comes when it comes.
 """
 
 import logging
 import os
+import signal
 import time
 
 from engine.daemon.clock import SECOND
@@ -19,12 +20,15 @@ from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
 from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import later
+from engine.errors import SystemFailure
 from engine.wire import exitfile
 from engine.wire.messages import Exited
 
 log = logging.getLogger(__name__)
 
 LOST_EXIT = 255
+LOST_TEXT = "the monitor of the container was lost, and its exit code with it"
+"""What `State.Error` says of such an end."""
 _KILLED_SECONDS = 10
 
 
@@ -43,17 +47,23 @@ def ended(engine: object, container: Container, exited: Exited | None) -> None:
         later(remove.remove, engine, container, False, True)
 
 
-def record(engine: object, container: Container, exited: Exited | None, *, obey_policy: bool) -> None:
-    """Record the end and take away what only a running container has; what follows is the caller's."""
+def record(engine: object, container: Container, exited: Exited | None, *, obey_policy: bool, error: str = "") -> None:
+    """Record the end and take away what only a running container has; what follows is the caller's.
+
+    exited: None as for `ended`; error: what `State.Error` is to say, empty for what it says already
+    """
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     if exited is None:
-        exited = engine.links.left_behind(where.exec_dir) or _end_unseen(container, where)
+        exited = engine.links.left_behind(where.exec_dir)
+    if exited is None:
+        exited, error = _end_unseen(engine, container, where), LOST_TEXT
     oom_killed = _oom_killed(engine, container)
     with container.changed:
         container.settling = True
     try:
         _leave_networks(engine, container)
         with container.changed:
+            container.state.error = error or container.state.error
             _note(engine, container, exited, oom_killed, obey_policy)
             for follower in container.followers:
                 os.eventfd_write(follower, 1)
@@ -112,10 +122,21 @@ def _note(engine: object, container: Container, exited: Exited, oom_killed: bool
     states.move(container, "restarting" if again else "exited")
 
 
-def _end_unseen(container: Container, where: paths.Paths) -> Exited:
+def _end_unseen(engine: object, container: Container, where: paths.Paths) -> Exited:
     """Kill what runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
     state = container.snapshot()
     crash = exitfile.read(where.exec_dir, exitfile.CRASH) or b"it has left no word"
     log.error("container %s: its monitor is gone; the container is ended. %s", container.id, crash.decode())
-    processes.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS)
-    return Exited(LOST_EXIT, time.time_ns(), state.started_ns)
+    if processes.send_signal(state.pid, state.pid_start, signal.SIGKILL):
+        try:
+            engine.cgroups.wake(container.id, isolation.cgroup_parent(container))  # one that is paused cannot die
+        except SystemFailure as error:
+            log.warning("container %s: %s", container.id, error)
+        if not processes.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS):
+            log.error("container %s: its process %d does not end after SIGKILL", container.id, state.pid)
+    return lost(container)
+
+
+def lost(container: Container) -> Exited:
+    """The end of a run of which nobody can tell more."""
+    return Exited(LOST_EXIT, time.time_ns(), container.state.started_ns)

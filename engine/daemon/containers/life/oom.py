@@ -5,12 +5,12 @@ rings (`sandbox.alarms`); an ordinary start pays nothing. An alarm that comes wi
 """
 
 import logging
-import threading
 
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.isolation.isolation import cgroup_parent
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
+from engine.daemon.runtime.worker import Worker
 from engine.sandbox.alarms import Alarms
 
 log = logging.getLogger(__name__)
@@ -22,8 +22,7 @@ class OomWatch:
     def __init__(self) -> None:
         self._alarms = Alarms()
         self._watched: dict[str, tuple[object, Container]] = {}
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("oom", self._listen)
 
     def watch(self, engine: object, container: Container) -> None:
         """Listen for a container with a memory limit whose cgroup is there, whether a process is in it yet or not.
@@ -37,10 +36,7 @@ class OomWatch:
             self._watched.pop(container.id, None)
             log.warning("container %s: running out of memory is only seen at its end: %s", container.id, error)
             return
-        with self._starting:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._listen, name="oom", daemon=True)
-                self._thread.start()
+        self._worker.wake()
 
     def limited(self, engine: object, container: Container) -> None:
         """As `watch`, for one that was given its limit while it runs; one that has just ended is left alone."""

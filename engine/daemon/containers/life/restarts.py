@@ -16,24 +16,12 @@ from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
 
-_NO_THREAD_SECONDS = 1.0
-
 
 def schedule(engine: object, container: Container) -> None:
     """Have a container that is `restarting` run again when its back-off is over."""
     with container.changed:
         if container.state.status == "restarting":
-            container.retry = engine.schedule.at(container.delay, _due, engine, container, container.exits)
-
-
-def _due(engine: object, container: Container, exits: int) -> None:
-    try:
-        later(again, engine, container, exits)
-    except RuntimeError as error:  # no thread to be had; the policy stays, so the try is only put off
-        log.warning("container %s: it is restarted later: %s", container.id, error)
-        with container.changed:
-            if container.exits == exits and container.state.status == "restarting":
-                container.retry = engine.schedule.at(_NO_THREAD_SECONDS, _due, engine, container, exits)
+            container.retry = engine.schedule.at(container.delay, later, again, engine, container, container.exits)
 
 
 def again(engine: object, container: Container, exits: int) -> None:

@@ -16,8 +16,9 @@ from engine.daemon.containers.life import remove
 from engine.daemon.containers.mounts import mountpoints
 from engine.daemon.containers.output import attach
 from engine.daemon.containers.processes import health
-from engine.daemon.containers.record import Container
+from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.saving import save
+from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.links import MonitorLost, StartFailure
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 _COMMAND_EXITS = frozenset({126, 127})
 _COMMAND_TEXT = "failed to create task for container: unable to start container process: error during container init: "
 _LAST_WORDS = 10
+_KILLED_SECONDS = 10
 _SETUP_EXIT = 128  # what docker records when the command was never tried
 
 
@@ -60,13 +62,35 @@ def launch(engine: object, container: Container, *, by_hand: bool) -> None:
     """Make the next run, and nothing of it stays when that fails; the caller holds `operation`."""
     try:
         started = _launch(engine, container)
+        for warning in started.warnings:
+            log.warning("container %s: %s", container.id, warning)
+        before = container.snapshot()
+        try:
+            record_start(engine, container, started, by_hand=by_hand)
+            engine.links.keep(container.id)
+        except BaseException:
+            _take_back(engine, container, started, before)
+            raise
     except BaseException:  # whatever it was: nobody else would take it away
         clear_run(engine, container, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id))
         raise
-    for warning in started.warnings:
-        log.warning("container %s: %s", container.id, warning)
-    record_start(engine, container, started, by_hand=by_hand)
-    engine.links.keep(container.id)
+
+
+def _take_back(engine: object, container: Container, started: Started, before: State) -> None:
+    """End a run that could not be recorded, or not be watched: nobody would hear of its end."""
+    log.error("container %s: its start was not recorded, and so it is ended", container.id)
+    engine.links.drop(container.id)
+    if not processes.kill_and_wait(started.pid, started.pid_start, _KILLED_SECONDS):
+        log.error("container %s: its process %d does not end after SIGKILL", container.id, started.pid)
+    if engine.networks.endpoints(container_id=container.id):
+        from engine.daemon.containers.networking import ending  # as everywhere
+
+        ending.release(engine, container)
+    with container.changed:
+        health.drop(container)
+        container.state = before
+        container.changed.notify_all()
+        save(engine, container)
 
 
 def _launch(engine: object, container: Container) -> Started:

@@ -54,6 +54,12 @@ def halt(container: Container) -> None:
             container.state.health = healthcheck.halted(container.state.health)
 
 
+def drop(container: Container) -> None:
+    """The start did not count: no probe is to come."""
+    with container.changed:
+        _replace(container, None)
+
+
 def _replace(container: Container, monitor: "_Monitor | None") -> None:
     if container.probing is not None:
         container.probing.drop()
@@ -83,17 +89,7 @@ class _Monitor:
         """The next probe, counted from now; the caller holds `changed`."""
         since_start_ns = time.time_ns() - self._started_ns
         delay_ns = healthcheck.next_in_ns(self._container.state.health, self._check, since_start_ns)
-        self._next = self._engine.schedule.at(delay_ns / SECOND, self._due)
-
-    def _due(self) -> None:
-        try:
-            later(self._probe)
-        except RuntimeError as error:
-            # No thread to be had. To give up would leave the container with its last verdict for ever.
-            log.warning("container %s: a probe of its health is left out: %s", self._container.id, error)
-            with self._container.changed:
-                if self._container.probing is self:
-                    self.schedule_next()
+        self._next = self._engine.schedule.at(delay_ns / SECOND, later, self._probe)
 
     def _probe(self) -> None:
         container = self._container

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from engine.daemon.containers.processes import figures
 from engine.daemon.containers.processes.figures import NOTHING, Gauge, Sample
 from engine.daemon.containers.record import Container
+from engine.daemon.runtime.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ class _Sampler:
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
         self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("stats", self._run)
 
     def add(self, engine: object, watcher: Watcher) -> None:
         """Begin to give samples to it: at once when it is the first."""
@@ -161,9 +162,7 @@ class _Sampler:
             if container.id not in self._watched:
                 self._watched[container.id] = _Watched(engine, container)
             self._watched[container.id].watchers.append(watcher)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="stats", daemon=True)
-                self._thread.start()
+            self._worker.wake()
 
     def remove(self, watcher: Watcher) -> None:
         """Give it no more; when this returns the sampler does not know it."""
@@ -182,7 +181,7 @@ class _Sampler:
                 while self._watched and (left := next_at - time.monotonic()) > 0:
                     self._changed.wait(left)
                 if not self._watched:
-                    self._thread = None
+                    self._worker.leave()
                     return
                 self._sample()
             # One that was late does not catch up: a sample is a second apart from the last, or more.

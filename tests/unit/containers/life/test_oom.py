@@ -138,7 +138,7 @@ def test_without_a_limit_nobody_watches(engine, container):
     """A daemon that finds such a container has nothing to do."""
     container.host_config["Memory"] = 0
     engine.oom.adopt(engine, container)
-    assert engine.oom._thread is None
+    assert not engine.oom._worker._there
 
 
 def test_what_cannot_be_watched_is_logged(engine, container, caplog):

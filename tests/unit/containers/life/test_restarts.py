@@ -2,7 +2,6 @@
 
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -105,19 +104,6 @@ def test_a_signal_that_comes_while_it_is_started_waits_for_the_start(engine, con
     for thread in (first, second):
         thread.join(SECONDS)
     assert sent == [15] and container.held
-
-
-def test_without_a_thread_to_be_had_the_try_is_put_off(engine, container, monkeypatch):
-    def refuse(*_):
-        raise RuntimeError("can't start new thread")
-
-    later = []
-    monkeypatch.setattr(restarts, "later", refuse)
-    engine.schedule = SimpleNamespace(at=lambda *asked: later.append(asked))
-    restarts._due(engine, container, container.exits)
-    assert later[0][0] == 1 and later[0][-1] == container.exits
-    restarts._due(engine, container, container.exits - 1)
-    assert len(later) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,19 @@
 """What a start that has failed leaves behind."""
 
+import contextlib
 import os
+import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from engine.daemon.containers import create
 from engine.daemon.containers.life import start
+from engine.kernel import syscalls
+from engine.wire.messages import Started
+from tests.unit.containers.fakes import make_engine
 
 
 @pytest.fixture
@@ -39,3 +46,28 @@ def test_one_who_never_stops_speaking_is_told_of(where: SimpleNamespace, monkeyp
     monkeypatch.setattr(os, "listdir", lambda path: listed(path)[:-1])
     with pytest.raises(OSError, match="not empty"):
         start.clear_run(None, None, where)
+
+
+@pytest.mark.parametrize("fails", ["record_start", "keep"])
+def test_a_run_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """It would go on with nobody to hear of its end."""
+    engine = make_engine(tmp_path)
+    container, _ = create.create(engine, "one", {"Image": "busybox"}, None)
+    done: list[str] = []
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("a mistake of ours")
+
+    engine.links = SimpleNamespace(keep=lambda _: None, drop=done.append)
+    monkeypatch.setattr(start, "clear_run", lambda *_: done.append("cleared"))
+    monkeypatch.setattr(engine.links if fails == "keep" else start, fails, fail)
+    with subprocess.Popen(["sleep", "60"]) as process, contextlib.closing(SimpleNamespace(close=process.kill)):
+        started = Started(process.pid, syscalls.process_start(process.pid), 9)
+        monkeypatch.setattr(start, "_launch", lambda *_: started)
+        with pytest.raises(ValueError, match="a mistake of ours"):
+            start.start(engine, container)
+        assert process.wait(10) == -signal.SIGKILL
+    assert done == [container.id, "cleared"]
+    state = container.snapshot()
+    assert (state.status, state.pid) == ("created", 0)
+    assert container.operation.acquire(blocking=False)

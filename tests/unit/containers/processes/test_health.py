@@ -181,19 +181,6 @@ def test_a_container_without_a_check_has_no_health(engine):
     assert one.state.health is None and one.probing is None and engine.schedule.due == []
 
 
-def test_no_thread_to_be_had_is_no_end_of_the_check(engine, monkeypatch):
-    """The probe is left out, and the next one comes."""
-    one = container(Test=["CMD", "x"])
-    health.begin(engine, one)
-
-    def refuse(*_arguments):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(health, "later", refuse)
-    engine.schedule.tick()
-    assert len(engine.schedule.due) == 1 and one.state.health.status == "starting"
-
-
 @pytest.mark.parametrize(
     ("status", "health_status", "text"),
     [

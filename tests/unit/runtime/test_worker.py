@@ -1,0 +1,118 @@
+"""Lazily started threads: every one of the daemon's comes later where the host gave none at first."""
+
+import os
+import queue
+import select
+import threading
+import time
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+
+from engine.daemon.containers.life.oom import OomWatch
+from engine.daemon.containers.processes import stats
+from engine.daemon.runtime import worker
+from engine.daemon.runtime.background import Turn, later
+from engine.daemon.runtime.lanes import Lanes
+from engine.daemon.runtime.links import Links
+from engine.daemon.runtime.schedule import Schedule
+from engine.daemon.runtime.worker import Worker
+from tests.unit.runtime.refusing import without_threads
+
+SECONDS = 5
+
+
+def _oom(done, tmp_path):
+    """An alarm of a cgroup of version 2, which is a file here."""
+    watch = OomWatch()
+    file = tmp_path / "memory.events"
+    file.write_text("oom_kill 0\n")
+    engine = SimpleNamespace(cgroups=SimpleNamespace(directories=lambda *_: (str(tmp_path),)))
+    watch._tell = lambda *_: done.put("done")
+    watch.watch(engine, SimpleNamespace(id="c" * 64, host_config={"CgroupParent": ""}))
+    file.write_text("oom_kill 1\n")
+
+
+def _stats(done, _tmp_path, monkeypatch):
+    monkeypatch.setattr(stats._Sampler, "_sample", lambda _: done.put("done"))
+    container = SimpleNamespace(id="c" * 64)
+    stats._Sampler().add(None, SimpleNamespace(container=container))
+
+
+# What starts a thread of its own when it is first asked for, by name.
+LAZY = {
+    "schedule": lambda done, *_: Schedule().at(0, done.put, "done"),
+    "background": lambda done, *_: later(done.put, "done"),
+    "turn": lambda done, *_: Turn("turn").add(done.put, "done"),
+    "ends": lambda done, *_: Lanes("end").add("c1", lambda: done.put("done")),
+    "oom": lambda done, tmp_path, _: _oom(done, tmp_path),
+    "stats": _stats,
+}
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_what_was_asked_for_while_there_was_no_thread_is_done_once_there_is_one(name, tmp_path, monkeypatch):
+    """Nothing of it is asked for again: the thread that watches the links sees to it."""
+    done = queue.SimpleQueue()
+    with without_threads(monkeypatch) as asked:
+        LAZY[name](done, tmp_path, monkeypatch)
+        assert asked and done.empty()
+    watching = Links(None, None)
+    threading.Thread(target=watching.watch, daemon=True).start()
+    assert done.get(timeout=SECONDS) == "done"
+
+
+def test_what_is_owed_is_begun_in_its_order_and_only_once(monkeypatch):
+    done = queue.SimpleQueue()
+    # The threads of other tests that watch see to what is owed too.
+    monkeypatch.setattr(worker, "_owed", deque())
+    monkeypatch.setattr(worker, "_bell", os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+    with without_threads(monkeypatch):
+        assert not worker.begin("a", lambda: done.put("a"))
+        assert not worker.begin("b", lambda: done.put("b"))
+        assert select.select([worker.bell()], [], [], 0)[0]
+        worker.settle()
+        assert worker.due() == worker.RETRY_SECONDS
+    worker.settle()
+    assert sorted(done.get(timeout=SECONDS) for _ in range(2)) == ["a", "b"]
+    worker.settle()
+    assert worker.due() is None and done.empty()
+    assert not select.select([worker.bell()], [], [], 0)[0]
+    os.close(worker.bell())
+
+
+def test_a_worker_that_has_left_comes_again():
+    came = queue.SimpleQueue()
+    one = Worker("one", lambda: (one.leave(), came.put(threading.current_thread())))
+    threads = []
+    for _ in range(2):
+        one.wake()
+        threads.append(came.get(timeout=SECONDS))
+    assert threads[0] is not threads[1]
+
+
+def test_a_worker_that_fails_comes_again():
+    came = queue.SimpleQueue()
+
+    def work():
+        came.put("came")
+        raise ValueError("a mistake of ours")
+
+    one = Worker("one", work)
+    one.wake()
+    assert came.get(timeout=SECONDS) == "came"
+    latest = time.monotonic() + SECONDS
+    while came.empty() and time.monotonic() < latest:
+        one.wake()
+    assert came.get(timeout=SECONDS) == "came"
+
+
+def test_a_worker_that_is_there_is_not_made_twice():
+    gate, came = threading.Event(), queue.SimpleQueue()
+    one = Worker("one", lambda: (came.put("came"), gate.wait(SECONDS), one.leave()))
+    for _ in range(3):
+        one.wake()
+    assert came.get(timeout=SECONDS) == "came"
+    gate.set()
+    assert came.empty()
