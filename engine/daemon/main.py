@@ -9,6 +9,7 @@ import fcntl
 import gc
 import logging
 import os
+import re
 import resource
 import signal
 import stat
@@ -49,7 +50,7 @@ from engine.daemon.store.database import Database
 from engine.daemon.store.migrations import MIGRATIONS
 from engine.daemon.volumes.store import Volumes
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
-from engine.kernel import memory, syscalls, title
+from engine.kernel import memory, syscalls, title, wholefile
 from engine.logs import twin
 from engine.sandbox import cgroups
 from engine.settings import Settings
@@ -58,6 +59,7 @@ from engine.wire.messages import Exited
 
 log = logging.getLogger(__name__)
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # No other user of the host may come near what containers write: a setuid program of theirs would run with its owner's
@@ -227,7 +229,7 @@ def _drop_torn_images(database: Database) -> None:
     with database.reading() as connection:
         torn = build_table.torn(connection, syscalls.boot_id())
     if torn:
-        with database.transaction(durable=True) as connection:
+        with database.transaction(durable=True, frees=True) as connection:
             for image in torn:
                 image_table.forget_image(connection, image)
 
@@ -243,17 +245,16 @@ def _finish_builds(engine: Engine) -> None:
 
 
 def _engine_id(data_root: str) -> str:
-    """The daemon's own id: made at its first start, the same ever after."""
+    """The daemon's own id: made at its first start, the same ever after. Raises OSError."""
     path = os.path.join(data_root, "engine-id")
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except FileNotFoundError:
-        with open("/proc/sys/kernel/random/uuid") as kernel:
-            made = kernel.read().strip()
-        with open(path, "w") as file:
-            file.write(made + "\n")
-        return made
+    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError), open(path) as file:
+        known = file.read().strip()
+        if _UUID.fullmatch(known):  # else a loss of power has met an older daemon within its first start
+            return known
+    with open("/proc/sys/kernel/random/uuid") as kernel:
+        made = kernel.read().strip()
+    wholefile.write(path, made + "\n")
+    return made
 
 
 def _build(settings: Settings, spawner: Spawner) -> Engine:
@@ -266,6 +267,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
             for statement in table.SCHEMA
         ),
         MIGRATIONS,
+        alone=True,
     )
     _drop_torn_images(database)
     with _usable("data root"):

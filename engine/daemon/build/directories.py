@@ -153,7 +153,7 @@ def remove(engine: object, number: int) -> bool:
     with _turn:
         if number in _users:
             return False
-        with engine.database.transaction() as connection:
+        with engine.database.transaction(durable=True, frees=True) as connection:
             table.drop_mount(connection, number)
     _remove(engine, str(number))
     return True

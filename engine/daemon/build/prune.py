@@ -141,7 +141,7 @@ def prune(engine: object, asked: Asked) -> tuple[list[str], int]:
         deleted.append(record.id)
         freed += record.size
     if keys:
-        with engine.database.transaction() as connection:
+        with engine.database.transaction(frees=True) as connection:
             table.drop(connection, keys)
     engine.events.publish("builder", "prune", "", {"reclaimed": str(freed)})
     return deleted, freed

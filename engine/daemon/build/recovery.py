@@ -21,7 +21,7 @@ def recover(engine: object, steps: list[str], images: list[str]) -> None:
         try:
             discard(engine, engine.containers.find(container_id))
         except NotFound:
-            with engine.database.transaction() as connection:
+            with engine.database.transaction(frees=True) as connection:
                 table.end_step(connection, container_id)
         except EngineError as error:
             log.warning("container %s of a build that was cut off stays: %s", container_id, error)

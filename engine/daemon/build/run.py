@@ -247,5 +247,5 @@ def _let_stay(build: object, container: Container) -> None:
 
 
 def _let_go(engine: object, container: Container) -> None:
-    with engine.database.transaction() as connection:
+    with engine.database.transaction(frees=True) as connection:
         table.end_step(connection, container.id)

@@ -18,7 +18,7 @@ def save(engine: object, container: Container, *, durable: bool = False) -> bool
     durable: also over a loss of power, for what decides whether the container runs after it
     """
     try:
-        with engine.database.transaction(durable=durable) as connection:
+        with engine.database.transaction(durable=durable, frees=True) as connection:
             table.save_state(connection, container)
     except SystemFailure as error:
         log.error("container %s: its state is not kept: %s", container.id, error)

@@ -220,13 +220,13 @@ class ImageStore:
     def settle(self, images: Iterable[str]) -> None:
         """Make images durable that were added with a `boot`."""
         self.content.flush()
-        with self.database.transaction(durable=True) as connection:
+        with self.database.transaction(durable=True, frees=True) as connection:
             builds.settle(connection, images)
 
     def untag(self, names: Iterable[str]) -> None:
         """Take canonical names away; their images stay."""
         with self.changing:
-            with self.database.transaction(durable=True) as connection:
+            with self.database.transaction(durable=True, frees=True) as connection:
                 for name in names:
                     table.drop_name(connection, name)
             self._found.clear()
@@ -250,7 +250,7 @@ class ImageStore:
         manifests: only the platforms with these; an image without any platform is none. Returns the blobs' bytes.
         """
         with self.changing:
-            with self.database.transaction(durable=True) as connection:
+            with self.database.transaction(durable=True, frees=True) as connection:
                 gone = manifests or table.manifests(connection, identity)
                 blobs = [blob for manifest in gone for blob in table.image_blobs(connection, identity, manifest)]
                 for manifest in gone:

@@ -129,7 +129,7 @@ class Networks:
         try:
             yield staying
             with self._lock:
-                with self._database.transaction(durable=True) as connection:
+                with self._database.transaction(durable=True, frees=True) as connection:
                     table.delete_network(connection, network.id)
                 del self._networks[network.id]
                 self._addresses.pop(network.id, None)
@@ -307,7 +307,7 @@ class Networks:
             going = [endpoint for endpoint in endpoints if endpoint.id in self._endpoints]
             numbers = [self._numbers[endpoint.id] for endpoint in going if endpoint.id in self._numbers]
             if numbers:
-                with self._database.transaction() as connection:
+                with self._database.transaction(frees=True) as connection:
                     table.delete_endpoints(connection, numbers)
             for endpoint in going:
                 self._hide(endpoint)

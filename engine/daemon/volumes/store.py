@@ -3,9 +3,11 @@
 Runs in the daemon, on any thread, under one lock. A volume is a row in the database and a directory below
 `<data root>/volumes`; a directory without a row is nobody's and never touched, as what is in it is its owner's. It
 mounts nothing on the host: what a volume's options mount is mounted in the containers that use it.
+
+A directory that is to be removed is put aside into `.removed`, under its volume's time of creation; then its row goes;
+then its files. Whatever happens in between, the next start puts it back, or goes on.
 """
 
-import contextlib
 import logging
 import os
 import re
@@ -18,6 +20,7 @@ from engine.daemon.store.database import Database
 from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes import options as driver_options
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
+from engine.kernel import wholefile
 
 log = logging.getLogger(__name__)
 
@@ -59,16 +62,23 @@ class Volumes:
             rows = table.load_all(connection)
         self._volumes = {row[0]: Volume(*row, self._path(row[0])) for row in rows}
         self._users: dict[str, set[str]] = {}
+        # Here already, as on a full disk there is no room for a directory, and a removal is to make some.
+        os.makedirs(os.path.join(self._root, _REMOVED), 0o700, exist_ok=True)
         self._sweep()
 
     def _path(self, name: str) -> str:
         return os.path.join(self._root, name, "_data")
 
     def _sweep(self) -> None:
-        """Delete what was being removed when an earlier daemon died."""
-        with contextlib.suppress(FileNotFoundError):  # nothing was ever removed here
-            for name in os.listdir(os.path.join(self._root, _REMOVED)):
-                self._delete(os.path.join(self._root, _REMOVED, name))
+        """Finish what an earlier daemon was removing when it died: put back what still has its row, delete the rest."""
+        rows = {str(volume.created_ns): volume for volume in self._volumes.values()}
+        for name in os.listdir(os.path.join(self._root, _REMOVED)):
+            aside = os.path.join(self._root, _REMOVED, name)
+            volume = rows.get(name.partition(".")[0])
+            if volume is None or os.path.exists(os.path.dirname(volume.path)):
+                self._delete(aside)
+            else:
+                self._put_back(volume, aside)
 
     def all(self) -> list[Volume]:
         """Every volume, by name."""
@@ -159,8 +169,13 @@ class Volumes:
             if users := self.users(name):
                 raise Conflict(f"remove {name}: volume is in use - [{', '.join(users)}]")
             gone = self._set_aside(volume)
-            with self._database.transaction(durable=True) as connection:
-                table.delete(connection, name)
+            try:
+                with self._database.transaction(durable=True, frees=True) as connection:
+                    table.delete(connection, name)
+            except BaseException:
+                if gone:
+                    self._put_back(volume, gone)
+                raise
             del self._volumes[name]
             self._events.publish("volume", "destroy", name, {"driver": volume.driver})
         # Thousands of files, maybe: not while others wait for the lock.
@@ -168,17 +183,28 @@ class Volumes:
             self._delete(gone)
 
     def _set_aside(self, volume: Volume) -> str:
-        """Take the directory away from its name, so that a new volume of that name is empty; where it is now."""
+        """Take the directory away from its name, so that a new volume of that name is empty; where it is now.
+
+        On the disk before the row goes: else a loss of power would leave the files without a row, for the next volume
+        of that name.
+        """
         aside = os.path.join(self._root, _REMOVED)
-        gone = os.path.join(aside, os.urandom(16).hex())
+        gone = os.path.join(aside, f"{volume.created_ns}.{os.urandom(4).hex()}")
         try:
-            os.makedirs(aside, 0o700, exist_ok=True)
             os.rename(os.path.dirname(volume.path), gone)
+            wholefile.sync_directory(aside)
         except FileNotFoundError:
             return ""  # nothing was left of it
         except OSError as error:
             raise SystemFailure(f"remove {volume.name}: {error}") from error
         return gone
+
+    def _put_back(self, volume: Volume, aside: str) -> None:
+        """The volume is not removed after all."""
+        try:
+            os.rename(aside, os.path.dirname(volume.path))
+        except OSError as error:  # the next start tries again
+            log.error("volume %s: its files are in %s and cannot be put back: %s", volume.name, aside, error)
 
     def _delete(self, path: str) -> None:
         try:

@@ -1,12 +1,18 @@
 """The database: transactions are whole, durable ones are said to be, and a newer file is refused."""
 
+import ctypes
+import errno
 import sqlite3
+import subprocess
+import sys
 import threading
 
 import pytest
 
+from engine.daemon.store import reserve
 from engine.daemon.store.database import VERSION, Database
 from engine.errors import SystemFailure, Unavailable
+from tests.harness.daemon import PROJECT
 
 SCHEMA = ("CREATE TABLE IF NOT EXISTS t (x INTEGER)",)
 
@@ -104,3 +110,65 @@ def test_nobody_else_may_read_it(tmp_path):
     modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
     database.close()
     assert modes == {"db": 0o600, "db-wal": 0o600, "db-shm": 0o600}
+
+
+class Full:
+    """fallocate(2) on a disk that is full, or on a file system that has no such thing."""
+
+    def __init__(self, code):
+        self.code = code
+
+    def __call__(self, *_):
+        ctypes.set_errno(self.code)
+        return -1
+
+
+def test_the_files_hold_more_than_is_in_them(database, tmp_path):
+    for name, least in (("db", 1 << 20), ("db-wal", reserve.LOG_BYTES)):
+        found = (tmp_path / name).stat()
+        assert found.st_blocks * 512 >= least > found.st_size
+
+
+def test_what_adds_takes_nothing_of_the_reserve_and_what_frees_may(tmp_path, monkeypatch):
+    """There is room for a few more pages, and then for removals alone."""
+    database = Database(str(tmp_path / "db"), SCHEMA)
+    monkeypatch.setattr(reserve, "_fallocate", Full(errno.ENOSPC))
+    with pytest.raises(SystemFailure, match="no space left on device"):
+        for x in range(1000):
+            with database.transaction() as connection:
+                connection.execute("INSERT INTO t VALUES (?)", (x,))
+                connection.execute("CREATE TABLE IF NOT EXISTS big (data BLOB)")
+                connection.execute("INSERT INTO big VALUES (?)", (bytes(1 << 14),))
+    before = rows(database)
+    assert len(before) > 10
+    with database.transaction(frees=True) as connection:
+        connection.execute("DELETE FROM t")
+    assert rows(database) == []
+    database.close()
+
+
+def test_a_file_system_without_fallocate_has_no_reserve_and_works(tmp_path, monkeypatch):
+    monkeypatch.setattr(reserve, "_fallocate", Full(errno.EOPNOTSUPP))
+    database = Database(str(tmp_path / "db"), SCHEMA)
+    add(database, 1)
+    assert rows(database) == [1]
+    database.close()
+
+
+def test_a_process_that_ends_leaves_the_log_with_its_blocks(tmp_path):
+    """Closing would delete the log, and the next start would find no room for one."""
+    path = str(tmp_path / "db")
+    script = f"""
+import sys
+from engine.daemon.store import reserve
+from engine.daemon.store.database import Database
+database = Database({path!r}, ("CREATE TABLE IF NOT EXISTS t (x INTEGER)",), alone=True)
+with database.transaction() as connection:
+    connection.execute("INSERT INTO t VALUES (1)")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=PROJECT)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["db", "db-wal"]
+    assert (tmp_path / "db-wal").stat().st_blocks * 512 >= reserve.LOG_BYTES
+    database = Database(path, SCHEMA)
+    assert rows(database) == [1]
+    database.close()

@@ -10,6 +10,7 @@ from engine.daemon.store.database import Database
 from engine.daemon.volumes import usage
 from engine.daemon.volumes.store import Volumes
 from engine.errors import Conflict, Invalid, NotFound
+from engine.kernel import wholefile
 
 
 @pytest.fixture
@@ -60,6 +61,74 @@ def test_a_removal_that_was_cut_off_is_finished_at_the_next_start(volumes, opene
     assert opened().all() == [] and os.listdir(aside) == []
 
 
+class Lost(Exception):
+    """The daemon has died here."""
+
+
+class Dying:
+    """A database whose next transaction does not come to its end."""
+
+    def transaction(self, **_: object) -> object:
+        raise Lost
+
+
+def precious(made):
+    """A file in a volume; its path."""
+    path = f"{made.path}/file"
+    with open(path, "w") as file:
+        file.write("precious")
+    return path
+
+
+def test_a_volume_whose_removal_failed_has_its_files(volumes):
+    kept = precious(volumes.create("one"))
+    database, volumes._database = volumes._database, Dying()
+    with pytest.raises(Lost):
+        volumes.remove("one")
+    assert os.path.exists(kept)
+    volumes._database = database
+    volumes.remove("one")
+    assert not os.path.exists(kept)
+
+
+def test_a_volume_whose_removal_was_cut_off_before_its_row_went_has_its_files(volumes, opened, monkeypatch):
+    kept = precious(volumes.create("one"))
+    volumes._database = Dying()
+    monkeypatch.setattr(volumes, "_put_back", lambda *_: None)
+    with pytest.raises(Lost):
+        volumes.remove("one")
+    assert not os.path.exists(kept)
+    again = opened()
+    assert [volume.name for volume in again.all()] == ["one"] and os.path.exists(kept)
+
+
+def test_files_of_a_removed_volume_do_not_come_to_a_later_one_of_its_name(volumes, opened, monkeypatch):
+    made = volumes.create("one")
+    precious(made)
+    monkeypatch.setattr(volumes, "_delete", lambda path: None)
+    volumes.remove("one")
+    os.rmdir(volumes.create("one").path)
+    os.rmdir(os.path.dirname(made.path))  # as a loss of power leaves it
+    again = opened()
+    again.mend(again.get("one"))
+    assert os.listdir(made.path) == []
+
+
+def test_files_are_put_aside_on_the_disk_before_the_row_goes(volumes, monkeypatch):
+    done = []
+    monkeypatch.setattr(wholefile, "sync_directory", lambda path: done.append(os.path.basename(path)))
+    transaction = volumes._database.transaction
+
+    def noted(**durability):
+        done.append(durability)
+        return transaction(**durability)
+
+    volumes.create("one")
+    monkeypatch.setattr(volumes._database, "transaction", noted)
+    volumes.remove("one")
+    assert done == [".removed", {"durable": True, "frees": True}]
+
+
 def test_a_directory_that_nobody_wrote_down_is_left_alone(volumes, opened, tmp_path):
     volumes.create("one")
     os.makedirs(f"{tmp_path}/volumes/mine/_data/precious")
@@ -86,7 +155,7 @@ def test_who_has_a_volume_keeps_it(volumes):
 def test_a_name_that_is_none_makes_nothing(volumes, tmp_path, name):
     with pytest.raises(Invalid):
         volumes.create(name)
-    assert not os.path.exists(f"{tmp_path}/volumes") and volumes.all() == []
+    assert os.listdir(f"{tmp_path}/volumes") == [".removed"] and volumes.all() == []
 
 
 def test_a_volume_that_a_power_cut_took_is_mended(volumes):

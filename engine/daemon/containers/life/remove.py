@@ -109,7 +109,7 @@ def _delete_record(engine: object, container: Container, where: paths.Paths, las
 
 
 def _delete(engine: object, container: Container, lasting: bool) -> None:
-    with engine.database.transaction(durable=lasting) as connection:
+    with engine.database.transaction(durable=lasting, frees=True) as connection:
         table.delete(connection, container)
 
 

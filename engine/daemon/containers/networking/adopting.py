@@ -72,7 +72,7 @@ def _agree(engine: object, container: Container) -> None:
             _pull_out(engine, container, (network, endpoint), staying)
     kept = {name: each for name, each in container.networking.items() if each["NetworkID"] in {"", *there}}
     if kept != container.networking:
-        keeping.keep(engine, container, kept, durable=True)
+        keeping.keep(engine, container, kept, durable=True, frees=True)
 
 
 def _pull_out(engine: object, container: Container, pair: tuple, staying: wires.Pairs) -> None:

@@ -43,7 +43,7 @@ def _note(engine: object, container: Container, name: str) -> None:
     if name not in container.networking:
         raise EngineError(f"container {container.id} is not connected to the network {name}")
     left = {other: settings for other, settings in container.networking.items() if other != name}
-    keeping.keep(engine, container, left, durable=True)
+    keeping.keep(engine, container, left, durable=True, frees=True)
 
 
 def _pull_out(engine: object, container: Container, network: Network, state: State) -> None:
@@ -59,7 +59,7 @@ def _pull_out(engine: object, container: Container, network: Network, state: Sta
     try:
         _unplug(engine, network, endpoint, state, others)
     except BaseException:
-        keeping.keep(engine, container, before)
+        keeping.keep(engine, container, before, frees=True)
         raise
     engine.names.leave([endpoint])
     engine.firewall.withdraw(network, endpoint)

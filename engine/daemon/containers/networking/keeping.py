@@ -7,16 +7,16 @@ from engine.daemon.containers.record import Container
 from engine.daemon.store import containers as table
 
 
-def keep(engine: object, container: Container, networking: dict, *, durable: bool = False) -> None:
+def keep(engine: object, container: Container, networking: dict, *, durable: bool = False, frees: bool = False) -> None:
     """Put these, by their names, in the place of what the container had. Raises SystemFailure, and nothing changes.
 
-    durable: over a loss of power too, for what a client has been told
+    durable: over a loss of power too, for what a client has been told; frees: as for `Database.transaction`
     """
     with container.changed:
         before = container.networking
         container.networking = dict(sorted(networking.items()))
         try:
-            with engine.database.transaction(durable=durable) as connection:
+            with engine.database.transaction(durable=durable, frees=frees) as connection:
                 table.save_settings(connection, container)
         except BaseException:
             container.networking = before

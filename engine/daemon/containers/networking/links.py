@@ -82,7 +82,7 @@ def unlink(engine: object, name: str) -> None:
         left = [text for text in container.host_config["Links"] if text.partition(":")[2] != alias]
         with container.changed:
             container.host_config = {**container.host_config, "Links": left or None}
-            with engine.database.transaction(durable=True) as connection:
+            with engine.database.transaction(durable=True, frees=True) as connection:
                 table.save_settings(connection, container)
         if container.state.alive:
             hosts.renew(_hosts_of(engine, container), _names(alias, found[alias]), "")

@@ -32,6 +32,8 @@ class Start:
             return
         ending.release(self._engine, container)  # there only where the end of a run could not be written
         with wires.Worded(_FAILED):
+            # Those that stay even so: with no room on the disk the truth is not that the container is in its network.
+            self._engine.networks.leave(self._engine.networks.endpoints(container_id=container.id))
             self._join()
             self._write()
             for network, _ in self._pairs:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from engine.daemon.images.layers.whiteouts import OPAQUE, WHITEOUT
 from engine.daemon.tar.trees import remove_tree
-from engine.kernel import syscalls
+from engine.kernel import syscalls, wholefile
 
 OVERLAY, COPY = "overlayfs", "copy"
 
@@ -38,8 +38,7 @@ def choose(data_root: str) -> str:
     if known in (OVERLAY, COPY):
         return known
     kind = _found(data_root)
-    with open(path, "w") as file:
-        file.write(kind + "\n")
+    wholefile.write(path, kind + "\n")
     return kind
 
 

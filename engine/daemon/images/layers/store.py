@@ -177,7 +177,7 @@ class LayerStore:
 
     def collect(self) -> int:
         """Remove the layers that neither an image nor a session holds; returns how many."""
-        with self._lock, self._database.transaction() as connection:
+        with self._lock, self._database.transaction(frees=True) as connection:
             idle = [number for number in table.idle_layers(connection) if number not in self._pins]
             table.forget_layers(connection, idle)
         # A number is never given twice, so the directories can go without the lock.

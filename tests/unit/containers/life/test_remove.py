@@ -28,11 +28,11 @@ class FullDatabase:
         self.failures = failures
 
     @contextlib.contextmanager
-    def transaction(self, durable=False):
+    def transaction(self, durable=False, frees=False):
         if self.failures:
             self.failures -= 1
             raise SystemFailure("the database cannot be written: database or disk is full")
-        with self.database.transaction(durable) as connection:
+        with self.database.transaction(durable, frees) as connection:
             yield connection
 
 

@@ -1,0 +1,39 @@
+"""Small files of the data root that are written once: whole and on the disk, or not there at all.
+
+Keeps no state. Not for what is written often: each file costs two fsyncs.
+"""
+
+import contextlib
+import os
+
+
+def write(path: str, text: str) -> None:
+    """Put a file of this text in its place; a crash, a loss of power or a full disk leaves the old one, or none.
+
+    Raises OSError.
+    """
+    new = f"{path}.new"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            data = text.encode()
+            while data:
+                data = data[os.write(descriptor, data) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(new, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):  # it has its name already
+            os.unlink(new)
+        raise
+    sync_directory(os.path.dirname(path))
+
+
+def sync_directory(path: str) -> None:
+    """Put the names in a directory on the disk (fsync(2)). Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,113 @@
+"""Small file systems for a daemon's roots, mounted in the mount namespace of a test's machine and nowhere else.
+
+Run by the test process, which comes to the files through /proc/PID/root of the process that keeps the namespace.
+"""
+
+import contextlib
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.harness.namespaces import Namespaces
+
+MEGABYTE = 1 << 20
+_STEPS = (16 * MEGABYTE, MEGABYTE, 64 << 10, 4 << 10)
+
+
+class Disk:
+    """A file system of `size` bytes at `place`, which a machine alone sees. kind: `tmpfs` or `ext4`
+
+    An ext4 is a file beside `place` behind a loop device that goes with its mount. What has reached the file is what a
+    loss of power would leave, so `image` can be copied at any time.
+    """
+
+    def __init__(self, machine: Namespaces, place: Path, size: int, kind: str = "ext4") -> None:
+        self.machine = machine
+        self.place = place
+        self.size = size
+        self.kind = kind
+        self.image = place.with_name(f"{place.name}.img")
+
+    def __enter__(self) -> "Disk":
+        self.place.mkdir(exist_ok=True)
+        if self.kind == "tmpfs":
+            self._run("mount", "-t", "tmpfs", "-o", f"size={self.size}", "tmpfs", str(self.place))
+        else:
+            if not self.image.exists():
+                format_ext4(self.image, self.size)
+            self._run("mount", "-o", "loop", str(self.image), str(self.place))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A container that is just being removed may hold it for a moment more; the namespace forgets it at once.
+        self._run("umount", "--lazy", str(self.place))
+
+    def _run(self, *argv: str) -> None:
+        done = subprocess.run(self.machine.command(argv), capture_output=True, text=True)
+        assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}"
+
+    def path(self, *parts: str) -> Path:
+        """A path on the disk, for this process."""
+        return Path(f"/proc/{self.machine.keeper.pid}/root{self.place}", *parts)
+
+    @property
+    def room(self) -> int:
+        """The bytes that are free for root."""
+        found = os.statvfs(self.path())
+        return found.f_bavail * found.f_frsize
+
+    def fill(self, leave: int = 0) -> None:
+        """Take every block that is free, but for so many bytes."""
+        with contextlib.ExitStack() as stack:
+            reserved = os.open(self.path("leave"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, reserved)
+            with contextlib.suppress(OSError):
+                if leave:
+                    os.posix_fallocate(reserved, 0, leave)
+            filler = os.open(self.path("filler"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, filler)
+            end = os.fstat(filler).st_size
+            for step in _STEPS:
+                while self._take(filler, end, step):
+                    end += step
+            os.unlink(self.path("leave"))
+
+    @staticmethod
+    def _take(filler: int, end: int, step: int) -> bool:
+        try:
+            os.posix_fallocate(filler, end, step)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return False
+        return True
+
+    def free(self) -> None:
+        """Give back what `fill` has taken."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path("filler"))
+
+
+def format_ext4(image: Path, size: int) -> None:
+    """Make a file an ext4 without blocks that are kept for root."""
+    with open(image, "wb") as file:
+        file.truncate(size)
+    options = ("-q", "-F", "-m", "0", "-O", "^resize_inode", "-E", "lazy_itable_init=0,nodiscard")
+    subprocess.run(["mkfs.ext4", *options, str(image)], check=True, capture_output=True)
+
+
+def unable() -> str:
+    """Why no ext4 can be had here; empty when it can."""
+    with open("/proc/filesystems") as known:
+        if "\text4\n" not in known.read():
+            return "the kernel has no ext4"
+    return "" if os.path.exists("/dev/loop-control") else "there are no loop devices"
+
+
+@contextlib.contextmanager
+def disk(machine: Namespaces, place: Path, size: int, kind: str = "ext4") -> Iterator[Disk]:
+    """A disk that goes at the end."""
+    with Disk(machine, place, size, kind) as made:
+        yield made
