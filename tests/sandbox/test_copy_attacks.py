@@ -7,12 +7,11 @@ devices and dots in archives. Nothing on the host may be read, written, or given
 
 import io
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,59 +22,12 @@ from hypothesis import strategies as st
 from engine.daemon.containers.contents import view
 from tests.harness import execs
 from tests.harness.daemon import Daemon
+from tests.sandbox.bait import state
 
 pytestmark = pytest.mark.root
 
 SECONDS = 3.0
 TAR = {"Content-Type": "application/x-tar"}
-SWAPPER = r"""
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int main(int count, char **words) {
-    if (count != 3) return 2;
-    puts("ready");
-    fflush(stdout);
-    for (;;) syscall(SYS_renameat2, AT_FDCWD, words[1], AT_FDCWD, words[2], 2 /* RENAME_EXCHANGE */);
-}
-"""
-
-
-@pytest.fixture(scope="module")
-def swapper(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A static program that swaps two names as fast as it can."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    place = tmp_path_factory.mktemp("swapper")
-    (place / "s.c").write_text(SWAPPER)
-    built = subprocess.run([compiler, "-static", "-O2", "-o", "s", "s.c"], cwd=place, capture_output=True, timeout=60)
-    if built.returncode:
-        pytest.skip(f"no static program can be built: {built.stderr[-200:]!r}")
-    return (place / "s").read_bytes()
-
-
-@pytest.fixture
-def bait(tmp_path: Path) -> Iterator[Path]:
-    """A directory of the host that nobody must touch; its path is none in the container."""
-    place = tmp_path / "bait"
-    place.mkdir(mode=0o700)
-    (place / "secret").write_text("of the host")
-    (place / "secret").chmod(0o600)
-    before = state(place)
-    yield place
-    assert state(place) == before
-
-
-def state(place: Path) -> list[tuple]:
-    """All that could be changed of a tree."""
-    found = []
-    for path in (place, *sorted(place.rglob("*"))):
-        status = path.lstat()
-        found.append((str(path), status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns, status.st_size))
-    return found
 
 
 def tar_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
@@ -100,12 +52,12 @@ def url(container: str, path: str) -> str:
 
 
 @pytest.fixture
-def racing(daemon: Daemon, container: Callable[..., str], swapper: bytes, bait: Path) -> Callable[[str, str], str]:
+def racing(daemon: Daemon, container: Callable[..., str], attacker: bytes, bait: Path) -> Callable[[str, str], str]:
     """A container in which two names are being swapped: those are made by the script, where BAIT is the bait's path."""
 
     def start(script: str, names: str) -> str:
-        identifier = container("sh", "-c", f"{script.replace('BAIT', str(bait))}; exec /swapper {names}")
-        body = tar_of((member("swapper"), swapper))
+        identifier = container("sh", "-c", f"{script.replace('BAIT', str(bait))}; exec /attacker swap {names}")
+        body = tar_of((member("attacker"), attacker))
         assert daemon.request("PUT", url(identifier, "/"), body, TAR).status == 200
         daemon.begin(identifier)
         with daemon.connection() as logs:

@@ -16,6 +16,10 @@ _MILLISECOND = 1_000_000
 _HEALTH_DURATIONS = ("Interval", "Timeout", "StartPeriod", "StartInterval")
 # Texts, lists of them, and names of a map, that end up in a system call.
 _PASSED_ON = ("Env", "Cmd", "Entrypoint", "Hostname", "Domainname", "User", "WorkingDir", "Volumes")
+# Texts, and lists of them, that become part of a line of the container's hosts, hostname or resolv.conf; those of Links
+# also of other containers' hosts.
+_IN_LINES = ("Hostname", "Domainname")
+_IN_LINES_OF_HOST = ("Dns", "DnsSearch", "DnsOptions", "ExtraHosts", "Links")
 _RESTART_POLICIES = ("no", "always", "on-failure", "unless-stopped")
 # What docker's own runtime is called; whoever asks for it gets this engine, which is no other program's shim.
 _RUNTIMES = frozenset({"runc", "io.containerd.runc.v2", "engine"})
@@ -68,7 +72,16 @@ def _check_config(config: dict) -> None:
         value = config[name] or ()
         if any("\0" in entry for entry in ((value,) if isinstance(value, str) else value)):
             raise Invalid(f"invalid {name}: a NUL character cannot be passed on")
+    _check_lines(config, _IN_LINES)
     _check_health(config["Healthcheck"] or {})
+
+
+def _check_lines(values: dict, names: tuple[str, ...]) -> None:
+    """No text that is to be within a line begins one of its own (CVE-2022-4318 is of this kind)."""
+    for name in names:
+        value = values[name] or ()
+        if any(entry.splitlines() not in ([], [entry]) for entry in ((value,) if isinstance(value, str) else value)):
+            raise Invalid(f"invalid {name}: there is a line end in it")
 
 
 def _check_health(health: dict) -> None:
@@ -85,6 +98,7 @@ def _check_host_config(host_config: dict) -> None:
     if host_config["AutoRemove"] and policy["Name"] != "no":
         raise Invalid("can't create 'AutoRemove' container with restart policy")
     mountspecs.check_mounts(host_config["Mounts"] or [])
+    _check_lines(host_config, _IN_LINES_OF_HOST)
     for extra in host_config["ExtraHosts"] or ():
         _check_extra_host(extra)
     _check_port_bindings(host_config["PortBindings"])
