@@ -112,7 +112,7 @@ def _names(rows: list[Row]) -> dict[str, str]:
             if found and os.path.exists(path := f"{found[1]}/engine.db"):
                 try:
                     return names.of_containers(path)
-                except sqlite3.Error:  # nobody has made its tables yet, or it is beyond reading
+                except (OSError, sqlite3.Error):  # nobody has made its tables yet, or it is beyond reading
                     return {}
     return {}
 

@@ -23,6 +23,7 @@ LOGGED = form.short_or_full(16 << 20, 1 << 30)  # bytes
 CLIENTS = 4
 WARM_UP = form.short_or_full(24, 400)  # containers before the first weighing
 TIMED = 40  # starts, one after the other
+REST_SECONDS = 20.0
 GROWTH = 1.05
 # What a weighing of one process differs by from moment to moment, whatever it has done.
 NOISE_BYTES = form.short_or_full(3 << 20, 1 << 20)
@@ -140,17 +141,21 @@ def seconds_of_a_start(daemon: Daemon) -> float:
     return statistics.median(taken)
 
 
-def at_rest(daemon: Daemon) -> weights.Weight:
-    """What it weighs once it has nothing more to take away, and its threads have gone that go by themselves."""
-    least = weights.weigh(daemon)
-    end = time.monotonic() + 20
+def at_rest(daemon: Daemon, most: weights.Weight | None = None) -> weights.Weight:
+    """What it weighs once nothing changes any more, and once it has no more than `most` if that comes about in time.
+
+    Threads and descriptors that go by themselves after a while without work tell nobody.
+    """
+    last = weights.weigh(daemon)
+    end = time.monotonic() + REST_SECONDS
     while time.monotonic() < end:
-        time.sleep(0.5)  # what ends by itself after a while tells nobody
+        time.sleep(0.25)
         now = weights.weigh(daemon)
-        if now.threads == least.threads and now.descriptors == least.descriptors and now.memory >= least.memory:
+        busy = most is not None and (now.threads > most.threads or now.descriptors > most.descriptors)
+        if not busy and (now.threads, now.descriptors) == (last.threads, last.descriptors):
             return now
-        least = now
-    return least
+        last = now
+    return last
 
 
 @pytest.mark.timeout(form.short_or_full(120, 3600))
@@ -168,7 +173,7 @@ def test_a_long_day_leaves_no_mark(alone: Daemon) -> None:
     shared_out(CALLS // 10, lambda number: call(daemon, standing, number))
     talk(daemon, LOGGED)
     last = seconds_of_a_start(daemon)
-    after = at_rest(daemon)
+    after = at_rest(daemon, before)
     print(f"{CONTAINERS} containers, {CALLS} calls, {LOGGED >> 20} MB of log: before {before}, after {after}")
     print(f"a start: {first * 1000:.2f} ms at first, {last * 1000:.2f} ms at last")
     assert after.memory <= before.memory * GROWTH + NOISE_BYTES, (before, after)
