@@ -213,10 +213,28 @@ static const char *old_name(char *to, size_t size, const struct mux_log *log, ui
     return to;
 }
 
+static const char *const SUFFIXES[] = {"", ".gz"};
+
+/* Puts the files that stay on the disk. */
+static int sync_kept(const struct mux_log *log) {
+    char name[128];
+    for (uint32_t number = log->max_files - 2; number > 0; number--) {
+        for (unsigned i = 0; i < 2; i++) {
+            int failed = log_sync(log, old_name(name, sizeof name, log, number, SUFFIXES[i]));
+            if (failed < 0) return failed;
+        }
+    }
+    return fdatasync(log->log_fd) < 0 || fsync(log->directory_fd) < 0 ? -errno : 0;
+}
+
 static int push_back(const struct mux_log *log) {
-    static const char *const SUFFIXES[] = {"", ".gz"};
     char from[128], to[128];
     int directory = log->directory_fd;
+    bool old = false;
+    for (unsigned i = 0; i < 2; i++)
+        old = old || log_is_old(log, old_name(to, sizeof to, log, log->max_files - 1, SUFFIXES[i]));
+    int failed = old ? sync_kept(log) : 0;
+    if (failed < 0) return failed;
     for (unsigned i = 0; i < 2; i++) {
         const char *last = old_name(to, sizeof to, log, log->max_files - 1, SUFFIXES[i]);
         if (unlinkat(directory, last, 0) < 0 && errno != ENOENT) return -errno;

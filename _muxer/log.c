@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool log_full(const struct mux_log *log) { return log && log->limit > 0 && log->position >= log->limit; }
@@ -55,10 +56,52 @@ static int begin(struct mux_log *log, uint32_t number) {
     return 0;
 }
 
+/* What was written within this time may be nowhere but in memory, see engine/logs/lasting.py. */
+#define YOUNG_NS (30 * UINT64_C(1000000000))
+
+bool log_is_old(const struct mux_log *log, const char *name) {
+    struct stat found;
+    if (fstatat(log->directory_fd, name, &found, AT_SYMLINK_NOFOLLOW) < 0) return false;
+    uint64_t written = (uint64_t)found.st_mtim.tv_sec * UINT64_C(1000000000) + (uint64_t)found.st_mtim.tv_nsec;
+    return written > log->last_ns || log->last_ns - written >= YOUNG_NS;
+}
+
+int log_sync(const struct mux_log *log, const char *name) {
+    int fd = openat(log->directory_fd, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT ? 0 : -errno;
+    int failed = fdatasync(fd) < 0 ? -errno : 0;
+    close(fd);
+    return failed;
+}
+
+/* Puts the segments after this one on the disk that are full; a clean one costs next to nothing. */
+static int sync_kept(const struct mux_log *log, uint32_t oldest) {
+    char name[NAME_SIZE];
+    int failed = 0;
+    for (int64_t number = next_segment(log->directory_fd, oldest); number != 0 && number < (int64_t)log->number;
+         number = next_segment(log->directory_fd, (uint32_t)number)) {
+        if (number < 0) return (int)number;
+        if ((uint64_t)number + log->max_files <= log->number) continue; /* it goes too */
+        index_name(name, (uint32_t)number);
+        failed = log_sync(log, name);
+        log_name(name, (uint32_t)number);
+        if (failed == 0) failed = log_sync(log, name);
+        if (failed < 0) return failed;
+    }
+    return fsync(log->directory_fd) < 0 ? -errno : 0;
+}
+
 static int remove_oldest(const struct mux_log *log) {
     char name[NAME_SIZE];
+    bool synced = false;
     int64_t number = next_segment(log->directory_fd, 0);
     while (number > 0 && (uint64_t)number + log->max_files <= log->number) {
+        log_name(name, (uint32_t)number);
+        if (!synced && log_is_old(log, name)) {
+            int failed = sync_kept(log, (uint32_t)number);
+            if (failed < 0) return failed;
+            synced = true;
+        }
         /* The index goes first: a reader lists by it, and so never misses the frames of what it has listed. */
         index_name(name, (uint32_t)number);
         if (unlinkat(log->directory_fd, name, 0) < 0 && errno != ENOENT) return -errno;

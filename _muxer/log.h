@@ -29,6 +29,12 @@ int log_append(struct mux_log *log, struct json *json, unsigned stream, const ui
 /* Goes on in a new segment or file; where the host refuses one it goes on in the old, and says why. */
 int log_rotate(struct mux_log *log);
 
+/* Whether a file of the log is so old that it is on the disk for certain, see engine/logs/lasting.py. */
+bool log_is_old(const struct mux_log *log, const char *name);
+
+/* Puts a file of the log on the disk, if it is there. 0, or a negative errno. */
+int log_sync(const struct mux_log *log, const char *name);
+
 /* Memory for a log of JSON lines; NULL with errno. And that memory back. */
 struct json *json_new(const struct mux_log *log);
 void json_free(struct json *json);

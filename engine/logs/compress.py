@@ -36,6 +36,8 @@ def _compress(source: object, directory_fd: int, to: str) -> None:
             check, size = zlib.crc32(block, check), size + len(block)
             made.write(deflate.compress(block))
         made.write(deflate.flush() + check.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little"))
+        made.flush()
+        os.fdatasync(made.fileno())  # before the other form of it goes
 
 
 def _last_time(source: object) -> bytes:

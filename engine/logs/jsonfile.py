@@ -9,7 +9,7 @@ import os
 import time
 
 from engine.errors import Invalid
-from engine.logs import format, options
+from engine.logs import format, lasting, options
 from engine.logs.openlog import OpenLog
 
 OPTIONS = frozenset({"max-size", "max-file", "compress", "labels", "labels-regex", "env", "env-regex", "tag"})
@@ -18,6 +18,7 @@ IDLE, UNTOLD, TOLD = 0, 1, 2
 
 _OUT = 64 * 1024  # bytes of lines that are written at once
 _SEARCHED = 256 * 1024  # bytes at the end of a file in which a torn line is looked for
+_SUFFIXES = ("", ".gz")  # of an older file
 _NAMES = {format.STDOUT: b"stdout", format.STDERR: b"stderr"}
 # As Go's encoding/json escapes them, which is to say for HTML too.
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0x2029)}
@@ -209,10 +210,13 @@ class JsonWriter(OpenLog):
         name = self.name.decode()
         fresh = self._open(f"{name}.new", os.O_WRONLY | os.O_TRUNC)  # first: a host without room leaves all as it is
         try:
-            for suffix in ("", ".gz"):
-                _unless_missing(os.unlink, f"{name}.{self.max_files - 1}{suffix}", dir_fd=self.directory_fd)
+            last = f"{name}.{self.max_files - 1}"
+            if any(lasting.is_old(self.directory_fd, f"{last}{suffix}", self.last_ns) for suffix in _SUFFIXES):
+                self._sync(name)
+            for suffix in _SUFFIXES:
+                _unless_missing(os.unlink, f"{last}{suffix}", dir_fd=self.directory_fd)
             for number in range(self.max_files - 1, 1, -1):
-                for suffix in ("", ".gz"):
+                for suffix in _SUFFIXES:
                     self._rename(f"{name}.{number - 1}{suffix}", f"{name}.{number}{suffix}")
             self._rename(name, f"{name}.1")
             self._rename(f"{name}.new", name)
@@ -221,6 +225,14 @@ class JsonWriter(OpenLog):
             raise
         os.close(self.log_fd)
         self.log_fd, self.busy = fresh, UNTOLD if self.compress else IDLE
+
+    def _sync(self, name: str) -> None:
+        """Put the files that stay on the disk."""
+        for number in range(self.max_files - 2, 0, -1):
+            for suffix in _SUFFIXES:
+                lasting.sync(self.directory_fd, f"{name}.{number}{suffix}")
+        os.fdatasync(self.log_fd)
+        os.fsync(self.directory_fd)
 
     def _open(self, name: str, flags: int) -> int:
         return os.open(name, flags | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640, dir_fd=self.directory_fd)

@@ -8,7 +8,7 @@ no reader was ever shown.
 import os
 import time
 
-from engine.logs import format
+from engine.logs import format, lasting
 from engine.logs.openlog import OpenLog
 
 
@@ -84,15 +84,27 @@ class Writer(OpenLog):
             raise
 
     def _remove_oldest(self) -> None:
-        for number in self._numbers():
-            if number > self.number - self.max_files:
-                return
+        numbers = self._numbers()
+        kept = [number for number in numbers if number > self.number - self.max_files]
+        synced = False
+        for number in numbers[: len(numbers) - len(kept)]:
+            if not synced and lasting.is_old(self.directory_fd, format.log_name(number), self.last_ns):
+                self._sync(kept)
+                synced = True
             # The index goes first: a reader lists by it, and so never misses the frames of what it has listed.
             for name in (format.index_name(number), format.log_name(number)):
                 try:
                     os.unlink(name, dir_fd=self.directory_fd)
                 except FileNotFoundError:
                     pass  # half of it was removed by a rotation that was cut short
+
+    def _sync(self, kept: list[int]) -> None:
+        """Put the segments on the disk that stay and are full; a clean one costs next to nothing."""
+        for number in kept:
+            if number < self.number:
+                for name in (format.index_name(number), format.log_name(number)):
+                    lasting.sync(self.directory_fd, name)
+        os.fsync(self.directory_fd)
 
     def _numbers(self) -> list[int]:
         return list_segments(self.directory_fd)
