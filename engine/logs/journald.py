@@ -6,6 +6,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import socket
@@ -100,8 +101,6 @@ class Sender:
             self._put_large(data)
 
     def _put_large(self, data: bytes) -> None:
-        import fcntl  # an entry that no datagram holds is rare
-
         memory = os.memfd_create("journal-entry", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             with open(memory, "wb", closefd=False) as file:

@@ -7,7 +7,6 @@ file. What is new in a log is found by the files' inodes: a rotation renames the
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from urllib.parse import quote_plus
 
 from engine.logs import format
 from engine.logs.following import follow
@@ -93,6 +92,8 @@ def _follow(log: "_Log", dress: "_Dress", sink: Sink, sink_fd: int, query: Query
 
 def details_of(attributes: dict[str, str] | None) -> bytes:
     """The attributes as docker shows them with `details`, and the space behind them."""
+    from urllib.parse import quote_plus  # only a daemon's threads show them, and it weighs more than all of this
+
     pairs = (
         f"{quote_plus(name, safe='~')}={quote_plus(value, safe='~')}"
         for name, value in sorted((attributes or {}).items())

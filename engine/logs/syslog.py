@@ -49,6 +49,8 @@ def check(config: dict[str, str]) -> None:
 def forward(config: dict[str, str], described: attributes.Described) -> dict[str, str]:
     """What a `Sender` is made from. Raises Invalid for a tag that makes no sense."""
     kind, place = _address(config.get("syslog-address", ""))
+    if kind in ("tcp", "udp") and not place.isascii():
+        place = _ascii(place)
     return {
         "kind": kind,
         "place": place,
@@ -70,6 +72,15 @@ def _address(text: str) -> tuple[str, str]:
     host = place.partition("/")[0]
     after_host = host.rpartition("]")[2] if host.startswith("[") else host
     return kind, host if ":" in after_host else f"{host}:{_PORT}"
+
+
+def _ascii(place: str) -> str:
+    """The same host and port, with the host's name as the names of hosts are asked for (RFC 3490)."""
+    host, _, port = place.rpartition(":")
+    try:
+        return f"{host.encode('idna').decode()}:{port}"
+    except UnicodeError as error:
+        raise Invalid(f"invalid syslog address: {place}") from error
 
 
 def _facility(text: str) -> int:
@@ -158,7 +169,8 @@ class Sender:
             return _connect(socket.AF_UNIX, kind, self._place)
         host, _, port = self._place.rpartition(":")
         kind = socket.SOCK_DGRAM if self._kind == "udp" else socket.SOCK_STREAM
-        found = socket.getaddrinfo(host.strip("[]") or "localhost", port, 0, kind)
+        # As bytes: a text would be encoded by `encodings.idna`, which a process that lives long may find no more.
+        found = socket.getaddrinfo(host.strip("[]").encode() or b"localhost", port, 0, kind)
         family, _, _, _, address = found[0]
         return _connect(family, kind, address)
 

@@ -5,12 +5,13 @@ it takes no more the container waits (mode blocking), unless its lines may be dr
 daemon as the monitor does; when it is killed, the container runs on and the log beside is kept.
 """
 
-import collections
+import _thread
 import dataclasses
 import importlib
 import os
 import signal
 import socket
+from _queue import SimpleQueue  # `queue` has the same one, and imports `threading`
 
 from engine.errors import EngineError
 from engine.kernel import title
@@ -125,37 +126,32 @@ class Ring:
     """
 
     def __init__(self, send: object, most: int) -> None:
-        import threading  # only who may drop lines needs it
-
         self._send, self._most = send, most
-        self._waiting: collections.deque = collections.deque()
-        self._size, self._ended = 0, False
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
+        self._waiting: SimpleQueue = SimpleQueue()
+        self._size = 0
+        # Not `threading`, which is much to keep for this alone.
+        self._counting, self._working = _thread.allocate_lock(), _thread.allocate_lock()
+        self._working.acquire()
+        _thread.start_new_thread(self._work, ())
 
     def put(self, stream: int, text: bytes, partial: tuple[str, int, bool] | None) -> None:
         """Let a line wait, or drop it."""
-        with self._changed:
+        with self._counting:
             if self._size and self._size + len(text) > self._most:
                 return
-            self._waiting.append((stream, text, partial))
             self._size += len(text)
-            self._changed.notify()
+        self._waiting.put((stream, text, partial))
 
     def end(self) -> None:
         """Return when all that waits is sent."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify()
-        self._thread.join()
+        self._waiting.put(None)
+        self._working.acquire()
 
     def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._ended)
-                if not self._waiting:
-                    return
-                line = self._waiting.popleft()
-                self._size -= len(line[1])
-            self._send(*line)
+        try:
+            while (line := self._waiting.get()) is not None:
+                with self._counting:
+                    self._size -= len(line[1])
+                self._send(*line)
+        finally:
+            self._working.release()

@@ -13,13 +13,13 @@ import time
 from dataclasses import dataclass
 
 from engine import init
-from engine.errors import EngineError, SystemFailure
+from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import syscalls, title
 from engine.sandbox import namespaces
 from engine.sandbox.spec import Device, Mount, Root, Sandbox
 from engine.wire import channel, codec, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
-from engine.wire.messages import Failed, LogTarget, NamespacesReady, Proceed, Start, Started
+from engine.wire.messages import Failed, LogTarget, NamespacesReady, Proceed, Start, Started, Warned
 
 STDOUT, STDERR = 1, 2
 _LOST = 125
@@ -241,7 +241,11 @@ class _Handshake:
 
     def _hear_daemon(self) -> bool:
         """Take one message of the daemon's; False when the daemon is gone."""
-        received = self._link.receive()
+        try:
+            received = self._link.receive()
+        except Invalid as error:
+            self._tell(Warned(str(error)))
+            return True
         if received is None:
             return False
         if isinstance(received[0], Proceed):

@@ -20,7 +20,7 @@ from engine.monitor import logs
 from engine.monitor.launch import Launched
 from engine.wire import codec, exitfile
 from engine.wire.channel import Channel
-from engine.wire.messages import Attach, Client, Detached, Exec, Exited, Resize, Start, Started
+from engine.wire.messages import Attach, Client, Detached, Exec, Exited, Resize, Start, Started, Warned
 
 
 def begin(
@@ -146,7 +146,10 @@ class _Life:
 
     def _meet(self) -> None:
         """A daemon has connected: it is the daemon from now on, and learns how things stand."""
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # it has gone again, or there is no room for it now
+            return
         self._drop_link()
         self._link = Channel(connection)
         self._handlers[connection.fileno()] = self._listen
@@ -173,20 +176,32 @@ class _Life:
         """One message from the daemon, or its end."""
         try:
             received = self._link.receive()
-        except Invalid:
-            received = None
+        except Invalid as error:
+            self._tell(Warned(str(error)))
+            return
         if received is None:
             self._drop_link()
             return
         message, descriptors = received
-        if isinstance(message, Attach):
-            owed = logs.missed(self._log, self._pump, message)
-            _add_client(self._pump, message.client, descriptors.pop(), owed)
-        elif isinstance(message, Resize) and self._terminal >= 0:
-            size = struct.pack("HHHH", message.rows, message.columns, 0, 0)
-            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
+        try:
+            self._obey(message, descriptors)
+        except Exception as error:  # a container must not end with a monitor that cannot do, or understand, a word
+            self._tell(Warned(f"{type(message).__name__}: {type(error).__name__}: {error}"))
         for descriptor in descriptors:
             os.close(descriptor)
+
+    def _obey(self, message: object, descriptors: list[int]) -> None:
+        """Do what the daemon says; the descriptors that are left are closed by the caller."""
+        if isinstance(message, Attach):
+            owed = logs.missed(self._log, self._pump, message)
+            _add_client(self._pump, message.client, descriptors[-1], owed)
+            descriptors.pop()
+        elif isinstance(message, Resize):
+            if self._terminal >= 0:
+                size = struct.pack("HHHH", message.rows, message.columns, 0, 0)
+                fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
+        else:
+            raise Invalid("a monitor does not know what to do with it")
 
     def _compressed(self) -> None:
         self._pump.unwatch(self._compression.fd)
@@ -199,15 +214,16 @@ class _Life:
         _, status = os.waitpid(self._greeting.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         exited = Exited(code if code >= 0 else 128 - code, time.time_ns(), self._greeting.started_ns)
-        self._pump.drain()
-        if self._compression is not None:
-            self._compression.end(unwanted=True)
-        if self._log is not None:
-            self._log.close()
-        if self._exec_dir:
-            # Where the host refuses even the space that was reserved, the daemon is told all the same.
-            with contextlib.suppress(OSError):
-                exitfile.write(self._exec_dir, codec.encode(exited))
-        self._tell(exited)
+        try:
+            self._pump.drain()
+            if self._compression is not None:
+                self._compression.end(unwanted=True)
+            if self._log is not None:
+                self._log.close()
+        finally:  # whatever the host refuses
+            if self._exec_dir:
+                with contextlib.suppress(OSError):  # even the space that was reserved: the daemon is told all the same
+                    exitfile.write(self._exec_dir, codec.encode(exited))
+            self._tell(exited)
         self._pump.close_clients()
         self._handlers.clear()

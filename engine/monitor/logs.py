@@ -31,7 +31,7 @@ def missed(log: Writer | JsonWriter | None, pump: object, asked: Attach) -> byte
     """
     if asked.after is None or log is None or not log.json:
         return b""
-    from engine.logs import jsonreader  # only who attaches to such a log needs it
+    from engine.logs import jsonreader  # only who attaches to such a log needs it; it is kept by the spawner
 
     client = asked.client
     streams = frozenset(stream for stream in format.STREAMS if client.streams & 1 << stream)
@@ -55,7 +55,7 @@ class Compression:
         self.fd = os.pidfd_open(self._pid)
 
     def _work(self) -> None:
-        from engine.logs import compress  # only a log that asks for it needs zlib
+        from engine.logs import compress  # only a log that asks for it needs it; it is kept by the spawner
 
         status = 1
         try:

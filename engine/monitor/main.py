@@ -12,6 +12,7 @@ import signal
 import socket
 from collections.abc import Callable
 
+from engine.errors import Invalid
 from engine.kernel import syscalls, title
 from engine.logs.twin import Twin
 from engine.monitor import enter, forwarder, launch, life
@@ -27,7 +28,10 @@ _NO_ROOM = "failed to create task for container: the exec root cannot be used: "
 def main(data: bytes, descriptors: list[int], twin: Twin) -> int:
     """Be the whole monitor of what this request (`Start`, `Exec`) asks for; returns the process's exit status."""
     settle()
-    asked, descriptors = channel.unpack(data, descriptors)
+    request = _understood(data, descriptors)
+    if request is None:
+        return 1
+    asked, descriptors = request
     if isinstance(asked, Exec):
         title.become("exec", packed.unpack(asked.process).id[:12])
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # the joiner's child is to be this process's
@@ -53,7 +57,10 @@ def be(part: str, stay: object, stage: str) -> int:
         enter.prepare()
     if part != "launches" and not stay.take():
         return 0
-    asked, descriptors = channel.unpack(*stay.request)
+    request = _understood(*stay.request)
+    if request is None:
+        return 1
+    asked, descriptors = request
     if isinstance(asked, Exec):
         prepared = part == "prepares exec"
         return _told(descriptors[0], lambda: enter.become_joiner(asked, descriptors, stay, prepared))
@@ -70,6 +77,21 @@ def settle() -> None:
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     os.close(null)
+
+
+def _understood(data: bytes, descriptors: list[int]) -> tuple[Start | Exec, list[int]] | None:
+    """The request and its descriptors; None for what is no request, of which who asks was told."""
+    try:
+        request = channel.unpack(data, descriptors)
+        if not isinstance(request[0], Start | Exec):
+            raise Invalid(f"{type(request[0]).__name__} is no request to a spawner")
+        return request
+    except Invalid as error:
+        link = channel.link_of(data, descriptors)
+        if link >= 0:
+            with contextlib.suppress(OSError):  # nobody is there any more
+                Channel.adopt(link).send(Failed("monitor", 0, str(error), _LOST))
+        return None
 
 
 def _guarded(exec_dir: str, work: Callable[[], None]) -> int:

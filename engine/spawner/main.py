@@ -2,7 +2,8 @@
 
 One process, one thread, started by `boot` before the daemon has threads, because a threaded process must not fork. It
 has everything a monitor and an init need already imported and frozen out of the garbage collector's sight, so that the
-pages stay shared with all of its children. With the C muxer it waits and forks in C (`engine.logs.stay`), and keeps one
+pages stay shared with all of its children; what few of them need is kept too (`kept`), as none may look for it in files
+that may be another version's by then. With the C muxer it waits and forks in C (`engine.logs.stay`), and keeps one
 spare ahead. It never decodes a request, never imports the daemon, and ends when the daemon's end of the socket is
 closed: monitors and containers need neither of them.
 """
@@ -15,7 +16,9 @@ from engine.errors import Invalid
 from engine.kernel import title
 from engine.logs.twin import select
 from engine.monitor import main as monitor
+from engine.spawner import kept, version
 from engine.wire.channel import BE_RESOLVER, Channel
+from engine.wire.messages import Spawns
 
 
 def serve(requests: Channel, muxer: str, stage: str) -> int:
@@ -29,6 +32,8 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
         signal.signal(name, signal.SIG_IGN)  # they are for the daemon; its end is seen on the socket
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors are nobody's to wait for
     twin = select(muxer)
+    kept.keep()
+    _greet(requests)
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -56,8 +61,16 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
             os.close(descriptor)
 
 
+def _greet(requests: Channel) -> None:
+    """Say which version this is. A daemon reads that only when its first spawner has died: it waits in the socket."""
+    try:
+        requests.send(Spawns(version.fingerprint()))
+    except BrokenPipeError:
+        pass  # the daemon has gone, which is seen next
+
+
 def _be_resolver(data: bytes, descriptors: list[int]) -> int:
-    from engine.resolver import main  # one process a daemon has it, if any
+    from engine.resolver import main  # one process a daemon has it, if any; it is kept
 
     gc.enable()  # it lives long, and its cycles are its own
     return main.main(data, descriptors)

@@ -98,9 +98,20 @@ class Channel:
         return data, descriptors
 
     def receive(self) -> tuple[object, list[int]] | None:
-        """One message and its descriptors; None at the end of the connection. Raises Invalid for alien bytes."""
+        """One message and its descriptors; None at the end of the connection.
+
+        Raises Invalid for a message of another version that cannot be understood here, or that came in cut: then the
+        connection is as good as before, and the message's descriptors are closed.
+        """
         packed = self.receive_packed()
-        return None if packed is None else unpack(*packed)
+        if packed is None:
+            return None
+        try:
+            return unpack(*packed)
+        except Invalid:
+            for descriptor in _others(*packed):
+                os.close(descriptor)
+            raise
 
 
 def datagram(message: object) -> bytes:
@@ -109,13 +120,27 @@ def datagram(message: object) -> bytes:
 
 
 def unpack(data: bytes, descriptors: list[int]) -> tuple[object, list[int]]:
-    """Decode what `receive_packed` returned; the memfd of a large message is consumed."""
+    """Decode what `receive_packed` returned; the memfd of a large message is consumed. Raises Invalid."""
     if data[:1] != _IN_MEMFD:
         return codec.decode(data[1:]), descriptors
-    memory, *descriptors = descriptors
-    with open(memory, "rb") as file:
-        file.seek(0)
-        return codec.decode(file.read(_MESSAGE_MAX)), descriptors
+    if not descriptors:
+        raise Invalid("not a message of the engine: it is said to be in a file, and there is none")
+    try:
+        with open(descriptors[0], "rb") as file:
+            file.seek(0)
+            return codec.decode(file.read(_MESSAGE_MAX)), _others(data, descriptors)
+    except OSError as error:
+        raise Invalid(f"not a message of the engine: the file that it is in cannot be read: {error}") from error
+
+
+def link_of(data: bytes, descriptors: list[int]) -> int:
+    """Of a request that `receive_packed` returned, the link of who asks, whether it can be decoded or not; -1: none."""
+    return next(iter(_others(data, descriptors)), -1)
+
+
+def _others(data: bytes, descriptors: list[int]) -> list[int]:
+    """The descriptors of a datagram but for the one that is the message."""
+    return descriptors[1:] if data[:1] == _IN_MEMFD else descriptors
 
 
 def receive_with_descriptors(sock: socket.socket, size: int, count: int) -> tuple[bytes, list[int], int]:

@@ -58,7 +58,7 @@ def decode(data: bytes) -> object:
     """The message in `data`; raises Invalid when the bytes are not exactly one message of the table."""
     try:
         message = _decoder.decode(data.decode("ascii"))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Invalid(f"not a message of the engine: {error}") from error
     if type(message) not in FIELDS:
         raise Invalid("not a message of the engine: no class named")

@@ -117,8 +117,16 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Spawns:
+    """spawner → daemon: the greeting. version: the same for the same files and the same Python, and else another."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
-    """monitor → daemon: what was asked of an exec and could not be had on this host; before `Started`."""
+    """monitor → daemon: words for its log. What was asked of an exec and could not be had on this host, before
+    `Started`; or, of any monitor and at any time, what the daemon has said that could not be done or understood."""
 
     text: str
 

@@ -88,11 +88,11 @@ class Links:
                 descriptors = [theirs.fileno(), *(client.fileno() for client in clients)]
                 self._spawner.send(start, descriptors, ordinary=ordinary)
             meanwhile()
-            ready = self._expect(ours, NamespacesReady)
+            ready = self._expect(ours, NamespacesReady, container_id)
             connect(ready.pid, ready.pid_start)
             ours.send(Proceed())
             try:
-                started = self._expect(ours, Started)
+                started = self._expect(ours, Started, container_id)
             except TooSlow:
                 # It was told to go on, and would, without this daemon.
                 if not processes.kill_and_wait(ready.pid, ready.pid_start, _KILLED_SECONDS):
@@ -122,7 +122,7 @@ class Links:
         try:
             with theirs:
                 self._spawner.send(request, [theirs.fileno(), *descriptors], ordinary=ordinary)
-            started = self._expect(ours, Started, exec_id)
+            started = self._expect(ours, Started, f"exec {exec_id}")
         except (BrokenPipeError, ConnectionResetError) as error:
             ours.close()
             raise MonitorLost("the exec's monitor has died while it started") from error
@@ -133,7 +133,7 @@ class Links:
         return started
 
     @staticmethod
-    def _expect(link: Channel, kind: type, name: str = "", seconds: float | None = None) -> object:
+    def _expect(link: Channel, kind: type, name: str, seconds: float | None = None) -> object:
         latest = time.monotonic() + (seconds or START_SECONDS)
         while True:
             try:
@@ -141,12 +141,15 @@ class Links:
                 received = link.receive()
             except TimeoutError as error:
                 raise TooSlow(seconds or START_SECONDS) from error
+            except Invalid as error:
+                log.warning("%s: a monitor is not understood: %s", name, error)
+                continue
             if received is None:
                 raise MonitorLost("the container's monitor has died while it started")
             message, _ = received
             if not isinstance(message, Warned):
                 break
-            log.warning("exec %s: %s", name, message.text)
+            log.warning("%s: %s", name, message.text)
         if isinstance(message, Failed):
             raise StartFailure(message)
         if not isinstance(message, kind):
@@ -188,7 +191,7 @@ class Links:
         if isinstance(link, OSError):
             return self.left_behind(exec_dir)
         try:
-            greeting = self._expect(link, Started, seconds=_WAITED_SECONDS)
+            greeting = self._expect(link, Started, container_id, _WAITED_SECONDS)
         except TooSlow as error:
             self._have(container_id, link)
             raise SilentMonitor(linked=True) from error
@@ -200,9 +203,15 @@ class Links:
 
     @staticmethod
     def left_behind(exec_dir: str) -> Exited | None:
-        """What the exit file says, None when there is none."""
+        """What the exit file says, None when there is none that can be understood."""
         content = exitfile.read(exec_dir)
-        return None if content is None else codec.decode(content)
+        if content is None:
+            return None
+        try:
+            return codec.decode(content)
+        except Invalid as error:
+            log.error("%s says nothing of how a container ended: %s", os.path.join(exec_dir, exitfile.EXIT), error)
+            return None
 
     def drop(self, name: str) -> None:
         """Have no link any more with what is not to be watched: its start could not be recorded."""
@@ -295,14 +304,18 @@ class Links:
                 return
             try:
                 received = link.receive()
-            except Invalid:
-                received = None
+            except Invalid as error:  # of another version's monitor, perhaps: its container runs on
+                log.warning("%s: a monitor is not understood: %s", name, error)
+                return
             message = None if received is None else received[0]
             if message is None or isinstance(message, Exited):
                 self._poll.unregister(descriptor)
                 del self._names[descriptor]
                 del self._links[name]
                 link.close()
+        if isinstance(message, Warned):
+            log.warning("%s: %s", name, message.text)
+            return
         if isinstance(message, Started):
             return  # the greeting of a monitor that was silent when it was adopted
         if isinstance(message, Exited | Detached | None):

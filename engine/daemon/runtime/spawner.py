@@ -13,13 +13,14 @@ import struct
 import sys
 import threading
 
-from engine.errors import Unavailable
+from engine.errors import Invalid, Unavailable
 from engine.wire.channel import Channel
-from engine.wire.messages import BeResolver, Exec, Start
+from engine.wire.messages import BeResolver, Exec, Spawns, Start
 
 log = logging.getLogger(__name__)
 
 _SEND_LIMIT = struct.pack("ll", 10, 0)  # seconds and microseconds: struct timeval
+_GREETING_SECONDS = 20.0  # for a Python that starts on a machine that does other work
 
 
 class Spawner:
@@ -29,7 +30,8 @@ class Spawner:
         self._channel = _patient(channel)
         self._muxer = muxer
         self._stage = stage
-        self._restarting = threading.Lock()
+        self._version: str | None = None  # of the first one, once it was asked for
+        self._restarting = threading.Lock()  # the next one is waited for under it, by those who cannot go on without
         # What containers inherit: the daemon may have lifted its own since (`main`), and they are not to notice.
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
@@ -65,8 +67,40 @@ class Spawner:
                 environment = {**os.environ, "PYTHONPATH": _import_root()}
                 made = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
                 resource.prlimit(made.pid, resource.RLIMIT_NOFILE, self._files)
+            try:
+                self._compare(dead, ours)
+            except BaseException:
+                ours.close()  # which ends it
+                raise
             self._channel = _patient(ours)
             dead.close()
+
+    def _compare(self, dead: Channel, fresh: Channel) -> None:
+        """Speak to no spawner of another version: it would not understand, or misunderstand. Raises Unavailable."""
+        if self._version is None:
+            self._version = _version(dead)
+        found = _version(fresh)
+        if found is None:
+            raise Unavailable("the process that makes containers does not say which version it is of")
+        if self._version is None:
+            self._version = found  # the first has died before it could say it: this one is as young
+        if found != self._version:
+            raise Unavailable(
+                "the engine's files are of another version than this daemon: "
+                "it has to be started anew before it can make another container"
+            )
+
+
+def _version(spawner: Channel) -> str | None:
+    """What a spawner's greeting says; None where it has not come."""
+    spawner.socket.settimeout(_GREETING_SECONDS)
+    try:
+        received = spawner.receive()
+    except (TimeoutError, Invalid):
+        return None
+    finally:
+        spawner.socket.settimeout(None)
+    return received[0].version if received is not None and isinstance(received[0], Spawns) else None
 
 
 def _patient(channel: Channel) -> Channel:

@@ -20,7 +20,18 @@ from engine.errors import Conflict, SystemFailure, Unavailable
 from engine.kernel import syscalls
 from engine.wire import codec, endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.messages import Attach, Client, Exited, Failed, LogTarget, NamespacesReady, Proceed, Start, Started
+from engine.wire.messages import (
+    Attach,
+    Client,
+    Exited,
+    Failed,
+    LogTarget,
+    NamespacesReady,
+    Proceed,
+    Start,
+    Started,
+    Warned,
+)
 
 REQUEST = Start(b"", "/nowhere", LogTarget(""))
 
@@ -47,7 +58,10 @@ class Monitor:
 
     def _say(self, message):
         try:
-            self.link.send(message)
+            if isinstance(message, bytes):
+                self.link.socket.send(message)
+            else:
+                self.link.send(message)
         except BrokenPipeError as error:
             self.unheard = type(error)
 
@@ -95,6 +109,36 @@ def test_a_monitor_that_dies_is_an_end_without_a_word(links):
     monitor.thread.join()
     monitor.link.close()
     assert links.ended_for_tests.get(timeout=5) == ("c1", None)
+
+
+ALIEN = (b'J{"@":"FromTomorrow"}', b'J{"@":"Exited"}', b"M", b"\xff")
+
+
+def test_what_is_not_understood_of_a_monitor_is_logged_and_no_end(links, caplog):
+    """Of a newer one, that a later daemon has left."""
+    script = [*ALIEN, NamespacesReady(7, 8), None, *ALIEN, Started(7, 8, 9), *ALIEN, Warned("said so"), Exited(3, 10)]
+    monitor = play(links, *script)
+    assert links.start("c1", REQUEST, [], lambda: None) == Started(7, 8, 9)
+    threading.Thread(target=links.watch, daemon=True).start()
+    links.keep("c1")
+    assert links.ended_for_tests.get(timeout=5) == ("c1", Exited(3, 10))
+    monitor.thread.join()
+    told = [each.getMessage() for each in caplog.records]
+    assert len([each for each in told if each.startswith("c1: a monitor is not understood: ")]) == 3 * len(ALIEN)
+    assert "c1: said so" in told
+
+
+def test_a_newer_monitors_fields_are_passed_over(links):
+    newer = b'J{"@":"Started","pid":7,"pid_start":8,"started_ns":9,"mood":{"@bytes":"aGk="},"pets":[1]}'
+    monitor = play(links, NamespacesReady(7, 8), None, newer)
+    assert links.start("c1", REQUEST, [], lambda: None) == Started(7, 8, 9)
+    monitor.thread.join()
+
+
+def test_an_exit_file_that_is_not_understood_is_none(links, tmp_path, caplog):
+    exitfile.write(str(tmp_path), b'{"@":"Left"}')
+    assert links.adopt("c1", str(tmp_path)) is None
+    assert "says nothing of how a container ended" in caplog.text
 
 
 def test_a_failure_carries_what_init_said(links):
