@@ -15,6 +15,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 
+from engine.daemon.store import fileversion
 from engine.daemon.store.reserve import Reserve
 from engine.errors import SystemFailure, Unavailable
 
@@ -51,6 +52,7 @@ class Database:
         self._lock = threading.RLock()
         self._durable: bool | None = None
         self._page = 0
+        _refuse_newer(path, _version_of(path))  # before anything is touched: it is the newer engine's
         self._reserve = Reserve(_private(path))
         # Autocommit: BEGIN and COMMIT are said by `transaction` alone, never by the module behind our back.
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
@@ -73,8 +75,7 @@ class Database:
             self._connection.execute(pragma)
         self._page = self._connection.execute("PRAGMA page_size").fetchone()[0]
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > VERSION:
-            raise Unavailable(f"the database {path} was written by a newer engine (version {version}, ours {VERSION})")
+        _refuse_newer(path, version)
         self._reserve.begin(f"{path}-wal", self._size())
         with self.transaction(durable=True, frees=True) as connection:
             # A new file is of version 0, and has nothing to be changed.
@@ -136,6 +137,18 @@ class Database:
         with self._lock:
             self._connection.close()
             self._reserve.close()
+
+
+def _version_of(path: str) -> int:
+    try:
+        return fileversion.of(path)
+    except OSError as error:
+        raise Unavailable(f"the database {path} cannot be used: {error.strerror}") from error
+
+
+def _refuse_newer(path: str, version: int) -> None:
+    if version > VERSION:
+        raise Unavailable(f"the database {path} was written by a newer engine (version {version}, ours {VERSION})")
 
 
 def _private(path: str) -> int:

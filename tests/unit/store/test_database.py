@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from engine.daemon.store import reserve
+from engine.daemon.store import fileversion
 from engine.daemon.store.database import VERSION, Database
 from engine.errors import SystemFailure, Unavailable
 from tests.harness.daemon import PROJECT
@@ -76,6 +77,92 @@ def test_reading_may_stand_inside_a_change(database):
     with database.transaction() as connection:
         connection.execute("INSERT INTO t VALUES (7)")
         assert rows(database) == [7]
+
+
+def as_it_is(directory):
+    """All that a file's owner could see of it, but for when it was read."""
+    return {
+        each.name: (each.read_bytes(), each.stat().st_mtime_ns, each.stat().st_ctime_ns, each.stat().st_mode)
+        for each in directory.iterdir()
+    }
+
+
+def newer(connection, pages=0):
+    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    for _ in range(pages):
+        connection.execute("INSERT INTO t VALUES (randomblob(5000))")
+
+
+@pytest.mark.parametrize("left", ["whole", "log", "log and memory", "second round", "torn"])
+def test_a_file_of_a_newer_engine_is_refused_and_stays_as_it_is(tmp_path, left):
+    """Also when the newer one was killed, and its version stands in the log alone."""
+    made, kept = tmp_path / "made", tmp_path / "kept"
+    made.mkdir()
+    kept.mkdir()
+    connection = sqlite3.connect(made / "db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE t (x)")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    if left in ("whole", "second round"):
+        newer(connection, 3)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)" if left == "whole" else "PRAGMA wal_checkpoint(RESTART)")
+        if left == "second round":
+            connection.execute("INSERT INTO t VALUES (1)")
+    else:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        newer(connection, 3)
+    names = {"whole": ["db"], "log and memory": ["db", "db-wal", "db-shm"]}.get(left, ["db", "db-wal"])
+    for name in names:
+        (kept / name).write_bytes((made / name).read_bytes())
+        (kept / name).chmod(0o640)
+    connection.close()
+    if left == "torn":
+        log = (kept / "db-wal").read_bytes()
+        (kept / "db-wal").write_bytes(log[:-2000])
+    before = as_it_is(kept)
+    with pytest.raises(Unavailable, match="written by a newer engine"):
+        Database(str(kept / "db"), SCHEMA)
+    assert as_it_is(kept) == before
+
+
+def test_a_change_of_the_version_that_was_not_committed_is_none(tmp_path):
+    """A newer engine was killed within its migration: the frames are there, and the log's end says that they are not.
+
+    Neither does what stands behind the end of the log's present round, which an earlier one has left.
+    """
+    made, kept = tmp_path / "made", tmp_path / "kept"
+    made.mkdir()
+    kept.mkdir()
+    connection = sqlite3.connect(made / "db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE t (x)")
+    connection.execute("PRAGMA cache_size = 10")
+    connection.execute("BEGIN")
+    newer(connection, 200)  # more than the cache holds: they are written before the end of the transaction
+    for name in ("db", "db-wal"):
+        (kept / name).write_bytes((made / name).read_bytes())
+    assert len((kept / "db-wal").read_bytes()) > 100_000
+    assert fileversion.of(str(kept / "db")) == 0
+    connection.execute("ROLLBACK")
+    connection.close()
+    Database(str(kept / "db"), SCHEMA).close()
+
+
+def test_a_version_is_that_which_sqlite_tells(tmp_path):
+    assert fileversion.of(str(tmp_path / "nothing")) == 0
+    (tmp_path / "text").write_text("no database" * 20)
+    assert fileversion.of(str(tmp_path / "text")) == 0
+    path = str(tmp_path / "db")
+    connection = sqlite3.connect(path, isolation_level=None)
+    for mode in ("DELETE", "WAL"):
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+        for version in (1, 5, 2):
+            connection.execute(f"PRAGMA user_version = {version}")
+            if mode == "DELETE":
+                assert fileversion.of(path) == version
+    assert fileversion.of(path) == 2
+    connection.close()
+    assert fileversion.of(path) == 2
 
 
 def test_a_file_of_a_newer_engine_is_refused(tmp_path):
