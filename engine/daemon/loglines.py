@@ -1,16 +1,36 @@
-"""The lines of the daemon's log: a message is one line, whatever a stranger has put into it.
+"""The lines of the daemon's log: a message is one line, which says whose request it belongs to and whose container.
 
-Names, images' configs and registries' answers stand in messages. A line's end in one of them would begin a line that
-nobody has logged, and an escape sequence would be obeyed by the terminal of whoever reads it.
+    2026-11-22 15:04:02,123 WARNING engine.daemon.x: [request 17 POST /commit] container 0123456789ab web: it dies
+
+The request is the one that the thread serves (`busy`). Whoever logs something about a container begins the message with
+`container %s` and its whole id; what is shown are 12 digits and the name that the container has by then. A message that
+names none is about the container that the thread is busy with, if any.
+
+Names, images' configs and registries' answers stand in messages too. A line's end in one of them would begin a line
+that nobody has logged, and an escape sequence would be obeyed by the terminal of whoever reads it.
 """
 
 import logging
 import re
+from collections.abc import Callable
 
+from engine.daemon import busy
 from engine.settings import Settings
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_ABOUT = re.compile("container ([0-9a-f]{64})(?![0-9a-f])")
+_DIGITS = 12
+
+Named = Callable[[str], tuple[str, str] | None]
+"""(id, name) of a container, by its id, name or prefix; None where it is not known. Waits for nobody."""
+
+
+def _nobody(_: str) -> None:
+    return None
+
+
+_named: Named = _nobody
 
 
 class OneLine(logging.Formatter):
@@ -18,8 +38,30 @@ class OneLine(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
-        record.message = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], record.message)
+        text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], self._message(record.message))
+        record.message = text
         return super().formatMessage(record)
+
+    def _message(self, text: str) -> str:
+        task = busy.now()
+        about = _ABOUT.match(text)
+        if about is not None:
+            text = f"container {shown(about[1]) or about[1][:_DIGITS]}{text[about.end() :]}"
+        elif task is not None and (found := shown(task.container)):
+            text = f"container {found}: {text}"
+        return f"[{task}] {text}" if task is not None and task.number else text
+
+
+def shown(container: str) -> str:
+    """The first digits of a container's id, and its name; empty for one that is not known. container: as in `Named`"""
+    found = _named(container) if container else None
+    return f"{found[0][:_DIGITS]} {found[1]}" if found is not None else ""
+
+
+def name_by(named: Named) -> None:
+    """Have the containers in all lines named by this from now on."""
+    global _named
+    _named = named
 
 
 def level(settings: Settings) -> int | str:

@@ -19,7 +19,7 @@ import typing  # noqa: F401  (`dataclasses` looks for it in sys.modules, half lo
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from engine.daemon import adopt, loglines
+from engine.daemon import adopt, dump, loglines
 from engine.daemon.api.server import Servers
 from engine.daemon.containers import files
 from engine.daemon.containers.announce import announce
@@ -117,13 +117,14 @@ def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Set
 
 
 def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> int:
+    inside = dump.Dump(spawner)
     os.umask(0o022)
     _lift_descriptors()
-    # Blocked before there are threads, who inherit that: only `sigwait` takes them, wherever they arrive.
+    # Blocked before there are threads, who inherit that: only `sigwaitinfo` takes them, wherever they arrive.
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     _make_roots(settings)
     with _locked("data", settings.data_root), _locked("exec", settings.exec_root), _pidfile(settings.pidfile):
-        engine = _build(settings, spawner)
+        engine = inside.engine = _build(settings, spawner)
         mountpoints.hold(engine)
         due = adopt.adopt_all(engine)
         _release_images(engine)
@@ -137,7 +138,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         memory.trim()
         gc.freeze()  # what is here now stays: no collection needs to walk it
         log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
-        while signal.sigwait(_AWAITED) == signal.SIGHUP:
+        # Not `sigwait`, in which a signal that is to be handled would wait for one that is awaited.
+        while signal.sigwaitinfo(_AWAITED).si_signo == signal.SIGHUP:
             from engine.daemon import reload  # most daemons are never asked
 
             reload.reload(engine, read)
@@ -275,6 +277,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         identity = _engine_id(settings.data_root)
     with database.reading() as connection:
         containers = Registry(container_table.load_all(connection), container_table.load_descriptors(connection))
+    loglines.name_by(containers.glance)
     files.sweep(settings.data_root, containers.__contains__)
 
     def ended(container_id: str, exited: Exited | None) -> None:

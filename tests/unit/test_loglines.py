@@ -3,6 +3,9 @@
 import logging
 import sys
 
+import pytest
+
+from engine.daemon import busy, loglines
 from engine.daemon.loglines import FORMAT, OneLine
 
 
@@ -26,3 +29,55 @@ def test_a_traceback_keeps_its_lines():
     except ValueError:
         text = shown("a\nb", sys.exc_info())
     assert r"found: a\nb" in text and text.endswith("\nValueError: x")
+
+
+CONTAINER = "0123456789ab" + "c" * 52
+
+
+@pytest.fixture
+def web():
+    """A daemon's only container, called web."""
+    loglines.name_by(lambda asked: (CONTAINER, "web") if asked in (CONTAINER, "web", "0123") else None)
+    yield
+    loglines.name_by(lambda _: None)
+
+
+def line(text, *arguments):
+    """What is logged of this message, from the logger's name on."""
+    record = logging.LogRecord("engine.x", logging.INFO, "", 0, text, arguments, None)
+    return OneLine(FORMAT).format(record).partition("INFO ")[2]
+
+
+def test_a_line_about_a_container_has_twelve_digits_of_its_id_and_its_name(web):
+    assert line("container %s: it ends", CONTAINER) == "engine.x: container 0123456789ab web: it ends"
+    assert line("container %s was not found", CONTAINER) == "engine.x: container 0123456789ab web was not found"
+    assert line("container %s: it ends", "f" * 64) == f"engine.x: container {'f' * 12}: it ends"
+    assert line("no container %s", CONTAINER) == f"engine.x: no container {CONTAINER}"
+
+
+def test_a_line_that_is_logged_while_a_request_is_served_names_it(web):
+    busy.serve("POST", "/containers/web/start")
+    try:
+        number = busy.now().number
+        assert line("bad") == f"engine.x: [request {number} POST /containers/web/start] bad"
+        busy.concern("web")
+        begin = f"engine.x: [request {number} POST /containers/web/start] container 0123456789ab web: "
+        assert line("bad") == f"{begin}bad"
+        assert line("container %s: bad", CONTAINER) == f"{begin}bad"
+    finally:
+        busy.rest()
+    assert line("bad") == "engine.x: bad"
+
+
+def test_what_a_client_has_put_into_its_request_forges_no_line(web):
+    busy.serve("POST", "/x\n2026-01-01 ERROR engine: forged" + "y" * 1000)
+    try:
+        text = line("bad")
+    finally:
+        busy.rest()
+    assert r"/x\n2026-01-01 ERROR engine: forgedyyy" in text and "\n" not in text and len(text) < 300
+
+
+def test_work_in_the_background_names_its_container(web):
+    with busy.about("0123", "probe"):
+        assert line("bad") == "engine.x: container 0123456789ab web: bad"

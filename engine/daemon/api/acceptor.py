@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable
 
+from engine.daemon import locks
 from engine.daemon.api.connection import Application, Connection
 from engine.daemon.api.listeners import Listener
 
@@ -76,7 +77,7 @@ class Acceptor:
         self._application = application
         self._doors = [_Door(listener, self) for listener in listeners]
         self._connections: dict[Connection, tuple[socket.socket, threading.Thread]] = {}
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("connections")
         self._closing = threading.Event()
 
     def start(self) -> None:

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from engine.daemon import busy
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.http import BadRequest, end_of_head, field, parse_head, response_head
 from engine.daemon.api.request import Request
@@ -61,10 +62,13 @@ class Connection:
                 pass
         except ClientGone as error:
             log.debug("connection ended: %s", error)
+        finally:
+            busy.rest()
         return not self._handed_over
 
     def _serve_one(self) -> bool:
         """One request and its answer; False when it was the last."""
+        busy.rest()
         try:
             head = self._read_head()
         except BadRequest as error:
@@ -76,6 +80,7 @@ class Connection:
         self.started = False
         self._last = not head.keep_alive or self._closing()
         request = self._request = Request(head, self)
+        busy.serve(head.method, head.path)
         try:
             answer = self._application(request)
             if self._handed_over:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from engine.daemon import busy
 from engine.daemon.api.answers import Empty, Json, Response, Text
 from engine.daemon.api.request import RAW_STREAM, Request
 from engine.daemon.api.streams import ClientGone
@@ -42,6 +43,7 @@ STATUSES = {
     CommandFailed: 500,
     EngineError: 500,
 }
+_CONTAINERS = "/containers/"
 _NOT_FOUND = {"message": "page not found"}
 
 
@@ -112,6 +114,8 @@ class Dispatcher:
         if found is None:
             return Json(_NOT_FOUND, 404)
         route, request.parameters = found
+        if path.startswith(_CONTAINERS):
+            busy.concern(request.parameters.get("id", ""))
         try:
             request.version = parse_version(text)
             check_version(text, request.version)
@@ -122,21 +126,21 @@ class Dispatcher:
             return self._failed(request, route, error)
         except Exception as error:
             # The boundary: whatever a handler did not foresee ends its own request and nothing else.
-            log.exception("%s %r failed", request.method, path)
+            log.exception("the request has failed")
             return self._failed(request, route, SystemFailure(f"internal error: {error}"))
         if answer is None and not request.started:
-            log.error("%s %r was not answered", request.method, path)
+            log.error("the request was not answered")
             return Json({"message": "internal error: no answer"}, 500)
         return answer
 
     def _failed(self, request: Request, route: Route, error: EngineError) -> Response | None:
         if request.started:
-            log.error("%s %r failed within its answer: %s", request.method, request.path, error)
+            log.error("failed within the answer: %s", error)
             request.abort()
             return None
         status = status_of(error)
         if status == 500:
-            log.warning("%s %r: %s", request.method, request.path, error)
+            log.warning("%s", error)
         if status == 304:
             return Empty(304)
         if route.raw_errors:

@@ -28,6 +28,7 @@ import threading
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from engine.daemon.locks import Lock
 from engine.wire.messages import Client
 
 
@@ -164,7 +165,7 @@ class Container:
     followers: list[int] = field(default_factory=list, repr=False)
     probing: object | None = field(default=None, repr=False)
     execs: dict[str, object] = field(default_factory=dict, repr=False)
-    operation: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    operation: Lock = field(default_factory=Lock, repr=False)
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def settled(self) -> State:

@@ -5,9 +5,9 @@ nothing of disks: `create` and `remove` keep the database in step with it.
 """
 
 import bisect
-import threading
 from collections.abc import Callable, Iterable
 
+from engine.daemon import locks
 from engine.daemon.containers.naming import generate
 from engine.daemon.containers.record import Container
 from engine.errors import Conflict, Invalid, NotFound
@@ -26,7 +26,7 @@ class Registry:
         self, containers: Iterable[Container] = (), descriptors: dict[tuple[str, str], dict] | None = None
     ) -> None:
         self.descriptors = descriptors or {}
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("containers")
         self._by_id: dict[str, Container] = {}
         self._ids: list[str] = []
         self._names: dict[str, str] = {}
@@ -53,6 +53,18 @@ class Registry:
         if found is None:
             raise NotFound(f"No such container: {reference}")
         return found
+
+    def glance(self, reference: str) -> tuple[str, str] | None:
+        """(id, name) as `find` would have found it, or None; under no lock, for one who must wait for nobody."""
+        found = self._by_id.get(reference) or self._by_id.get(self._names.get(reference, ""))
+        if found is None:
+            matches = [number for number in list(self._by_id) if reference and number.startswith(reference)]
+            found = self._by_id.get(matches[0]) if len(matches) == 1 else None
+        return (found.id, found.name) if found is not None else None
+
+    def glance_all(self) -> list[Container]:
+        """Every container, under no lock, as above."""
+        return list(self._by_id.values())
 
     def _by_prefix(self, prefix: str) -> Container | None:
         if not prefix or len(prefix) >= _ID_LENGTH:

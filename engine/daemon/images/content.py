@@ -8,11 +8,11 @@ import collections
 import contextlib
 import ctypes
 import os
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from io import FileIO
 
+from engine.daemon import locks
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.daemon.tar.trees import remove_path
 from engine.errors import Invalid, NotFound, SystemFailure
@@ -100,7 +100,7 @@ class Content:
     def __init__(self, data_root: str):
         self._blobs = os.path.join(data_root, "blobs")
         self._tmp = os.path.join(data_root, "tmp")
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("blobs")
         self._pins: collections.Counter[str] = collections.Counter()
         self._names = 0
         for directory in (self._tmp, *(os.path.join(self._blobs, name) for name in ("sha256", "sha384", "sha512"))):

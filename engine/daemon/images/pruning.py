@@ -4,10 +4,10 @@ Runs in the daemon, on the request's thread; each image is judged and removed un
 given back before the next one. Removes no image that a container stands on, and no name that one was made from.
 """
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from engine.daemon import locks
 from engine.daemon.images import filters as rules
 from engine.daemon.images import removal
 from engine.daemon.images.image import Image
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.daemon.images.store import ImageStore
 
 FILTERS = ("dangling", "label", "label!", "until")
-_running = threading.Lock()
+_running = locks.Lock("pruning of images")
 
 
 def prune(

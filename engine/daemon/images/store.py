@@ -8,12 +8,12 @@ before it becomes visible. Never shows a half image: what a crash leaves is swep
 import collections
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from io import BufferedIOBase
 
+from engine.daemon import locks
 from engine.daemon.images import listing, lookup, platform, removal
 from engine.daemon.images.content import Content
 from engine.daemon.images.image import Image, load
@@ -62,7 +62,7 @@ class ImageStore:
         self.content = Content(data_root)
         self.layer_root = os.path.join(data_root, "layers")
         self.layers = LayerStore(database, self.layer_root, storage_kind == storage.OVERLAY)
-        self.changing = threading.RLock()
+        self.changing = locks.Reentrant("images")
         # Ids of images that a running build stands on, under `changing`: no pruning takes them.
         self.held: collections.Counter[str] = collections.Counter()
         self._found: dict[tuple[str, str], Image] = {}

@@ -4,9 +4,9 @@ Runs in the daemon, on any thread. This much is loaded in an idle daemon; what s
 answers, see `engine.resolver`) is loaded, and that process started, with the first container of a user-defined network.
 """
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 
+from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Pair
 
 NO_LINKS: Mapping[str, Mapping[str, str]] = {}
@@ -22,7 +22,7 @@ class Names:
 
     def __init__(self, exec_root: str, settings: object, spawner: object, links: object) -> None:
         self._made = exec_root, settings, spawner, links
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("names")
         self._resolving: object | None = None
 
     def join(
@@ -61,6 +61,10 @@ class Names:
         the descriptor. An earlier daemon's resolver goes on, and forgets all others. Never raises."""
         if running:
             self._made_now().adopt(running)
+
+    def shown(self) -> str:
+        """What there is of the resolver, in words; under no lock, for an operator who looks inside."""
+        return "none was asked for" if self._resolving is None else self._resolving.shown()
 
     def _made_now(self) -> object:
         from engine.daemon.network.resolving import Resolving  # with the first name

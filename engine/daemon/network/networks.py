@@ -12,9 +12,9 @@ subnet) comes with the first question about one.
 
 import contextlib
 import logging
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 
+from engine.daemon import locks
 from engine.daemon.network.record import DEFAULT, Endpoint, Network, Published
 from engine.daemon.store import networks as table
 from engine.daemon.store.database import Database
@@ -37,8 +37,8 @@ class Networks:
         self.engine_id = engine_id
         self._database = database
         self._events = events
-        self._lock = threading.RLock()
-        self._settling = threading.Lock()
+        self._lock = locks.Reentrant("networks")
+        self._settling = locks.Lock("default network")
         self._settled = False
         self._refusal: EngineError | None = None  # why the default network cannot be what the settings say
         self._begun = False  # whether anybody has joined the default network

@@ -10,9 +10,9 @@ import itertools
 import logging
 import os
 import socket
-import threading
 from collections.abc import Iterable, Iterator
 
+from engine.daemon import locks
 from engine.daemon.network.record import Network, PortRequest, Published
 from engine.errors import NotBuilt, SystemFailure
 
@@ -40,7 +40,7 @@ class Ports:
 
     def __init__(self, settings: object) -> None:
         self._rules = {4: settings.iptables, 6: settings.ip6tables}
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("ports")
         self._held: dict[str, dict[Place, socket.socket | None]] = {}
         self._by_number: dict[tuple[str, int], set[str]] = {}
         self._last = 0

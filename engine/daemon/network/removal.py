@@ -4,16 +4,16 @@ Runs in the daemon's request threads.
 """
 
 import logging
-import threading
 from collections.abc import Mapping
 
+from engine.daemon import locks
 from engine.daemon.network import filters
 from engine.daemon.network.record import Network
 from engine.errors import Conflict, EngineError
 
 log = logging.getLogger(__name__)
 
-_pruning = threading.Lock()
+_pruning = locks.Lock("pruning of networks")
 
 
 def remove(engine: object, network: Network) -> None:

@@ -10,10 +10,10 @@ import logging
 import os
 import socket
 import struct
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.daemon import locks
 from engine.daemon.network.drivers import parents
 from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Endpoint, Pair
@@ -83,7 +83,7 @@ class Resolving:
 
     def __init__(self, exec_root: str, settings: object, spawner: object, links: object) -> None:
         self._exec_root, self._settings, self._spawner, self._links = exec_root, settings, spawner, links
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("resolver")
         self._told: dict[str, _Told] = {}
         self._link: Channel | None = None
         self._process = 0, 0
@@ -210,6 +210,13 @@ class Resolving:
                 raise
             except SystemFailure as error:
                 log.error("container %s: its names are not answered: %s", container, error)
+
+    def shown(self) -> str:
+        """See `Names.shown`."""
+        link = self._link
+        if link is None:
+            return "none runs"
+        return f"process {self._process[0]}, descriptor {link.fileno()}, serves {len(self._told)} containers"
 
     def _ask(self, message: object, descriptors: Sequence[int] = ()) -> None:
         """Have something done. Raises _Lost; SystemFailure with the resolver's own words."""

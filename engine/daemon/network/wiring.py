@@ -11,6 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Network, Pair
 
 
@@ -19,7 +20,7 @@ class Wiring:
 
     def __init__(self, opened: Callable[[Network], None] = lambda _: None) -> None:
         self._opened = opened
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("wiring")
         self._making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._known: set[str] = set()
         self._announcer = None

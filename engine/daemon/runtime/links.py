@@ -11,10 +11,10 @@ import os
 import select
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterable
 
+from engine.daemon import locks
 from engine.daemon.runtime import processes, worker
 from engine.daemon.runtime.lanes import Lanes
 from engine.daemon.runtime.spawner import Spawner
@@ -59,7 +59,7 @@ class Links:
         self._called: dict[str, Channel | OSError] = {}
         self._names: dict[int, tuple[str, Heard]] = {}
         self._ends: dict[int, Callable[[], None]] = {}
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("links")
         self._settling = Lanes("end")
         self._poll = select.epoll()
         self._poll.register(worker.bell(), select.EPOLLIN)
@@ -278,6 +278,10 @@ class Links:
         with self._lock:
             if self._ends.pop(descriptor, None) is not None:
                 self._poll.unregister(descriptor)
+
+    def shown(self) -> list[tuple[str, int, bool]]:
+        """Each link: whose it is, its descriptor, whether its end is watched for; under no lock, as `dump` asks."""
+        return [(name, link.fileno(), link.fileno() in self._names) for name, link in list(self._links.items())]
 
     def watch(self) -> None:
         """Hear of ends until the process ends, and see to threads that are owed; run in a thread of its own."""

@@ -11,8 +11,8 @@ import resource
 import socket
 import struct
 import sys
-import threading
 
+from engine.daemon import locks
 from engine.errors import Invalid, Unavailable
 from engine.wire.channel import Channel
 from engine.wire.messages import BeResolver, Exec, Spawns, Start
@@ -31,7 +31,8 @@ class Spawner:
         self._muxer = muxer
         self._stage = stage
         self._version: str | None = None  # of the first one, once it was asked for
-        self._restarting = threading.Lock()  # the next one is waited for under it, by those who cannot go on without
+        # The next one is waited for under it, by those who cannot go on without.
+        self._restarting = locks.Lock("restart of the spawner")
         # What containers inherit: the daemon may have lifted its own since (`main`), and they are not to notice.
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
@@ -51,6 +52,10 @@ class Spawner:
                 raise Unavailable(f"the process that makes containers cannot be started: {error}") from error
         except BlockingIOError as error:  # SO_SNDTIMEO, see socket(7)
             raise Unavailable("the process that makes containers does not answer") from error
+
+    def fileno(self) -> int:
+        """The descriptor of the link to the present one."""
+        return self._channel.fileno()
 
     def _restart(self, dead: Channel) -> None:
         with self._restarting:

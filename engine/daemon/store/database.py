@@ -12,9 +12,9 @@ import contextlib
 import ctypes
 import os
 import sqlite3
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 
+from engine.daemon import locks
 from engine.daemon.store import fileversion
 from engine.daemon.store.reserve import Reserve
 from engine.errors import SystemFailure, Unavailable
@@ -49,7 +49,7 @@ class Database:
         *,
         alone: bool = False,
     ) -> None:
-        self._lock = threading.RLock()
+        self._lock = locks.Reentrant("database")
         self._durable: bool | None = None
         self._page = 0
         _refuse_newer(path, _version_of(path))  # before anything is touched: it is the newer engine's

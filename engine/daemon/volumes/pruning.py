@@ -3,13 +3,12 @@
 Runs in the daemon's request threads, one at a time.
 """
 
-import threading
-
+from engine.daemon import locks
 from engine.daemon.volumes import listing, usage
 from engine.daemon.volumes.store import Volumes
 from engine.errors import Conflict
 
-_running = threading.Lock()
+_running = locks.Lock("pruning of volumes")
 
 
 def prune(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default: bool) -> tuple[list[str], int]:

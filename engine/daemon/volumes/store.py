@@ -11,10 +11,10 @@ then its files. Whatever happens in between, the next start puts it back, or goe
 import logging
 import os
 import re
-import threading
 import time
 from dataclasses import dataclass
 
+from engine.daemon import locks
 from engine.daemon.store import volumes as table
 from engine.daemon.store.database import Database
 from engine.daemon.tar.trees import remove_path
@@ -56,7 +56,7 @@ class Volumes:
     def __init__(self, database: Database, data_root: str, events: object) -> None:
         self._database = database
         self._events = events
-        self._lock = threading.RLock()
+        self._lock = locks.Reentrant("volumes")
         self._root = os.path.join(data_root, "volumes")
         with database.reading() as connection:
             rows = table.load_all(connection)

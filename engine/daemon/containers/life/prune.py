@@ -1,10 +1,10 @@
 """Remove every container that does not run, or those of them that pass the filters."""
 
 import logging
-import threading
 import time
 from dataclasses import dataclass
 
+from engine.daemon import locks
 from engine.daemon.containers.inspect import measure
 from engine.daemon.containers.life import remove
 from engine.daemon.containers.record import Container
@@ -13,7 +13,7 @@ from engine.errors import Conflict, EngineError, Invalid
 log = logging.getLogger(__name__)
 
 FILTERS = ("label", "label!", "until")
-_running = threading.Lock()
+_running = locks.Lock("pruning of containers")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
+from engine.daemon import locks
 from engine.daemon.containers.record import Container
 from engine.errors import NotFound
 
@@ -72,7 +73,7 @@ class Execs:
     """All execs by id; `Container.execs` has those of one container that have not ended."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("execs")
         self._by_id: dict[str, Exec] = {}
         self._ended: deque[Exec] = deque()
         self._own: deque[Exec] = deque()

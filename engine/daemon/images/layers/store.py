@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from engine.daemon import locks
 from engine.daemon.images.content import sha256
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
@@ -72,7 +73,7 @@ class LayerStore:
     def __init__(self, database: Database, root: str, overlay: bool):
         self._database = database
         self._overlay = overlay
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("layers")
         self._pins: collections.Counter[int] = collections.Counter()
         self._busy: dict[str, threading.Event] = {}
         self.root = root

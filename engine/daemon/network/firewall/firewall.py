@@ -10,9 +10,9 @@ writes the rules is imported with the first of them.
 import contextlib
 import errno
 import logging
-import threading
 from collections.abc import Iterable, Iterator
 
+from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Network
 from engine.daemon.runtime.background import Turn
 from engine.errors import SystemFailure, Unavailable
@@ -37,7 +37,7 @@ class Firewall:
     def __init__(self, engine_id: str, settings: object) -> None:
         self.table = "engine-" + engine_id[:8]
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock = locks.Lock("firewall")
         self._there = False
         self._networks: dict[str, Network] = {}
         self._endpoints: dict[str, tuple[Network, Endpoint]] = {}

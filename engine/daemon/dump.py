@@ -1,0 +1,137 @@
+"""What an operator sees of a daemon from inside: SIGUSR1 has it log its threads, its links and its locks.
+
+Runs in the main thread, as the handler of that signal. It must work when the daemon is stuck, and that thread is the
+place for it: it does nothing but wait for signals while the daemon serves, and wherever it stands else (an adoption, a
+stop, for a lock or for another's socket) the kernel cuts its wait short for a signal (signal(7)) and Python runs the
+handler before it waits on. So nothing in here may take a lock of the daemon's, not even that of `logging`: what is told
+is read as it is at the moment. `faulthandler` would write the stacks from C, without the interpreter's lock. But it
+reads the frames of threads that run meanwhile, and a daemon that was busy has died of that. Where no Python runs at
+all, `inspect-processes` shows from outside where in the kernel each thread waits.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from time import monotonic
+
+from engine.daemon import busy, locks
+from engine.daemon.loglines import FORMAT, OneLine, shown
+from engine.errors import NotFound
+
+_STDERR = 2
+_DEEPEST = 60  # frames of a thread
+_DIGITS = 12
+
+
+class Dump:
+    """The answer to SIGUSR1, from now on; made once, in the main thread.
+
+    spawner: the link to it; engine: the parts of the daemon, None while it has none
+    """
+
+    def __init__(self, spawner: object) -> None:
+        self._spawner = spawner
+        self.engine: object | None = None
+        signal.signal(signal.SIGUSR1, lambda *_: self._write())
+
+    def _write(self) -> None:
+        data = memoryview(f"{_head()}\n{self.text()}".encode("utf-8", "backslashreplace"))
+        while data:
+            data = data[os.write(_STDERR, data) :]
+
+    def text(self) -> str:
+        """All that is told, but for its first line."""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        owned = self._locks()
+
+        def name(thread: int) -> str:
+            return f'"{names.get(thread, "unknown to Python")}" ({thread:#x})'
+
+        parts = [*_threads(name, {id(lock): of for of, lock in owned}), *self._links(), *_held(name, owned)]
+        if self.engine is not None:
+            parts += _conditions(name, self.engine.containers.glance_all())
+        return "".join(f"{line}\n" for line in parts)
+
+    def _locks(self) -> list[tuple[str, locks.Lock]]:
+        """Each lock, by what it guards."""
+        found = locks.known()
+        if self.engine is not None:
+            containers = self.engine.containers.glance_all()
+            found += [(f"operation of {_called(each.id)}", each.operation) for each in containers]
+        return found
+
+    def _links(self) -> Iterator[str]:
+        yield "links:"
+        yield f"  spawner: descriptor {self._spawner.fileno()}"
+        if self.engine is None:
+            return
+        yield f"  resolver: {self.engine.names.shown()}"
+        for link, descriptor, watched in self.engine.links.shown():
+            watch = "watched" if watched else "not watched yet"
+            yield f"  monitor of {self._whose(link)}: descriptor {descriptor}, {watch}"
+
+    def _whose(self, link: str) -> str:
+        if self.engine.containers.glance(link) is not None:
+            return _called(link)
+        try:
+            return f"exec {link[:_DIGITS]} in {_called(self.engine.execs.find(link).container.id)}"
+        except NotFound:
+            return f"{link[:_DIGITS]}, which nobody knows"
+
+
+def _head() -> str:
+    """The first line, in the form of the log's."""
+    said = f"SIGUSR1: the threads, links and locks of process {os.getpid()}"
+    return OneLine(FORMAT).format(logging.LogRecord(__name__, logging.INFO, "", 0, said, None, None))
+
+
+def _called(container: str) -> str:
+    return f"container {shown(container) or container[:_DIGITS]}"
+
+
+def _threads(name: Callable[[int], str], owned: Mapping[int, str]) -> Iterator[str]:
+    """Every thread: what it is busy with, for which lock it waits, and its stack."""
+    now, tasks, waiting = monotonic(), busy.all_tasks(), locks.waiting()
+    yield "threads, the innermost call of each first:"
+    for thread, frame in sys._current_frames().items():
+        doing = f"  {name(thread)}"
+        if (task := tasks.get(thread)) is not None:
+            about = f", about {_called(task.container)}" if task.container else ""
+            doing += f": {task}{about}, for {now - task.since:.1f} s"
+        yield doing
+        if thread in waiting:
+            lock, since = waiting[thread]
+            yield f"    waits for the lock {owned.get(id(lock)) or 'of no name'} for {now - since:.1f} s"
+        for _ in range(_DEEPEST):
+            if frame is None:
+                break
+            code = frame.f_code
+            yield f"    {code.co_filename}:{frame.f_lineno} in {code.co_qualname}"
+            frame = frame.f_back
+
+
+def _held(name: Callable[[int], str], owned: list[tuple[str, locks.Lock]]) -> Iterator[str]:
+    """Every lock that is held or waited for."""
+    now, waiting = monotonic(), locks.waiting()
+    yield "locks:"
+    free = 0
+    for of, lock in owned:
+        holder, since = lock.holder, lock.since
+        waiters = [name(thread) for thread, (wanted, _) in waiting.items() if wanted is lock]
+        if not (holder or waiters):
+            free += 1
+            continue
+        held = f"held by {name(holder)} for {now - since:.1f} s" if holder else "held by nobody any more"
+        yield f"  {of}: {held}" + (f"; {', '.join(waiters)} waiting" if waiters else "")
+    yield f"  {free} others are free"
+
+
+def _conditions(name: Callable[[int], str], containers: list) -> Iterator[str]:
+    """The states of containers that somebody has taken; who holds one waits for nothing, or should."""
+    for each in containers:
+        holder = locks.owner(each.changed)
+        if holder:
+            yield f"  state of {_called(each.id)}: held by {name(holder)}"
