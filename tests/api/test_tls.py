@@ -1,6 +1,8 @@
 """tcp:// with --tlsverify: without a certificate of the authority no answer, with one as on the Unix socket."""
 
+import shutil
 import ssl
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +16,27 @@ PORT = 2376
 
 
 @pytest.fixture(scope="module")
-def tls_daemon(world) -> Iterator[Daemon]:
-    """A daemon that listens on TCP too."""
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate, with its key, of an authority of its own."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    place = tmp_path_factory.mktemp("stranger")
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=stranger"]
+    command = ["openssl", "req", "-x509", *curve, "-keyout", "key.pem", "-out", "certificate.pem"]
+    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    both = place / "both.pem"
+    both.write_bytes((place / "certificate.pem").read_bytes() + (place / "key.pem").read_bytes())
+    return both
+
+
+@pytest.fixture(scope="module")
+def tls_daemon(world, stranger: Path) -> Iterator[Daemon]:
+    """A daemon that listens on TCP too, on a host whose list of authorities is the stranger alone."""
     files = {"--tlscacert": "ca.pem", "--tlscert": "server.pem", "--tlskey": "server.pem"}
     options = [part for name, file in files.items() for part in (name, str(CERTIFICATES / file))]
-    daemon = world.daemon(["-H", f"tcp://127.0.0.1:{PORT}", "--tlsverify", *options]).start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(stranger))
+        daemon = world.daemon(["-H", f"tcp://127.0.0.1:{PORT}", "--tlsverify", *options]).start()
     yield daemon
     daemon.stop()
 
@@ -67,3 +85,13 @@ def test_plain_http_gets_nothing(tls_daemon: Daemon) -> None:
         except ConnectionResetError:
             pass  # closed with our bytes unread, which is an answer as well
     assert tls_daemon.request("GET", "/_ping").status == 200
+
+
+def test_a_client_of_an_authority_that_the_host_trusts_gets_nothing(tls_daemon: Daemon, stranger: Path) -> None:
+    """CVE-2018-12608: beside --tlscacert dockerd took certificates of every authority of the system."""
+    assert f"SSL_CERT_FILE={stranger}".encode() in Path(f"/proc/{tls_daemon.pid}/environ").read_bytes()
+    unknown = context(certificate=False)
+    unknown.load_cert_chain(stranger)
+    with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+        with connection(tls_daemon, unknown) as client:
+            client.request("GET", "/_ping")

@@ -315,3 +315,39 @@ def test_cve_2019_14271_nothing_is_loaded_from_within(daemon: Daemon, container:
     execs.shell(daemon, one, "head -c 0 < /etc/nsswitch.conf")
     time.sleep(0.2)
     assert b"opened /etc/nsswitch.conf" in daemon.logs(one)
+
+
+def test_cve_2026_41568_and_42306_a_place_of_a_mount_that_becomes_a_link_leads_nowhere(
+    daemon: Daemon, container: Callable[..., str], attacker: bytes, bait: Path
+) -> None:
+    """A copy into a stopped container mounts its volumes first. Another container that has the outer volume swaps the
+    directory on which the inner one is to be mounted: docker made it, or mounted on it, where the link led."""
+    outer, inner = f"outer-{os.getpid()}", f"inner-{os.getpid()}"
+    mounts = [
+        {"Type": "volume", "Source": outer, "Target": "/a"},
+        {"Type": "volume", "Source": inner, "Target": "/a/dir/deep/er"},
+    ]
+    stopped = container("true", HostConfig={"NetworkMode": "none", "Mounts": mounts})
+    script = f"mkdir -p /a/dir; ln -s {bait} /a/link; exec /attacker swap /a/dir /a/link"
+    swapping = container("sh", "-c", script, HostConfig={"NetworkMode": "none", "Mounts": mounts[:1]})
+    packed = tar_of((member("attacker"), attacker))
+    assert daemon.request("PUT", url(swapping, "/"), packed, TAR).status == 200
+    daemon.begin(swapping)
+    try:
+        before = Path(f"/proc/{daemon.pid}/mountinfo").read_text()
+        body = tar_of((member("secret"), b"overwritten"), (member("planted"), b"x"))
+        seen: dict[int, int] = {}
+        end = time.monotonic() + SECONDS / 2
+        while time.monotonic() < end:
+            for path in ("/", "/a/dir", "/a/dir/deep/er"):
+                status = daemon.request("PUT", url(stopped, path), body, TAR, checked=False).status
+                seen[status] = seen.get(status, 0) + 1
+                answer = daemon.request("GET", url(stopped, "/a/dir"), checked=False)
+                assert b"of the host" not in answer.body
+        assert seen.get(200), seen
+        assert Path(f"/proc/{daemon.pid}/mountinfo").read_text() == before
+    finally:
+        daemon.remove(swapping)
+        daemon.remove(stopped)
+        for name in (outer, inner):
+            daemon.request("DELETE", f"/volumes/{name}?force=1")

@@ -55,6 +55,26 @@ def armed(daemon: Daemon, container: Callable[..., str], attacker: bytes) -> Cal
     return start
 
 
+# What is hidden
+
+HIDDEN = (
+    *("/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
+    *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
+    *("/sys/devices/virtual/powercap", "/sys/firmware"),
+)
+
+
+def test_cve_2017_16539_and_2018_10892_what_engines_came_to_hide_is_hidden(
+    daemon: Daemon, container: Callable[..., str]
+) -> None:
+    """Named here once more, whether this host has it or not: nothing is to fall out of the engine's own list."""
+    one = container("sh", "-c", f"for p in {' '.join(HIDDEN)}; do ls -A $p; head -c 99 $p; done 2>/dev/null; true")
+    assert set(HIDDEN) <= set(daemon.inspect(one)["HostConfig"]["MaskedPaths"])
+    daemon.begin(one)
+    daemon.wait(one)
+    assert [line for line in daemon.logs(one, "stdout=1").split(b"\n") if line and b"/proc/" not in line] == []
+
+
 # Rights
 
 
