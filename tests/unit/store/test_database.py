@@ -9,8 +9,7 @@ import threading
 
 import pytest
 
-from engine.daemon.store import reserve
-from engine.daemon.store import fileversion
+from engine.daemon.store import fileversion, reserve
 from engine.daemon.store.database import VERSION, Database
 from engine.errors import SystemFailure, Unavailable
 from tests.harness.daemon import PROJECT
