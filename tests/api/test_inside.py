@@ -58,7 +58,7 @@ def test_threads_and_links_are_in_the_log(looked: Daemon) -> None:
         called = f"container {container[:12]} asleep"
         waiter = threading.Thread(target=lambda: looked.request("POST", f"/containers/{container}/wait"))
         waiter.start()
-        seen = until_told(looked, "/wait")
+        seen = until_told(looked, f"/containers/{container}/wait, about")
         assert f"SIGUSR1: the threads, links and locks of process {looked.pid}\n" in seen
         assert '"MainThread"' in seen and '"links"' in seen and "links.py" in seen
         assert re.search(rf"request \d+ POST \S*/containers/{container}/wait, about {called}, for \d+\.\d s\n", seen)

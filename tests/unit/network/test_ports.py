@@ -86,11 +86,11 @@ def test_many_that_want_one_of_the_same_range_do_not_look_at_all_of_it_again(
     looks = []
     take = Ports._take
     monkeypatch.setattr(Ports, "_take", lambda self, place, held: (looks.append(place), take(self, place, held)))
-    published = ports.reserve("one", NETWORK, [wanted(40000, last=40399)] * 100)
+    published = ports.reserve("one", NETWORK, [wanted(21000, last=21399)] * 100)
     assert len({port.host_port for port in published}) == 100
     assert len(looks) < 300
     with pytest.raises(SystemFailure, match="already allocated"):
-        ports.reserve("two", NETWORK, [wanted(40000, last=40001)] * 3)
+        ports.reserve("two", NETWORK, [wanted(21000, last=21001)] * 3)
 
 
 def test_all_or_none(ports: Ports) -> None:
