@@ -1,9 +1,12 @@
 """The daemon's links to the monitors: starting one, watching them all, and hearing of their ends.
 
-One thread (`watch`) waits on every link with epoll and waits for nothing else: what a container's end calls for is done
-by others, side by side, and for one container in order (`lanes`). The threads of the API start containers and execs,
-and send messages. Each has a link, by its id, from the moment it runs until its end is known. Whoever speaks to a
-monitor waits for so long and no longer: it may be stopped, or be held up by a disk.
+One thread (`watch`) waits on every link with epoll and does at once what an end calls for: the common end costs no
+change of threads. That may take long (a process that does not die, a resolver that does not answer), so whoever begins
+it sees to it that somebody else is watching: a helper, who watches likewise and leaves when there was nothing for a
+while. So ends are settled side by side, and in order for one container: a link that was heard is heard again only when
+that is done (EPOLLONESHOT). The threads of the API start containers and execs, and send messages. Each has a link, by
+its id, from the moment it runs until its end is known. Whoever speaks to a monitor waits for so long and no longer: it
+may be stopped, or be held up by a disk.
 """
 
 import logging
@@ -16,7 +19,6 @@ from collections.abc import Callable, Iterable
 
 from engine.daemon import locks
 from engine.daemon.runtime import processes, worker
-from engine.daemon.runtime.lanes import Lanes
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.wire import codec, endpoint, exitfile
@@ -35,6 +37,10 @@ _SEND_SECONDS = 10
 """How long a monitor may take none of what it is sent; a few hundred messages fit before anybody waits at all."""
 _SEND_LIMIT = struct.pack("ll", _SEND_SECONDS, 0)  # struct timeval
 
+_MOST_HELPERS = 15
+_IDLE_SECONDS = 5.0  # that a helper waits: a busy daemon would make one for each end
+_HEARD = select.EPOLLIN | select.EPOLLONESHOT
+
 Heard = Callable[[str, Exited | Detached | None], None]
 """What is called with the id and what its monitor has told; None: that has died."""
 
@@ -42,7 +48,7 @@ Heard = Callable[[str, Exited | Detached | None], None]
 class Links:
     """All links of a daemon.
 
-    ended: called in a thread for ends with (container id, Exited or None): None when the monitor itself has died
+    ended: called in a watching thread with (container id, Exited or None): None when the monitor itself has died
     detached: called there with the id of a container whose client has sent its detach keys
     """
 
@@ -60,7 +66,8 @@ class Links:
         self._names: dict[int, tuple[str, Heard]] = {}
         self._ends: dict[int, Callable[[], None]] = {}
         self._lock = locks.Lock("links")
-        self._settling = Lanes("end")
+        self._waiting = 0  # threads that watch and are not busy with an end
+        self._helpers = 0
         self._poll = select.epoll()
         self._poll.register(worker.bell(), select.EPOLLIN)
 
@@ -231,14 +238,23 @@ class Links:
         """
         with self._lock:
             link = self._links[name]
-            self._poll.register(link.fileno(), select.EPOLLIN)
+            self._poll.register(link.fileno(), _HEARD)
             self._names[link.fileno()] = (name, heard or self._container_heard)
 
     def _container_heard(self, container_id: str, message: Exited | Detached | None) -> None:
         if isinstance(message, Detached):
-            self._settling.add(container_id, lambda: self._detached(container_id))
+            self._detached(container_id)
         else:
-            self._settling.add(container_id, lambda: self._ended(container_id, message))
+            self._have_help()
+            self._ended(container_id, message)
+
+    def _have_help(self) -> None:
+        """This may take long: have somebody watch meanwhile."""
+        with self._lock:
+            if self._waiting or self._helpers >= _MOST_HELPERS:
+                return
+            self._helpers += 1
+        worker.begin("links", self._help)
 
     def look(self, name: str) -> bool:
         """Hear now what a monitor has told already; False when the link is no more: its end is being dealt with."""
@@ -286,16 +302,46 @@ class Links:
     def watch(self) -> None:
         """Hear of ends until the process ends, and see to threads that are owed; run in a thread of its own."""
         while True:
-            told = self._poll.poll(worker.due())
-            worker.settle()
-            for descriptor, _ in told:
-                try:
-                    self._hear(descriptor)
-                except Exception:  # one container's trouble must not end the watch over all
-                    log.exception("the end of a container or an exec was not recorded")
+            self._watch(None)
+
+    def _help(self) -> None:
+        """Watch beside others, until there was nothing for a while and another one is there to watch."""
+        while True:
+            if self._watch(_IDLE_SECONDS):
+                continue
+            with self._lock:
+                if self._waiting:
+                    self._helpers -= 1
+                    return
+
+    def _watch(self, seconds: float | None) -> bool:
+        """Hear of one thing at most; False when there was none, and no thread is owed, for that long."""
+        owed = worker.due()
+        with self._lock:
+            self._waiting += 1
+        try:
+            told = self._poll.poll(seconds if owed is None else owed, 1)
+        finally:
+            with self._lock:
+                self._waiting -= 1
+        worker.settle()
+        for descriptor, _ in told:
+            try:
+                self._hear(descriptor)
+            except Exception:  # one container's trouble must not end the watch over all
+                log.exception("the end of a container or an exec was not recorded")
+        return bool(told) or owed is not None
 
     def _hear(self, descriptor: int) -> None:
         """Take one message of a link that had one a moment ago: another thread may have taken it since."""
+        try:
+            self._take(descriptor)
+        finally:
+            with self._lock:
+                if descriptor in self._names:
+                    self._poll.modify(descriptor, _HEARD)
+
+    def _take(self, descriptor: int) -> None:
         with self._lock:
             ended = self._ends.pop(descriptor, None)
             if ended is not None:

@@ -23,6 +23,7 @@ from engine.wire.channel import Channel
 from engine.wire.messages import (
     Attach,
     Client,
+    Detached,
     Exited,
     Failed,
     LogTarget,
@@ -222,6 +223,66 @@ def test_one_end_that_takes_long_holds_up_no_other(links):
     assert told.get(timeout=4) == ("quick", Exited(3, 10))
     gate.set()
     assert told.get(timeout=4) == ("slow", Exited(3, 10))
+
+
+def watching():
+    """The threads that help to watch."""
+    return {thread for thread in threading.enumerate() if thread.name == "links"}
+
+
+def end(links, name):
+    """A container that starts and ends."""
+    monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9), Exited(3, 10))
+    links.start(name, REQUEST, [], lambda: None)
+    links.keep(name)
+    monitor.thread.join()
+
+
+def test_helpers_leave_when_there_is_nothing_and_one_always_watches(links, monkeypatch):
+    """Also the first one may be busy for long: then the last helper stays."""
+    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.05)
+    gate, told, others = threading.Event(), queue.Queue(), watching()
+    links._ended = lambda container, _: (told.put(container), container == "slow" and gate.wait(5))
+    threading.Thread(target=links.watch, daemon=True).start()
+    end(links, "slow")
+    assert told.get(timeout=4) == "slow"
+    time.sleep(0.2)
+    end(links, "quick")
+    assert told.get(timeout=4) == "quick" and watching() - others
+    gate.set()
+    latest = time.monotonic() + 4
+    while watching() - others:
+        assert time.monotonic() < latest
+        time.sleep(0.01)
+    end(links, "later")
+    assert told.get(timeout=4) == "later"
+
+
+def test_there_are_never_more_helpers_than_are_allowed(links, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_HELPERS", 2)
+    gate, told, others = threading.Event(), queue.Queue(), watching()
+    links._ended = lambda container, _: (told.put(container), gate.wait(5))
+    threading.Thread(target=links.watch, daemon=True).start()
+    for number in range(6):
+        end(links, f"c{number}")
+    first = {told.get(timeout=4) for _ in range(3)}
+    assert told.empty() and len(watching() - others) == 2
+    gate.set()
+    assert len(first | {told.get(timeout=4) for _ in range(3)}) == 6
+
+
+def test_a_link_keeps_its_order_however_many_watch(links):
+    """An end is not heard beside what came before it on the same link."""
+    told = queue.Queue()
+    links._detached = lambda _: (time.sleep(0.1), told.put("detached"))
+    links._ended = lambda *_: told.put("ended")
+    for _ in range(3):
+        threading.Thread(target=links.watch, daemon=True).start()
+    monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9), Detached(), Detached(), Exited(3, 10))
+    links.start("c1", REQUEST, [], lambda: None)
+    links.keep("c1")
+    monitor.thread.join()
+    assert [told.get(timeout=4) for _ in range(3)] == ["detached", "detached", "ended"]
 
 
 def test_a_monitor_that_dies_while_it_starts_is_a_failure(links):

@@ -14,7 +14,6 @@ from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.processes import stats
 from engine.daemon.runtime import worker
 from engine.daemon.runtime.background import Turn, later
-from engine.daemon.runtime.lanes import Lanes
 from engine.daemon.runtime.links import Links
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.worker import Worker
@@ -45,7 +44,6 @@ LAZY = {
     "schedule": lambda done, *_: Schedule().at(0, done.put, "done"),
     "background": lambda done, *_: later(done.put, "done"),
     "turn": lambda done, *_: Turn("turn").add(done.put, "done"),
-    "ends": lambda done, *_: Lanes("end").add("c1", lambda: done.put("done")),
     "oom": lambda done, tmp_path, _: _oom(done, tmp_path),
     "stats": _stats,
 }

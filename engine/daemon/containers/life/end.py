@@ -1,7 +1,7 @@
 """Record that a container has ended, and what follows: another run, its removal, or nothing.
 
-`ended` runs in a thread for ends, one at a time for a container and those of others beside it (`links`), and at a
-daemon's start in the main thread (`adopt`). It takes no `container.operation`: an end comes when it comes.
+`ended` runs in a thread that watches the monitors, beside those of other containers (`links`), and at a daemon's start
+in the main thread (`adopt`). It takes no `container.operation`: an end comes when it comes.
 """
 
 import logging
