@@ -1,8 +1,8 @@
 """Which version a database file says it is of, without asking SQLite, which writes as soon as it opens one.
 
 Run by the daemon, once, before it opens its database. The layout is that of sqlite.org/fileformat2.html: 1.3 (the
-database header) and 4 (the write-ahead log). A daemon that was killed leaves its last changes in the log, and
-those of a newer engine are to stay as they are.
+database header) and 4 (the write-ahead log). A daemon that was killed leaves its last changes in the log, and those of
+a newer engine are to stay as they are.
 """
 
 import os
