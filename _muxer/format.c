@@ -148,7 +148,7 @@ int64_t next_segment(int directory_fd, uint32_t after) {
     _Alignas(struct entry) char block[2048];
     /* A descriptor of its own, for the place in the directory belongs to the descriptor. */
     int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return -errno;
+    if (fd < 0) return errno == ENOENT ? 0 : -errno; /* the directory was removed, and all in it */
     int64_t found = 0;
     long got;
     while ((got = syscall(SYS_getdents64, fd, block, sizeof block)) > 0) {
@@ -159,7 +159,7 @@ int64_t next_segment(int directory_fd, uint32_t after) {
             place += entry->size;
         }
     }
-    if (got < 0) found = -errno;
+    if (got < 0 && errno != ENOENT) found = -errno; /* as readdir(3), which takes a removed directory for empty */
     close(fd);
     return found;
 }

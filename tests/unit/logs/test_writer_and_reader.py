@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import socket
 import struct
 import threading
@@ -248,6 +249,19 @@ def test_a_follower_that_hangs_up_is_let_go_at_once(tmp_path, follow):
     client.near.close()
     client.thread.join(10)
     assert client.result == [False]
+
+
+def test_a_log_that_is_removed_meanwhile_ends_with_what_was_read(tmp_path, follow):
+    """Its container was removed: that is the end of it, and no failure."""
+    with Writer(str(tmp_path / "log")) as log:
+        log.append(1, b"one\n")
+        client = follow(tmp_path / "log", Query())
+        client.expect(frame(1, b"one\n"))
+        shutil.rmtree(tmp_path / "log")
+    client.end()
+    assert client.near.recv(1) == b""
+    client.thread.join(10)
+    assert client.result == [True]
 
 
 def test_a_follower_goes_on_where_a_restarted_containers_writer_cuts_a_torn_tail(tmp_path, follow):

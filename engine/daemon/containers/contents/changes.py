@@ -76,6 +76,7 @@ def compare(engine: object, container: Container, use: Callable[[int, Iterator[C
     try:
         top = os.open(upper, _DIRECTORY)
     except FileNotFoundError:
+        _check_there(container)
         return use(-1, iter(()))  # it has never run
     try:
         if engine.storage == "overlayfs":
@@ -85,8 +86,13 @@ def compare(engine: object, container: Container, use: Callable[[int, Iterator[C
         return _use(use, top, _Layers(layers), overlay=False)
     finally:
         os.close(top)
-        if container.removed:
-            raise NotFound(f"No such container: {container.id}")
+        _check_there(container)
+
+
+def _check_there(container: Container) -> None:
+    # The container is `removed` before the first of its files is.
+    if container.removed:
+        raise NotFound(f"No such container: {container.id}")
 
 
 def _use(use: Callable[[int, Iterator[Change]], T], top: int, lower: "_Lower | None", overlay: bool) -> T:

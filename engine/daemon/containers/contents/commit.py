@@ -104,17 +104,15 @@ def _check(container: Container) -> None:
 @contextlib.contextmanager
 def _paused(engine: object, container: Container) -> Iterator[None]:
     """Pause the container if it runs; one that somebody else has paused, or that ends just now, is left as it is."""
-    ours = False
+    run = None
     if container.snapshot().status == "running":
         with contextlib.suppress(Conflict):
-            pausing.pause(engine, container, passing=True)
-            ours = True
+            run = pausing.pause(engine, container, passing=True)
     try:
         yield
     finally:
-        if ours:
-            with contextlib.suppress(Conflict):  # it was unpaused, or killed, meanwhile
-                pausing.unpause(engine, container)
+        if run is not None:
+            pausing.end_pause(engine, container, run)
 
 
 def _image(engine: object, container: Container, asked: Asked, made: dict, names: list[Reference]) -> Image:

@@ -5,9 +5,10 @@ namespace of one thread alone, so such a thread can look into a container, or mo
 ever mounted on the host. A thread that is inside a container makes its two system calls and ends: whatever it loaded or
 looked up there would be the container's.
 
-A running container is entered by its mount namespace, the process checked by a pidfd and its start time. Of a stopped
-one an overlay is mounted whose upper directory is a scratch tmpfs, the container's own being the uppermost *lower* one:
-so a reader, however slow, disturbs no start, and changes nothing. Whoever writes mounts the real one and holds
+A running container is entered by its mount namespace, the process checked by a pidfd and its start time, and what is
+seen is a copy of the mounts there: an end takes away the namespace and no file of a reader's. Of a stopped one an
+overlay is mounted whose upper directory is a scratch tmpfs, the container's own being the uppermost *lower* one: so a
+reader, however slow, disturbs no start, and changes nothing. Whoever writes mounts the real one and holds
 `container.operation` for that time, as one upper directory in two overlays is undefined.
 """
 
@@ -50,7 +51,8 @@ class View:
 
     root: an O_PATH descriptor of the root, valid until the work returns; live: the container runs
     closed: numbers of the devices whose contents are the kernel's (proc, sysfs, ...) or the engine's (/dev)
-    check: raises Conflict once what is seen is no more the container's, because its run has ended or it was removed
+    check: raises NotFound once the container is removed, whose files go then; and Conflict for one who writes when
+        another run has begun, which has another view of the same files
     """
 
     root: int
@@ -84,7 +86,7 @@ def visit(
                 continue
             root, closed = entered
             try:
-                return work(View(root, True, closed, functools.partial(_check_run, container, state)))
+                return work(View(root, True, closed, functools.partial(_check_run, container, state, writes)))
             finally:
                 os.close(root)
         if not writes:
@@ -100,9 +102,9 @@ def visit(
 
 
 def _enter(state: State, mounted: bool) -> tuple[int, frozenset[int]] | None:
-    """A descriptor of the root of the process's mount namespace, and the devices to keep out of; None: it has ended.
+    """A descriptor of a copy of the process's mounts, and the devices to keep out of; None: it has ended.
 
-    Not /proc/PID/root: the process may have changed its own root. Without mounts it is of a copy of the root's mount.
+    Not of /proc/PID/root: the process may have changed its own root. Without mounts it is of the root's alone.
     """
     try:
         pidfd = os.pidfd_open(state.pid)
@@ -134,10 +136,9 @@ def _root_of(namespace: int, mounted: bool) -> int:
     syscalls.unshare(_CLONE_FS)  # or the kernel will not let a thread change its namespace
     syscalls.setns(namespace, syscalls.CLONE_NEWNS)
     root = os.open("/", _PLACE)
-    if mounted:
-        return root
+    depth = syscalls.AT_RECURSIVE if mounted else 0
     try:
-        return syscalls.open_tree(root, "", syscalls.OPEN_TREE_CLONE | syscalls.AT_EMPTY_PATH)
+        return syscalls.open_tree(root, "", syscalls.OPEN_TREE_CLONE | syscalls.AT_EMPTY_PATH | depth)
     finally:
         os.close(root)
 
@@ -160,10 +161,11 @@ def _await_end(container: Container, state: State) -> None:
         container.changed.wait_for(lambda: container.state.pid_start != state.pid_start, _END_SECONDS)
 
 
-def _check_run(container: Container, state: State) -> None:
+def _check_run(container: Container, state: State, writes: bool) -> None:
+    _check_there(container)
     now = container.snapshot()
-    if (now.pid, now.pid_start) != (state.pid, state.pid_start):
-        raise Conflict(f"container {container.id} has ended while its files were copied")
+    if writes and now.alive and (now.pid, now.pid_start) != (state.pid, state.pid_start):
+        raise Conflict(f"container {container.id} was started again while files were copied into it")
 
 
 # Stopped

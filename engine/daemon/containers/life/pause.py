@@ -1,6 +1,7 @@
 """Pause a container and let it go on: its processes are frozen where they are (the freezer cgroup)."""
 
 import contextlib
+import logging
 
 from engine.daemon.containers import states
 from engine.daemon.containers.announce import announce
@@ -10,11 +11,14 @@ from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
 from engine.errors import Conflict, EngineError, SystemFailure
 
+log = logging.getLogger(__name__)
 
-def pause(engine: object, container: Container, *, passing: bool = False) -> None:
-    """Freeze it. Raises Conflict in docker's words when it is in no state for it, SystemFailure when it cannot be.
+
+def pause(engine: object, container: Container, *, passing: bool = False) -> int:
+    """Freeze it; the run that is frozen.
 
     passing: for a piece of work of the engine's own, which no later daemon would end: for that one it runs (`restore`)
+    Raises Conflict in docker's words when it is in no state for it, SystemFailure when it cannot be.
     """
     with container.operation:
         with container.changed:
@@ -42,6 +46,7 @@ def pause(engine: object, container: Container, *, passing: bool = False) -> Non
             health.halt(container)
             save(engine, container)
             announce(engine, container, "pause")
+    return run
 
 
 def unpause(engine: object, container: Container) -> None:
@@ -55,6 +60,24 @@ def unpause(engine: object, container: Container) -> None:
             go_on(engine, container, run, dying=False)
         except SystemFailure as error:
             raise SystemFailure(f"cannot resume container {container.id}: {error}") from error
+
+
+def end_pause(engine: object, container: Container, run: int) -> None:
+    """Let the run go on that `pause` has frozen; one that has ended, or that somebody else let go on, is left alone.
+
+    Never raises: what the pause was for is done. That the run stays frozen is logged.
+    """
+    with container.operation:
+        with container.changed:
+            if container.exits != run or container.state.status != "paused":
+                return
+        try:
+            go_on(engine, container, run, dying=False)
+        except SystemFailure as error:
+            with container.changed:
+                over = container.exits != run
+            if not over:
+                log.error("container %s stays paused: %s", container.id, error)
 
 
 def go_on(engine: object, container: Container, run: int, *, dying: bool) -> None:

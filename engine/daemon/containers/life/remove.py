@@ -77,8 +77,8 @@ def finish(engine: object, container: Container, volumes: bool = False, lasting:
         container.ring()
     engine.execs.drop(container)
     announce(engine, container, "destroy")
-    for _, connection in container.waiting:
-        connection.close()
+    while container.waiting:
+        container.waiting.pop()[1].close()
     _sweeper.add(_give_back, engine, where)
 
 

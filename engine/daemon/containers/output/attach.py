@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.output import head, logs, relay
 from engine.daemon.containers.record import Container
-from engine.errors import Conflict, Invalid
+from engine.errors import Conflict, Invalid, NotFound
 from engine.logs.query import Query
 from engine.wire.messages import Attach, Client
 
@@ -104,6 +104,8 @@ def _wait_for_start(
     """Have the client among those who wait for the start; False when the container runs."""
     # A client that has seen the head may have the container started at once: that start has to find it here.
     with container.operation:
+        if container.removed:
+            raise NotFound(f"No such container: {asked.reference or container.id}")
         if container.snapshot().alive:
             return False
         let_go(container)
