@@ -16,7 +16,7 @@ import pytest
 from tests.harness import leaks
 from tests.harness.contexts import Built, Member, archive, build, link
 from tests.harness.daemon import Daemon
-from tests.sandbox.bait import SECRET
+from tests.sandbox.bait import SECRET, state
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("busybox")]
 
@@ -36,13 +36,14 @@ def test_cve_2024_23652_the_place_of_a_mount_is_not_cleaned_up_on_the_host(daemo
     (prey / "deep").mkdir(parents=True)
     (prey / "file").touch()
     (prey / "deep/er").mkdir()
-    for target, place in ((f"/new/{name}", "/new") for name in ("deep", "file", "deep/er")):
-        made = attempt(daemon, f"RUN --mount=type=tmpfs,target={target} mv {place} /moved && ln -s {prey} {place}")
-        assert made.id, made
+    before = state(prey)
+    for target in ("/new/deep", "/new/file", "/new/deep/er"):
+        made = attempt(daemon, f"RUN --mount=type=tmpfs,target={target} mv /new /moved && ln -s {prey} /new")
+        assert made.id and state(prey) == before, made
         # The link is in the layer: the next step's place is behind it, and goes with the step.
-        attempt(daemon, f"RUN ln -s {prey} {place}\nRUN --mount=type=tmpfs,target={target} true")
-        attempt(daemon, f"RUN ln -s {UP}{prey} {place}\nRUN --mount=type=cache,target={target} true")
-    assert sorted(path.name for path in prey.rglob("*")) == ["deep", "er", "file"]
+        for link_to in (prey, f"{UP}{prey}"):
+            attempt(daemon, f"RUN ln -s {link_to} /new\nRUN --mount=type=tmpfs,target={target} true")
+            assert state(prey) == before
 
 
 def test_cve_2024_9675_the_name_of_a_cache_is_no_path(daemon: Daemon, bait: Path) -> None:

@@ -1,7 +1,7 @@
 """Attacks on copying files out of and into a container, by programs inside it and by hostile archives.
 
 CVE-2018-15664: a directory that is looked up is swapped for a symbolic link before it is used. CVE-2021-41091: what
-containers wrote was within reach of the host's ordinary users. CVE-2019-14271, CVE-2018-1000056 and their like: links,
+containers wrote was within reach of the host's ordinary users. CVE-2019-14271, CVE-2021-41089 and their like: links,
 devices and dots in archives. Nothing on the host may be read, written, or given another mode.
 """
 
