@@ -72,12 +72,11 @@ def _adopt(engine: object, container: Container) -> bool:
         _go_on(engine, container, found)
         return False
     if was_alive:
-        error = "" if found else end.LOST_TEXT
+        error = "" if found else end.why_lost(container, where)
         end.record(engine, container, found or end.lost(container), obey_policy=False, error=error)
     elif isinstance(found, Exited):
         start.record_start(engine, container, Started(0, 0, found.started_ns))
-        error = "" if found else end.LOST_TEXT
-        end.record(engine, container, found or end.lost(container), obey_policy=False, error=error)
+        end.record(engine, container, found, obey_policy=False)
     elif os.path.isdir(where.exec_dir):
         start.clear_run(engine, container, where)
     return _follow_up(engine, container)
@@ -101,5 +100,5 @@ def _follow_up(engine: object, container: Container) -> bool:
     if restarts.wanted_at_start(container):
         return True
     if container.state.status == "exited" and container.host_config["AutoRemove"]:
-        later(remove.remove, engine, container, False, True)
+        later(remove.remove, engine, container, False, True, about=container.id)
     return False

@@ -35,7 +35,16 @@ class Dump:
     def __init__(self, spawner: object) -> None:
         self._spawner = spawner
         self.engine: object | None = None
-        signal.signal(signal.SIGUSR1, lambda *_: self._write())
+        self._asked = 0
+        signal.signal(signal.SIGUSR1, lambda *_: self._answer())
+
+    def _answer(self) -> None:
+        """Once for each signal, also for those that come while one is answered."""
+        self._asked += 1
+        if self._asked == 1:
+            while self._asked:
+                self._write()
+                self._asked -= 1
 
     def _write(self) -> None:
         data = memoryview(f"{_head()}\n{self.text()}".encode("utf-8", "backslashreplace"))

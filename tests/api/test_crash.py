@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.wire import exitfile
 from tests.harness import frames
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 STEPS = ("import", "create", "start", "wait", "logs", "remove")
 KILLS = 10
@@ -219,9 +221,15 @@ def test_a_monitor_that_is_stopped_does_not_hold_up_the_next_daemon(crashing: Da
 
 
 def monitor_of(daemon: Daemon, container: str) -> int:
-    """The process that is the parent of the container's process 1."""
-    with open(f"/proc/{daemon.inspect(container)['State']['Pid']}/status") as status:
-        return int(next(line.split()[1] for line in status if line.startswith("PPid:")))
+    """The process that is the parent of the container's process 1, once the half that has launched it is gone."""
+    pid = daemon.inspect(container)["State"]["Pid"]
+
+    def parent() -> int:
+        with open(f"/proc/{pid}/status") as status:
+            found = int(next(line.split()[1] for line in status if line.startswith("PPid:")))
+        return found if Path(f"/proc/{found}/comm").read_text() == "engine monitor\n" else 0
+
+    return until(parent)
 
 
 @pytest.mark.parametrize("alive", [True, False], ids=["with a daemon", "without a daemon"])
@@ -244,6 +252,28 @@ def test_a_container_that_lost_its_monitor_says_so(crashing: Daemon, alive: bool
     )
     daemon.begin(one)
     assert daemon.inspect(one)["State"]["Error"] == ""
+    daemon.remove(one)
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["with a daemon", "without a daemon"])
+def test_a_monitor_that_has_crashed_is_reported(crashing: Daemon, alive: bool) -> None:
+    """All that it has left stands in the log, beside its container; the last line of it in State.Error."""
+    daemon = crashing
+    one = daemon.create("sleep", "600", name="crashes")
+    daemon.begin(one)
+    monitor, said = monitor_of(daemon, one), len(daemon.log)
+    if not alive:
+        daemon.kill9()
+    crash = daemon.exec_root / "containers" / one / exitfile.CRASH
+    crash.write_text("  engine/monitor/life.py:1 in run\nKeyError: 'why'\n")
+    os.kill(monitor, signal.SIGKILL)
+    if not alive:
+        daemon.start()
+    assert daemon.wait(one) == 255
+    said = daemon.log[said:]
+    assert f"container {one[:12]} crashes: its monitor has crashed; the container is ended: " in said
+    assert r"engine/monitor/life.py:1 in run\nKeyError: 'why'" in said
+    assert daemon.inspect(one)["State"]["Error"].endswith(", and its exit code with it: KeyError: 'why'")
     daemon.remove(one)
 
 

@@ -73,3 +73,16 @@ def test_the_top_level_holds_nothing_else() -> None:
     if listed.returncode:
         pytest.skip("not a git checkout")
     assert {line.split("/")[0] for line in listed.stdout.splitlines()} <= TOP_LEVEL
+
+
+@pytest.mark.parametrize("path", files(".py", trees=("engine",)), ids=name_of)
+def test_a_line_of_the_log_begins_with_its_container(path: Path) -> None:
+    """`container %s` and the whole id, of which the log's formatter shows twelve digits and the name."""
+    for node in ast.walk(tree(path)):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) > 1):
+            continue
+        target, said = node.func.value, node.args[0]
+        if isinstance(target, ast.Name) and target.id == "log" and isinstance(said, ast.Constant):
+            told = [ast.unparse(argument) for argument in node.args[1:]]
+            names_one = [one for one in told if re.fullmatch(r"(\w+\.)*_?container(_id|\.id)", one)]
+            assert not names_one or said.value.startswith("container %s"), f"line {node.lineno}: {said.value}"

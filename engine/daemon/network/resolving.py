@@ -294,6 +294,7 @@ class Resolving:
                 self._begin()
             else:
                 log.debug("the resolver has ended, as it served nobody")
+                self._log_crash()
 
     def _drop_ended(self) -> None:
         """Forget the runs that are over: another resolver would serve nobody for their sake."""

@@ -4,22 +4,27 @@ import logging
 import queue
 from collections.abc import Callable
 
+from engine.daemon import busy
 from engine.daemon.runtime import worker
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
 
 
-def later(work: Callable[..., object], *arguments: object) -> None:
-    """Run `work` in a thread of its own, as soon as there is one; a failure is logged, there is nobody to tell."""
-    worker.begin(work.__name__, lambda: _run(work, *arguments))
+def later(work: Callable[..., object], *arguments: object, about: str = "") -> None:
+    """Run `work` in a thread of its own, as soon as there is one; a failure is logged, there is nobody to tell.
+
+    about: the id of the container that it concerns, for the log
+    """
+    worker.begin(work.__name__, lambda: _run(work, *arguments, about=about))
 
 
-def _run(work: Callable[..., object], *arguments: object) -> None:
-    try:
-        work(*arguments)
-    except EngineError as error:
-        log.warning("in the background: %s", error)
+def _run(work: Callable[..., object], *arguments: object, about: str = "") -> None:
+    with busy.about(about, work.__name__):
+        try:
+            work(*arguments)
+        except EngineError as error:
+            log.warning("in the background: %s", error)
 
 
 class Turn:

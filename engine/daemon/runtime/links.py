@@ -371,7 +371,9 @@ class Links:
         if isinstance(message, Exited | Detached | None):
             heard(name, message)
         else:
-            log.warning("%s: a monitor said %s out of turn", name, type(message).__name__)
+            log.warning(
+                "container %s: its monitor, or that of an exec, said %s out of turn", name, type(message).__name__
+            )
 
 
 def _readable(descriptor: int) -> bool:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 LOST_EXIT = 255
 LOST_TEXT = "the monitor of the container was lost, and its exit code with it"
-"""What `State.Error` says of such an end."""
+"""What `State.Error` says of such an end, before what a crash has left."""
 _KILLED_SECONDS = 10
 
 
@@ -44,7 +44,7 @@ def ended(engine: object, container: Container, exited: Exited | None) -> None:
     if again:
         restarts.schedule(engine, container)
     elif by_itself:
-        later(remove.remove, engine, container, False, True)
+        later(remove.remove, engine, container, False, True, about=container.id)
 
 
 def record(engine: object, container: Container, exited: Exited | None, *, obey_policy: bool, error: str = "") -> None:
@@ -56,7 +56,7 @@ def record(engine: object, container: Container, exited: Exited | None, *, obey_
     if exited is None:
         exited = engine.links.left_behind(where.exec_dir)
     if exited is None:
-        exited, error = _end_unseen(engine, container, where), LOST_TEXT
+        exited, error = _end_unseen(engine, container, where)
     oom_killed = _oom_killed(engine, container)
     with container.changed:
         container.settling = True
@@ -122,11 +122,10 @@ def _note(engine: object, container: Container, exited: Exited, oom_killed: bool
     states.move(container, "restarting" if again else "exited")
 
 
-def _end_unseen(engine: object, container: Container, where: paths.Paths) -> Exited:
+def _end_unseen(engine: object, container: Container, where: paths.Paths) -> tuple[Exited, str]:
     """Kill what runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
     state = container.snapshot()
-    crash = exitfile.read(where.exec_dir, exitfile.CRASH) or b"it has left no word"
-    log.error("container %s: its monitor is gone; the container is ended. %s", container.id, crash.decode())
+    error = why_lost(container, where)
     if processes.send_signal(state.pid, state.pid_start, signal.SIGKILL):
         try:
             engine.cgroups.wake(container.id, isolation.cgroup_parent(container))  # one that is paused cannot die
@@ -134,7 +133,18 @@ def _end_unseen(engine: object, container: Container, where: paths.Paths) -> Exi
             log.warning("container %s: %s", container.id, error)
         if not processes.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS):
             log.error("container %s: its process %d does not end after SIGKILL", container.id, state.pid)
-    return lost(container)
+    return lost(container), error
+
+
+def why_lost(container: Container, where: paths.Paths) -> str:
+    """What `State.Error` is to say of a monitor that is gone; all that it has left of a crash goes into the log."""
+    crash = exitfile.read(where.exec_dir, exitfile.CRASH)
+    if crash is None:
+        log.error("container %s: its monitor is gone and has left no word; the container is ended", container.id)
+        return LOST_TEXT
+    text = crash.decode("utf-8", "replace").strip()
+    log.error("container %s: its monitor has crashed; the container is ended: %s", container.id, text)
+    return f"{LOST_TEXT}: {text.splitlines()[-1] if text else 'it crashed'}"
 
 
 def lost(container: Container) -> Exited:

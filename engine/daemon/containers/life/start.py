@@ -197,7 +197,7 @@ def _record_failure(engine: object, container: Container, error: EngineError) ->
         save(engine, container)
         container.changed.notify_all()
     if container.host_config["AutoRemove"]:
-        later(remove.remove, engine, container, False, True)
+        later(remove.remove, engine, container, False, True, about=container.id)
 
 
 def clear_run(engine: object, container: Container, where: paths.Paths) -> None:

@@ -56,7 +56,7 @@ def _look(engine: object, names: list[str]) -> None:
     try:
         left = engine.wiring.remaining(names)
     except SystemFailure as error:
-        log.warning("%s", error)
+        log.warning("whether %s are still there is not known: %s", " ".join(names), error)
         return
     _forget(engine, [name for name in names if name not in left])
     if left:
@@ -67,7 +67,7 @@ def _discard(engine: object, names: list[str]) -> None:
     try:
         engine.wiring.discard(names)
     except SystemFailure as error:  # the next daemon's start tries again
-        log.warning("%s", error)
+        log.warning("%s stay: %s", " ".join(names), error)
         return
     _forget(engine, names)
 
@@ -79,7 +79,7 @@ def _forget(engine: object, names: list[str]) -> None:
         except FileNotFoundError:  # it could not be noted, or somebody has tidied up
             continue
         except OSError as error:  # the next daemon's start looks for the wire once more
-            log.warning("%s", error)
+            log.warning("the note of the wire %s stays: %s", name, error)
 
 
 def _place(engine: object, name: str = "") -> str:

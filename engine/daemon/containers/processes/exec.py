@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from engine.daemon import busy
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.isolation import sandbox, tracers
 from engine.daemon.containers.output import attach, head
@@ -108,6 +109,7 @@ def start(engine: object, one: Exec, asked: Asked, hijack: Callable[[], socket.s
     command cannot be run.
     """
     _check_active(one.container)
+    busy.concern(one.container.id)
     if asked.detach:
         _take(engine, one)
         _run(engine, one, asked.size, [])
@@ -238,7 +240,7 @@ def _heard(engine: object, one: Exec, message: Exited | Detached | None) -> None
         announce(engine, one.container, "exec_detach", execID=one.id)
         return
     if message is None:
-        log.error("exec %s: its monitor is gone; the exec is ended", one.id)
+        log.error("container %s: the monitor of exec %s is gone; the exec is ended", one.container.id, one.id)
         later(processes.kill_and_wait, one.pid, one.pid_start, _KILLED_SECONDS)
     exit_code = _LOST_EXIT if message is None else message.exit_code
     engine.execs.end(one)  # before anyone can see that it has ended: then its container does not show it any more
