@@ -12,12 +12,13 @@ import pytest
 
 import _muxer
 from tests.api.logdrivers import attached, driver
+from tests.api.networking import subnet
 from tests.harness import execs, frames, released
 from tests.harness.daemon import PROJECT
 from tests.harness.fixtures import World
 from tests.harness.released import Changing
 
-NONE = {"NetworkMode": "none"}
+ALIVE = ("terminal", "paused", "talker", "named")
 TALKER = "trap 'echo bye; exit 5' TERM; i=0; while :; do i=$((i+1)); echo line $i; sleep 0.02; done"
 MUXERS = ("auto", "python") if _muxer.built() else ("python",)
 JSON = driver("json-file", max_size="100k", max_file="2")
@@ -34,7 +35,7 @@ def changing(world: World, request: pytest.FixtureRequest) -> Iterator[Changing]
     """A daemon that may change its tree, with either muxer; not started. In the end it is of this one."""
     daemon = Changing(world.directory(), world.namespaces, ("--muxer", request.param))
     yield daemon
-    if daemon.process is not None:
+    if daemon.process is not None and daemon.tree != PROJECT:
         daemon.kill9()
     daemon.tree = PROJECT
     daemon.close()
@@ -72,6 +73,8 @@ class Left:
         self.short = self._begun(
             "sh", "-c", "trap 'echo last; exit 9' USR1; while :; do sleep 0.02; done", name="short"
         )
+        assert daemon.request("POST", "/networks/create", {"Name": "places", **subnet("10.78.0.0/24")}).status == 201
+        self._begun("sleep", "1000", name="named", HostConfig={"NetworkMode": "places"})
         self.created = daemon.create("sh", "-c", "exit 4", name="created")
         for one in (self.paused, self.talker):
             until(lambda one=one: b"line 3\n" in daemon.logs(one))
@@ -79,7 +82,7 @@ class Left:
         running = execs.create(daemon, self.talker, "sh", "-c", "echo up; cat; exit 6", AttachStdin=True)
         self.exec = execs.attached(daemon, running)
         self.exec.read_until(b"up\n")
-        self.pids = {name: daemon.inspect(name)["State"]["Pid"] for name in ("terminal", "paused", "talker")}
+        self.pids = {name: daemon.inspect(name)["State"]["Pid"] for name in ALIVE}
 
     def _begun(self, *argv: str, **body: object) -> str:
         one = self.daemon.create(*argv, **body)
@@ -102,6 +105,7 @@ class Left:
             "/terminal": "running",
             "/paused": "paused",
             "/talker": "running",
+            "/named": "running",
             "/short": "exited",
             "/created": "created",
         }
@@ -128,6 +132,14 @@ class Left:
         assert execs.run(self.daemon, "talker", "sh", "-c", "echo new; exit 2") == (2, "new\n", "")
         self.exec.half_close()
         self.exec.read_to_end()
+
+    def names_live(self) -> None:
+        """They are answered by the resolver of before, that of one more container too."""
+        found = execs.run(self.daemon, "named", "nslookup", "-type=a", "named.")
+        assert "Address: 10.78.0.2" in found.out, found
+        other = self._begun("sleep", "1000", name="other", HostConfig={"NetworkMode": "places"})
+        assert "Address: 10.78.0.3" in execs.run(self.daemon, "named", "nslookup", "-type=a", "other.").out
+        self.daemon.remove(other)
 
     def talker_lives(self) -> None:
         """Its log has every line; a client that wants them all gets them all; it is stopped."""
@@ -156,8 +168,9 @@ class Left:
         daemon.begin("created")
         assert daemon.wait("created") == 4
         daemon.begin("talker")
-        for name in ("terminal", "paused", "talker", "short", "created"):
+        for name in (*ALIVE, "short", "created"):
             assert daemon.request("DELETE", f"/containers/{name}?force=1").status == 204
+        assert daemon.request("DELETE", "/networks/places").status == 204
         assert os.listdir(daemon.exec_root / "containers") == []
 
 
@@ -166,6 +179,7 @@ def live_on(left: Left) -> None:
     left.are_listed()
     left.terminal_lives()
     left.execs_live()
+    left.names_live()
     left.talker_lives()
     left.paused_lives()
     left.start_again()
