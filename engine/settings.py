@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from engine import netoptions
 from engine.errors import Invalid, Unavailable
+from engine.literals import LAST_PORT, integer, natural
 from engine.options import Option, described, parse
 
 VERSION = "0.1.0"
@@ -133,7 +134,7 @@ def _tcp_host(rest: str, text: str) -> str:
     name, separator, port = rest.rpartition(":")
     if not separator or (rest.startswith("[") and rest.endswith("]")):
         name, port = rest, str(TLS_PORT)
-    if not (port.isascii() and port.isdigit() and int(port) <= 65535) or "/" in name or (":" in name) != ("[" in name):
+    if natural(port, LAST_PORT) is None or "/" in name or (":" in name) != ("[" in name):
         raise Invalid(f"Invalid bind address format: {text}")
     return f"tcp://{name or '0.0.0.0'}:{port}"
 
@@ -191,11 +192,14 @@ def _ulimit(text: str) -> str:
     name, separator, limits = text.partition("=")
     soft, colon, hard = limits.partition(":")
     numbers = [soft, hard if colon else soft]
-    if not separator or not all(number.removeprefix("-").isdecimal() and number.isascii() for number in numbers):
+    try:
+        least, most = (integer(number) for number in numbers)
+    except Invalid as error:
+        raise Invalid(f"invalid ulimit argument: {text}") from error
+    if not separator:
         raise Invalid(f"invalid ulimit argument: {text}")
     if name not in ULIMITS:
         raise Invalid(f"invalid ulimit type: {name}")
-    least, most = (int(number) for number in numbers)
     if most != -1 and (least == -1 or least > most):
         raise Invalid(f"ulimit soft limit must be less than or equal to hard limit: {least} > {most}")
     return f"{name}={least}:{most}"

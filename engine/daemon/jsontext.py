@@ -5,6 +5,7 @@ notices on its own, the process is gone.
 """
 
 import json
+import math
 import re
 
 from engine.errors import Invalid
@@ -12,6 +13,7 @@ from engine.errors import Invalid
 DEEPEST = 100
 # A value takes 50 bytes and more in memory where its text takes two: a small document must not become a large one.
 MOST_VALUES = 200_000
+_FEWEST_PAST_64_BITS = 20  # digits, or 19 and a sign
 # A text, whose brackets do not count, or a bracket. A text without an end counts to the last byte: else the search
 # would begin anew at each quote that follows, which takes hours for a document of megabytes.
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
@@ -25,10 +27,26 @@ def parse(data: bytes | str, what: str) -> object:
             raise Invalid(f"invalid {what}: nested too deeply")
         if text.count(",") + text.count("[") + text.count("{") > MOST_VALUES:
             raise Invalid(f"invalid {what}: more than {MOST_VALUES} values")
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_integer, parse_float=_finite, parse_constant=_refuse)
     except ValueError as error:
         raise Invalid(f"invalid {what}: {error}") from error
     return whole_characters(value) if "\\u" in text else value
+
+
+def _integer(text: str) -> int | float:
+    """As Go keeps a number of which it knows no more: what 64 bits do not hold is held as near as can be."""
+    return int(text) if len(text) < _FEWEST_PAST_64_BITS else _finite(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (math.inf, -math.inf):
+        raise ValueError("a number is out of range")
+    return value
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def whole_characters(value: object) -> object:

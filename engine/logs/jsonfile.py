@@ -8,8 +8,9 @@ Run by the monitor, in its only thread (with the C pump this object only owns th
 import os
 import time
 
+from engine import literals
 from engine.errors import Invalid
-from engine.logs import format, lasting, options
+from engine.logs import format, lasting
 from engine.logs.openlog import OpenLog
 
 OPTIONS = frozenset({"max-size", "max-file", "compress", "labels", "labels-regex", "env", "env-regex", "tag"})
@@ -31,15 +32,15 @@ def limits(config: dict[str, str]) -> tuple[int, int, bool]:
     """(bytes a file, files kept, compressed); 0 bytes: it grows without bound. Raises Invalid in dockerd's words."""
     size, files, compress = DEFAULT_SIZE, DEFAULT_FILES, False
     if "max-size" in config:
-        size = options.size(config["max-size"])
+        size = literals.size(config["max-size"])
         if size <= 0:
             raise Invalid("max-size must be a positive number")
     if "max-file" in config:
-        files = options.count(config["max-file"])
+        files = literals.integer(config["max-file"])
         if files < 1:
             raise Invalid("max-file cannot be less than 1")
     if "compress" in config:
-        compress = options.truth(config["compress"])
+        compress = literals.boolean(config["compress"])
         if compress and (files == 1 or size == 0):
             raise Invalid("compress cannot be true when max-file is less than 2 or max-size is not set")
     return size, files, compress

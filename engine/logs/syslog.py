@@ -10,6 +10,7 @@ import socket
 import time
 
 from engine.errors import Invalid, NotBuilt, SystemFailure, Unavailable
+from engine.literals import natural
 from engine.logs import attributes
 
 _ADDRESSES = ("tcp+tls://", "tcp://", "udp://", "unix://", "unixgram://")
@@ -88,9 +89,10 @@ def _facility(text: str) -> int:
         return _FACILITIES["daemon"]
     if text in _FACILITIES:
         return _FACILITIES[text]
-    if text.isascii() and text.isdigit() and len(text) < 3 and int(text) <= _HIGHEST_FACILITY:
-        return int(text)
-    raise Invalid("invalid syslog facility")
+    number = natural(text, _HIGHEST_FACILITY)
+    if number is None:
+        raise Invalid("invalid syslog facility")
+    return number
 
 
 def _stamp(now: time.struct_time) -> str:
@@ -139,6 +141,8 @@ class Sender:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise SystemFailure(f"dial {self._kind} {self._place}: connect: {reason}") from error
+        except ValueError as error:  # no host can be called so: a zero byte, or what IDNA does not take
+            raise SystemFailure(f"dial {self._kind}: lookup {self._place}: no such host") from error
 
     def fileno(self) -> int:
         """The connection's descriptor."""

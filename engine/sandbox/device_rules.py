@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from engine.errors import Invalid
+from engine.literals import natural
 
 DEFAULT: tuple[str, ...] = (
     "c *:* m",
@@ -42,7 +43,9 @@ class Rule:
 def parse(text: str) -> Rule:
     """The rule of a text. Raises Invalid, in docker's words."""
     form = _FORM.fullmatch(text)
-    numbers = [] if form is None else [None if each == "*" else int(each) for each in form.group(2, 3)]
-    if form is None or any(number is not None and number > _LARGEST for number in numbers):
+    numbers = [] if form is None else [natural(each, _LARGEST) for each in form.group(2, 3)]
+    if form is None or any(
+        number is None and each != "*" for number, each in zip(numbers, form.group(2, 3), strict=True)
+    ):
         raise Invalid(f"invalid device cgroup rule format: '{text}'")
     return Rule(form[1], numbers[0], numbers[1], "".join(mark for mark in "rwm" if mark in form[4]))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from engine.errors import Invalid
 from engine.kernel.beneath import open_beneath
+from engine.literals import natural
 
 _LARGEST_FILE = 4 << 20
 _LARGEST_ID = 2**31 - 1
@@ -58,13 +59,14 @@ def identify(root_fd: int, user: str, additional: tuple[str, ...]) -> Identity:
 
 def _passwd_entry(name: str, passwd: str) -> tuple[str, int, int, str] | None:
     """The first matching line as (name, uid, gid, home); an empty name asks for uid 0, and digits for that uid."""
-    wanted = _in_range(name or "0") if _is_number(name or "0") else None
+    wanted = natural(name or "0", _LARGEST_ID)
     for line in passwd.split("\n"):
         fields = line.split(":")
-        if len(fields) < 4 or _in_range(fields[2]) is None or _in_range(fields[3]) is None:
+        uid, gid = (natural(text, _LARGEST_ID) for text in fields[2:4]) if len(fields) > 3 else (None, None)
+        if uid is None or gid is None:
             continue
-        if int(fields[2]) == wanted or (fields[0] == name and not _is_number(name)):
-            return fields[0], int(fields[2]), int(fields[3]), fields[5] if len(fields) > 5 else ""
+        if uid == wanted or (fields[0] == name and not _is_number(name)):
+            return fields[0], uid, gid, fields[5] if len(fields) > 5 else ""
     return None
 
 
@@ -73,8 +75,9 @@ def _groups(group: str) -> list[tuple[str, int, list[str]]]:
     rows = []
     for line in group.split("\n"):
         fields = line.strip().split(":")
-        if len(fields) >= 3 and _in_range(fields[2]) is not None:
-            rows.append((fields[0], int(fields[2]), fields[3].split(",") if len(fields) > 3 else []))
+        gid = natural(fields[2], _LARGEST_ID) if len(fields) > 2 else None
+        if gid is not None:
+            rows.append((fields[0], gid, fields[3].split(",") if len(fields) > 3 else []))
     return rows
 
 
@@ -88,7 +91,7 @@ def _group_id(text: str, groups: list[tuple[str, int, list[str]]]) -> int:
 def _number(text: str, otherwise: str) -> int:
     if not _is_number(text):
         raise Invalid(otherwise)
-    value = _in_range(text)
+    value = natural(text, _LARGEST_ID)
     if value is None:
         raise Invalid(f"uids and gids must be in range 0-{_LARGEST_ID}")
     return value
@@ -96,14 +99,6 @@ def _number(text: str, otherwise: str) -> int:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal()
-
-
-def _in_range(text: str) -> int | None:
-    """The number, or None for what is none or larger than any id."""
-    if not _is_number(text) or len(text.lstrip("0")) > len(str(_LARGEST_ID)):
-        return None
-    value = int(text.lstrip("0") or "0")
-    return value if value <= _LARGEST_ID else None
 
 
 def read(root_fd: int, path: str) -> str:

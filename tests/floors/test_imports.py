@@ -1,16 +1,17 @@
 """Imports go down: the direction between rooms, what is third-party, and what an idle daemon must not load."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.floors.sources import PROJECT, exists, files, imports, module
+from tests.floors.sources import PROJECT, exists, files, imports, module, tree
 
 # What every thread of the daemon tells an operator of itself.
 TOLD_BY_ALL = {"engine.daemon.busy", "engine.daemon.locks"}
-OPEN_TO_ALL = {"engine", "engine.errors", "engine.settings", "engine.options"}
+OPEN_TO_ALL = {"engine", "engine.errors", "engine.literals", "engine.settings", "engine.options"}
 BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.kernel")
 # Each room, and the rooms that it may import; what is not listed is forbidden. A room is the longest name that fits.
 ROOMS = {
@@ -18,6 +19,7 @@ ROOMS = {
     "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
     "engine.resolver": BASE,
     "engine.errors": (),
+    "engine.literals": (),
     "engine.settings": ("engine.netoptions",),
     "engine.netoptions": (),
     "engine.options": (),
@@ -270,3 +272,36 @@ def test_the_spawner_never_loads_the_daemon() -> None:
     assert loaded.returncode == 0, loaded.stderr
     forbidden = ("engine.daemon", "engine.client", "sqlite3", "http", "socketserver")
     assert not [found for found in loaded.stdout.split() if any(inside(found, bad) for bad in forbidden)]
+
+
+# Who else makes numbers of texts in the daemon, and why it may: the texts are the kernel's or the engine's own, or a
+# pattern beside the call lets no more than a few ASCII digits through.
+NUMBERS = {
+    "a pattern bounds them": (
+        *("api/body", "api/http", "api/negotiation", "api/versions", "dockerfile/configure", "images/archives/members"),
+        *("images/registries/writing", "jsontext", "moments", "network/addresses", "network/drivers/parents"),
+        *("tar/reader", "containers/networking/asked"),
+    ),
+    "the kernel's, the host's or the operator's": (
+        *("api/listeners", "containers/contents/view", "containers/mounts/mounting", "containers/processes/figures"),
+        *("containers/processes/psfields", "containers/processes/top", "info", "main", "network/ports"),
+    ),
+    "the engine's own": (
+        *("containers/isolation/resources", "images/layers/store", "images/removal", "network/drivers/bridge"),
+        *("network/firewall/rules", "network/pools", "network/subnets"),
+    ),
+    "of numbers": (
+        *("api/connection", "build/copying/fetching", "build/copying/packing", "build/workdir", "clock"),
+        *("containers/contents/commit", "containers/life/end", "tar/writer"),
+    ),
+}
+
+
+def test_the_numbers_of_strangers_are_read_in_one_room() -> None:
+    """`engine.literals`, as Go reads them: int() and float() take what Go refuses, and break at 4,300 digits."""
+    found = set()
+    for path in files(".py", trees=("engine/daemon",)):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("int", "float"):
+                found.add(str(path.relative_to(PROJECT / "engine" / "daemon").with_suffix("")))
+    assert found == {name for names in NUMBERS.values() for name in names}

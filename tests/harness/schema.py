@@ -30,6 +30,7 @@ NULL_ANSWERS = {"/containers/{id}/changes"}  # 150
 PLAIN_ERRORS = (
     (400, "text/plain", b"client version"),  # 5: an old client cannot be expected to read JSON
     (404, "application/vnd.docker.raw-stream", b"No such container"),  # 207: attach
+    (400, "application/vnd.docker.raw-stream", b"Invalid detach keys"),  # the same
 )
 
 
@@ -50,9 +51,6 @@ def converted(source: dict, inside: bool = False, owner: str = "") -> dict:
     `inside` an object or array a Go nil is allowed for what can be nil; `owner` is the name of the definition, if any.
     """
     schema: dict = {key: source[key] for key in KEPT if key in source}
-    if "required" in schema and "properties" in source:
-        # ImageManifestSummary.ImageData requires an UnpackedSize that it nowhere describes: it is Size.Unpacked.
-        schema["required"] = [name for name in source["required"] if name in source["properties"]]
     if "$ref" in source:
         schema = {"$ref": source["$ref"]}
     if "properties" in source:

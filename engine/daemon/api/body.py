@@ -7,7 +7,6 @@ only what the client sent: defaults are not for here.
 
 import json
 import re
-import string
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ from functools import cached_property
 from engine.daemon import jsontext
 from engine.daemon.api import jsonerror
 from engine.errors import Invalid
+from engine.literals import integer
 
 # Every level of nesting is a C call of the decoder, on a thread's small stack (see `acceptor.STACK_SIZE`).
 DEPTH_LIMIT = 200
@@ -242,9 +242,8 @@ def parse_port(text: str) -> str:
     port, _, protocol = text.partition("/")
     if not port:
         raise Invalid("invalid port '': value is empty")
-    digits = port[1:] if port[0] in "+-" else port
-    if not digits or digits.strip(string.digits):
-        raise Invalid(f"invalid port '{port}': invalid syntax")
-    if len(digits) > 20 or not 0 <= int(port) <= 65535:
-        raise Invalid(f"invalid port '{port}': value out of range")
-    return f"{int(port)}/{protocol.lower() or 'tcp'}"
+    try:
+        number = integer(port, 0, 65535, reader="")
+    except Invalid as reason:
+        raise Invalid(f"invalid port '{port}': {reason}") from reason
+    return f"{number}/{protocol.lower() or 'tcp'}"

@@ -5,16 +5,22 @@ registry's side is not needed by an idle daemon. Credentials are neither kept no
 """
 
 import contextlib
+import re
+import socket
 
 from engine.daemon.images.registries.auth import Authorizer, Credentials
 from engine.daemon.images.registries.registry import Registry
 from engine.daemon.images.registries.transport import ConnectFailure
-from engine.errors import SystemFailure, Unauthorized
+from engine.errors import Invalid, SystemFailure, Unauthorized
+from engine.literals import LAST_PORT, natural, quoted
 
 _OFFICIAL = frozenset({"", "docker.io", "index.docker.io", "registry-1.docker.io"})
 _OFFICIAL_HOST = "registry-1.docker.io"
 _PING = "/v2/"
 _REFUSED = "authorization failed: "
+_PORT = re.compile(r":[^\]:]*$")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NO_HOST = re.compile(r"""[ "<>\\^`{|}#?@]|[^\x00-\x7f]""")
 
 
 class _Login(Registry):
@@ -39,9 +45,11 @@ class _Login(Registry):
 def check_login(address: str, credentials: dict, insecure: tuple[str, ...]) -> str:
     """The identity token, mostly empty, when the registry at `address` accepts the credentials (an AuthConfig).
 
-    address: `host[:port]`, with or without scheme and path; empty for docker.io. Raises Unauthorized, SystemFailure.
+    address: `host[:port]`, with or without scheme and path; empty for docker.io
+    Raises Invalid for what is no such thing, Unauthorized, SystemFailure.
     """
     netloc = address.removeprefix("https://").removeprefix("http://").partition("/")[0]
+    _check_netloc(netloc)
     login = _Login(_OFFICIAL_HOST if netloc in _OFFICIAL else netloc, insecure, Credentials.of(credentials))
     with contextlib.closing(login.transport):
         try:
@@ -57,6 +65,33 @@ def check_login(address: str, credentials: dict, insecure: tuple[str, ...]) -> s
         text = f"login attempt to {_front_door(login)} failed with status: {status} {reason}"
         raise Unauthorized(text) if status in (401, 403) else SystemFailure(text)
     return login.identity_token
+
+
+def _check_netloc(netloc: str) -> None:
+    """Raise Invalid for what Go's url.Parse does not take as the host of a URL, in its words where they are short."""
+    host, colon, port = netloc.rpartition(":") if _PORT.search(netloc) else (netloc, "", "")
+    if bad := _CONTROL.search(netloc):
+        reason = "net/url: invalid control character in URL"
+    elif bad := _NO_HOST.search(host):
+        reason = f"invalid character {quoted(bad[0])} in host name"
+    elif colon and natural(port, LAST_PORT) is None:
+        reason = f'invalid port ":{port}" after host'
+    elif ("[" in host or "]" in host or ":" in host) and not _is_bracketed(host):
+        reason = "invalid host"
+    else:
+        return
+    url = quoted(f"https://{netloc}")
+    raise Invalid(f"unable to parse server address: parse {url}: {reason}")
+
+
+def _is_bracketed(host: str) -> bool:
+    if not (host.startswith("[") and host.endswith("]")):
+        return False
+    try:
+        socket.inet_pton(socket.AF_INET6, host[1:-1].partition("%")[0])
+    except OSError:
+        return False
+    return True
 
 
 def _in_docker_words(login: _Login, text: str) -> str:

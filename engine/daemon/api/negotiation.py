@@ -3,6 +3,10 @@
 Pure; used by request threads.
 """
 
+import re
+
+_QUALITY = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
+
 
 def choose(accept: str, offers: tuple[str, ...]) -> str:
     """The offer that the client likes best, the earlier one of two that it likes the same; the first if it likes none.
@@ -19,10 +23,7 @@ def _range(text: str) -> tuple[str, float]:
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name == "q":
-            try:
-                return kind, min(max(float(value), 0.0), 1.0)
-            except ValueError:
-                return kind, 0.0
+            return kind, float(value) if _QUALITY.fullmatch(value) else 0.0
     return kind, 1.0
 
 

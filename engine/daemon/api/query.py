@@ -3,18 +3,16 @@
 Pure; belongs to the request's thread. It is taken apart at the first look, since most requests have none.
 """
 
-import json
 import re
 from collections.abc import Iterable
 
 from engine.daemon.api.body import load
 from engine.daemon.api.http import percent_decoded
 from engine.errors import Invalid
+from engine.literals import integer, quoted, timestamp
 
 _FALSE = frozenset({"", "0", "no", "false", "none"})
 _BAD_ESCAPE = re.compile(r"%(?:[^0-9A-Fa-f]|[0-9A-Fa-f][^0-9A-Fa-f]|.?$)")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_NANOSECOND_DIGITS = 9
 
 
 class Query:
@@ -53,12 +51,7 @@ class Query:
         text = self.text(name)
         if not text:
             return default
-        if not _INTEGER.fullmatch(text):
-            raise Invalid(f"strconv.Atoi: parsing {json.dumps(text)}: invalid syntax")
-        value = int(text)
-        if not -(2**63) <= value < 2**63:
-            raise Invalid(f"strconv.Atoi: parsing {json.dumps(text)}: value out of range")
-        return value
+        return integer(text)
 
     def timestamp(self, name: str) -> int | None:
         """A moment `seconds[.fraction]` in nanoseconds since the epoch; None when it is not given. Raises Invalid."""
@@ -66,7 +59,7 @@ class Query:
         if not text:
             return None
         try:
-            return parse_timestamp(text)
+            return timestamp(text)
         except Invalid as error:
             raise Invalid(f'invalid value for "{name}": {error}') from error
 
@@ -95,18 +88,8 @@ def parse_query(raw: str) -> dict[str, list[str]]:
 
 def _unescape(text: str) -> str:
     if bad := _BAD_ESCAPE.search(text):
-        raise Invalid(f"invalid URL escape {json.dumps(text[bad.start() : bad.start() + 3])}")
+        raise Invalid(f"invalid URL escape {quoted(text[bad.start() : bad.start() + 3])}")
     return percent_decoded(text.replace("+", " ").encode("latin-1")).decode("utf-8", "replace")
-
-
-def parse_timestamp(text: str) -> int:
-    """`seconds[.fraction]` since the epoch as nanoseconds; digits of the fraction past the ninth are dropped."""
-    seconds, _, fraction = text.partition(".")
-    if not _INTEGER.fullmatch(seconds):
-        raise Invalid(f'invalid timestamp "{text}": invalid seconds "{seconds}": invalid syntax')
-    if fraction and not (fraction.isascii() and fraction.isdigit()):
-        raise Invalid(f'invalid timestamp "{text}": invalid nanoseconds "{fraction}": invalid syntax')
-    return int(seconds) * 10**_NANOSECOND_DIGITS + int(fraction[:_NANOSECOND_DIGITS].ljust(_NANOSECOND_DIGITS, "0"))
 
 
 def parse_filters(text: str) -> dict[str, tuple[str, ...]]:

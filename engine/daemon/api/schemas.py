@@ -7,8 +7,9 @@ import socket
 
 from engine.daemon.api.body import Array, Mapping, Scalar, Struct, parse_port
 from engine.errors import Invalid
-
-_INT64 = (-(2**63), 2**63 - 1)
+from engine.literals import INT64 as _INT64
+from engine.literals import UINT64 as _UINT64
+from engine.literals import natural, quoted
 
 
 def _canonical(text: str) -> str:
@@ -26,7 +27,7 @@ def _canonical(text: str) -> str:
 def _address(text: str) -> str:
     found = _canonical(text)
     if text and not found:
-        raise Invalid(f'ParseAddr("{text}"): unable to parse IP')
+        raise Invalid(f"ParseAddr({quoted(text)}): unable to parse IP")
     return found
 
 
@@ -44,15 +45,15 @@ def _prefix(text: str) -> str:
     if not slash:
         problem = "no '/'"
     elif not _canonical(address):
-        problem = f'ParseAddr("{address}"): unable to parse IP'
+        problem = f"ParseAddr({quoted(address)}): unable to parse IP"
     elif "%" in address:
         problem = "IPv6 zones cannot be present in a prefix"
-    elif not (bits.isascii() and bits.isdigit()) or (len(bits) > 1 and bits[0] == "0") or len(bits) > 3:
-        problem = f'bad bits after slash: "{bits}"'
-    elif int(bits) > (128 if ":" in address else 32):
+    elif (length := natural(bits, 999)) is None or (len(bits) > 1 and bits[0] == "0"):
+        problem = f"bad bits after slash: {quoted(bits)}"
+    elif length > (128 if ":" in address else 32):
         problem = "prefix length out of range"
     if problem:
-        raise Invalid(f'netip.ParsePrefix("{text}"): {problem}')
+        raise Invalid(f"netip.ParsePrefix({quoted(text)}): {problem}")
     return text
 
 
@@ -60,9 +61,9 @@ STRING = Scalar("string", str)
 BOOL = Scalar("bool", bool)
 INT = Scalar("int", int, *_INT64)
 INT64 = Scalar("int64", int, *_INT64)
-UINT = Scalar("uint", int, 0, 2**64 - 1)
+UINT = Scalar("uint", int, *_UINT64)
 UINT16 = Scalar("uint16", int, 0, 2**16 - 1)
-UINT64 = Scalar("uint64", int, 0, 2**64 - 1)
+UINT64 = Scalar("uint64", int, *_UINT64)
 DURATION = Scalar("time.Duration", int, *_INT64)
 FILE_MODE = Scalar("fs.FileMode", int, 0, 2**32 - 1)
 ADDRESS = Scalar("netip.Addr", str, parse=_address)

@@ -18,6 +18,7 @@ from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
 from engine.errors import EngineError, Invalid, SystemFailure
+from engine.literals import natural
 
 # Of a trigger, which is a text of its own.
 _ESCAPE = "\\"
@@ -143,7 +144,8 @@ class Build:
         if stage is not None:
             return self.stage_image(stage)
         if name.isascii() and name.removeprefix("-").isdigit():
-            fault = "refers to current build stage" if int(name) == self.current else "index out of bounds"
+            same = natural(name, self.current) == self.current
+            fault = "refers to current build stage" if same else "index out of bounds"
             raise Invalid(f"invalid from flag value {name}: {fault}")
         if name.lower() == SCRATCH:
             return None

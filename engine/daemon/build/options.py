@@ -146,8 +146,10 @@ def _json(query: Query, name: str, shown: str, kind: type, fits: Callable[[objec
 
 def _reason(text: str) -> str:
     """Go's words for a JSON text that ends too early, which is what clients meet."""
+    if jsontext.deeper_than(jsontext.DEEPEST, text):
+        return ""
     try:
-        json.loads(text)
+        json.loads(text, parse_int=str)
     except json.JSONDecodeError as error:
         return "unexpected end of JSON input" if error.pos >= len(text.rstrip()) else ""
     return ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from engine.daemon.dockerfile import commands, instructions
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.errors import Invalid
+from engine.literals import natural
 
 SCRATCH = "scratch"
 
@@ -72,9 +73,8 @@ def find(stages: tuple[Stage, ...], name: str) -> Stage | None:
     for stage in reversed(stages):
         if stage.name and stage.name == wanted:
             return stage
-    if name.isascii() and name.isdigit() and int(name) < len(stages):
-        return stages[int(name)]
-    return None
+    number = natural(name, len(stages) - 1)
+    return None if number is None else stages[number]
 
 
 def named(stages: tuple[Stage, ...], name: str) -> Stage | None:

@@ -12,6 +12,7 @@ from engine.daemon.containers.record import Container, State
 from engine.daemon.network.record import Published
 from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
 from engine.errors import Invalid, NotFound
+from engine.literals import LAST_PORT, integer
 
 Match = Callable[[Container, State], bool]
 
@@ -71,8 +72,8 @@ def _exited(_engine: object, values: tuple[str, ...]) -> Match:
     codes = set()
     for value in values:
         try:
-            codes.add(int(value))
-        except ValueError as error:
+            codes.add(integer(value))
+        except Invalid as error:
             raise Invalid(f"invalid filter 'exited={value}'") from error
     return lambda _container, state: state.status == "exited" and state.exit_code in codes
 
@@ -170,11 +171,10 @@ def _port_range(value: str) -> set[str]:
     numbers, _, protocol = value.partition("/")
     first, dash, last = numbers.partition("-")
     try:
-        low, high = int(first), int(last if dash else first)
-    except ValueError as error:
-        raise Invalid(f"invalid port '{numbers}': invalid syntax") from error
-    if not 0 <= low <= high < 1 << 16:
-        raise Invalid(f"invalid port '{numbers}': value out of range")
+        low = integer(first, 0, LAST_PORT, reader="")
+        high = integer(last, low, LAST_PORT, reader="") if dash else low
+    except Invalid as reason:
+        raise Invalid(f"invalid port '{numbers}': {reason}") from reason
     return {f"{number}/{protocol.lower() or 'tcp'}" for number in range(low, high + 1)}
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import Endpoint, Published
-
-_LAST = 65535
+from engine.literals import LAST_PORT, span
 
 
 def exposed_ports(container: Container) -> list[tuple[int, str]]:
@@ -16,13 +15,9 @@ def exposed_ports(container: Container) -> list[tuple[int, str]]:
     found = set()
     for port in container.config["ExposedPorts"] or ():
         numbers, _, protocol = port.partition("/")
-        first, dash, last = numbers.partition("-")
-        try:
-            low, high = int(first), int(last if dash else first)
-        except ValueError:
-            # Only an image's config can say such a thing, and nothing can ever be reached there.
-            continue
-        found.update((number, protocol or "tcp") for number in range(max(low, 0), min(high, _LAST) + 1))
+        # Only an image's config can say what is no port, and nothing can ever be reached there.
+        if (ends := span(numbers, LAST_PORT)) is not None:
+            found.update((number, protocol or "tcp") for number in range(ends[0], ends[1] + 1))
     return sorted(found)
 
 

@@ -4,6 +4,7 @@ Pure: a table and a parser, used by the daemon's request threads. It never sends
 """
 
 from engine.errors import Invalid
+from engine.literals import natural
 
 # Linux numbers for x86, arm and riscv alike (signal(7)); `signal.Signals` lacks the old aliases and the C library's
 # own idea of SIGRTMIN, which containers see, starts at 34.
@@ -57,10 +58,7 @@ def parse_signal(text: str) -> int:
 
     Raises Invalid with dockerd's words. Signal 0, which only asks whether a process is there, is not for clients.
     """
-    if text.isascii() and text.isdigit():
-        number = int(text) if len(text) < 4 else 0
-    else:
-        number = NUMBERS.get(text.upper().removeprefix("SIG"), 0)
+    number = natural(text, LAST_REALTIME) or NUMBERS.get(text.upper().removeprefix("SIG"), 0)
     if not 1 <= number <= LAST_REALTIME:
         raise Invalid(f"invalid signal: {text}")
     return number

@@ -10,12 +10,15 @@ from engine.daemon.containers.isolation import isolation, resources
 from engine.daemon.containers.mounts import mountspecs
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import Invalid
+from engine.literals import LAST_PORT, span
 from engine.sandbox import capabilities
 
 _MILLISECOND = 1_000_000
 _HEALTH_DURATIONS = ("Interval", "Timeout", "StartPeriod", "StartInterval")
 # Texts, lists of them, and names of a map, that end up in a system call.
-_PASSED_ON = ("Env", "Cmd", "Entrypoint", "Hostname", "Domainname", "User", "WorkingDir", "Volumes")
+_PASSED_ON = ("Env", "Cmd", "Entrypoint", "Hostname", "Domainname", "User", "WorkingDir", "Volumes", "Shell")
+# Of HostConfig all texts do but these, which are only kept and shown.
+_SHOWN = frozenset({"Annotations", "ContainerIDFile"})
 # Texts, and lists of them, that become part of a line of the container's hosts, hostname or resolv.conf; those of Links
 # also of other containers' hosts.
 _IN_LINES = ("Hostname", "Domainname")
@@ -69,11 +72,23 @@ def _check_config(config: dict) -> None:
         if not entry.partition("=")[0]:
             raise Invalid(f"invalid environment variable: {entry}")
     for name in _PASSED_ON:
-        value = config[name] or ()
-        if any("\0" in entry for entry in ((value,) if isinstance(value, str) else value)):
-            raise Invalid(f"invalid {name}: a NUL character cannot be passed on")
+        _check_nul(name, config[name])
     _check_lines(config, _IN_LINES)
     _check_health(config["Healthcheck"] or {})
+
+
+def _check_nul(name: str, value: object) -> None:
+    if _holds_nul(value):
+        raise Invalid(f"invalid {name}: a NUL character cannot be passed on")
+
+
+def _holds_nul(value: object) -> bool:
+    """Whether a zero byte is in a text, or in one of those that a list or a map has."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_holds_nul(key) or _holds_nul(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_holds_nul, value))
 
 
 def _check_lines(values: dict, names: tuple[str, ...]) -> None:
@@ -85,6 +100,7 @@ def _check_lines(values: dict, names: tuple[str, ...]) -> None:
 
 
 def _check_health(health: dict) -> None:
+    _check_nul("Healthcheck", health.get("Test"))
     for key in _HEALTH_DURATIONS:
         # 0 is "as the image says, or the default".
         if (value := health.get(key)) and value < _MILLISECOND:
@@ -94,6 +110,9 @@ def _check_health(health: dict) -> None:
 
 
 def _check_host_config(host_config: dict) -> None:
+    for name, value in host_config.items():
+        if name not in _SHOWN:
+            _check_nul(f"HostConfig.{name}", value)
     policy = host_config["RestartPolicy"]
     if host_config["AutoRemove"] and policy["Name"] != "no":
         raise Invalid("can't create 'AutoRemove' container with restart policy")
@@ -133,20 +152,12 @@ def _is_address(text: str) -> bool:
 def _check_port_bindings(bindings: dict) -> None:
     for port, hosts in bindings.items():
         number = port.partition("/")[0]
-        if not _is_port_range(number):
+        if span(number, LAST_PORT) is None:
             raise Invalid(f'invalid port specification: "{number}"')
         for host in hosts or ():
             text = (host.get("HostPort") or "").partition("/")[0]
-            if text and not _is_port_range(text):
+            if text and span(text, LAST_PORT) is None:
                 raise Invalid(f'invalid port specification: "{host["HostPort"]}"')
-
-
-def _is_port_range(text: str) -> bool:
-    first, dash, last = text.partition("-")
-    numbers = (first, last) if dash else (first,)
-    if not all(number.isascii() and number.isdigit() and int(number) < 1 << 16 for number in numbers):
-        return False
-    return int(numbers[0]) <= int(numbers[-1])
 
 
 def restart_policy(asked: dict) -> dict | None:

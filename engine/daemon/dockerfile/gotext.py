@@ -3,10 +3,9 @@
 Pure.
 """
 
-import re
 from collections.abc import Iterable
 
-from engine.errors import Invalid
+from engine import literals
 
 SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
@@ -14,25 +13,6 @@ SPACE = (
 )
 """What Go calls space; Python counts four control characters more."""
 
-BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
-}
-
-_ESCAPED = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
-_UNITS = {
-    "ns": 1,
-    "us": 10**3,
-    "\u00b5s": 10**3,
-    "\u03bcs": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-}
-_NUMBER = re.compile(r"(?a:\d+\.?\d*|\.\d+)")
-_UNIT = re.compile(r"(?a:[^.\d]+)")
-_LARGEST = 2**63 - 1
 _LONGEST_SHOWN = 256
 # More letters astray are no typing error.
 _ASTRAY = 3
@@ -40,45 +20,7 @@ _ASTRAY = 3
 
 def quoted(text: str) -> str:
     """As Go's %q shows a text in an error; a long one only to its first part."""
-    if len(text) > _LONGEST_SHOWN:
-        text = text[:_LONGEST_SHOWN] + "..."
-    return '"' + "".join(_shown(character) for character in text) + '"'
-
-
-def _shown(character: str) -> str:
-    if character in _ESCAPED:
-        return _ESCAPED[character]
-    if character in '"\\':
-        return "\\" + character
-    if character.isprintable():
-        return character
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def nanoseconds(text: str) -> int:
-    """A duration like "1h30m" or "1.5s"; Invalid in Go's words."""
-    sign, rest = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
-    if rest == "0":
-        return 0
-    total, place = 0, 0
-    # No number that fits is longer.
-    while place < len(rest) <= 100:
-        number = _NUMBER.match(rest, place)
-        if number is None:
-            break
-        unit = _UNIT.match(rest, number.end())
-        if unit is None:
-            raise Invalid(f"time: missing unit in duration {quoted(text)}")
-        if unit[0] not in _UNITS:
-            raise Invalid(f"time: unknown unit {quoted(unit[0])} in duration {quoted(text)}")
-        whole, _, fraction = number[0].partition(".")
-        scale = _UNITS[unit[0]]
-        total += int(whole or "0") * scale + int(fraction or "0") * scale // 10 ** len(fraction)
-        place = unit.end()
-    if not rest or place < len(rest) or total > _LARGEST:
-        raise Invalid(f"time: invalid duration {quoted(text)}")
-    return -total if sign == "-" else total
+    return literals.quoted(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")
 
 
 def meant(word: str, known: Iterable[str], cased: bool = True) -> str:

@@ -10,9 +10,10 @@ from functools import cached_property
 
 from engine.daemon.dockerfile import commands, flags, forms, heredocs, mounts
 from engine.daemon.dockerfile.commands import Command
-from engine.daemon.dockerfile.gotext import SPACE, meant, nanoseconds, quoted
+from engine.daemon.dockerfile.gotext import SPACE, meant, quoted
 from engine.daemon.dockerfile.statements import Dockerfile, Heredoc, Instruction
 from engine.errors import Invalid
+from engine.literals import duration, integer
 
 Expand = Callable[[str], str]
 ExpandList = Callable[[str], list[str]]
@@ -24,7 +25,6 @@ _SECURITY = ("sandbox", "insecure")
 _NO_TRIGGERS = ("FROM", "MAINTAINER")
 _SMALLEST_INTERVAL = 10**6
 _MOST_RETRIES = 2**31 - 1
-_WHOLE = re.compile(r"(?a:[+-]?\d{1,18})")
 
 
 def check(dockerfile: Dockerfile) -> None:
@@ -311,7 +311,7 @@ _HEALTH_FLAGS = dict.fromkeys((*_HEALTH_TIMES, "retries"), flags.TEXT)
 def _interval(name: str, text: str) -> int:
     if not text:
         return 0
-    value = nanoseconds(text)
+    value = duration(text)
     if value and value < _SMALLEST_INTERVAL:
         raise Invalid(f"Interval {quoted(name)} cannot be less than 1ms")
     return value
@@ -320,13 +320,10 @@ def _interval(name: str, text: str) -> int:
 def _retries(text: str) -> int:
     if not text:
         return 0
-    if not _WHOLE.fullmatch(text):
-        raise Invalid(f"strconv.ParseInt: parsing {quoted(text)}: invalid syntax")
-    if abs(int(text)) > _MOST_RETRIES:
-        raise Invalid(f"strconv.ParseInt: parsing {quoted(text)}: value out of range")
-    if int(text) < 0:
-        raise Invalid(f"--retries cannot be negative ({int(text)})")
-    return int(text)
+    value = integer(text, -_MOST_RETRIES - 1, _MOST_RETRIES, reader="strconv.ParseInt")
+    if value < 0:
+        raise Invalid(f"--retries cannot be negative ({value})")
+    return value
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.daemon.dockerfile.commands import Mount
-from engine.daemon.dockerfile.gotext import BOOLEANS, meant, quoted
+from engine.daemon.dockerfile.gotext import meant, quoted
 from engine.errors import Invalid
+from engine.literals import BOOLEANS, natural, size
 
 TYPES = ("bind", "cache", "secret", "ssh", "tmpfs")
 SHARING = ("locked", "private", "shared")
 _REQUIRABLE = ("secret", "ssh")
 _WITH_OWNER = ("secret", "ssh", "cache")
 _WRITABLE = ("cache", "tmpfs")
-_SIZE = re.compile(r"(?a:(\d+(?:\.\d+)?) ?([kmgtp]?)(?:i?b)?)", re.IGNORECASE)
-_UNITS = {unit: 1024**power for power, unit in enumerate(("", "k", "m", "g", "t", "p"))}
 _LARGEST_ID = 2**32 - 1
 # What one line may hold; more is no mount that someone wrote.
 _MOST_FIELDS = 64
@@ -103,13 +102,12 @@ def _text(key: str) -> Callable[[_Reading, str, str], None]:
     return keep
 
 
-def _number(key: str, base: int) -> Callable[[_Reading, str, str], None]:
-    digits = re.compile("[0-7]{1,16}" if base == 8 else "[0-9]{1,16}")
-
+def _number(key: str, octal: bool = False) -> Callable[[_Reading, str, str], None]:
     def keep(reading: _Reading, name: str, value: str) -> None:
-        if not digits.fullmatch(value) or int(value, base) > _LARGEST_ID:
+        number = natural(value, _LARGEST_ID, octal=octal)
+        if number is None:
             raise Invalid(f"invalid value {value} for {name}")
-        reading.values[key] = int(value, base)
+        reading.values[key] = number
 
     return keep
 
@@ -145,10 +143,10 @@ def _required(reading: _Reading, name: str, value: str) -> None:
 def _size(reading: _Reading, name: str, value: str) -> None:
     if reading.type != "tmpfs":
         raise Invalid(f"unexpected key '{name}' for mount type '{reading.type}'")
-    match = _SIZE.fullmatch(value[:64])
-    if match is None:
-        raise Invalid(f"invalid value for {name}: {value}")
-    reading.values["size"] = int(float(match[1]) * _UNITS[match[2].lower()])
+    try:
+        reading.values["size"] = size(value, 1024)
+    except Invalid as error:
+        raise Invalid(f"invalid value for {name}: {value}") from error
 
 
 def _checked(reading: _Reading) -> Mount:
@@ -182,8 +180,8 @@ _KEYS: dict[str, Callable[[_Reading, str, str], None]] = {
     "size": _size,
     "id": _text("id"),
     "sharing": _sharing,
-    "mode": _number("mode", 8),
-    "uid": _number("uid", 10),
-    "gid": _number("gid", 10),
+    "mode": _number("mode", octal=True),
+    "uid": _number("uid"),
+    "gid": _number("gid"),
     "env": _text("env"),
 }

@@ -150,6 +150,7 @@ def _present(store: "ImageStore", image: Image, entry: dict, containers: Sequenc
             "Platform": said,
             "Containers": [container.id for container in standing(image.layers, containers)],
             "Size": {"Unpacked": unpacked},
+            "UnpackedSize": unpacked,  # which the definition requires too, and nowhere describes
         },
     }
 
@@ -170,7 +171,11 @@ def _absent(store: "ImageStore", entry: dict) -> dict:
     said = _platform(entry.get("platform"))
     if not said or said.get("os") == "unknown":
         return shown
-    return {**shown, "Kind": "image", "ImageData": {"Platform": said, "Containers": [], "Size": {"Unpacked": 0}}}
+    return {
+        **shown,
+        "Kind": "image",
+        "ImageData": {"Platform": said, "Containers": [], "Size": {"Unpacked": 0}, "UnpackedSize": 0},
+    }
 
 
 def _is_digest(text: str) -> bool:

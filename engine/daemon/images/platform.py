@@ -4,11 +4,11 @@ Pure, but for one look at the host's machine name. Names as in Go (GOOS/GOARCH/v
 """
 
 import functools
-import json
 import os
 import re
 from dataclasses import dataclass
 
+from engine.daemon import jsontext
 from engine.errors import Invalid
 
 # Machine name of uname(2), or a name that people write → architecture and variant.
@@ -84,8 +84,8 @@ def parse(text: str) -> Platform:
 def from_json(text: str) -> Platform:
     """The platform as the API's newer parameters write it, an OCI platform in JSON. Raises Invalid."""
     try:
-        document = json.loads(text)
-    except ValueError as error:
+        document = jsontext.parse(text, "platform")
+    except Invalid as error:
         raise Invalid(f"failed to parse platform: {error}") from error
     parts = [document.get(key) or "" for key in ("os", "architecture", "variant")] if isinstance(document, dict) else []
     if not parts or not all(isinstance(part, str) for part in parts):

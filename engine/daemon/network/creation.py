@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from engine.daemon.network import pools, subnets
 from engine.daemon.network.drivers import choice
-from engine.daemon.network.drivers.options import boolean
 from engine.daemon.network.record import BUILTIN, Network, Pool
 from engine.daemon.network.surroundings import Surroundings
 from engine.errors import Forbidden, Invalid, NotFound
+from engine.literals import boolean
 
 _CONFIGURATION_ONLY = (
     "configuration network can only contain network specific fields. Network operator fields like"

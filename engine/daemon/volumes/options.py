@@ -83,4 +83,7 @@ def _resolved(word: str) -> str:
         raise SystemFailure(
             f"error resolving passed in network volume address: lookup {host}: {error.strerror}"
         ) from error
+    except ValueError as error:  # no host can be called so: a zero byte, or what IDNA does not take
+        text = f"error resolving passed in network volume address: lookup {host}: no such host"
+        raise SystemFailure(text) from error
     return f"addr={found[0][4][0]}"

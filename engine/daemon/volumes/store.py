@@ -21,6 +21,7 @@ from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes import options as driver_options
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 from engine.kernel import wholefile
+from engine.sandbox.mounts import words
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class Volumes:
                 table.insert(connection, name, DRIVER, labels, options, volume.created_ns)
                 self.mend(volume)
         except OSError as error:
-            raise SystemFailure(f"create {name}: error while creating volume path: {error}") from error
+            raise SystemFailure(f"create {name}: error while creating volume path: {words(error)}") from error
         self._volumes[name] = volume
         self._events.publish("volume", "create", name, {"driver": DRIVER})
         return volume

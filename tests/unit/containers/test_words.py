@@ -12,7 +12,7 @@ from engine.daemon.containers.isolation import resources
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import Invalid, NotBuilt
-from engine.logs import jsonfile, local, options
+from engine.logs import jsonfile, local
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,6 @@ def test_the_limits_of_a_log(module, options, limits):
 def test_a_bad_limit_of_a_log_is_refused(module, options):
     with pytest.raises(Invalid):
         module.limits(options)
-
-
-@pytest.mark.parametrize(("text", "bytes_"), [("1", 1), ("2kib", 2048), ("1.5m", 3 << 19), ("1 G", 1 << 30)])
-def test_the_size_of_a_buffer_counts_as_memory_does(text, bytes_):
-    assert options.size(text, 1024) == bytes_
 
 
 def test_a_daemons_options_are_for_its_own_driver():

@@ -4,8 +4,6 @@ Each function runs in its request's thread. Nothing is decided here but what bel
 content types, and what is sent when.
 """
 
-import json
-
 from engine.daemon.api import schemas, versions
 from engine.daemon.api.answers import Empty, Json, Response, encode_json
 from engine.daemon.api.request import RAW_STREAM, Request
@@ -23,6 +21,7 @@ from engine.daemon.containers.output import resize as resizing
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import EngineError, Invalid, NotBuilt
+from engine.literals import INT64, integer, natural, quoted
 from engine.logs.query import Query as LogQuery
 
 MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
@@ -31,8 +30,6 @@ _SINCE_MULTIPLEXED = (1, 42)
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
 _LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
-_LONGEST_SIZE = 5  # digits
-_LONGEST_TAIL = 18  # digits; any number of these is one of 64 bits
 
 
 def _container(engine: object, request: Request) -> Container:
@@ -122,7 +119,7 @@ def _log_query(container: Container, request: Request) -> LogQuery:
 
 def _tail(text: str) -> int | None:
     # dockerd takes whatever is no number that it can hold, and every negative number, for "all".
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_TAIL else None
+    return natural(text, INT64[1])
 
 
 def attach(engine: object, request: Request) -> None:
@@ -174,12 +171,10 @@ def terminal_size(request: Request) -> tuple[int, int]:
 
 def _terminal_side(request: Request, side: str, name: str) -> int:
     text = request.query.text(name)
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()):
-        raise Invalid(f"invalid resize {side} {json.dumps(text)}: invalid syntax")
-    if digits != text or len(digits.lstrip("0")) > _LONGEST_SIZE or int(digits) > _LARGEST_SIZE:
-        raise Invalid(f"invalid resize {side} {json.dumps(text)}: value out of range")
-    return int(digits)
+    try:
+        return integer(text, 0, _LARGEST_SIZE, reader="")
+    except Invalid as reason:
+        raise Invalid(f"invalid resize {side} {quoted(text)}: {reason}") from reason
 
 
 def remove(engine: object, request: Request) -> Response:

@@ -10,11 +10,11 @@ from engine.daemon.api import versions
 from engine.daemon.api.answers import encode_json
 from engine.daemon.api.eventfilter import SCOPE, compile_filters
 from engine.daemon.api.negotiation import choose
-from engine.daemon.api.query import parse_timestamp
 from engine.daemon.api.request import Request
 from engine.daemon.clock import SECOND
 from engine.daemon.runtime.events import Event
 from engine.errors import Invalid
+from engine.literals import timestamp
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def _moment(request: Request, name: str) -> int | None:
     if not text:
         return None
     try:
-        return parse_timestamp(text)
+        return timestamp(text)
     except Invalid as error:
         raise Invalid(f"invalid value for '{name}': {error}") from error
 

@@ -4,18 +4,14 @@ Each function runs in its request's thread. What is wrong in a request is told f
 ends in the same way, since this engine is of one host alone.
 """
 
-import json
-
 from engine.daemon.api.body import Struct
 from engine.daemon.api.request import Request
 from engine.daemon.network.drivers.choice import NO_MANAGER
 from engine.errors import Invalid, SystemFailure, Unavailable
+from engine.literals import BOOLEANS, UINT64, boolean, integer
 
 _NO_MEMBER = "This node is not part of a swarm"
-_LARGEST_VERSION = 2**64 - 1
 _STATUS_SINCE = (1, 41)  # the first version of GET /services that can ask for the state of each
-# As Go's strconv.ParseBool reads them.
-_BOOLEANS = frozenset({"1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"})
 _ROTATIONS = ("rotateWorkerToken", "rotateManagerToken", "rotateManagerUnlockKey")
 # What a changed thing is called where dockerd says what is wrong with a version; of the others it says no more.
 _SPOKEN_OF = {"nodes": "node", "services": "service", "swarm": "swarm"}
@@ -53,7 +49,7 @@ def update(engine: object, request: Request) -> None:
     request.required_json(_ANYTHING)
     _check_version(request)
     for name in _ROTATIONS if request.path == "/swarm/update" else ():
-        if (text := request.query.text(name)) and text not in _BOOLEANS:
+        if (text := request.query.text(name)) and text not in BOOLEANS:
             raise Invalid(f"invalid value for {name}: {text}")
     raise Unavailable(NO_MANAGER)
 
@@ -74,20 +70,17 @@ def _check_version(request: Request) -> None:
     """The version of the thing that is to be changed, in the words of Go's strconv.ParseUint."""
     text = request.query.text("version")
     noun = request.path.split("/")[1]
-    if not (text.isascii() and text.isdigit()):
-        wrong = "invalid syntax"
-    elif len(text) > len(str(_LARGEST_VERSION)) or int(text) > _LARGEST_VERSION:
-        wrong = "value out of range"
-    else:
-        return
-    if noun not in _SPOKEN_OF:
-        raise Invalid(f"invalid {noun.removesuffix('s')} version")
-    parsing = f"strconv.ParseUint: parsing {json.dumps(text)}: {wrong}"
-    raise Invalid(f"invalid {_SPOKEN_OF[noun]} version '{text}': {parsing}")
+    try:
+        integer(text, *UINT64, reader="strconv.ParseUint")
+    except Invalid as error:
+        if noun not in _SPOKEN_OF:
+            raise Invalid(f"invalid {noun.removesuffix('s')} version") from error
+        raise Invalid(f"invalid {_SPOKEN_OF[noun]} version '{text}': {error}") from error
 
 
 def _check_flag(request: Request, name: str) -> None:
     text = request.query.text(name)
-    if text and text not in _BOOLEANS:
-        parsing = f"strconv.ParseBool: parsing {json.dumps(text)}: invalid syntax"
-        raise Invalid(f"invalid value for {name}: {text}: {parsing}")
+    try:
+        boolean(text or "0")
+    except Invalid as error:
+        raise Invalid(f"invalid value for {name}: {text}: {error}") from error

@@ -3,12 +3,11 @@
 Runs in the thread that looks into the base. The host's user database is never asked. Words and rules are dockerd's.
 """
 
-import re
-
 from engine.errors import Invalid
+from engine.literals import natural
 from engine.sandbox import users
 
-_NUMBER = re.compile("[0-9]{1,10}")
+_DIGITS = 10  # of a number; what is longer is a name
 _LARGEST = 2**32 - 2
 _FAILED = "unable to convert uid/gid chown string to host mapping: "
 
@@ -49,10 +48,11 @@ def _found(root: int, path: str, number: str, kind: str, name: str) -> int:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and _NUMBER.fullmatch(text.removeprefix("-")) is not None
+    return natural(text.removeprefix("-"), 10**_DIGITS - 1) is not None
 
 
 def _id(text: str) -> int:
-    if not 0 <= int(text) <= _LARGEST:
+    number = natural(text, _LARGEST)
+    if number is None:
         raise Invalid(f"{_FAILED}uids and gids must be in range 0-{_LARGEST}, and {text} is not")
-    return int(text)
+    return number

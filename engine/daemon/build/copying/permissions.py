@@ -8,8 +8,9 @@ import stat
 from collections.abc import Callable
 
 from engine.errors import Invalid
+from engine.literals import natural
 
-_OCTAL = re.compile("[0-7]{1,4}")
+_DIGITS, _MOST = 4, 0o7777
 _CLAUSE = re.compile("([ugoa]*)((?:[-+=](?:[ugo]|[rwxXst]*))+)")
 _ACTION = re.compile("([-+=])([ugo]|[rwxXst]*)")
 _SHIFTS = {"u": 6, "g": 3, "o": 0}
@@ -18,8 +19,8 @@ _BITS = {"r": 4, "w": 2, "x": 1}
 
 def parse(text: str) -> Callable[[int], int]:
     """What makes a file's new st_mode of its old one. Raises Invalid."""
-    if _OCTAL.fullmatch(text):
-        wanted = int(text, 8)
+    wanted = natural(text, _MOST, octal=True) if len(text) <= _DIGITS else None
+    if wanted is not None:
         return lambda mode: stat.S_IFMT(mode) | wanted
     clauses = [_CLAUSE.fullmatch(part) for part in text.split(",")]
     if not all(clauses):

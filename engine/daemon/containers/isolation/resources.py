@@ -9,10 +9,12 @@ import stat
 from collections.abc import Callable
 
 from engine.errors import Invalid, SystemFailure
+from engine.literals import span
 from engine.sandbox.cgroups import Cgroups
 from engine.sandbox.spec import Limits, Rlimit
 
 _LEAST_MEMORY = 6 << 20
+_HIGHEST = (1 << 16) - 1  # of the numbers of a CPU set
 _ONLINE = {
     "CpusetCpus": ("/sys/devices/system/cpu/online", "CPUs", "cpuset cpus"),
     "CpusetMems": ("/sys/devices/system/node/online", "memory nodes", "cpuset mems"),
@@ -185,9 +187,8 @@ def parse_set(text: str) -> set[int]:
     """The numbers of a list such as `0-2,7` (cpuset(7), "List format"); ValueError when it is not one."""
     numbers: set[int] = set()
     for part in text.split(","):
-        first, dash, last = part.partition("-")
-        low, high = int(first), int(last if dash else first)
-        if not 0 <= low <= high < 1 << 16:
+        ends = span(part, _HIGHEST)
+        if ends is None:
             raise ValueError(part)
-        numbers.update(range(low, high + 1))
+        numbers.update(range(ends[0], ends[1] + 1))
     return numbers

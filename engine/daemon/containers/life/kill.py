@@ -1,6 +1,7 @@
 """Send a signal to a container's process 1, and what a signal means for a pause and for the restart policy."""
 
 import signal
+import threading
 
 from engine.daemon.containers import states
 from engine.daemon.containers.announce import announce
@@ -85,4 +86,6 @@ def _give_up(engine: object, container: Container) -> None:
 def await_end(container: Container, run: int, seconds: float | None) -> bool:
     """Wait until that run has ended and its end is known; False when the time is up."""
     with container.changed:
-        return container.changed.wait_for(lambda: container.removed or container.exits != run, seconds)
+        # A client may name any number of seconds; of more than there can be, none is the last.
+        limit = None if seconds is None or seconds > threading.TIMEOUT_MAX else seconds
+        return container.changed.wait_for(lambda: container.removed or container.exits != run, limit)

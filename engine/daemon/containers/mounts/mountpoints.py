@@ -17,6 +17,7 @@ from engine.daemon.volumes import fill
 from engine.daemon.volumes import options as driver_options
 from engine.daemon.volumes.store import Volume
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
+from engine.sandbox.mounts import words
 
 _SHOWN = ("Type", "Name", "Source", "Destination", "Driver", "Mode", "RW", "Propagation")
 _OPTIONAL = frozenset({"Type", "Name", "Driver"})
@@ -148,7 +149,7 @@ def _fill_volumes(engine: object, container: Container, points: dict[str, dict],
             where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
             merged.within(where.home, (where.upper,), work)
     except OSError as error:
-        raise SystemFailure(f"the volumes of the container cannot be filled: {error}") from error
+        raise SystemFailure(f"the volumes of the container cannot be filled: {words(error)}") from error
 
 
 def _takes_copies(volume: Volume, mounting: driver_options.Mounting | None) -> bool:

@@ -7,6 +7,7 @@ from engine.daemon.containers.ports import exposed_ports
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import PortRequest
 from engine.errors import Invalid
+from engine.literals import LAST_PORT, natural, span
 
 _PROTOCOLS = ("tcp", "udp", "sctp")
 
@@ -29,6 +30,8 @@ def requests(container: Container) -> list[PortRequest]:
 
 def _of(port: str, host: dict) -> PortRequest:
     number, _, protocol = port.partition("/")
-    first, dash, last = (host.get("HostPort") or "0").partition("/")[0].partition("-")
-    first, last = int(first), int(last if dash else first)
-    return PortRequest(int(number), protocol or "tcp", host.get("HostIp") or "", first, last)
+    ends = span((host.get("HostPort") or "0").partition("/")[0], LAST_PORT)
+    container_port = natural(number, LAST_PORT)
+    if ends is None or container_port is None:
+        raise Invalid(f'invalid port specification: "{port}"')
+    return PortRequest(container_port, protocol or "tcp", host.get("HostIp") or "", *ends)

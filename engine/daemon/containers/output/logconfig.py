@@ -7,6 +7,7 @@ values at each start. A driver's own options are in `engine/logs/<driver>`, whic
 import importlib
 from types import ModuleType
 
+from engine import literals
 from engine.daemon import patterns
 from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
@@ -67,7 +68,7 @@ def _check_mode(config: dict[str, str]) -> None:
         if mode != NON_BLOCKING:
             raise Invalid(f"logger: max-buffer-size option is only supported with 'mode={NON_BLOCKING}'")
         try:
-            options.size(config["max-buffer-size"], 1024)
+            literals.size(config["max-buffer-size"], 1024)
         except Invalid as error:
             raise Invalid(f"error parsing option max-buffer-size: {error}") from error
 

@@ -71,7 +71,7 @@ def create(engine: object, container: Container, asked: dict) -> Exec:
             keys = attach.parse_detach_keys(asked["DetachKeys"])
         except Invalid as error:
             raise SystemFailure(f"Invalid escape keys ({asked['DetachKeys']}) provided") from error
-    for name in ("Cmd", "Env"):
+    for name in ("Cmd", "Env", "User", "WorkingDir"):
         if any("\0" in entry for entry in asked.get(name) or ()):
             raise Invalid(f"invalid {name}: a NUL character cannot be passed to a command")
     rows, columns = asked.get("ConsoleSize") or (0, 0)

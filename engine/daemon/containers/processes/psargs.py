@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from engine.daemon.containers.processes.psfields import FIELDS, Column, column
 from engine.errors import SystemFailure
+from engine.literals import natural
 
 _FORMATS_SYSV: dict[str, str] = {
     "": "pid tname time ucmd",
@@ -30,6 +31,7 @@ _FORMATS_BSD: dict[str, str] = {
 _ADDED = ("pid", "s tname time command")  # what stands before and after the columns of -O
 _SELECTING = {"--pid", "--ppid", "--quick-pid", "--user", "--User", "--group", "--Group", "--tty", "--sid"}
 _SIZES = {"--cols", "--columns", "--width", "--rows", "--lines"}
+_WIDEST = 999
 _HEADER_IS_PID = re.compile(r"\s+(\S*)=\s*(PID\S*)")
 
 
@@ -212,9 +214,10 @@ def _renamed(item: str) -> Column:
     name, colon, width = name.partition(":")
     if name not in FIELDS:
         raise _refuse(f'unknown user-defined format specifier "{name}"')
-    if colon and not (width.isascii() and width.isdigit() and len(width) < 4 and int(width)):
+    wide = natural(width, _WIDEST) if colon else None
+    if colon and not wide:
         raise _refuse("column widths must be unsigned decimal numbers")
-    return column(name, header if equals else None, int(width) if colon else None)
+    return column(name, header if equals else None, wide)
 
 
 def _check_pids(text: str) -> None:

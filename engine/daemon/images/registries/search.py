@@ -12,6 +12,7 @@ from engine.daemon.images.registries.auth import Authorizer, Credentials
 from engine.daemon.images.registries.registry import Registry
 from engine.daemon.images.registries.transport import ConnectFailure, read_body
 from engine.errors import Invalid, SystemFailure
+from engine.literals import integer
 
 _OFFICIAL = "docker.io"
 _OFFICIAL_HOST = "index.docker.io"
@@ -19,7 +20,6 @@ _DEFAULT_LIMIT = 25
 _MOST = 100
 _FILTERS = ("is-automated", "is-official", "stars")
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _SCOPE = "registry:catalog:search"
 # The fields of one answer, in docker's order, and what each is.
 _FIELDS = {"star_count": int, "is_official": bool, "name": str, "is_automated": bool, "description": str}
@@ -76,9 +76,10 @@ def search(settings: object, term: str, limit_text: str, filters: dict, auth: di
 def _limit(text: str) -> int:
     if not text:
         return _DEFAULT_LIMIT
-    if not _INTEGER.fullmatch(text):
-        raise Invalid(f'invalid limit specified: strconv.Atoi: parsing "{text}": invalid syntax')
-    limit = int(text) or _DEFAULT_LIMIT
+    try:
+        limit = integer(text) or _DEFAULT_LIMIT
+    except Invalid as error:
+        raise Invalid(f"invalid limit specified: {error}") from error
     if not 1 <= limit <= _MOST:
         raise Invalid(f"limit {limit} is outside the range of [1, {_MOST}]")
     return limit
@@ -97,9 +98,10 @@ def _flag(filters: dict, name: str) -> bool | None:
 def _stars(filters: dict) -> int:
     least = 0
     for value in filters.get("stars", ()):
-        if not _INTEGER.fullmatch(value):
-            raise Invalid(f"invalid filter 'stars={value}': strconv.Atoi: parsing \"{value}\": invalid syntax")
-        least = max(least, int(value))
+        try:
+            least = max(least, integer(value))
+        except Invalid as error:
+            raise Invalid(f"invalid filter 'stars={value}': {error}") from error
     return least
 
 

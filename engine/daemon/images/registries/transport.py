@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from engine.daemon.images.registries import paced
 from engine.daemon.images.registries.proxies import Proxy, proxy_for
 from engine.errors import Invalid, SystemFailure
+from engine.literals import quoted
 
 if TYPE_CHECKING:
     import http.client
@@ -84,7 +85,10 @@ def joined(base: str, location: str) -> str:
 
 def is_insecure(netloc: str, insecure: tuple[str, ...]) -> bool:
     """True for a registry that may do without TLS: on a loopback address, or listed as host[:port] or network."""
-    host = urllib.parse.urlsplit(f"//{netloc}").hostname or ""
+    try:
+        host = urllib.parse.urlsplit(f"//{netloc}").hostname or ""
+    except ValueError as error:  # brackets around what is no address
+        raise SystemFailure(f"unsupported registry {quoted(netloc)}") from error
     if netloc in insecure or host in insecure or host == "localhost":
         return True
     import ipaddress  # costs memory that an idle daemon does without
@@ -99,7 +103,7 @@ def _addresses(host: str, resolve: bool) -> list[str]:
     flags = 0 if resolve else socket.AI_NUMERICHOST
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
-    except OSError:
+    except (OSError, UnicodeError):  # UnicodeError: no host can be called so, IDNA makes nothing of it
         return []
     return [address[4][0].partition("%")[0] for address in found]
 
@@ -352,7 +356,7 @@ def _dial(host: str, port: int) -> socket.socket:
     """A connection to the first address of `host` that takes one; raises ConnectFailure telling of the first."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: no host can be called so, IDNA makes nothing of it
         raise ConnectFailure(f"dial tcp: lookup {host}: no such host") from error
     first: ConnectFailure | None = None
     for family, kind, protocol, _, address in found:

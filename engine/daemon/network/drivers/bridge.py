@@ -6,6 +6,7 @@ ports obey are named and checked here too.
 
 from collections.abc import Iterable
 
+from engine import literals
 from engine.daemon.network.drivers import options
 from engine.daemon.network.record import Network
 from engine.errors import Forbidden, Invalid, SystemFailure
@@ -25,16 +26,16 @@ HOST_ADDRESSES = {
 
 OPTIONS: dict[str, options.Kind] = {
     NAME: options.words,
-    options.MTU: options.integer,
-    "com.docker.network.enable_ipv4": options.boolean,
-    "com.docker.network.enable_ipv6": options.boolean,
-    MASQUERADE: options.boolean,
+    options.MTU: literals.integer,
+    "com.docker.network.enable_ipv4": literals.boolean,
+    "com.docker.network.enable_ipv6": literals.boolean,
+    MASQUERADE: literals.boolean,
     GATEWAY_MODES[4]: options.gateway_mode,
     GATEWAY_MODES[6]: options.gateway_mode,
-    ICC: options.boolean,
+    ICC: literals.boolean,
     TRUSTED: options.interfaces,
-    INHIBIT_IPV4: options.boolean,
-    DEFAULT_BRIDGE: options.boolean,
+    INHIBIT_IPV4: literals.boolean,
+    DEFAULT_BRIDGE: literals.boolean,
     HOST_BINDING: options.address,
     options.PREFIX: options.words,
     **dict.fromkeys(HOST_ADDRESSES[4], options.address4),

@@ -5,6 +5,7 @@ What is made of this in the kernel is in `parents` and `plugging`; it runs in th
 
 from collections.abc import Iterable
 
+from engine import literals
 from engine.daemon.network.drivers import options, parents
 from engine.daemon.network.record import Network
 from engine.errors import Invalid
@@ -17,7 +18,7 @@ OPTIONS: dict[str, options.Kind] = {
     parents.OPTION: options.words,
     MODE: options.words,
     FLAG: options.words,
-    options.MTU: options.integer,
+    options.MTU: literals.integer,
 }
 _PREFIX = "di-"
 

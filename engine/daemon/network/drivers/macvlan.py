@@ -5,13 +5,14 @@ What is made of this in the kernel is in `parents` and `plugging`; it runs in th
 
 from collections.abc import Iterable
 
+from engine import literals
 from engine.daemon.network.drivers import options, parents
 from engine.daemon.network.record import Network
 from engine.errors import Invalid
 
 MODE = "macvlan_mode"
 MODES = ("bridge", "private", "passthru", "vepa")
-OPTIONS: dict[str, options.Kind] = {parents.OPTION: options.words, MODE: options.words, options.MTU: options.integer}
+OPTIONS: dict[str, options.Kind] = {parents.OPTION: options.words, MODE: options.words, options.MTU: literals.integer}
 _PREFIX = "dm-"
 
 

@@ -4,38 +4,21 @@ Pure. Each driver has a table OPTIONS of its own, from an option's name to its k
 kept and shown, and obeyed by nobody, as dockerd does.
 """
 
-import re
 import socket
 from collections.abc import Callable, Mapping
 
 from engine.errors import Invalid
+from engine.literals import boolean, integer
 
 MTU = "com.docker.network.driver.mtu"
 PREFIX = "com.docker.network.container_iface_prefix"
 HIGHEST_MTU = 65535  # what a bridge or a veth may have (linux/if_ether.h, ETH_MAX_MTU)
 NAME_BYTES = 15
 
-_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
-_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 _GATEWAY_MODES = frozenset(("nat", "nat-unprotected", "routed", "isolated"))
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 Kind = Callable[[str], object]
-"""An option's text → its value; raises ValueError with dockerd's reason."""
-
-
-def boolean(text: str) -> bool:
-    """What Go's strconv.ParseBool takes."""
-    if text in _TRUE or text in _FALSE:
-        return text in _TRUE
-    raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
-
-
-def integer(text: str) -> int:
-    """A whole number."""
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    raise ValueError(f'strconv.Atoi: parsing "{text}": invalid syntax')
+"""An option's text → its value; raises Invalid with dockerd's reason."""
 
 
 def address(text: str) -> str:
@@ -46,20 +29,20 @@ def address(text: str) -> str:
         except (OSError, ValueError):  # ValueError: a zero byte
             continue
         return text
-    raise ValueError("nil ip")
+    raise Invalid("nil ip")
 
 
 def address4(text: str) -> str:
     """An IPv4 address."""
     if ":" in address(text):
-        raise ValueError("not an IPv4 address")
+        raise Invalid("not an IPv4 address")
     return text
 
 
 def address6(text: str) -> str:
     """An IPv6 address."""
     if ":" not in address(text):
-        raise ValueError("not an IPv6 address")
+        raise Invalid("not an IPv6 address")
     return text
 
 
@@ -67,10 +50,7 @@ def interfaces(text: str) -> tuple[str, ...]:
     """Names of the host's interfaces, with colons between them."""
     names = tuple(filter(None, text.split(":")))
     for name in names:
-        try:
-            check_name(name)
-        except Invalid as error:
-            raise ValueError(error) from None
+        check_name(name)
     return names
 
 
@@ -78,7 +58,7 @@ def gateway_mode(text: str) -> str:
     """How containers reach the world through the bridge."""
     if text in _GATEWAY_MODES:
         return text
-    raise ValueError(f"unknown gateway mode {text}")
+    raise Invalid(f"unknown gateway mode {text}")
 
 
 def words(text: str) -> str:
@@ -92,7 +72,7 @@ def check(table: Mapping[str, Kind], given: Mapping[str, str]) -> None:
         if name in table:
             try:
                 table[name](text)
-            except ValueError as error:
+            except Invalid as error:
                 raise Invalid(f"failed to parse {name} value: {text} ({error})") from None
 
 
