@@ -23,6 +23,7 @@ SOURCES = (
     "client.c",
     "flow.c",
     "pump.c",
+    "waiters.c",
     "view.c",
     "sink.c",
     "lines.c",

@@ -238,13 +238,17 @@ size_t client_sift(struct client *client, uint8_t *bytes, size_t size, uint8_t *
     return size - longest;
 }
 
-void client_free(struct client *client) {
+void connection_end(int fd) {
     uint8_t unread[4096];
+    /* A Unix socket that is closed with bytes unread tells its peer ECONNRESET instead of the end. */
+    if (shutdown(fd, SHUT_RDWR) == 0)
+        while (recv(fd, unread, sizeof unread, MSG_DONTWAIT) > 0) continue;
+}
+
+void client_free(struct client *client) {
     stop_replay(client);
     room_release(&client->pending);
-    /* A Unix socket that is closed with bytes unread tells its peer ECONNRESET instead of the end. */
-    if (shutdown(client->fd, SHUT_RDWR) == 0)
-        while (recv(client->fd, unread, sizeof unread, MSG_DONTWAIT) > 0) continue;
+    connection_end(client->fd);
     close(client->fd);
     free(client);
 }

@@ -72,7 +72,11 @@ int64_t client_receive(struct client *client, uint8_t *to, size_t size);
  * the size of what goes to stdin; *found says whether the keys were there. */
 size_t client_sift(struct client *client, uint8_t *bytes, size_t size, uint8_t **forward, bool *found);
 
-/* Ends the connection so that it reads all that was sent and then the end; frees the client. */
+/* Ends a connection, whoever has it, so that its peer reads all that was sent and then the end. It is still to be
+ * closed. */
+void connection_end(int fd);
+
+/* Ends its connection and frees the client. */
 void client_free(struct client *client);
 
 #endif

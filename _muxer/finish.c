@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,19 +34,66 @@ static void write_exit_file(int directory, const char *text, size_t size) {
     if (whole) renameat(directory, "exit.new", directory, "exit");
 }
 
+/* The message Exited of engine.wire.messages, as engine.wire.codec writes it, behind a J; its size. */
+static int put_exited(const struct mux_stay *stay, int waiters, char *to, size_t size) {
+    return snprintf(to, size,
+                    "J{\"@\":\"Exited\",\"exit_code\":%d,\"finished_ns\":%" PRIu64 ",\"started_ns\":%" PRIu64
+                    ",\"waiters\":%d}",
+                    stay->exit_code, stay->finished_ns, stay->handed.started_ns, waiters);
+}
+
+void tell_exited(struct mux_stay *stay) {
+    char told[200];
+    int size = put_exited(stay, waiters_of(stay), told, sizeof told);
+    if (stay->link >= 0 && send(stay->link, told, (size_t)size, MSG_NOSIGNAL) < 0) drop_link(stay);
+}
+
+/* Whether the socket by which a daemon would find this monitor is gone, as it is once the end was recorded. */
+static bool is_hidden(const struct mux_stay *stay) {
+    return stay->exec_dir < 0 || faccessat(stay->exec_dir, "monitor.sock", F_OK, 0) < 0;
+}
+
+void answer_alone(struct mux_stay *stay) {
+    if (!stay->waiters) return;
+    mux_waiters_orphan(stay->waiters);
+    /* Who waits for the removal waits for the next daemon, which sees to that; or else there is nobody to come. */
+    if (stay->has_ended) mux_waiters_answer(stay->waiters, stay->exit_code, is_hidden(stay));
+}
+
+/* Stays until each of those who wait was answered, by the daemon or by this, or has hung up. */
+static void wait_with_them(struct mux_stay *stay) {
+    mux_pump_free(stay->pump);
+    stay->pump = NULL;
+    if (stay->mounts >= 0) close(stay->mounts);
+    while (waiters_of(stay) > 0) {
+        struct pollfd table[] = {{.fd = mux_waiters_fd(stay->waiters), .events = POLLIN},
+                                 {.fd = stay->link, .events = POLLIN},
+                                 {.fd = stay->listener, .events = POLLIN}};
+        if (poll(table, 3, -1) < 0) {
+            if (errno == EINTR) continue;
+            return;
+        }
+        if (table[0].revents) mux_waiters_look(stay->waiters);
+        if (table[1].revents) hear(stay);
+        if (table[2].revents) meet(stay);
+    }
+}
+
 void finish(struct mux_stay *stay) {
-    /* The message Exited of engine.wire.messages, as engine.wire.codec writes it; the file has it without the J. */
-    char told[160];
+    char kept[200];
     reap_launcher(stay);
-    int code = exit_code(stay->handed.pid);
-    int size = snprintf(told, sizeof told,
-                        "J{\"@\":\"Exited\",\"exit_code\":%d,\"finished_ns\":%" PRIu64 ",\"started_ns\":%" PRIu64 "}",
-                        code, now_ns(), stay->handed.started_ns);
+    stay->exit_code = exit_code(stay->handed.pid);
+    stay->finished_ns = now_ns();
+    stay->has_ended = 1;
     mux_pump_drain(stay->pump);
-    if (stay->exec_dir >= 0) write_exit_file(stay->exec_dir, told + 1, (size_t)size - 1);
-    if (stay->link >= 0) send(stay->link, told, (size_t)size, MSG_NOSIGNAL);
+    int size = put_exited(stay, 0, kept, sizeof kept);
+    if (stay->exec_dir >= 0) write_exit_file(stay->exec_dir, kept + 1, (size_t)size - 1);
+    if (stay->waiters) mux_waiters_look(stay->waiters);
+    tell_exited(stay);
+    if (stay->link < 0) answer_alone(stay);
     while (mux_pump_close_clients(stay->pump, PATIENCE_MS) == -EINTR) {
     }
+    if (waiters_of(stay) > 0) wait_with_them(stay);
     /* What is left goes with the process; the mount namespace last, as its end syncs the disk below the overlay. */
     _exit(0);
 }

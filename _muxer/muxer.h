@@ -85,6 +85,22 @@ int mux_pump_drain(struct mux_pump *pump);
  * -EINTR: a signal came; call again. */
 int mux_pump_close_clients(struct mux_pump *pump, int patience_ms);
 
+/* The first byte of what a daemon says to a monitor of those who wait for the container's end, see engine.logs.waits. */
+enum mux_wait_word { MUX_WAITS = 87, MUX_ANSWERED = 65, MUX_SETTLED = 83, MUX_REMOVED = 82 };
+
+struct mux_waiters;
+
+/* As the methods of engine.logs.waiters.Waiters. NULL: out of memory or of descriptors. */
+struct mux_waiters *mux_waiters_new(void);
+void mux_waiters_free(struct mux_waiters *waiters);
+int mux_waiters_fd(const struct mux_waiters *waiters);
+int mux_waiters_count(const struct mux_waiters *waiters);
+int mux_waiters_take(struct mux_waiters *waiters, const uint8_t *datagram, size_t size, int fd);
+void mux_waiters_answered(struct mux_waiters *waiters, const uint8_t *datagram, size_t size);
+void mux_waiters_look(struct mux_waiters *waiters);
+void mux_waiters_orphan(struct mux_waiters *waiters);
+void mux_waiters_answer(struct mux_waiters *waiters, int code, int removed);
+
 struct mux_query {
     int want_stdout;
     int want_stderr;
@@ -153,6 +169,9 @@ struct mux_stay {
     struct mux_event event;
     struct mux_pump *pump; /* its log is the one below */
     struct mux_log log;
+    struct mux_waiters *waiters; /* NULL until somebody waits */
+    int has_ended, exit_code; /* process 1; then this only stays for those who wait */
+    uint64_t finished_ns;
     struct mux_handover handed;
 };
 

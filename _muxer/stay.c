@@ -158,10 +158,11 @@ static uint64_t start_of(pid_t pid) {
 /* Tells the daemon that what was asked for runs, by the message Started of engine.wire.messages as engine.wire.codec
  * writes it. The end of a daemon that has gone already is heard next. */
 static void tell_started(const struct mux_stay *stay, int link) {
-    char told[160];
+    char told[200];
     const struct mux_handover *handed = &stay->handed;
     int size = snprintf(told, sizeof told,
-                        "J{\"@\":\"Started\",\"pid\":%" PRId32 ",\"pid_start\":%" PRIu64 ",\"started_ns\":%" PRIu64 "}",
+                        "J{\"@\":\"Started\",\"pid\":%" PRId32 ",\"pid_start\":%" PRIu64 ",\"started_ns\":%" PRIu64
+                        ",\"keeps_waiters\":true}",
                         handed->pid, handed->pid_start, handed->started_ns);
     send(link, told, (size_t)size, MSG_NOSIGNAL);
 }
@@ -244,11 +245,14 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
     return mux_pump_watch(stay->pump, stay->pidfd);
 }
 
-static void drop_link(struct mux_stay *stay) {
+int waiters_of(const struct mux_stay *stay) { return stay->waiters ? mux_waiters_count(stay->waiters) : 0; }
+
+void drop_link(struct mux_stay *stay) {
     if (stay->link < 0) return;
-    mux_pump_unwatch(stay->pump, stay->link);
+    if (stay->pump) mux_pump_unwatch(stay->pump, stay->link);
     close(stay->link);
     stay->link = -1;
+    answer_alone(stay);
 }
 
 /* Waits for the launching half, whose children are this process's from then on, and not those of its children. */
@@ -263,17 +267,19 @@ void reap_launcher(struct mux_stay *stay) {
     prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
-/* A daemon has connected: it is the daemon from now on, and learns how things stand. */
-static void meet(struct mux_stay *stay) {
+void meet(struct mux_stay *stay) {
     int link = accept4(stay->listener, NULL, NULL, SOCK_CLOEXEC);
     if (link < 0) return; /* it has gone again */
     drop_link(stay);
-    if (mux_pump_watch(stay->pump, link) < 0) {
+    if (stay->pump && mux_pump_watch(stay->pump, link) < 0) {
         close(link); /* it hears the end, and tries again when it is started again */
         return;
     }
     stay->link = link;
-    tell_started(stay, link);
+    if (stay->has_ended)
+        tell_exited(stay);
+    else
+        tell_started(stay, link);
 }
 
 /* The message Detached, as above. */
@@ -282,20 +288,69 @@ static void tell_detached(const struct mux_stay *stay) {
     if (stay->link >= 0) send(stay->link, told, sizeof told - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Whether the event was only a daemon's coming or going, which needs no Python; a word of the daemon's does. */
-static bool settled(struct mux_stay *stay) {
-    if (stay->event.number == stay->listener) {
-        meet(stay);
-        return true;
+/* One who waits; it is not served where there is no room for it, and then has the daemon alone. */
+static void take_waiter(struct mux_stay *stay, const uint8_t *datagram, size_t size, int fd) {
+    if (!stay->waiters) {
+        stay->waiters = mux_waiters_new();
+        if (stay->waiters && stay->pump && mux_pump_watch(stay->pump, mux_waiters_fd(stay->waiters)) < 0) {
+            mux_waiters_free(stay->waiters);
+            stay->waiters = NULL;
+        }
     }
-    if (stay->event.number == stay->launching_end) {
-        reap_launcher(stay);
-        return true;
+    if (!stay->waiters || mux_waiters_take(stay->waiters, datagram, size, fd) < 0) close(fd);
+}
+
+/* What the daemon says of those who wait. */
+static void hear_of_waiters(struct mux_stay *stay) {
+    uint8_t said[2048];
+    int fds[MUX_MOST_FDS], count;
+    ssize_t got = receive(stay->link, said, sizeof said, fds, &count);
+    if (got <= 0 || count < 0) return; /* cut: there was no descriptor to be had for it */
+    if (said[0] == MUX_WAITS && count == 1) {
+        take_waiter(stay, said, (size_t)got, fds[0]);
+        return;
     }
-    char first;
+    for (int i = 0; i < count; i++) close(fds[i]);
+    if (!stay->waiters) return;
+    if (said[0] == MUX_ANSWERED)
+        mux_waiters_answered(stay->waiters, said, (size_t)got);
+    else if (stay->has_ended && (said[0] == MUX_SETTLED || said[0] == MUX_REMOVED))
+        mux_waiters_answer(stay->waiters, stay->exit_code, said[0] == MUX_REMOVED);
+}
+
+/* A message for one who keeps a container, which there is no more. */
+static void pass_over(struct mux_stay *stay) {
+    uint8_t said[1];
+    int fds[MUX_MOST_FDS], count;
+    receive(stay->link, said, sizeof said, fds, &count);
+    for (int i = 0; i < count; i++) close(fds[i]);
+}
+
+bool hear(struct mux_stay *stay) {
+    uint8_t first;
     ssize_t got = recv(stay->link, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
-    if (got > 0) return false;
-    if (got == 0 || (errno != EAGAIN && errno != EINTR)) drop_link(stay);
+    if (got > 0 && (first == MUX_WAITS || first == MUX_ANSWERED || first == MUX_SETTLED || first == MUX_REMOVED))
+        hear_of_waiters(stay);
+    else if (got > 0 && !stay->has_ended)
+        return false;
+    else if (got > 0)
+        pass_over(stay);
+    else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+        drop_link(stay);
+    return true;
+}
+
+/* Whether the event was only somebody's coming or going, which needs no Python. */
+static bool settled(struct mux_stay *stay) {
+    int64_t number = stay->event.number;
+    if (number == stay->listener)
+        meet(stay);
+    else if (number == stay->launching_end)
+        reap_launcher(stay);
+    else if (stay->waiters && number == mux_waiters_fd(stay->waiters))
+        mux_waiters_look(stay->waiters);
+    else
+        return hear(stay);
     return true;
 }
 
@@ -304,6 +359,8 @@ int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
     int count, clients[MUX_MOST_FDS], taken = take_over(stay, from, &count, clients);
     stay->launching = launcher;
     stay->launching_end = -1;
+    stay->waiters = NULL;
+    stay->has_ended = 0;
     if (taken > 0 && !stay->handed.has_process) taken = count > 0 ? await_birth(stay, from) : -EPROTO;
     close(from);
     /* An exec's process may have said all and ended before the launching half, which has no more to do, is gone. */

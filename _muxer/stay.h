@@ -4,6 +4,7 @@
 
 #include "muxer.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #define MUX_MOST_FDS 253 /* SCM_MAX_FD */
@@ -28,6 +29,24 @@ int stay_on(struct mux_stay *stay, int from, pid_t launcher);
 
 /* Waits for the launching half, unless that has been done. */
 void reap_launcher(struct mux_stay *stay);
+
+/* A daemon has connected: it is the daemon from now on, and learns how things stand. */
+void meet(struct mux_stay *stay);
+
+/* Takes one message of the daemon's, or its end. False: it is for Python, and still there. */
+bool hear(struct mux_stay *stay);
+
+/* The daemon has gone. */
+void drop_link(struct mux_stay *stay);
+
+/* How many wait for the container's end. */
+int waiters_of(const struct mux_stay *stay);
+
+/* Tells the daemon how the container has ended. */
+void tell_exited(struct mux_stay *stay);
+
+/* There is no daemon to answer those who wait: once the container has ended, they are answered here. */
+void answer_alone(struct mux_stay *stay);
 
 /* Process 1 has ended: see its end through as engine.monitor.life does, and exit. */
 _Noreturn void finish(struct mux_stay *stay);

@@ -36,7 +36,10 @@ class Handed:
 
 @dataclass(frozen=True, slots=True)
 class Stayed:
-    """What the staying half wakes up with: the container runs, and `event` is the first thing to decide."""
+    """What the staying half wakes up with: the container runs, and `event` is the first thing to decide.
+
+    Waiters: the class of `waiters`, who wait for the container's end; None while nobody does
+    """
 
     pid: int
     pid_start: int
@@ -46,6 +49,9 @@ class Stayed:
     link: int
     exec_dir: int
     terminal: int
+    mounts: int
     pump: object
     log: Writer | None
+    Waiters: type
+    waiters: object | None
     event: Event

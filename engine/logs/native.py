@@ -1,7 +1,7 @@
-"""The C muxer behind the same two names as its Python twin: `Pump` and `send`.
+"""The C muxer behind the same names as its Python twin: `Pump`, `Waiters` and `send`.
 
-Run by the monitor (Pump) and by the daemon's threads (send). While bytes move no Python object is touched and the
-interpreter's lock is free; what each method does is told in engine.logs.pump and engine.logs.reader.
+Run by the monitor (Pump, Waiters) and by the daemon's threads (send). While bytes move no Python object is touched and
+the interpreter's lock is free; what each method does is told in engine.logs.pump and engine.logs.reader.
 """
 
 import os
@@ -128,6 +128,54 @@ class Pump:
         if self._log is not None:
             for name in LENT:
                 setattr(self._c_log, name, getattr(self._log, name))
+
+
+class Waiters:
+    """Those who wait for a container's end, kept by C; what each method does is told in engine.logs.waiters."""
+
+    def __init__(self) -> None:
+        self._waiters = lib.mux_waiters_new()
+        if not self._waiters:
+            raise MemoryError
+        self.fd = lib.mux_waiters_fd(self._waiters)
+
+    @classmethod
+    def taken_over(cls, waiters: object) -> "Waiters | None":
+        """Those that C code has kept so far; None: nobody waits yet."""
+        if not waiters:
+            return None
+        self = cls.__new__(cls)
+        self._waiters, self.fd = waiters, lib.mux_waiters_fd(waiters)
+        return self
+
+    def __len__(self) -> int:
+        return lib.mux_waiters_count(self._waiters)
+
+    def take(self, datagram: bytes, fd: int) -> None:
+        """As engine.logs.waiters.Waiters.take."""
+        _check(lib.mux_waiters_take(self._waiters, datagram, len(datagram), fd))
+
+    def answered(self, datagram: bytes) -> None:
+        """As engine.logs.waiters.Waiters.answered."""
+        lib.mux_waiters_answered(self._waiters, datagram, len(datagram))
+
+    def look(self) -> None:
+        """As engine.logs.waiters.Waiters.look."""
+        lib.mux_waiters_look(self._waiters)
+
+    def orphan(self) -> None:
+        """As engine.logs.waiters.Waiters.orphan."""
+        lib.mux_waiters_orphan(self._waiters)
+
+    def answer(self, code: int, removed: bool) -> None:
+        """As engine.logs.waiters.Waiters.answer."""
+        lib.mux_waiters_answer(self._waiters, code, removed)
+
+    def close(self) -> None:
+        """As engine.logs.waiters.Waiters.close; a second call does nothing."""
+        if self._waiters:
+            lib.mux_waiters_free(self._waiters)
+        self._waiters = ffi.NULL
 
 
 def lent(c_log: object, name: str) -> int | bytes:

@@ -11,7 +11,7 @@ from _muxer._native import ffi, lib
 
 from engine.logs.halves import Handed, Stayed
 from engine.logs.jsonfile import JsonWriter
-from engine.logs.native import LENT, Pump, lent
+from engine.logs.native import LENT, Pump, Waiters, lent
 from engine.logs.writer import Writer
 
 _PARTS = {
@@ -139,8 +139,11 @@ class Stay:
             stay.link,
             stay.exec_dir,
             stay.terminal,
+            stay.mounts,
             Pump.taken_over(stay.pump, c_log, log, stay),
             log,
+            Waiters,
+            Waiters.taken_over(stay.waiters),
             event,
         )
 

@@ -19,12 +19,14 @@ class Twin:
 
     name: `c` or `python`
     Pump: the class that moves a container's bytes, as in engine.logs.pump
+    Waiters: the class that keeps those who wait for its end, as in engine.logs.waiters
     send: the function that sends a log to a client, as in engine.logs.reader
     Stay: the class that splits a monitor into two halves, as in engine.logs.stay; None: it stays one
     """
 
     name: str
     Pump: type
+    Waiters: type
     send: Callable[..., bool]
     Stay: type | None = None
 
@@ -42,6 +44,6 @@ def select(setting: str = "auto") -> Twin:
     # Late: the twin that is not chosen need not be in memory.
     if setting != "python" and _muxer.built():
         native = importlib.import_module("engine.logs.native")
-        return Twin("c", native.Pump, native.send, importlib.import_module("engine.logs.stay").Stay)
-    pump, reader = importlib.import_module("engine.logs.pump"), importlib.import_module("engine.logs.reader")
-    return Twin("python", pump.Pump, reader.send)
+        return Twin("c", native.Pump, native.Waiters, native.send, importlib.import_module("engine.logs.stay").Stay)
+    pump, waiters, reader = (importlib.import_module(f"engine.logs.{name}") for name in ("pump", "waiters", "reader"))
+    return Twin("python", pump.Pump, waiters.Waiters, reader.send)

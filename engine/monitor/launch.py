@@ -260,7 +260,7 @@ class _Handshake:
             pass  # the daemon has died: the link's end of file says the same and decides
 
     def _started(self) -> Launched:
-        started = Started(self._pid, self._pid_start, time.time_ns(), tuple(self._warnings))
+        started = Started(self._pid, self._pid_start, time.time_ns(), tuple(self._warnings), keeps_waiters=True)
         self._tell(started)
         outputs = self._streams.outputs if self._terminal < 0 else [(STDOUT, self._terminal)]
         return Launched(

@@ -5,21 +5,24 @@ is closed, the exit file is in place, and only then is anyone told.
 """
 
 import contextlib
+import dataclasses
 import fcntl
 import os
+import select
 import socket
 import struct
 import termios
 import time
 
 from engine.errors import Invalid
+from engine.logs import waits
 from engine.logs.halves import Handed, Stayed
 from engine.logs.twin import Twin
 from engine.logs.writer import Writer
 from engine.monitor import logs
 from engine.monitor.launch import Launched
-from engine.wire import codec, exitfile
-from engine.wire.channel import Channel
+from engine.wire import codec, endpoint, exitfile
+from engine.wire.channel import Channel, unpacked
 from engine.wire.messages import Attach, Client, Detached, Exec, Exited, Resize, Start, Started, Warned
 
 
@@ -44,9 +47,11 @@ def begin(
         _add_client(pump, client, descriptor)
     for each in (link.fileno(), launched.pidfd, *([listener.fileno()] if listener else [])):
         pump.watch(each)
-    greeting = Started(launched.pid, launched.pid_start, launched.started_ns)
+    greeting = Started(launched.pid, launched.pid_start, launched.started_ns, keeps_waiters=True)
     terminal = os.dup(launched.terminal) if launched.terminal >= 0 else -1  # the pump closes its own with the output
-    _Life(_exec_dir(start), pump, log, greeting, launched.pidfd, terminal, link, listener).run(pump.run())
+    waiters = _Kept(pump, twin.Waiters)
+    held = (launched.pidfd, terminal, launched.mounts)
+    _Life(_exec_dir(start), pump, log, greeting, *held, link, listener, waiters).run(pump.run())
 
 
 def handed(
@@ -77,12 +82,13 @@ def handed(
 
 def go_on(stayed: Stayed) -> None:
     """Serve, as the half that stays, from the first event on that is not only bytes to move."""
-    greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns)
+    greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns, keeps_waiters=True)
     link = Channel.adopt(stayed.link) if stayed.link >= 0 else None
     listener = socket.socket(fileno=stayed.listener) if stayed.listener >= 0 else None
     exec_dir = f"/proc/self/fd/{stayed.exec_dir}" if stayed.exec_dir >= 0 else ""
-    life = _Life(exec_dir, stayed.pump, stayed.log, greeting, stayed.pidfd, stayed.terminal, link, listener)
-    life.run(stayed.event)
+    waiters = _Kept(stayed.pump, stayed.Waiters, stayed.waiters)
+    held = (stayed.pidfd, stayed.terminal, stayed.mounts)
+    _Life(exec_dir, stayed.pump, stayed.log, greeting, *held, link, listener, waiters).run(stayed.event)
 
 
 def _stdin_once(start: Start | Exec) -> bool:
@@ -101,6 +107,59 @@ def _add_client(pump: object, client: Client, descriptor: int, owed: bytes = b""
     pump.add_client(descriptor, client.streams, client.framed, client.detach, client.replay, owed)
 
 
+class _Kept:
+    """Those who wait for the container's end; nothing is made for them before the first has come."""
+
+    def __init__(self, pump: object, make: type, kept: object | None = None) -> None:
+        self._pump = pump
+        self._make = make
+        self._kept = kept
+
+    def __len__(self) -> int:
+        return len(self._kept) if self._kept is not None else 0
+
+    @property
+    def fd(self) -> int:
+        """What is readable when one of them has hung up; -1 before the first has come."""
+        return self._kept.fd if self._kept is not None else -1
+
+    def take(self, datagram: bytes, fd: int) -> None:
+        """Keep one more; where there is no room for it, it has the daemon alone."""
+        try:
+            if self._kept is None:
+                self._kept = self._make()
+                self._pump.watch(self._kept.fd)
+            self._kept.take(datagram, fd)
+        except (OSError, ValueError):
+            os.close(fd)
+
+    def hear(self, word: bytes, datagram: bytes, ended: Exited | None) -> None:
+        """What the daemon says of them, once somebody waits."""
+        if self._kept is None:
+            return
+        if word == waits.ANSWERED:
+            self._kept.answered(datagram)
+        elif ended is not None:
+            self._kept.answer(ended.exit_code, word == waits.REMOVED)
+
+    def look(self) -> None:
+        """Forget those who have hung up."""
+        if self._kept is not None:
+            self._kept.look()
+
+    def lose_daemon(self, ended: Exited | None, exec_dir: str) -> None:
+        """There is no daemon to answer them: once the container has ended, they are answered here.
+
+        Who waits for the removal waits for the next daemon, which sees to that; unless it could not find this monitor.
+        """
+        if self._kept is None:
+            return
+        self._kept.orphan()
+        if ended is not None:
+            hidden = not exec_dir or not os.path.lexists(os.path.join(exec_dir, endpoint.NAME))
+            self._kept.answer(ended.exit_code, hidden)
+
+
 class _Life:
     """A running container, its pump, and who is told of its end. Every watched descriptor has its handler."""
 
@@ -112,8 +171,10 @@ class _Life:
         greeting: Started,
         pidfd: int,
         terminal: int,
+        mounts: int,
         link: Channel | None,
         listener: socket.socket | None,
+        waiters: _Kept,
     ) -> None:
         self._exec_dir = exec_dir
         self._pump = pump
@@ -123,7 +184,12 @@ class _Life:
         self._compression: logs.Compression | None = None
         self._link = link
         self._listener = listener
+        self._mounts = mounts
+        self._waiters = waiters
+        self._exited: Exited | None = None
         self._handlers = {pidfd: self._finish}
+        if waiters.fd >= 0:
+            self._handlers[waiters.fd] = waiters.look
         if listener is not None:
             self._handlers[listener.fileno()] = self._meet
         if link is not None:
@@ -153,16 +219,22 @@ class _Life:
         self._drop_link()
         self._link = Channel(connection)
         self._handlers[connection.fileno()] = self._listen
-        self._pump.watch(connection.fileno())
-        self._tell(self._greeting)
+        if self._exited is None:
+            self._pump.watch(connection.fileno())
+        self._tell(self._greeting if self._exited is None else self._ended())
+
+    def _ended(self) -> Exited:
+        return dataclasses.replace(self._exited, waiters=len(self._waiters))
 
     def _drop_link(self) -> None:
         if self._link is not None:
             descriptor = self._link.fileno()
-            self._pump.unwatch(descriptor)
+            if self._exited is None:
+                self._pump.unwatch(descriptor)
             del self._handlers[descriptor]
             self._link.close()
             self._link = None
+            self._waiters.lose_daemon(self._exited, self._exec_dir)
 
     def _tell(self, message: object) -> None:
         if self._link is None:
@@ -175,7 +247,11 @@ class _Life:
     def _listen(self) -> None:
         """One message from the daemon, or its end."""
         try:
-            received = self._link.receive()
+            packed = self._link.receive_packed()
+            if packed is not None and packed[0][:1] in waits.WORDS:
+                self._hear_of_waiters(*packed)
+                return
+            received = None if packed is None else unpacked(*packed)
         except Invalid as error:
             self._tell(Warned(str(error)))
             return
@@ -192,7 +268,9 @@ class _Life:
 
     def _obey(self, message: object, descriptors: list[int]) -> None:
         """Do what the daemon says; the descriptors that are left are closed by the caller."""
-        if isinstance(message, Attach):
+        if self._exited is not None:
+            pass  # there is nothing any more that it could be about
+        elif isinstance(message, Attach):
             owed = logs.missed(self._log, self._pump, message)
             _add_client(self._pump, message.client, descriptors[-1], owed)
             descriptors.pop()
@@ -202,6 +280,16 @@ class _Life:
                 fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
         else:
             raise Invalid("a monitor does not know what to do with it")
+    def _hear_of_waiters(self, datagram: bytes, descriptors: list[int]) -> None:
+        word = datagram[:1]
+        if word == waits.WAITS and len(descriptors) == 1:
+            self._waiters.take(datagram, descriptors.pop())
+            if self._waiters.fd >= 0:
+                self._handlers[self._waiters.fd] = self._waiters.look
+        elif word != waits.WAITS:
+            self._waiters.hear(word, datagram, self._exited)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
     def _compressed(self) -> None:
         self._pump.unwatch(self._compression.fd)
@@ -224,6 +312,29 @@ class _Life:
             if self._exec_dir:
                 with contextlib.suppress(OSError):  # even the space that was reserved: the daemon is told all the same
                     exitfile.write(self._exec_dir, codec.encode(exited))
-            self._tell(exited)
+            self._exited = exited
+            self._waiters.look()
+            self._tell(self._ended())
+            if self._link is None:
+                self._waiters.lose_daemon(exited, self._exec_dir)
         self._pump.close_clients()
+        if len(self._waiters):
+            self._wait_with_them()
         self._handlers.clear()
+
+    def _wait_with_them(self) -> None:
+        """Stay until each of those who wait was answered, by the daemon or by this, or has hung up.
+
+        Nothing else of the container's is held meanwhile.
+        """
+        self._pump.close()
+        if self._mounts >= 0:
+            os.close(self._mounts)
+        while len(self._waiters):
+            poll = select.poll()
+            watched = [each for each in (self._waiters, self._link, self._listener) if each is not None]
+            for each in watched:
+                poll.register(each.fd if each is self._waiters else each.fileno(), select.POLLIN)
+            for descriptor, _ in poll.poll():
+                if descriptor in self._handlers:  # the link may have been another's a moment ago
+                    self._handlers[descriptor]()

@@ -73,6 +73,18 @@ class Channel:
         finally:
             os.close(memory)
 
+    def send_word(self, datagram: bytes, descriptors: tuple[int, ...] | list[int] = ()) -> None:
+        """Send a short datagram that is no message of the codec's (`engine.logs.waits`), waiting for nobody.
+
+        Raises OSError when the peer is gone, BlockingIOError when it has too much unread.
+        """
+        # A datagram is whole whoever else sends; and who sends a message may be waiting for the peer under the lock.
+        flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+        if descriptors:
+            socket.send_fds(self.socket, [datagram], list(descriptors), flags)
+        else:
+            self.socket.send(datagram, flags)
+
     def _send(self, datagram: bytes, descriptors: tuple[int, ...] | list[int]) -> None:
         with self._sending:
             if descriptors:
@@ -104,14 +116,7 @@ class Channel:
         connection is as good as before, and the message's descriptors are closed.
         """
         packed = self.receive_packed()
-        if packed is None:
-            return None
-        try:
-            return unpack(*packed)
-        except Invalid:
-            for descriptor in _others(*packed):
-                os.close(descriptor)
-            raise
+        return None if packed is None else unpacked(*packed)
 
 
 def datagram(message: object) -> bytes:
@@ -131,6 +136,16 @@ def unpack(data: bytes, descriptors: list[int]) -> tuple[object, list[int]]:
             return codec.decode(file.read(_MESSAGE_MAX)), _others(data, descriptors)
     except OSError as error:
         raise Invalid(f"not a message of the engine: the file that it is in cannot be read: {error}") from error
+
+
+def unpacked(data: bytes, descriptors: list[int]) -> tuple[object, list[int]]:
+    """As `unpack`, and what is not understood keeps no descriptor open."""
+    try:
+        return unpack(data, descriptors)
+    except Invalid:
+        for descriptor in _others(data, descriptors):
+            os.close(descriptor)
+        raise
 
 
 def link_of(data: bytes, descriptors: list[int]) -> int:

@@ -108,12 +108,14 @@ class Started:
     """monitor → daemon: execve worked; also the greeting to a daemon that connects later.
 
     started_ns: since the epoch; warnings: what was asked for and could not be had on this host
+    keeps_waiters: the monitor understands what a daemon says of those who wait (`engine.logs.waits`)
     """
 
     pid: int
     pid_start: int
     started_ns: int
     warnings: tuple[str, ...] = ()
+    keeps_waiters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +145,15 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """monitor → daemon, and the text of the exit file: process 1 has ended and its output is on disk."""
+    """monitor → daemon, and the text of the exit file: process 1 has ended and its output is on disk.
+
+    Also the greeting of a monitor that stays for those who wait for this end; waiters: how many they are
+    """
 
     exit_code: int
     finished_ns: int
     started_ns: int = 0
+    waiters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,8 @@ class Acceptor:
         until = time.monotonic() + seconds
         for how, when in ((socket.SHUT_RD, until), (socket.SHUT_RDWR, until + 1)):
             with self._lock:
-                remaining = list(self._connections.items())
+                # Whom another process is going to answer hears nothing of this daemon's end.
+                remaining = [each for each in self._connections.items() if not (each[0].parked and each[0].held())]
             for connection, (peer, _) in remaining:
                 if connection.parked:
                     _shut(peer, socket.SHUT_RDWR)  # to wait for its end would be in vain

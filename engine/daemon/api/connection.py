@@ -37,6 +37,7 @@ class Connection:
     """A client's connection. `closing` says that the server is to end: the answer under way is the last one.
 
     idle: between two requests; parked: its answer waits for something that may never come (see `wait`)
+    held: says whether another process is to answer what is asked now, should the daemon stop (see `Request.shared`)
     """
 
     def __init__(self, peer: socket.socket, application: Application, closing: Callable[[], bool]):
@@ -49,11 +50,13 @@ class Connection:
         self._handed_over = False
         # On a Unix socket the kernel tells a close from a half-close; on TCP both are a FIN.
         self._hang_up = select.POLLHUP | select.POLLERR
-        if peer.family != socket.AF_UNIX:
+        self.full_close = peer.family == socket.AF_UNIX
+        if not self.full_close:
             self._hang_up |= select.POLLRDHUP
         self.started = False
         self.idle = True
         self.parked = False
+        self.held = _never
 
     def serve(self) -> bool:
         """Answer requests until the connection ends; True when the socket is still this connection's, to be closed."""
@@ -89,6 +92,7 @@ class Connection:
                 self._send_answer(answer, head.method == "HEAD", request.body)
         finally:
             self._request = None
+            self.held = _never
         return self._finish(request.body)
 
     def _read_head(self):
@@ -283,6 +287,10 @@ class Connection:
     def fileno(self) -> int:
         """The socket's descriptor."""
         return self._socket.fileno()
+
+
+def _never() -> bool:
+    return False
 
 
 _shown_date = (0, "")

@@ -4,6 +4,7 @@ Belongs to the thread of its connection, from the head to the end of the answer.
 """
 
 import socket
+from collections.abc import Callable
 
 from engine.daemon.api.body import decode_body
 from engine.daemon.api.http import BadRequest, Head, field, tokens
@@ -74,6 +75,20 @@ class Request:
         For an answer that waits for something: no time is lost to looking whether the client is still there.
         """
         return self._connection.wait(descriptor, seconds)
+
+    @property
+    def chunked(self) -> bool:
+        """Whether a streamed answer is in the chunked coding, which HTTP/1.0 does not know."""
+        return self.head.minor > 0
+
+    @property
+    def full_close(self) -> bool:
+        """Whether the connection tells its client's close from an end of sending."""
+        return self._connection.full_close
+
+    def shared(self, held: Callable[[], bool]) -> None:
+        """Another process has the connection too while `held` says so, and answers should the daemon stop now."""
+        self._connection.held = held
 
     def fileno(self) -> int:
         """The connection's descriptor, to be watched (POLLHUP) beside others; never to be read."""

@@ -134,6 +134,11 @@ class Body:
         return piece[:size]
 
 
+def around_last(size: int, *, chunked: bool) -> tuple[bytes, bytes]:
+    """What is sent before and after the last bytes of a streamed body, of which there are so many."""
+    return (b"%x\r\n" % size, b"\r\n0\r\n\r\n") if chunked else (b"", b"")
+
+
 class Stream:
     """An answer whose head is out and whose body is still being written; ended by `close`, or as a context manager.
 
@@ -196,7 +201,8 @@ class Stream:
         """Send the last of the body and its end, at once. Raises ClientGone."""
         if self._open and self.raw_chunks and data:
             self._open = False
-            self._connection.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))
+            before, after = around_last(len(data), chunked=True)
+            self._connection.send(before + data + after)
         else:
             self.write(data)
             self.close()

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from engine.daemon.locks import Lock
+from engine.logs.waits import Wait
 from engine.wire.messages import Client
 
 
@@ -108,6 +109,18 @@ class Bell:
 
 
 @dataclass(slots=True, eq=False)
+class Entrusted:
+    """The connection of one who waits, of which the container's monitor has one too; under `Container.changed`.
+
+    descriptor: the daemon's own; run: the one (see `Container.exits`) whose monitor has it, None for none yet
+    """
+
+    wait: Wait
+    descriptor: int
+    run: int | None = None
+
+
+@dataclass(slots=True, eq=False)
 class Container:
     """One container.
 
@@ -128,6 +141,7 @@ class Container:
     passing: where it is paused, that is the engine's own doing and ends with its work; a later daemon lets it go on
     being_restarted: how many `restart` calls are between their stop and their start; it is not removed by itself then
     bell: rung at each end for those who wait with a socket, and replaced then; None while nobody does
+    entrusted: by its number, each of those who wait whose connection its monitor is to have too; under `changed`
     waiting: clients that attached before the start, each with how it wants to be served; under `operation`
     followers: eventfds that are made readable when the container has ended; under `changed`
     probing: who runs its health check, while it is run (see `health`); under `changed`
@@ -161,6 +175,7 @@ class Container:
     passing: bool = False
     being_restarted: int = 0
     bell: Bell | None = field(default=None, repr=False)
+    entrusted: dict[int, Entrusted] = field(default_factory=dict, repr=False)
     waiting: list[tuple[Client, socket.socket]] = field(default_factory=list, repr=False)
     followers: list[int] = field(default_factory=list, repr=False)
     probing: object | None = field(default=None, repr=False)

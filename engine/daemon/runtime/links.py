@@ -16,11 +16,14 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable
+from types import UnionType
 
 from engine.daemon import locks
 from engine.daemon.runtime import processes, worker
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
+from engine.logs import waits
+from engine.logs.waits import Wait
 from engine.wire import codec, endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.messages import Detached, Exec, Exited, Failed, NamespacesReady, Proceed, Start, Started, Warned
@@ -63,6 +66,8 @@ class Links:
         self._detached = detached
         self._links: dict[str, Channel] = {}
         self._called: dict[str, Channel | OSError] = {}
+        self._keepers: set[str] = set()  # whose monitors keep those who wait
+        self._parting: dict[str, list[Channel]] = {}  # to monitors that have told the end, and stay for those who wait
         self._names: dict[int, tuple[str, Heard]] = {}
         self._ends: dict[int, Callable[[], None]] = {}
         self._lock = locks.Lock("links")
@@ -111,14 +116,16 @@ class Links:
         except BaseException:
             ours.close()
             raise
-        self._have(container_id, ours)
+        self._have(container_id, ours, keeps_waiters=started.keeps_waiters)
         return started
 
-    def _have(self, name: str, link: Channel) -> None:
+    def _have(self, name: str, link: Channel, *, keeps_waiters: bool = False) -> None:
         link.socket.settimeout(None)
         link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_LIMIT)
         with self._lock:
             self._links[name] = link
+            if keeps_waiters:
+                self._keepers.add(name)
 
     def enter(self, exec_id: str, request: Exec, descriptors: list[int], *, ordinary: bool = True) -> Started:
         """Have one more process made in a container. descriptors: process 1's pidfd, then the clients' sockets.
@@ -140,7 +147,7 @@ class Links:
         return started
 
     @staticmethod
-    def _expect(link: Channel, kind: type, name: str, seconds: float | None = None) -> object:
+    def _expect(link: Channel, kind: type | UnionType, name: str, seconds: float | None = None) -> object:
         latest = time.monotonic() + (seconds or START_SECONDS)
         while True:
             try:
@@ -160,7 +167,8 @@ class Links:
         if isinstance(message, Failed):
             raise StartFailure(message)
         if not isinstance(message, kind):
-            raise SystemFailure(f"the container's monitor said {type(message).__name__} for {kind.__name__}")
+            wanted = getattr(kind, "__name__", str(kind))
+            raise SystemFailure(f"the container's monitor said {type(message).__name__} for {wanted}")
         return message
 
     def call(self, containers: Iterable[tuple[str, str]]) -> None:
@@ -198,14 +206,18 @@ class Links:
         if isinstance(link, OSError):
             return self.left_behind(exec_dir)
         try:
-            greeting = self._expect(link, Started, container_id, _WAITED_SECONDS)
+            greeting = self._expect(link, Started | Exited, container_id, _WAITED_SECONDS)
         except TooSlow as error:
             self._have(container_id, link)
             raise SilentMonitor(linked=True) from error
         except SystemFailure:
             link.close()
             return self.left_behind(exec_dir)
-        self._have(container_id, link)
+        if isinstance(greeting, Exited):
+            with self._lock:
+                self._part(container_id, link)
+        else:
+            self._have(container_id, link, keeps_waiters=greeting.keeps_waiters)
         return greeting
 
     @staticmethod
@@ -224,6 +236,7 @@ class Links:
         """Have no link any more with what is not to be watched: its start could not be recorded."""
         with self._lock:
             link = self._links.pop(name, None)
+            self._keepers.discard(name)
             if link is None:
                 return
             if self._names.pop(link.fileno(), None) is not None:
@@ -282,6 +295,59 @@ class Links:
             raise SystemFailure(f"container {container_id}: its monitor does not answer") from error
         except OSError as error:
             raise Conflict(f"container {container_id} is not running") from error
+
+    def entrust(self, container_id: str, wait: Wait, descriptor: int) -> bool:
+        """Let the monitor keep one who waits, too; False when there is none that does. Waits for nobody.
+
+        Raises BlockingIOError when the monitor has too much unread: it may be tried again.
+        """
+        with self._lock:
+            if container_id not in self._keepers:
+                return False
+            try:
+                self._links[container_id].send_word(waits.pack(wait), [descriptor])
+            except BlockingIOError:
+                raise
+            except OSError as error:  # it has just ended, or there are too many descriptors on their way
+                log.debug("%s: its monitor keeps nobody who waits: %s", container_id, error)
+                return False
+        return True
+
+    def answered(self, container_id: str, number: int) -> None:
+        """One of those that were entrusted to the container's monitors was answered here."""
+        self._tell_keepers(container_id, waits.pack_answered(number), running=True)
+
+    def settled(self, container_id: str) -> None:
+        """The end is recorded, and those who were waiting for it when this daemon began are to hear of it."""
+        self._tell_keepers(container_id, waits.SETTLED)
+
+    def removed(self, container_id: str) -> None:
+        """The same, of its removal."""
+        self._tell_keepers(container_id, waits.REMOVED)
+
+    def _tell_keepers(self, container_id: str, word: bytes, running: bool = False) -> None:
+        with self._lock:
+            links = list(self._parting.get(container_id, ()))
+            if running and container_id in self._keepers:
+                links.append(self._links[container_id])
+            for link in links:
+                try:
+                    link.send_word(word)
+                except OSError as error:  # it is gone, or stands still and is none that anyone can wait for
+                    log.debug("%s: a monitor that stayed for those who wait was not told: %s", container_id, error)
+
+    def _part(self, container_id: str, link: Channel) -> None:
+        """Keep the link to a monitor that has told the end until it ends itself; the caller holds the lock."""
+        self._parting.setdefault(container_id, []).append(link)
+        self._ends[link.fileno()] = lambda: self._close_parted(container_id, link)
+        self._poll.register(link.fileno(), 0)
+
+    def _close_parted(self, container_id: str, link: Channel) -> None:
+        links = self._parting[container_id]
+        links.remove(link)
+        if not links:
+            del self._parting[container_id]
+        link.close()
 
     def on_end(self, descriptor: int, ended: Callable[[], None]) -> None:
         """Have the thread that watches call this once, when the other end of a socket is closed; it reads nothing."""
@@ -362,12 +428,19 @@ class Links:
                 self._poll.unregister(descriptor)
                 del self._names[descriptor]
                 del self._links[name]
-                link.close()
+                self._keepers.discard(name)
+                if message is not None and message.waiters:
+                    self._part(name, link)
+                else:
+                    link.close()
         if isinstance(message, Warned):
             log.warning("%s: %s", name, message.text)
             return
-        if isinstance(message, Started):
-            return  # the greeting of a monitor that was silent when it was adopted
+        if isinstance(message, Started):  # the greeting of a monitor that was silent when it was adopted
+            with self._lock:
+                if message.keeps_waiters and name in self._links:
+                    self._keepers.add(name)
+            return
         if isinstance(message, Exited | Detached | None):
             heard(name, message)
         else:

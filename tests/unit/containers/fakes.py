@@ -11,6 +11,7 @@ from engine.daemon.containers.processes.execs import Execs
 from engine.daemon.containers.registry import Registry
 from engine.daemon.network.networks import Networks
 from engine.daemon.runtime.events import Events
+from engine.daemon.runtime.links import Links
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.store import containers as table
 from engine.daemon.store import networks as network_table
@@ -109,6 +110,7 @@ def make_engine(root: object, images: FakeImages | None = None) -> SimpleNamespa
         database=database,
         images=images or FakeImages(),
         containers=Registry(),
+        links=Links(None, lambda *_: None),  # which no monitor is linked to
         events=events,
         execs=Execs(),
         oom=OomWatch(),

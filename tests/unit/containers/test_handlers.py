@@ -52,6 +52,13 @@ class FakeRequest:
         self.sent: list = []
         self.head_sent = threading.Event()
         self.aborted = False
+        self.chunked = self.full_close = True
+
+    def fileno(self) -> int:
+        return -1
+
+    def shared(self, held: object) -> None:
+        self.held = held
 
     def stream(self, status: int, content_type: str) -> FakeStream:
         self.sent.append((status, content_type))

@@ -245,7 +245,8 @@ def _decide(stay: Stay) -> None:
                 return
             plain = {field.name: getattr(stayed, field.name) for field in dataclasses.fields(stayed)}
             told = {name: value for name, value in plain.items() if type(value) is int}
-            link.send(json.dumps(told | {"clients": stayed.pump.clients}).encode())
+            waiters = 0 if stayed.waiters is None else len(stayed.waiters)
+            link.send(json.dumps(told | {"clients": stayed.pump.clients, "waiters": waiters}).encode())
         elif event == ("readable", stayed.pidfd):
             stayed.pump.drain()
             stayed.pump.close_clients()

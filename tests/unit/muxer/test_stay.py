@@ -14,6 +14,8 @@ import _muxer
 if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
 
+from engine.logs import waits
+from engine.logs.waits import Wait
 from engine.wire import codec, exitfile
 from engine.wire.messages import Exited, Started
 from tests.unit.logs.played import frame, receive
@@ -210,10 +212,65 @@ def test_a_new_daemon_is_the_daemon_and_nothing_is_woken_for_it(asleep, tmp_path
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
         daemon.settimeout(PATIENCE_S)
         daemon.connect(str(tmp_path / "monitor.sock"))
-        assert codec.decode(daemon.recv(200)[1:]) == Started(said["pid"], stat_field(said["pid"], 22), 1234)
+        greeting = Started(said["pid"], stat_field(said["pid"], 22), 1234, keeps_waiters=True)
+        assert codec.decode(daemon.recv(200)[1:]) == greeting
         assert heard(link) is None
         client.shutdown(socket.SHUT_WR)
         assert codec.decode(daemon.recv(200)[1:]).exit_code == 5
+
+
+def entrust(link: socket.socket, number: int, *, for_removal: bool = False) -> socket.socket:
+    """Have a monitor keep one who waits; that one's end."""
+    near, far = socket.socketpair()
+    near.settimeout(PATIENCE_S)
+    with far:
+        socket.send_fds(
+            link, [waits.pack(Wait(number, for_removal, True, (b"1:", b"2:", b"3:"), b";"))], [far.fileno()]
+        )
+    return near
+
+
+def test_who_waits_is_answered_by_a_monitor_without_a_daemon_and_nothing_is_woken(asleep, tmp_path):
+    link, client, _ = asleep
+    with entrust(link, 1) as first, entrust(link, 2) as second, entrust(link, 3, for_removal=True) as last:
+        link.send(waits.pack_answered(2))
+        assert second.recv(10) == b""
+        link.close()
+        client.shutdown(socket.SHUT_WR)
+        assert receive(first, 4) == b"1:5;"
+        assert first.recv(10) == b""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
+            daemon.settimeout(PATIENCE_S)
+            daemon.connect(str(tmp_path / "monitor.sock"))
+            greeting = codec.decode(daemon.recv(200)[1:])
+            assert (greeting.exit_code, greeting.waiters) == (5, 1)
+            daemon.send(waits.SETTLED)
+            daemon.send(b"J{} of another time")
+            daemon.send(waits.REMOVED)
+            assert receive(last, 4) == b"1:5;"
+            assert daemon.recv(10) == b""
+
+
+def test_while_the_daemon_lives_the_monitor_answers_nobody(asleep):
+    link, client, _ = asleep
+    with entrust(link, 1) as one:
+        client.shutdown(socket.SHUT_WR)
+        assert heard(link)["waiters"] == 1
+        link.send(waits.SETTLED)
+        assert not select.select([one], [], [], 0.1)[0]
+        link.send(waits.pack_answered(1))
+        assert heard(link) is None
+        assert one.recv(10) == b""
+
+
+def test_a_monitor_that_is_awake_has_those_who_came_while_it_slept(asleep):
+    link, client, _ = asleep
+    with entrust(link, 1) as one:
+        link.send(b"go on")
+        assert heard(link)["waiters"] == 1
+        client.shutdown(socket.SHUT_WR)
+        assert heard(link) == {"exit": 5}
+        assert one.recv(10) == b""
 
 
 def test_the_daemons_end_wakes_nothing_either(asleep, tmp_path):

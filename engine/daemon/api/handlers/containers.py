@@ -7,6 +7,7 @@ content types, and what is sent when.
 from engine.daemon.api import schemas, versions
 from engine.daemon.api.answers import Empty, Json, Response, encode_json
 from engine.daemon.api.request import RAW_STREAM, Request
+from engine.daemon.api.streams import around_last
 from engine.daemon.containers import create as creating
 from engine.daemon.containers import inspect as inspecting
 from engine.daemon.containers import listing
@@ -30,6 +31,16 @@ _SINCE_MULTIPLEXED = (1, 42)
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
 _LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
+
+
+def _waited(chunked: bool) -> tuple[tuple[bytes, ...], bytes]:
+    """The body of an answer to a wait, for one who knows nothing of HTTP: see `engine.logs.waits.Wait`."""
+    code, rest = b'{"StatusCode":', b"}\n"
+    around = [around_last(len(code) + digits + len(rest), chunked=chunked) for digits in (1, 2, 3)]
+    return tuple(before + code for before, _ in around), rest + around[0][1]
+
+
+_WAITED = {chunked: _waited(chunked) for chunked in (False, True)}
 
 
 def _container(engine: object, request: Request) -> Container:
@@ -84,7 +95,13 @@ def wait(engine: object, request: Request) -> None:
     """POST /containers/{id}/wait: the head is sent at once, so that a client knows that it is waiting."""
     container = _container(engine, request)
     waiter = waiting.subscribe(container, request.query.text("condition") or "not-running")
-    with request.stream(200, "application/json") as stream:
+    texts = _WAITED[request.chunked]
+    # Before the head: who has read that is answered, whatever becomes of this daemon.
+    with (
+        waiter.entrusted(engine, request.fileno(), *texts, full_close=request.full_close) as held,
+        request.stream(200, "application/json") as stream,
+    ):
+        request.shared(held)
         exit_code, error = waiter.result(request.wait)
         answer = {"StatusCode": exit_code}
         if error:

@@ -67,6 +67,7 @@ def record(engine: object, container: Container, exited: Exited | None, *, obey_
             _note(engine, container, exited, oom_killed, obey_policy)
             for follower in container.followers:
                 os.eventfd_write(follower, 1)
+        engine.links.settled(container.id)
         # The exit file says it too, should this daemon die before the record does. Those who wait for the end need not
         # wait for what follows; a start or a removal does.
         with container.changed:

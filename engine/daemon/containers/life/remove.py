@@ -75,6 +75,7 @@ def finish(engine: object, container: Container, volumes: bool = False, lasting:
         container.removed = True
         container.changed.notify_all()
         container.ring()
+    engine.links.removed(container.id)
     engine.execs.drop(container)
     announce(engine, container, "destroy")
     while container.waiting:

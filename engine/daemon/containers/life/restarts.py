@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable
 
 from engine.daemon.containers import states
-from engine.daemon.containers.life import policy, start
+from engine.daemon.containers.life import policy, start, wait
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
 from engine.daemon.runtime.background import later
@@ -42,6 +42,7 @@ def again(engine: object, container: Container, exits: int) -> None:
                 container.state.error = str(error)
                 states.move(container, "exited")
                 save(engine, container)
+    wait.entrust(engine, container)
 
 
 def wanted_at_start(container: Container) -> bool:

@@ -12,7 +12,7 @@ import os
 from engine.daemon.containers import files, paths, states
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.isolation import isolation, joins, sandbox, tracers
-from engine.daemon.containers.life import remove
+from engine.daemon.containers.life import remove, wait
 from engine.daemon.containers.mounts import mountpoints
 from engine.daemon.containers.output import attach
 from engine.daemon.containers.processes import health
@@ -56,6 +56,7 @@ def start(engine: object, container: Container) -> None:
         except EngineError as error:
             _record_failure(engine, container, error)
             raise
+    wait.entrust(engine, container)
 
 
 def launch(engine: object, container: Container, *, by_hand: bool) -> None:

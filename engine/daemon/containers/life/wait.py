@@ -2,13 +2,27 @@
 
 Runs in the API's threads. A waiter sleeps on the container's bell and on its client's connection at once, and wakes for
 nothing else. As in dockerd, an end that a restart policy follows up lets go those who wait for "not running" too.
+
+A client's connection is the monitor's too, from the moment there is one (see `entrusted`). Should this daemon die, the
+monitor answers: at the end of the run, or when the next daemon has removed the container.
 """
 
-from collections.abc import Callable
+import contextlib
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from engine.daemon.containers.record import Container
+from engine.daemon.containers.record import Container, Entrusted
 from engine.errors import Invalid
+from engine.logs.waits import Wait
+
+log = logging.getLogger(__name__)
+
+_numbers = itertools.count()
+_TRIES = 100
+_TRY_SECONDS = 0.01
 
 CONDITIONS = ("not-running", "next-exit", "removed")
 
@@ -56,6 +70,59 @@ class Waiter:
         # As in dockerd a removal that went well leaves no error: who called start has heard of the failure there.
         failed = container.state.exit_code and not container.removed
         return container.state.exit_code, container.state.error if failed else ""
+
+    @property
+    def _lasting(self) -> bool:
+        """Whether what it waits for comes to pass without any daemon, or is sure to be done by the next one."""
+        return self.condition != "removed" or self.container.host_config["AutoRemove"]
+
+    @contextlib.contextmanager
+    def entrusted(
+        self, engine: object, descriptor: int, before: tuple[bytes, bytes, bytes], after: bytes, *, full_close: bool
+    ) -> Iterator[Callable[[], bool]]:
+        """Have the monitor of the present run, or of the next, keep the client's connection too, until it is answered.
+
+        Yields what says whether a monitor has it now. Left with an exception, the monitor keeps it: the client has
+        gone, which that sees too, or this daemon is about to. The other arguments are as in `Wait`.
+        """
+        container = self.container
+        wait = Wait(next(_numbers), self.condition == "removed", full_close, before, after)
+        one = Entrusted(wait, descriptor)
+        with container.changed:
+            if self._lasting and not self._over():
+                container.entrusted[wait.number] = one
+        entrust(engine, container, one)
+        try:
+            yield lambda: one.run is not None and one.run == container.exits
+        finally:
+            with container.changed:
+                container.entrusted.pop(wait.number, None)
+        if one.run is not None:
+            engine.links.answered(container.id, wait.number)
+
+
+def entrust(engine: object, container: Container, one: Entrusted | None = None) -> None:
+    """Give those who wait to the monitor that runs, one or all of them, unless it has them."""
+    for _ in range(_TRIES):
+        with container.changed:
+            if _entrust(engine, container, one):
+                return
+        time.sleep(_TRY_SECONDS)  # it is busy; what is entrusted to it is no reason to wait longer
+    log.warning("container %s: its monitor does not keep all who wait", container.id)
+
+
+def _entrust(engine: object, container: Container, one: Entrusted | None) -> bool:
+    """False when there is more to be given than the monitor takes now; the caller holds `changed`."""
+    for number, each in container.entrusted.items() if one is None else ((one.wait.number, one),):
+        if number not in container.entrusted or each.run == container.exits:
+            continue
+        try:
+            if not engine.links.entrust(container.id, each.wait, each.descriptor):
+                return True
+        except BlockingIOError:
+            return False
+        each.run = container.exits
+    return True
 
 
 def subscribe(container: Container, condition: str) -> Waiter:

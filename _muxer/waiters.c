@@ -1,0 +1,146 @@
+/* The clients that wait for the container's end, kept for the case that the daemon dies: the twin of
+ * engine/logs/waiters.py, in whose words the rules are told; the bytes that come with each are engine/logs/waits.py's. */
+#include "client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define DIGITS 3      /* of an exit code at the most */
+#define HEAD_SIZE 14u /* what stands before the texts */
+#define TOLD_AT_ONCE 16
+
+enum flag { FOR_REMOVAL = 1, FULL_CLOSE = 2 };
+
+struct waiter {
+    struct waiter *next;
+    uint64_t number;
+    int fd;
+    bool for_removal, orphan;
+    uint8_t sizes[DIGITS + 1];
+    uint8_t texts[]; /* what comes before a code of one, two and three digits, and after it */
+};
+
+struct mux_waiters {
+    struct waiter *first;
+    int count;
+    int hang_ups; /* an epoll of all of them, so that the pump has one descriptor to look at, however many they are */
+};
+
+struct mux_waiters *mux_waiters_new(void) {
+    struct mux_waiters *waiters = calloc(1, sizeof *waiters);
+    if (!waiters) return NULL;
+    waiters->hang_ups = epoll_create1(EPOLL_CLOEXEC);
+    if (waiters->hang_ups < 0) {
+        free(waiters);
+        return NULL;
+    }
+    /* The usual 1024 are soon gone. What the container may have is its own since it was forked. */
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    return waiters;
+}
+
+int mux_waiters_fd(const struct mux_waiters *waiters) { return waiters->hang_ups; }
+
+int mux_waiters_count(const struct mux_waiters *waiters) { return waiters->count; }
+
+/* Takes it out of the row. Whoever else has its connection keeps that. */
+static void forget(struct mux_waiters *waiters, struct waiter *waiter) {
+    struct waiter **link = &waiters->first;
+    while (*link != waiter) link = &(*link)->next;
+    *link = waiter->next;
+    waiters->count--;
+    /* The connection may live on in the daemon, and with it what epoll has of it. */
+    epoll_ctl(waiters->hang_ups, EPOLL_CTL_DEL, waiter->fd, NULL);
+    close(waiter->fd);
+    free(waiter);
+}
+
+void mux_waiters_free(struct mux_waiters *waiters) {
+    while (waiters->first) forget(waiters, waiters->first);
+    close(waiters->hang_ups);
+    free(waiters);
+}
+
+int mux_waiters_take(struct mux_waiters *waiters, const uint8_t *datagram, size_t size, int fd) {
+    size_t texts = 0;
+    if (size < HEAD_SIZE || datagram[0] != MUX_WAITS) return -EINVAL;
+    for (int i = 0; i <= DIGITS; i++) texts += datagram[10 + i];
+    if (size != HEAD_SIZE + texts) return -EINVAL;
+    struct waiter *waiter = malloc(sizeof *waiter + texts);
+    if (!waiter) return -ENOMEM;
+    memcpy(&waiter->number, datagram + 1, sizeof waiter->number);
+    memcpy(waiter->sizes, datagram + 10, sizeof waiter->sizes);
+    memcpy(waiter->texts, datagram + HEAD_SIZE, texts);
+    waiter->for_removal = datagram[9] & FOR_REMOVAL;
+    waiter->orphan = false;
+    waiter->fd = fd;
+    struct epoll_event event = {.events = datagram[9] & FULL_CLOSE ? 0 : EPOLLRDHUP, .data.ptr = waiter};
+    if (epoll_ctl(waiters->hang_ups, EPOLL_CTL_ADD, fd, &event) < 0) {
+        int failed = -errno;
+        free(waiter); /* the descriptor is still the caller's */
+        return failed;
+    }
+    waiter->next = waiters->first;
+    waiters->first = waiter;
+    waiters->count++;
+    return 0;
+}
+
+void mux_waiters_answered(struct mux_waiters *waiters, const uint8_t *datagram, size_t size) {
+    uint64_t number;
+    if (size != 1 + sizeof number) return;
+    memcpy(&number, datagram + 1, sizeof number);
+    for (struct waiter *waiter = waiters->first; waiter; waiter = waiter->next) {
+        if (waiter->orphan || waiter->number != number) continue;
+        forget(waiters, waiter);
+        return;
+    }
+}
+
+void mux_waiters_look(struct mux_waiters *waiters) {
+    struct epoll_event events[TOLD_AT_ONCE];
+    int count;
+    while ((count = epoll_wait(waiters->hang_ups, events, TOLD_AT_ONCE, 0)) > 0)
+        for (int i = 0; i < count; i++) forget(waiters, events[i].data.ptr);
+}
+
+void mux_waiters_orphan(struct mux_waiters *waiters) {
+    for (struct waiter *waiter = waiters->first; waiter; waiter = waiter->next) waiter->orphan = true;
+}
+
+static void answer(const struct waiter *waiter, int code) {
+    uint8_t text[2 * 255 + DIGITS + 1];
+    char digits[DIGITS + 1];
+    size_t size = (size_t)snprintf(digits, sizeof digits, "%u", (unsigned)code & 255u), place = 0;
+    const uint8_t *before = waiter->texts, *after = waiter->texts;
+    for (size_t i = 0; i + 1 < size; i++) before += waiter->sizes[i];
+    for (int i = 0; i < DIGITS; i++) after += waiter->sizes[i];
+    memcpy(text, before, waiter->sizes[size - 1]);
+    place += waiter->sizes[size - 1];
+    memcpy(text + place, digits, size);
+    place += size;
+    memcpy(text + place, after, waiter->sizes[DIGITS]);
+    place += waiter->sizes[DIGITS];
+    /* So little always has room beside the head alone; one that has gone needs no answer. */
+    send(waiter->fd, text, place, MSG_DONTWAIT | MSG_NOSIGNAL);
+    connection_end(waiter->fd);
+}
+
+void mux_waiters_answer(struct mux_waiters *waiters, int code, int removed) {
+    for (struct waiter *waiter = waiters->first, *next; waiter; waiter = next) {
+        next = waiter->next;
+        if (!waiter->orphan || (waiter->for_removal && !removed)) continue;
+        answer(waiter, code);
+        forget(waiters, waiter);
+    }
+}
