@@ -79,6 +79,16 @@ static void wait_with_them(struct mux_stay *stay) {
     }
 }
 
+/* Leaves in an exec's record how it has ended, over the space that the daemon has left there. It may have been so quick
+ * that it has not heard of its home yet. */
+static void write_record(struct mux_stay *stay, const char *text, size_t size) {
+    char first;
+    if (stay->record < 0 && stay->link >= 0 && recv(stay->link, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) > 0 &&
+        first == MUX_HOME)
+        find_home(stay);
+    if (stay->record >= 0 && write(stay->record, text, size) < 0) return; /* the daemon is told all the same */
+}
+
 void finish(struct mux_stay *stay) {
     char kept[200];
     reap_launcher(stay);
@@ -87,7 +97,10 @@ void finish(struct mux_stay *stay) {
     stay->has_ended = 1;
     mux_pump_drain(stay->pump);
     int size = put_exited(stay, 0, kept, sizeof kept);
-    if (stay->exec_dir >= 0) write_exit_file(stay->exec_dir, kept + 1, (size_t)size - 1);
+    if (stay->exec_dir >= 0)
+        write_exit_file(stay->exec_dir, kept + 1, (size_t)size - 1);
+    else
+        write_record(stay, kept + 1, (size_t)size - 1);
     if (stay->waiters) mux_waiters_look(stay->waiters);
     tell_exited(stay);
     if (stay->link < 0) answer_alone(stay);

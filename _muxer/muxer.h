@@ -88,6 +88,10 @@ int mux_pump_close_clients(struct mux_pump *pump, int patience_ms);
 /* The first byte of what a daemon says to a monitor of those who wait for the container's end, see engine.logs.waits. */
 enum mux_wait_word { MUX_WAITS = 87, MUX_ANSWERED = 65, MUX_SETTLED = 83, MUX_REMOVED = 82 };
 
+/* All that a daemon says to the monitor of an exec to give it a home. Descriptors: the exec's record, at the place where
+ * its end is to stand, and a socket that listens for the next daemon. */
+enum mux_home_word { MUX_HOME = 72 };
+
 struct mux_waiters;
 
 /* As the methods of engine.logs.waiters.Waiters. NULL: out of memory or of descriptors. */
@@ -121,7 +125,7 @@ int mux_send(const char *directory, int sink_fd, const struct mux_query *query, 
 /* What the half of a monitor that launches a container tells the half that stays. Its descriptors, in this order:
  * link, [pidfd], [listener, the exec directory], [the mount namespace], [log, index, log directory], [stdin], [stdout],
  * [stderr]. Without a process (pidfd, pid, times), as an exec is handed over, what becomes of it is reported next.
- * Without a home (listener and directory), as an exec is, no other daemon finds it again. The mount namespace
+ * Without a home (listener and directory), as an exec is at first, no other daemon finds it again. The mount namespace
  * is held until the end has been told, as its own end syncs a disk. */
 struct mux_handed_client {
     uint8_t streams, framed, replay, detach_size;
@@ -163,7 +167,7 @@ struct mux_stay {
     int launching; /* in the half that stays: the launching half, while it is not reaped; else 0 */
     int launching_end; /* its pidfd, -1 for none */
     int wants;    /* the socket on which a spare takes its request, else -1 */
-    int pidfd, listener, link, exec_dir, mounts, terminal;
+    int pidfd, listener, link, exec_dir, mounts, terminal, record;
     char *title; /* where the command line is, with room for so many bytes; NULL: nobody knows */
     uint32_t title_size;
     struct mux_event event;

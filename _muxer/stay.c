@@ -295,6 +295,7 @@ static void take_waiter(struct mux_stay *stay, const uint8_t *datagram, size_t s
         if (stay->waiters && stay->pump && mux_pump_watch(stay->pump, mux_waiters_fd(stay->waiters)) < 0) {
             mux_waiters_free(stay->waiters);
             stay->waiters = NULL;
+    stay->record = -1;
         }
     }
     if (!stay->waiters || mux_waiters_take(stay->waiters, datagram, size, fd) < 0) close(fd);
@@ -318,6 +319,18 @@ static void hear_of_waiters(struct mux_stay *stay) {
         mux_waiters_answer(stay->waiters, stay->exit_code, said[0] == MUX_REMOVED);
 }
 
+void find_home(struct mux_stay *stay) {
+    uint8_t said[8];
+    int fds[MUX_MOST_FDS], count;
+    ssize_t got = receive(stay->link, said, sizeof said, fds, &count);
+    if (got == 1 && count == 2 && stay->listener < 0 && mux_pump_watch(stay->pump, fds[1]) == 0) {
+        stay->record = fds[0];
+        stay->listener = fds[1];
+        return;
+    }
+    for (int i = 0; i < count; i++) close(fds[i]);
+}
+
 /* A message for one who keeps a container, which there is no more. */
 static void pass_over(struct mux_stay *stay) {
     uint8_t said[1];
@@ -331,6 +344,8 @@ bool hear(struct mux_stay *stay) {
     ssize_t got = recv(stay->link, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
     if (got > 0 && (first == MUX_WAITS || first == MUX_ANSWERED || first == MUX_SETTLED || first == MUX_REMOVED))
         hear_of_waiters(stay);
+    else if (got > 0 && first == MUX_HOME && !stay->has_ended)
+        find_home(stay);
     else if (got > 0 && !stay->has_ended)
         return false;
     else if (got > 0)

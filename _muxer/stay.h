@@ -36,6 +36,9 @@ void meet(struct mux_stay *stay);
 /* Takes one message of the daemon's, or its end. False: it is for Python, and still there. */
 bool hear(struct mux_stay *stay);
 
+/* Takes a home from the daemon, whose next word is that. */
+void find_home(struct mux_stay *stay);
+
 /* The daemon has gone. */
 void drop_link(struct mux_stay *stay);
 

@@ -9,11 +9,12 @@ import os
 
 from engine.daemon.containers import paths
 from engine.daemon.containers.life import end, pause, remove, restarts, start
-from engine.daemon.containers.processes import health
+from engine.daemon.containers.processes import health, homes
 from engine.daemon.containers.record import Container
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.links import SilentMonitor
 from engine.errors import EngineError
+from engine.wire import endpoint
 from engine.wire.messages import Exited, Started
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ def adopt_all(engine: object) -> list[Container]:
     wanted = []
     left = engine.networks.endpoints()  # also of those who turn out to have ended
     containers = engine.containers.all()
-    engine.links.call((container.id, _where(engine, container).exec_dir) for container in containers)
+    engine.links.call((container.id, _where(engine, container).exec_dir, endpoint.NAME) for container in containers)
     for container in reversed(containers):
         try:
             if _adopt(engine, container):
@@ -91,8 +92,16 @@ def _go_on(engine: object, container: Container, found: Started) -> None:
         else:
             start.record_start(engine, container, found)
         engine.oom.adopt(engine, container)
+        _adopt_execs(engine, container)
     finally:
         engine.links.keep(container.id)
+
+
+def _adopt_execs(engine: object, container: Container) -> None:
+    if homes.find(_where(engine, container).exec_dir):
+        from engine.daemon.containers.processes import exec as execution  # an idle daemon runs nothing in containers
+
+        execution.adopt(engine, container)
 
 
 def _follow_up(engine: object, container: Container) -> bool:

@@ -27,6 +27,7 @@ from engine.daemon.containers.life import end, restarts
 from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.mounts import mountpoints
 from engine.daemon.containers.output import logconfig
+from engine.daemon.containers.processes import homes
 from engine.daemon.containers.processes.execs import Execs
 from engine.daemon.containers.registry import Registry
 from engine.daemon.images.layers import storage
@@ -307,7 +308,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         cgroups=cgroups.detect(),
         events=events,
         schedule=Schedule(),
-        execs=Execs(),
+        execs=Execs(homes.clear),
         oom=OomWatch(),
         volumes=Volumes(database, settings.data_root, events),
         networks=Networks(database, settings, identity, events),

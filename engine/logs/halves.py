@@ -38,6 +38,7 @@ class Handed:
 class Stayed:
     """What the staying half wakes up with: the container runs, and `event` is the first thing to decide.
 
+    record: of an exec that has a home, see `engine.monitor.life`; else -1
     Waiters: the class of `waiters`, who wait for the container's end; None while nobody does
     """
 
@@ -50,6 +51,7 @@ class Stayed:
     exec_dir: int
     terminal: int
     mounts: int
+    record: int
     pump: object
     log: Writer | None
     Waiters: type

@@ -140,6 +140,7 @@ class Stay:
             stay.exec_dir,
             stay.terminal,
             stay.mounts,
+            stay.record,
             Pump.taken_over(stay.pump, c_log, log, stay),
             log,
             Waiters,

@@ -13,6 +13,7 @@ import socket
 import struct
 import termios
 import time
+from dataclasses import dataclass
 
 from engine.errors import Invalid
 from engine.logs import waits
@@ -20,10 +21,13 @@ from engine.logs.halves import Handed, Stayed
 from engine.logs.twin import Twin
 from engine.logs.writer import Writer
 from engine.monitor import logs
+from engine.monitor.kept import Kept
 from engine.monitor.launch import Launched
 from engine.wire import codec, endpoint, exitfile
 from engine.wire.channel import Channel, unpacked
 from engine.wire.messages import Attach, Client, Detached, Exec, Exited, Resize, Start, Started, Warned
+
+_WORDS = waits.WORDS | {endpoint.HOME}
 
 
 def begin(
@@ -36,7 +40,7 @@ def begin(
 ) -> None:
     """Serve what has just been launched by this process, until it has ended and its end is on disk.
 
-    listener: None for an exec, which no other daemon finds again and which leaves nothing on disk
+    listener: None for an exec, which no other daemon finds again and which leaves nothing on disk, until it has a home
     """
     log = _open_log(start)
     pump = twin.Pump(log, start.tty)
@@ -49,9 +53,9 @@ def begin(
         pump.watch(each)
     greeting = Started(launched.pid, launched.pid_start, launched.started_ns, keeps_waiters=True)
     terminal = os.dup(launched.terminal) if launched.terminal >= 0 else -1  # the pump closes its own with the output
-    waiters = _Kept(pump, twin.Waiters)
-    held = (launched.pidfd, terminal, launched.mounts)
-    _Life(_exec_dir(start), pump, log, greeting, *held, link, listener, waiters).run(pump.run())
+    waiters = Kept(pump, twin.Waiters)
+    held = _Held(launched.pidfd, terminal, launched.mounts)
+    _Life(_exec_dir(start), pump, log, greeting, held, link, listener, waiters).run(pump.run())
 
 
 def handed(
@@ -86,9 +90,9 @@ def go_on(stayed: Stayed) -> None:
     link = Channel.adopt(stayed.link) if stayed.link >= 0 else None
     listener = socket.socket(fileno=stayed.listener) if stayed.listener >= 0 else None
     exec_dir = f"/proc/self/fd/{stayed.exec_dir}" if stayed.exec_dir >= 0 else ""
-    waiters = _Kept(stayed.pump, stayed.Waiters, stayed.waiters)
-    held = (stayed.pidfd, stayed.terminal, stayed.mounts)
-    _Life(exec_dir, stayed.pump, stayed.log, greeting, *held, link, listener, waiters).run(stayed.event)
+    waiters = Kept(stayed.pump, stayed.Waiters, stayed.waiters)
+    held = _Held(stayed.pidfd, stayed.terminal, stayed.mounts, stayed.record)
+    _Life(exec_dir, stayed.pump, stayed.log, greeting, held, link, listener, waiters).run(stayed.event)
 
 
 def _stdin_once(start: Start | Exec) -> bool:
@@ -107,57 +111,17 @@ def _add_client(pump: object, client: Client, descriptor: int, owed: bytes = b""
     pump.add_client(descriptor, client.streams, client.framed, client.detach, client.replay, owed)
 
 
-class _Kept:
-    """Those who wait for the container's end; nothing is made for them before the first has come."""
+@dataclass(slots=True)
+class _Held:
+    """What a monitor holds of its process; -1 for none.
 
-    def __init__(self, pump: object, make: type, kept: object | None = None) -> None:
-        self._pump = pump
-        self._make = make
-        self._kept = kept
+    record: of an exec, the file in which it leaves its end: where it stands, the daemon has left room
+    """
 
-    def __len__(self) -> int:
-        return len(self._kept) if self._kept is not None else 0
-
-    @property
-    def fd(self) -> int:
-        """What is readable when one of them has hung up; -1 before the first has come."""
-        return self._kept.fd if self._kept is not None else -1
-
-    def take(self, datagram: bytes, fd: int) -> None:
-        """Keep one more; where there is no room for it, it has the daemon alone."""
-        try:
-            if self._kept is None:
-                self._kept = self._make()
-                self._pump.watch(self._kept.fd)
-            self._kept.take(datagram, fd)
-        except (OSError, ValueError):
-            os.close(fd)
-
-    def hear(self, word: bytes, datagram: bytes, ended: Exited | None) -> None:
-        """What the daemon says of them, once somebody waits."""
-        if self._kept is None:
-            return
-        if word == waits.ANSWERED:
-            self._kept.answered(datagram)
-        elif ended is not None:
-            self._kept.answer(ended.exit_code, word == waits.REMOVED)
-
-    def look(self) -> None:
-        """Forget those who have hung up."""
-        if self._kept is not None:
-            self._kept.look()
-
-    def lose_daemon(self, ended: Exited | None, exec_dir: str) -> None:
-        """There is no daemon to answer them: once the container has ended, they are answered here.
-
-        Who waits for the removal waits for the next daemon, which sees to that; unless it could not find this monitor.
-        """
-        if self._kept is None:
-            return
-        self._kept.orphan()
-        if ended is not None:
-            hidden = not exec_dir or not os.path.lexists(os.path.join(exec_dir, endpoint.NAME))
-            self._kept.answer(ended.exit_code, hidden)
+    pidfd: int
+    terminal: int
+    mounts: int
+    record: int = -1
 
 
 class _Life:
@@ -169,25 +133,22 @@ class _Life:
         pump: object,
         log: Writer | None,
         greeting: Started,
-        pidfd: int,
-        terminal: int,
-        mounts: int,
+        held: _Held,
         link: Channel | None,
         listener: socket.socket | None,
-        waiters: _Kept,
+        waiters: Kept,
     ) -> None:
         self._exec_dir = exec_dir
         self._pump = pump
         self._log = log
         self._greeting = greeting
-        self._terminal = terminal
+        self._held = held
         self._compression: logs.Compression | None = None
         self._link = link
         self._listener = listener
-        self._mounts = mounts
         self._waiters = waiters
         self._exited: Exited | None = None
-        self._handlers = {pidfd: self._finish}
+        self._handlers = {held.pidfd: self._finish}
         if waiters.fd >= 0:
             self._handlers[waiters.fd] = waiters.look
         if listener is not None:
@@ -248,8 +209,8 @@ class _Life:
         """One message from the daemon, or its end."""
         try:
             packed = self._link.receive_packed()
-            if packed is not None and packed[0][:1] in waits.WORDS:
-                self._hear_of_waiters(*packed)
+            if packed is not None and packed[0][:1] in _WORDS:
+                self._hear_word(*packed)
                 return
             received = None if packed is None else unpacked(*packed)
         except Invalid as error:
@@ -275,14 +236,22 @@ class _Life:
             _add_client(self._pump, message.client, descriptors[-1], owed)
             descriptors.pop()
         elif isinstance(message, Resize):
-            if self._terminal >= 0:
+            if self._held.terminal >= 0:
                 size = struct.pack("HHHH", message.rows, message.columns, 0, 0)
-                fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
+                fcntl.ioctl(self._held.terminal, termios.TIOCSWINSZ, size)
         else:
             raise Invalid("a monitor does not know what to do with it")
-    def _hear_of_waiters(self, datagram: bytes, descriptors: list[int]) -> None:
+
+    def _hear_word(self, datagram: bytes, descriptors: list[int]) -> None:
         word = datagram[:1]
-        if word == waits.WAITS and len(descriptors) == 1:
+        if word == endpoint.HOME:
+            if len(descriptors) == 2 and self._listener is None and self._exited is None:
+                self._held.record, listening = descriptors
+                descriptors = []
+                self._listener = socket.socket(fileno=listening)
+                self._handlers[listening] = self._meet
+                self._pump.watch(listening)
+        elif word == waits.WAITS and len(descriptors) == 1:
             self._waiters.take(datagram, descriptors.pop())
             if self._waiters.fd >= 0:
                 self._handlers[self._waiters.fd] = self._waiters.look
@@ -312,6 +281,8 @@ class _Life:
             if self._exec_dir:
                 with contextlib.suppress(OSError):  # even the space that was reserved: the daemon is told all the same
                     exitfile.write(self._exec_dir, codec.encode(exited))
+            else:
+                self._write_record(exited)
             self._exited = exited
             self._waiters.look()
             self._tell(self._ended())
@@ -322,14 +293,27 @@ class _Life:
             self._wait_with_them()
         self._handlers.clear()
 
+    def _write_record(self, exited: Exited) -> None:
+        """Leave in an exec's record how it has ended; a quick one may not have heard of its home yet."""
+        if self._held.record < 0 and self._link is not None:
+            self._link.socket.setblocking(False)
+            with contextlib.suppress(BlockingIOError, Invalid):
+                packed = self._link.receive_packed()
+                if packed is not None and packed[0][:1] == endpoint.HOME:
+                    self._hear_word(*packed)
+            self._link.socket.setblocking(True)
+        if self._held.record >= 0:
+            with contextlib.suppress(OSError):  # the daemon is told all the same
+                os.write(self._held.record, codec.encode(exited))
+
     def _wait_with_them(self) -> None:
         """Stay until each of those who wait was answered, by the daemon or by this, or has hung up.
 
         Nothing else of the container's is held meanwhile.
         """
         self._pump.close()
-        if self._mounts >= 0:
-            os.close(self._mounts)
+        if self._held.mounts >= 0:
+            os.close(self._held.mounts)
         while len(self._waiters):
             poll = select.poll()
             watched = [each for each in (self._waiters, self._link, self._listener) if each is not None]

@@ -8,6 +8,9 @@ import os
 import socket
 
 NAME = "monitor.sock"
+HOME = b"H"
+"""All that a daemon says to the monitor of an exec to give it a home. Descriptors: the exec's record (see
+`daemon.containers.processes.homes`), at the place where its end is to stand, and the socket by which it is found."""
 RESOLVER = "resolver.sock"
 
 

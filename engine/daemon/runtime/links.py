@@ -127,15 +127,25 @@ class Links:
             if keeps_waiters:
                 self._keepers.add(name)
 
-    def enter(self, exec_id: str, request: Exec, descriptors: list[int], *, ordinary: bool = True) -> Started:
+    def enter(
+        self,
+        exec_id: str,
+        request: Exec,
+        descriptors: list[int],
+        home: Callable[[Channel], None] = lambda _: None,
+        *,
+        ordinary: bool = True,
+    ) -> Started:
         """Have one more process made in a container. descriptors: process 1's pidfd, then the clients' sockets.
 
+        home: called with the link while the process is being made; gives its monitor a home (see `endpoint.HOME`)
         The link is not watched yet (see `keep`). Raises StartFailure, MonitorLost, Unavailable.
         """
         ours, theirs = Channel.pair()
         try:
             with theirs:
                 self._spawner.send(request, [theirs.fileno(), *descriptors], ordinary=ordinary)
+            home(ours)
             started = self._expect(ours, Started, f"exec {exec_id}")
         except (BrokenPipeError, ConnectionResetError) as error:
             ours.close()
@@ -171,19 +181,21 @@ class Links:
             raise SystemFailure(f"the container's monitor said {type(message).__name__} for {wanted}")
         return message
 
-    def call(self, containers: Iterable[tuple[str, str]]) -> None:
-        """Before `adopt`: knock at the monitors of all these (id, exec directory), and give them time to answer, once.
+    def call(self, those: Iterable[tuple[str, str, str]]) -> None:
+        """Before `adopt` and `adopt_exec`: knock at the monitors of all these, and give them time to answer, once.
+
+        those: (id, exec directory, name of the socket in it) of containers or execs.
 
         Those that do not answer are waited for side by side, and hold up the daemon's start no longer than one of them.
         """
         waiting, poll = set(), select.poll()
-        for container_id, exec_dir in containers:
+        for name, exec_dir, socket_name in those:
             try:
-                link = Channel(endpoint.connect(exec_dir, _GREETING_SECONDS))
+                link = Channel(endpoint.connect(exec_dir, _GREETING_SECONDS, socket_name))
             except (FileNotFoundError, ConnectionRefusedError, BlockingIOError) as error:
-                self._called[container_id] = error
+                self._called[name] = error
                 continue
-            self._called[container_id] = link
+            self._called[name] = link
             waiting.add(link.fileno())
             poll.register(link.fileno(), select.POLLIN)
         latest = time.monotonic() + _GREETING_SECONDS
@@ -199,7 +211,7 @@ class Links:
         wait for it. Its link can be kept all the same, unless there was none to be had.
         """
         if container_id not in self._called:
-            self.call([(container_id, exec_dir)])
+            self.call([(container_id, exec_dir, endpoint.NAME)])
         link = self._called.pop(container_id)
         if isinstance(link, BlockingIOError):
             raise SilentMonitor(linked=False) from link
@@ -218,6 +230,27 @@ class Links:
                 self._part(container_id, link)
         else:
             self._have(container_id, link, keeps_waiters=greeting.keeps_waiters)
+        return greeting
+
+    def adopt_exec(self, exec_id: str) -> Started | None:
+        """Find an exec again after a restart of the daemon, after a `call`: it runs, or None: nobody knows of it.
+
+        Raises SilentMonitor as `adopt` does.
+        """
+        link = self._called.pop(exec_id)
+        if isinstance(link, BlockingIOError):
+            raise SilentMonitor(linked=False) from link
+        if isinstance(link, OSError):
+            return None
+        try:
+            greeting = self._expect(link, Started, f"exec {exec_id}", _WAITED_SECONDS)
+        except TooSlow as error:
+            self._have(exec_id, link)
+            raise SilentMonitor(linked=True) from error
+        except SystemFailure:
+            link.close()  # it has just ended
+            return None
+        self._have(exec_id, link)
         return greeting
 
     @staticmethod

@@ -16,18 +16,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engine.daemon import busy
+from engine.daemon.clock import SECOND
+from engine.daemon.containers import paths
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.isolation import sandbox, tracers
 from engine.daemon.containers.output import attach, head
-from engine.daemon.containers.processes.execs import Command, Exec
+from engine.daemon.containers.processes import homes
+from engine.daemon.containers.processes.execs import KEPT_SECONDS, Command, Exec
 from engine.daemon.containers.record import Container
 from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import later
-from engine.daemon.runtime.links import MonitorLost, StartFailure
+from engine.daemon.runtime.links import MonitorLost, SilentMonitor, StartFailure
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 from engine.sandbox import capabilities, users
 from engine.sandbox.spec import Sandbox
-from engine.wire import messages, packed
+from engine.wire import endpoint, messages, packed
+from engine.wire.channel import Channel
 from engine.wire.messages import Client, Detached, Exited, Resize, Started
 
 log = logging.getLogger(__name__)
@@ -191,17 +195,83 @@ def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tupl
             traced=command.privileged or tracers.traced(engine, container),
         )
         descriptors = [pidfd, *(connection.fileno() for _, connection in clients)]
+
+        def give_home(link: Channel) -> None:
+            if not one.own:
+                _give_home(engine, one, link)
+
         try:
             try:
-                return engine.links.enter(one.id, request, descriptors)
+                return engine.links.enter(one.id, request, descriptors, give_home)
             except MonitorLost:
                 # Perhaps somebody killed the spare that took the request: once more, from the beginning.
-                return engine.links.enter(one.id, request, descriptors, ordinary=False)
+                if one.home:
+                    homes.clear(one.home, one.id)
+                return engine.links.enter(one.id, request, descriptors, give_home, ordinary=False)
         except SystemFailure as error:
             if not processes.alive(pidfd) or _found_ended(error):
                 raise Conflict(f"container {container.id} is not running") from error
             kind = Invalid if isinstance(error, StartFailure) else SystemFailure
             raise kind(_FAILURE + str(error)) from error
+
+
+def _give_home(engine: object, one: Exec, link: Channel) -> None:
+    """Make it known to the next daemon, should there be one while its container runs."""
+    exec_dir = paths.of(engine.settings.data_root, engine.settings.exec_root, one.container.id).exec_dir
+    try:
+        record, listener = homes.make(exec_dir, one.id, one.command)
+    except OSError as error:
+        # Its container is ending, or the disk is full: it runs all the same.
+        log.debug("exec %s: the next daemon will not know of it: %s", one.id, error)
+        return
+    with listener:
+        try:
+            link.send_word(endpoint.HOME, [record, listener.fileno()])
+            one.home = exec_dir
+        except OSError:  # its monitor has died already
+            homes.clear(exec_dir, one.id)
+        finally:
+            os.close(record)
+
+
+def adopt(engine: object, container: Container) -> None:
+    """Find the execs again that an earlier daemon has started in a container that runs, and watch those that run."""
+    exec_dir = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).exec_dir
+    oldest = time.time_ns() - int(KEPT_SECONDS * SECOND)
+    there = homes.find(exec_dir)
+    engine.links.call((each.id, exec_dir, homes.socket_name(each.id)) for each in there if each.exited is None)
+    for found in there:
+        one = Exec(found.id, container, found.command, home=exec_dir)
+        if found.exited is None and _adopt_running(engine, one):
+            continue
+        exited = found.exited or _exited(exec_dir, found.id)
+        if exited is None or exited.finished_ns < oldest:
+            homes.clear(exec_dir, found.id)  # its time is over; or its monitor was killed, and nobody knows of it
+            continue
+        one.status, one.exit_code = "ended", exited.exit_code
+        engine.execs.add(one)
+        engine.execs.end(one)
+
+
+def _adopt_running(engine: object, one: Exec) -> bool:
+    try:
+        started = engine.links.adopt_exec(one.id)
+    except SilentMonitor as silent:
+        if not silent.linked:
+            return False
+        started = Started(0, 0, 0)  # as far as anyone knows it runs on
+    if started is None:
+        return False
+    one.status, one.pid, one.pid_start = "running", started.pid, started.pid_start
+    engine.execs.add(one)
+    engine.links.keep(one.id, lambda _, message: _heard(engine, one, message))
+    return True
+
+
+def _exited(exec_dir: str, exec_id: str) -> Exited | None:
+    """How it has ended since its record was looked at."""
+    found = homes.read(exec_dir, exec_id)
+    return None if found is None else found.exited
 
 
 def _found_ended(error: SystemFailure) -> bool:
@@ -231,6 +301,9 @@ def _fail(engine: object, one: Exec, error: BaseException) -> None:
         exit_code = error.__cause__.failed.exit_code
     with one.changed:
         one.move("ended", exit_code)
+    if one.home:
+        homes.clear(one.home, one.id)
+        one.home = ""
     engine.execs.end(one)
 
 

@@ -1,12 +1,14 @@
 """The execs of a daemon: what was asked for, what became of each, and where they are found by id.
 
 Shared by the daemon's threads. An exec is known from its creation until a while after its end, as in dockerd, which
-forgets it then; and none outlives the daemon, whose next one does not know what runs there still.
+forgets it then. One that was started is known to the next daemon too, by its home (see `homes`), as long as its
+container runs.
 """
 
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.daemon import locks
@@ -17,6 +19,8 @@ KEPT_SECONDS = 300.0
 """How long an exec that has ended can be asked for."""
 MOST_ENDED = 10_000
 """Execs that have ended and are kept; the oldest go first."""
+MOST_HOMES = 1_000
+"""Of these, those whose homes are kept, which cost memory of the kernel's; the next daemon knows no others."""
 MOST_OWN = 100
 """The same for those that the engine runs for itself, which are many where health is checked."""
 
@@ -49,7 +53,7 @@ class Exec:
     """One exec. What comes after `command` is read and written under `changed`, which is notified at each change.
 
     status: created, starting, running, ended; exit_code: None until it is known; pid, pid_start: 0 before it has run
-    own: nobody but the engine has asked for it
+    own: nobody but the engine has asked for it; home: the exec directory in which it has one (see `homes`), or empty
     """
 
     id: str
@@ -60,6 +64,7 @@ class Exec:
     pid: int = 0
     pid_start: int = 0
     own: bool = False
+    home: str = ""
     ended: float = 0.0
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
@@ -70,13 +75,18 @@ class Exec:
 
 
 class Execs:
-    """All execs by id; `Container.execs` has those of one container that have not ended."""
+    """All execs by id; `Container.execs` has those of one container that have not ended.
 
-    def __init__(self) -> None:
+    clear_home: takes away the home of one that is forgotten, by its directory and its id
+    """
+
+    def __init__(self, clear_home: Callable[[str, str], None] = lambda _directory, _exec_id: None) -> None:
+        self._clear_home = clear_home
         self._lock = locks.Lock("execs")
         self._by_id: dict[str, Exec] = {}
         self._ended: deque[Exec] = deque()
         self._own: deque[Exec] = deque()
+        self._homes: deque[Exec] = deque()
 
     def find(self, exec_id: str) -> Exec:
         """The exec with this id; raises NotFound, also when its container is no more."""
@@ -98,6 +108,8 @@ class Execs:
             done.ended = time.monotonic()
             done.container.execs.pop(done.id, None)
             (self._own if done.own else self._ended).append(done)
+            if done.home:
+                self._homes.append(done)
             self._forget(done.ended - KEPT_SECONDS)
 
     def drop(self, container: Container) -> None:
@@ -111,3 +123,6 @@ class Execs:
         for ended, most in ((self._ended, MOST_ENDED), (self._own, MOST_OWN)):
             while ended and (ended[0].ended < before or len(ended) > most):
                 self._by_id.pop(ended.popleft().id, None)
+        while self._homes and (self._homes[0].ended < before or len(self._homes) > MOST_HOMES):
+            done = self._homes.popleft()
+            self._clear_home(done.home, done.id)
