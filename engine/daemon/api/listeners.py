@@ -16,7 +16,8 @@ from engine.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_BACKLOG = 1024
+# As many as the kernel lets wait (net.core.somaxconn), as with dockerd: a crowd that comes at once is not turned away.
+_BACKLOG = 4096
 _FIRST_PASSED = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
 _PATH_LIMIT = 107  # sun_path without its final zero, unix(7)
 
