@@ -120,6 +120,7 @@ def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Set
 def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> int:
     inside = dump.Dump(spawner)
     os.umask(0o022)
+    memory.one_arena()
     _lift_descriptors()
     # Blocked before there are threads, who inherit that: only `sigwaitinfo` takes them, wherever they arrive.
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)

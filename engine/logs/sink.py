@@ -13,7 +13,7 @@ GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT
 """What a write to a client that has left fails with."""
 
 _LARGEST = 1 << 20  # bytes of one HTTP chunk
-_GATHER = 1 << 18  # bytes worth a system call
+_GATHER = 1 << 16  # bytes worth a system call
 
 
 class Sink:
@@ -22,37 +22,43 @@ class Sink:
     def __init__(self, fd: int, chunked: bool):
         self._fd = fd
         self._chunked = chunked
-        self._parts: list[bytes] = []
-        self._size = 0
+        # One buffer: a client that takes nothing is not to hold an object for each of its lines.
+        self._gathered = bytearray()
 
     def put(self, data: bytes) -> None:
         """Takes bytes; they are written by and by. Raises OSError."""
-        if data:
-            self._parts.append(data)
-            self._size += len(data)
-        if self._size >= _GATHER:
+        self._gathered += data
+        if len(self._gathered) >= _GATHER:
             self.flush()
 
     def flush(self) -> None:
         """Writes all that was put so far. Raises OSError."""
-        data = memoryview(b"".join(self._parts))
-        self._parts, self._size = [], 0
-        for start in range(0, len(data), _LARGEST):
-            part = data[start : start + _LARGEST]
-            self._write(b"%x\r\n%b\r\n" % (len(part), part) if self._chunked else part)
+        gathered, self._gathered = self._gathered, bytearray()
+        with memoryview(gathered) as data:
+            for start in range(0, len(data), _LARGEST):
+                with data[start : start + _LARGEST] as part:
+                    self._write((b"%x\r\n" % len(part), part, b"\r\n") if self._chunked else (part,))
 
     def finish(self) -> None:
         """Writes what is left and the end of the HTTP body. Raises OSError."""
         self.flush()
         if self._chunked:
-            self._write(b"0\r\n\r\n")
+            self._write((b"0\r\n\r\n",))
 
-    def _write(self, data: bytes | memoryview) -> None:
-        rest = memoryview(data)
-        while rest:
+    def _write(self, pieces: tuple[bytes | memoryview, ...]) -> None:
+        while pieces:
             try:
-                rest = rest[os.write(self._fd, rest) :]
+                pieces = _behind(pieces, os.writev(self._fd, pieces))
             except BlockingIOError:
                 waiting = select.poll()
                 waiting.register(self._fd, select.POLLOUT)
                 waiting.poll()
+
+
+def _behind(pieces: tuple[bytes | memoryview, ...], size: int) -> tuple[bytes | memoryview, ...]:
+    """What is left of the pieces after so many bytes."""
+    for number, piece in enumerate(pieces):
+        if size < len(piece):
+            return (memoryview(piece)[size:], *pieces[number + 1 :])
+        size -= len(piece)
+    return ()

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from engine.daemon import locks
 from engine.daemon.api.connection import Application, Connection
 from engine.daemon.api.listeners import Listener
+from engine.kernel import memory
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 # size is for the next, getaddrinfo(3) and OpenSSL. What is not touched costs no memory, only address space.
 STACK_SIZE = 256 * 1024
 _EXHAUSTED_PAUSE = 0.1
+# Once so many connections were open at the same time, their memory is given back whenever half of them have gone.
+CROWD = 16
+_TRIM_PAUSE = 1.0  # seconds, but for the last of them
 
 
 class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
@@ -77,6 +81,8 @@ class Acceptor:
         self._application = application
         self._doors = [_Door(listener, self) for listener in listeners]
         self._connections: dict[Connection, tuple[socket.socket, threading.Thread]] = {}
+        self._trim_at = 0  # when so few connections are left, after a crowd
+        self._trimmed = 0.0
         self._lock = locks.Lock("connections")
         self._closing = threading.Event()
 
@@ -111,14 +117,27 @@ class Acceptor:
         connection = Connection(peer, self._application, self._closing.is_set)
         with self._lock:
             self._connections[connection] = (peer, threading.current_thread())
+            if len(self._connections) >= CROWD:
+                self._trim_at = max(self._trim_at, len(self._connections) // 2)
         owned = True
         try:
             owned = connection.serve()
         finally:
             with self._lock:
                 del self._connections[connection]
+                trims = self._trims()
             if owned:
                 peer.close()
+            if trims:
+                memory.trim()
+
+    def _trims(self) -> bool:
+        """Whether a crowd has become so much smaller that its memory is to be given back; under the lock."""
+        left, now = len(self._connections), time.monotonic()
+        if left > self._trim_at or not self._trim_at or (left > 1 and now - self._trimmed < _TRIM_PAUSE):
+            return False
+        self._trim_at, self._trimmed = left // 2, now
+        return True
 
 
 def _shut(peer: socket.socket, how: int) -> None:
