@@ -82,10 +82,8 @@ static void wait_with_them(struct mux_stay *stay) {
 /* Leaves in an exec's record how it has ended, over the space that the daemon has left there. It may have been so quick
  * that it has not heard of its home yet. */
 static void write_record(struct mux_stay *stay, const char *text, size_t size) {
-    char first;
-    if (stay->record < 0 && stay->link >= 0 && recv(stay->link, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) > 0 &&
-        first == MUX_HOME)
-        find_home(stay);
+    uint8_t first;
+    if (stay->record < 0 && stay->link >= 0 && peek(stay->link, &first) > 0 && first == MUX_HOME) find_home(stay);
     if (stay->record >= 0 && write(stay->record, text, size) < 0) return; /* the daemon is told all the same */
 }
 

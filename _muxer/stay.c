@@ -34,9 +34,10 @@ ssize_t receive(int from, void *bytes, size_t size, int *fds, int *count) {
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t got;
+    int resets = 0; /* by a peer that was gone before it had read all: told once, and before what it has said itself */
     do
         got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
+    while (got < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
     *count = 0;
     if (got < 0) return errno == ECONNRESET ? 0 : -errno;
     struct cmsghdr *rights = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
@@ -295,7 +296,6 @@ static void take_waiter(struct mux_stay *stay, const uint8_t *datagram, size_t s
         if (stay->waiters && stay->pump && mux_pump_watch(stay->pump, mux_waiters_fd(stay->waiters)) < 0) {
             mux_waiters_free(stay->waiters);
             stay->waiters = NULL;
-    stay->record = -1;
         }
     }
     if (!stay->waiters || mux_waiters_take(stay->waiters, datagram, size, fd) < 0) close(fd);
@@ -339,9 +339,14 @@ static void pass_over(struct mux_stay *stay) {
     for (int i = 0; i < count; i++) close(fds[i]);
 }
 
+ssize_t peek(int link, uint8_t *first) {
+    ssize_t got = recv(link, first, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got < 0 && errno == ECONNRESET ? recv(link, first, 1, MSG_PEEK | MSG_DONTWAIT) : got; /* as in receive */
+}
+
 bool hear(struct mux_stay *stay) {
     uint8_t first;
-    ssize_t got = recv(stay->link, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t got = peek(stay->link, &first);
     if (got > 0 && (first == MUX_WAITS || first == MUX_ANSWERED || first == MUX_SETTLED || first == MUX_REMOVED))
         hear_of_waiters(stay);
     else if (got > 0 && first == MUX_HOME && !stay->has_ended)
@@ -375,6 +380,7 @@ int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
     stay->launching = launcher;
     stay->launching_end = -1;
     stay->waiters = NULL;
+    stay->record = -1;
     stay->has_ended = 0;
     if (taken > 0 && !stay->handed.has_process) taken = count > 0 ? await_birth(stay, from) : -EPROTO;
     close(from);

@@ -12,6 +12,9 @@
 /* One datagram and the descriptors that came with it; *count is -1 for a message that was cut. 0 at the end. */
 ssize_t receive(int from, void *bytes, size_t size, int *fds, int *count);
 
+/* The first byte of what comes next on a link, which stays there: 1; 0 at the end; -1: errno says why not. */
+ssize_t peek(int link, uint8_t *first);
+
 /* Sends a datagram with descriptors; 0 or a negative errno. */
 int pass_on(int to, const void *bytes, size_t size, const int *fds, int count);
 

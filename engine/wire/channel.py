@@ -98,9 +98,9 @@ class Channel:
         Raises Invalid for a datagram that was cut.
         """
         try:
-            data, descriptors, flags = receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
+            data, descriptors, flags = self._receive()
         except ConnectionResetError:
-            return None  # the peer was gone before it had read everything
+            return None
         if not data:
             return None
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
@@ -108,6 +108,13 @@ class Channel:
                 os.close(descriptor)
             raise Invalid("a message of the engine came in truncated")
         return data, descriptors
+
+    def _receive(self) -> tuple[bytes, list[int], int]:
+        try:
+            return receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
+        except ConnectionResetError:
+            # The peer was gone before it had read everything. That is told once, and before what it has said itself.
+            return receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
 
     def receive(self) -> tuple[object, list[int]] | None:
         """One message and its descriptors; None at the end of the connection.

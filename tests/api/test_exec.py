@@ -1,15 +1,19 @@
 """POST /containers/{id}/exec, /exec/{id}/start, GET /exec/{id}/json: what runs, what is told, what is refused."""
 
+import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.harness import execs, frames
 from tests.harness.daemon import Daemon
 from tests.harness.execs import ATTACHED, INTERACTIVE, Said
+from tests.harness.listening import until
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -189,6 +193,34 @@ def test_it_has_the_containers_namespaces_cgroups_and_limits(daemon: Daemon, con
     inside = execs.shell(daemon, one, look.replace("%s", "self"))
     assert inside == execs.shell(daemon, one, look.replace("%s", "1"))
     assert "456" in inside and "Seccomp:\t2" in inside
+
+
+def test_an_exit_code_is_heard_of_a_monitor_that_had_not_read_all(daemon: Daemon, box: str) -> None:
+    """Resizes that come beside the end are left unread, and must not stand before it."""
+    one = execs.create(daemon, box, "sleep", "600", Tty=True)
+    assert daemon.request("POST", f"/exec/{one}/start", {"Detach": True, "Tty": True}).status == 200
+    process = execs.inspect(daemon, one)["Pid"]
+    until(lambda: state_of(parent_of(process)) == "S")  # it has done what a start is, and waits
+    monitor = parent_of(process)
+    os.kill(monitor, signal.SIGSTOP)
+    try:
+        for _ in range(5):
+            assert daemon.request("POST", f"/exec/{one}/resize?h=10&w=10").status == 200
+        os.kill(process, signal.SIGTERM)
+    finally:
+        os.kill(monitor, signal.SIGCONT)
+    until(lambda: not execs.inspect(daemon, one)["Running"])
+    assert execs.inspect(daemon, one)["ExitCode"] == 128 + signal.SIGTERM
+
+
+def state_of(pid: int) -> str:
+    """A process's state, as proc_pid_stat(5) has it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def parent_of(pid: int) -> int:
+    """The pid of a process's parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_command_that_cannot_be_run(daemon: Daemon, box: str) -> None:

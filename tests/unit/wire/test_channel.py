@@ -45,6 +45,16 @@ def test_the_end_of_the_connection_is_none(ends):
     assert right.receive() is None
 
 
+def test_what_a_peer_has_said_is_heard_though_it_had_not_read_all(ends):
+    """A Unix socket that is closed with something unread tells its peer of that first."""
+    left, right = ends
+    right.send(Proceed())
+    left.send(Proceed())
+    left.close()
+    assert right.receive() == (Proceed(), [])
+    assert right.receive() is None
+
+
 def test_alien_bytes_are_refused(ends):
     left, right = ends
     left.socket.send(b"Jnot json")
