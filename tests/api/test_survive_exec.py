@@ -73,6 +73,7 @@ def test_an_exec_in_the_foreground_lives_through_three_kills(mortal: Daemon, one
     exec_id = execs.create(mortal, one, "sh", "-c", TALKER, User="root", Privileged=True)
     with execs.attached(mortal, exec_id, timeout=60) as connection:
         said = connection.read_until(b"line 3\n")
+        until(lambda: execs.inspect(mortal, exec_id)["Pid"], "the daemon does not know that it runs")
         before = execs.inspect(mortal, exec_id)
         assert before["Running"] and before["Pid"] > 0
         end = enough(mortal, one)
@@ -95,6 +96,7 @@ def test_an_exec_that_ends_while_no_daemon_is_there_is_known_by_its_exit_code(mo
     end = enough(mortal, one)
     with execs.attached(mortal, exec_id, timeout=60) as connection:
         said = connection.read_until(b"line 1\n")
+        until(lambda: execs.inspect(mortal, exec_id)["Pid"], "the daemon does not know that it runs")
         mortal.kill9()
         end()
         assert whole(frames.stdout(said + connection.read_to_end()))
@@ -123,6 +125,7 @@ def test_an_adopted_exec_has_a_terminal_that_can_be_resized(mortal: Daemon, one:
     exec_id = execs.create(mortal, one, "sh", Tty=True, AttachStdin=True)
     with execs.attached(mortal, exec_id, tty=True) as connection:
         connection.read_until(b"# ")
+        until(lambda: execs.inspect(mortal, exec_id)["Pid"], "the daemon does not know that it runs")
         crash(mortal)
         assert mortal.request("POST", f"/exec/{exec_id}/resize?h=33&w=77").status == 200
         connection.send(b"stty size; exit 4\n")

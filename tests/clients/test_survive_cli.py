@@ -67,7 +67,7 @@ class Foreground:
             os.close(self._typing)
 
 
-@pytest.fixture(params=["c", "python"])
+@pytest.fixture
 def killed(make_daemon: Callable[..., Daemon], request: pytest.FixtureRequest) -> Daemon:
     """A daemon for one test, with one of the two muxers, with busybox."""
     daemon = make_daemon("--muxer", request.param)
@@ -110,7 +110,15 @@ def enough(pid: int, name: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["the last daemon is there", "no daemon is there"])
+@pytest.mark.parametrize(
+    ("killed", "alone"),
+    [
+        pytest.param("c", False, id="the last daemon is there"),
+        pytest.param("c", True, id="no daemon is there"),
+        pytest.param("python", True, id="no daemon is there, in Python"),
+    ],
+    indirect=["killed"],
+)
 def test_foreground_runs(killed: Daemon, foreground: Callable[..., Foreground], alone: bool) -> None:
     """With and without --rm, a terminal and input; the end comes under a new daemon, or between two."""
     clients = {

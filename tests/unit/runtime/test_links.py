@@ -342,7 +342,7 @@ def test_monitors_that_do_not_answer_are_waited_for_side_by_side(links, tmp_path
             os.mkdir(path)
             stack.enter_context(endpoint.listen(path))
         begun = time.monotonic()
-        links.call([*silent.items(), ("gone", str(tmp_path / "gone"))])
+        links.call((*each, endpoint.NAME) for each in (*silent.items(), ("gone", str(tmp_path / "gone"))))
         for container, path in silent.items():
             with pytest.raises(SilentMonitor):
                 links.adopt(container, path)

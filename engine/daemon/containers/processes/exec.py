@@ -216,7 +216,10 @@ def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tupl
 
 
 def _give_home(engine: object, one: Exec, link: Channel) -> None:
-    """Make it known to the next daemon, should there be one while its container runs."""
+    """Make it known to the next daemon, should there be one while its container runs.
+
+    Done while the process is being made, so that no start waits for it; one whose daemon dies before is not known.
+    """
     exec_dir = paths.of(engine.settings.data_root, engine.settings.exec_root, one.container.id).exec_dir
     try:
         record, listener = homes.make(exec_dir, one.id, one.command)
