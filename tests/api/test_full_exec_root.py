@@ -94,6 +94,15 @@ def test_an_end_on_a_full_exec_root_is_told(small: Small) -> None:
     small.daemon.remove(one)
 
 
+def test_an_end_is_told_even_where_the_exit_file_cannot_be_written(small: Small) -> None:
+    one, pid = small.running()
+    (small.place / "containers" / one / "exit.new").unlink()
+    with small.full():
+        gone(pid)
+        assert small.daemon.wait(one) == 7
+    small.daemon.remove(one)
+
+
 def test_an_end_on_a_full_exec_root_while_the_daemon_is_away_is_kept(small: Small) -> None:
     one, pid = small.running()
     with small.full():

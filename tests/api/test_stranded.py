@@ -1,13 +1,15 @@
 """All that monitors, forwarders and the resolver can be asked, when the files that they came from are there no more."""
 
 import contextlib
+import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from engine.wire import endpoint
+from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.messages import Started, Warned
 from tests.api.logdrivers import attached, driver
@@ -17,6 +19,13 @@ from tests.harness.daemon import Daemon
 from tests.harness.fixtures import World
 
 NONE = {"NetworkMode": "none"}
+ALIEN = (
+    b'J{"@":"FromTomorrow","x":1}',
+    b'J{"@":"Exited","exit_code":1,"finished_ns":2}',
+    b"M",
+    b"\xff\xfe",
+    b"J" + b"[" * 5000,
+)
 
 
 class Stranded(Daemon):
@@ -205,14 +214,10 @@ def test_a_word_that_a_monitor_does_not_understand_is_told_and_no_death(daemon: 
     daemon.begin(one)
     daemon.kill9()
     words = (
-        b"J" + b'{"@":"FromTomorrow","x":1}',
-        b"J" + b'{"@":"Attach"}',
-        b"J" + b'{"@":"Attach","client":{"@":"Client","streams":6,"framed":true}}',
-        b"J" + b'{"@":"Resize","rows":"many","columns":null}',
-        b"J" + b'{"@":"Exited","exit_code":1,"finished_ns":2}',
-        b"M",
-        b"\xff\xfe",
-        b"J" + b"[" * 5000,
+        *ALIEN,
+        b'J{"@":"Attach"}',
+        b'J{"@":"Attach","client":{"@":"Client","streams":6,"framed":true}}',
+        b'J{"@":"Resize","rows":"many","columns":null}',
     )
     with Channel(endpoint.connect(str(daemon.exec_root / "containers" / one), 20)) as link:
         for word in words:
@@ -227,4 +232,32 @@ def test_a_word_that_a_monitor_does_not_understand_is_told_and_no_death(daemon: 
     assert daemon.request("POST", f"/containers/{one}/stop").status == 204
     assert daemon.inspect(one)["State"]["ExitCode"] == 8
     assert frames.stdout(daemon.logs(one)) == b"up\n"
+    daemon.remove(one)
+
+
+def test_a_word_that_the_resolver_does_not_understand_is_answered_and_no_death(daemon: Stranded) -> None:
+    """The next daemon finds the same one."""
+    with networks(daemon, foreign=subnet("10.77.1.0/24")):
+        with container(daemon, HostConfig={"NetworkMode": "foreign"}) as one:
+            daemon.kill9()
+            with Channel(endpoint.connect(str(daemon.exec_root), 20, endpoint.RESOLVER)) as link:
+                resolver = link.receive()[0].pid
+                for word in (*ALIEN, b'J{"@":"Serve"}', b'J{"@":"Forget","container":"nobody","why":"newer"}'):
+                    link.socket.send(word)
+                    assert bool(link.receive()[0].text) == (b"Forget" not in word), word
+            daemon.start()
+            assert "Address" in execs.run(daemon, one, "nslookup", "-type=a", f"{one}.").out
+            with open(f"/proc/{resolver}/status") as status:
+                assert "zombie" not in status.read()
+
+
+def test_what_a_monitor_has_left_of_its_crash_need_not_be_text(daemon: Stranded) -> None:
+    """It was cut, perhaps within a letter."""
+    one = daemon.create("sleep", "1000")
+    daemon.begin(one)
+    (daemon.exec_root / "containers" / one / exitfile.CRASH).write_bytes("é: why".encode()[1:])
+    with open(f"/proc/{daemon.inspect(one)['State']['Pid']}/stat") as file:
+        os.kill(int(file.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    assert daemon.wait(one) == 255
+    settled(lambda: ": why" in daemon.log)
     daemon.remove(one)
