@@ -64,7 +64,7 @@ def depth(place: str) -> int:
 
 
 def wait_for(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not true():
         assert time.monotonic() < end
         time.sleep(0.02)
