@@ -1,10 +1,10 @@
-"""Every published escape from an engine like this one since 2016, by its number, and what became of it here.
+"""The published escapes from engines like this one since 2016, by their numbers, and what became of each here.
 
 One declaration, in a file for each few years: `tests/README.md` shows this table, and `test_published` sees to it that
 both are the same and that each test is there. What belongs here are flaws of runc, crun, containerd, moby, BuildKit,
 Podman, Buildah and their libraries, of CRI-O, LXC and others where the same trick applies to any engine, and of the
 kernel only where engines had to close the way to it. Most of those of clients, of Docker Desktop and of Kubernetes
-itself are left out.
+itself are left out, and numbers of which the record at hand said nothing more.
 """
 
 from tests.sandbox.published import of_2016_to_2019, of_2020_to_2021, of_2022_to_2023, of_2024, since_2025

@@ -13,6 +13,7 @@ from tests.sandbox.published.row import (
     REGISTRY,
     RUN,
     STEP,
+    USERS,
     WALL,
     Row,
 )
@@ -173,7 +174,7 @@ ROWS = (
         "CVE-2021-41091",
         "moby",
         "Users of the host could enter the data root and run setuid programs of containers.",
-        test=f"{COPY}test_ordinary_users_of_the_host_reach_nothing_of_a_container",
+        test=f"{USERS}test_a_setuid_program_in_a_volume_is_not_reached",
     ),
     Row(
         "CVE-2021-41092",
@@ -185,7 +186,7 @@ ROWS = (
         "CVE-2021-41103",
         "containerd",
         "Users of the host could enter containers' directories and run setuid programs in them.",
-        test=f"{COPY}test_ordinary_users_of_the_host_reach_nothing_of_a_container",
+        test=f"{USERS}test_no_directory_of_the_exec_root_can_be_entered",
     ),
     Row(
         "CVE-2021-41190",

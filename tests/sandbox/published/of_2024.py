@@ -1,7 +1,6 @@
 """Published escapes of 2024."""
 
 from tests.sandbox.published.row import (
-    COPY,
     EXEC,
     IMAGE,
     MOUNT,
@@ -13,6 +12,7 @@ from tests.sandbox.published.row import (
     REGISTRY,
     RUN,
     STEP,
+    USERS,
     Row,
 )
 
@@ -103,7 +103,7 @@ ROWS = (
         "CVE-2024-25621",
         "containerd",
         "Directories with containers' files could be entered by users of the host.",
-        test=f"{COPY}test_ordinary_users_of_the_host_reach_nothing_of_a_container",
+        test=f"{USERS}test_no_directory_of_the_data_root_can_be_entered",
     ),
     Row(
         "CVE-2024-29018",

@@ -18,6 +18,7 @@ from tests.sandbox.published.row import (
     PULL,
     RUN,
     STEP,
+    WINDOWS,
     Row,
 )
 
@@ -259,5 +260,19 @@ ROWS = (
         "Background children that kept an exec's output open left a goroutine each.",
         test=f"{RUN}test_cve_2022_23471_and_2025_64329_who_goes_away_leaves_nothing_behind",
     ),
+    Row(
+        "GHSA-32pv-7hq5-qhwq", "BuildKit", "A file operation of a frontend's removed what is in /tmp.", why=NO_FRONTENDS
+    ),
+    Row("GHSA-388v-wmr2-g2v2", "BuildKit", "The source of a cache mount was a junction that led out.", why=WINDOWS),
     Row("GHSA-hw3h-2gp9-cxpv", "BuildKit", "A git bundle of a source ran commands.", why=NO_GIT),
+    Row(
+        "GHSA-cvxm-645q-p574",
+        "containerd",
+        "A checkpoint that was imported took the name of an image.",
+        why=NO_CHECKPOINTS,
+    ),
+    Row(
+        "GHSA-g2h8-426c-7976", "BuildKit", "A client's upload of local sources led out of its place.", why=NO_FRONTENDS
+    ),
+    Row("GHSA-qx3x-mv6r-52p6", "BuildKit", "Wrong parameters of a frontend crashed the builder.", why=NO_FRONTENDS),
 )
