@@ -16,12 +16,11 @@ from _queue import SimpleQueue  # `queue` has the same one, and imports `threadi
 from engine.errors import EngineError
 from engine.kernel import title
 from engine.logs import format
+from engine.monitor import logs
 from engine.wire.channel import Channel
 from engine.wire.messages import Client, Failed, Forward, Start
 
-_STATUS = 128
 _END_SECONDS = 10  # for what is left when the container has ended
-_FAILED = "failed to create task for container: failed to initialize logging driver: "
 
 
 def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[int]] | None:
@@ -35,7 +34,7 @@ def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[
     try:
         sender = importlib.import_module(f"engine.logs.{forward.driver}").Sender(dict(forward.values))
     except EngineError as error:
-        link.send(Failed("log", 0, _FAILED + str(error), _STATUS))
+        link.send(Failed("log", 0, logs.REFUSED + str(error), logs.NOT_TRIED))
         return None
     theirs, ours = socket.socketpair()
     if os.fork() == 0:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from engine import init
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import syscalls, title
+from engine.logs.openlog import OpenLog
+from engine.monitor import logs
 from engine.sandbox import namespaces
 from engine.sandbox.spec import Device, Mount, Root, Sandbox
 from engine.wire import channel, codec, packed, report
@@ -53,6 +55,7 @@ class Launched:
 
     outputs: (stream, descriptor) pairs; input: the write end of its stdin; terminal: the pty's master
     mounts: its mount namespace, which the monitor holds until the end is told; -1 for an exec
+    log: the open end of the container's log; None where it has none, and for an exec
     """
 
     pid: int
@@ -63,6 +66,7 @@ class Launched:
     input: int
     terminal: int
     mounts: int
+    log: OpenLog | None = None
 
 
 @dataclass(slots=True)
@@ -164,7 +168,16 @@ def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched 
         socket.send_fds(spare.reports, [start.sandbox], streams.stdio or ())
     streams.close_stdio()
     with spare.reports:
-        return _Handshake(link, spare.reports, spare.pid, os.pidfd_open(spare.pid), streams).run()
+        handshake = _Handshake(link, spare.reports, spare.pid, os.pidfd_open(spare.pid), streams)
+        try:
+            log = logs.open_log(start.log)  # while init is at its work; without a log nothing runs that writes to one
+        except OSError as error:
+            text = logs.REFUSED + (error.strerror or "").lower()
+            return handshake.refuse(Failed("log", error.errno or 0, text, logs.NOT_TRIED))
+        launched = handshake.run()
+        if launched is not None:
+            launched.log = log
+        return launched
 
 
 def _fork_init(start: Start, streams: Streams) -> Spare:
@@ -277,6 +290,11 @@ class _Handshake:
     def _failed(self, failure: report.Failure) -> None:
         os.waitpid(self._pid, 0)
         self._tell(Failed(failure.step, failure.errno, failure.text, failure.status))
+
+    def refuse(self, failure: Failed) -> None:
+        """It is not to run: the daemon is told why."""
+        self._abandon()
+        self._tell(failure)
 
     def _abandon(self) -> None:
         signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)

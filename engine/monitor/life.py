@@ -42,7 +42,7 @@ def begin(
 
     listener: None for an exec, which no other daemon finds again and which leaves nothing on disk, until it has a home
     """
-    log = _open_log(start)
+    log = launched.log
     pump = twin.Pump(log, start.tty)
     for stream, descriptor in launched.outputs:
         pump.add_output(stream, descriptor)
@@ -79,7 +79,7 @@ def handed(
             (descriptor, client.streams, client.framed, client.detach, client.replay)
             for client, descriptor in zip(start.clients, clients, strict=True)
         ],
-        _open_log(start),
+        launched.log,
         os.path.basename(start.exec_dir),
     )
 
@@ -101,10 +101,6 @@ def _stdin_once(start: Start | Exec) -> bool:
 
 def _exec_dir(start: Start | Exec) -> str:
     return "" if isinstance(start, Exec) else start.exec_dir
-
-
-def _open_log(start: Start | Exec) -> Writer | None:
-    return None if isinstance(start, Exec) else logs.open_log(start.log)
 
 
 def _add_client(pump: object, client: Client, descriptor: int, owed: bytes = b"") -> None:

@@ -13,6 +13,11 @@ from engine.logs.jsonfile import IDLE, JsonWriter
 from engine.logs.writer import Writer
 from engine.wire.messages import Attach, LogTarget
 
+REFUSED = "failed to create task for container: failed to initialize logging driver: "
+"""docker's words before the reason for which a log cannot be had."""
+NOT_TRIED = 128
+"""The status of a command that was never tried."""
+
 
 def open_log(target: LogTarget) -> Writer | JsonWriter | None:
     """The open end of the container's log, or None when there is none. Raises OSError."""

@@ -15,13 +15,12 @@ from collections.abc import Callable
 from engine.errors import Invalid
 from engine.kernel import syscalls, title
 from engine.logs.twin import Twin
-from engine.monitor import enter, forwarder, launch, life
+from engine.monitor import enter, forwarder, launch, life, logs
 from engine.wire import channel, endpoint, exitfile, packed
 from engine.wire.channel import Channel
 from engine.wire.messages import Exec, Failed, Start
 
 _LOST = 125
-_NOT_TRIED = 128
 _NO_ROOM = "failed to create task for container: the exec root cannot be used: "
 
 
@@ -127,7 +126,7 @@ def _settle_in(exec_dir: str, link: Channel) -> socket.socket | None:
         return endpoint.listen(exec_dir)
     except OSError as error:
         text = (error.strerror or "").lower()
-        link.send(Failed("exec root", error.errno or 0, f"{_NO_ROOM}{exec_dir}: {text}", _NOT_TRIED))
+        link.send(Failed("exec root", error.errno or 0, f"{_NO_ROOM}{exec_dir}: {text}", logs.NOT_TRIED))
         return None
 
 

@@ -149,10 +149,28 @@ def mount_root(root: Root) -> int:
         else:
             os.chdir(root.base)
             _mount_overlay(root)
-        return os.open(root.upper, _PLACE | os.O_DIRECTORY)
+        place = os.open(root.upper, _PLACE | os.O_DIRECTORY)
+        if root.layers and not root.readonly and os.fstatvfs(place).f_flag & os.ST_RDONLY:
+            os.close(place)
+            raise _why_readonly(root)
+        return place
     except OSError as error:
         kind = "overlay" if root.layers else "bind"
         raise SystemFailure(f"mount: {kind} on /: {error.strerror}") from error
+
+
+def _why_readonly(root: Root) -> OSError:
+    """Why an overlay can only be read, which stays so with room on the disk too: the kernel keeps the reason to itself.
+
+    It could not make a directory in the working directory.
+    """
+    probe = os.path.join(root.work, "probe")
+    try:
+        os.mkdir(probe)
+        os.rmdir(probe)
+    except OSError as error:
+        return error
+    return OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 def _mount_overlay(root: Root) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.harness.namespaces import Namespaces
@@ -19,15 +18,18 @@ _STEPS = (16 * MEGABYTE, MEGABYTE, 64 << 10, 4 << 10)
 class Disk:
     """A file system of `size` bytes at `place`, which a machine alone sees. kind: `tmpfs` or `ext4`
 
-    An ext4 is a file beside `place` behind a loop device that goes with its mount. What has reached the file is what a
-    loss of power would leave, so `image` can be copied at any time.
+    An ext4 is the file `image` beside `place`, made unless it is there, behind a loop device that goes with its mount.
+    options: of mount(8)
     """
 
-    def __init__(self, machine: Namespaces, place: Path, size: int, kind: str = "ext4") -> None:
+    def __init__(
+        self, machine: Namespaces, place: Path, size: int, kind: str = "ext4", *, options: str = "loop"
+    ) -> None:
         self.machine = machine
         self.place = place
         self.size = size
         self.kind = kind
+        self.options = options
         self.image = place.with_name(f"{place.name}.img")
 
     def __enter__(self) -> "Disk":
@@ -37,7 +39,7 @@ class Disk:
         else:
             if not self.image.exists():
                 format_ext4(self.image, self.size)
-            self._run("mount", "-o", "loop", str(self.image), str(self.place))
+            self._run("mount", "-o", self.options, str(self.image), str(self.place))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,10 +106,3 @@ def unable() -> str:
         if "\text4\n" not in known.read():
             return "the kernel has no ext4"
     return "" if os.path.exists("/dev/loop-control") else "there are no loop devices"
-
-
-@contextlib.contextmanager
-def disk(machine: Namespaces, place: Path, size: int, kind: str = "ext4") -> Iterator[Disk]:
-    """A disk that goes at the end."""
-    with Disk(machine, place, size, kind) as made:
-        yield made

@@ -109,6 +109,22 @@ def test_what_an_end_on_a_full_disk_has_left_goes_with_the_next_start(engine, ke
     assert after.id != before.id and after.ipv4 == before.ipv4
 
 
+def test_a_start_on_a_disk_that_is_still_full_says_so(engine, kernel, monkeypatch):
+    """And not that the container is in its network already, which it is by the end that could not be written."""
+    container = made(engine, "net")
+    run(engine, container)
+
+    def full(_endpoints):
+        raise SystemFailure("no space left on device")
+
+    monkeypatch.setattr(engine.networks, "leave", full)
+    with pytest.raises(SystemFailure, match="^failed to set up container networking: no space left on device$"):
+        run(engine, container)
+    monkeypatch.undo()
+    run(engine, container)
+    assert len(engine.networks.endpoints()) == 1
+
+
 def test_ports_move_to_the_network_that_leads_out(engine, kernel):
     container = made(engine, "inner", "inner")
     run(engine, container)
