@@ -1,9 +1,10 @@
-"""A daemon that is killed at a step of its work that the test chooses: `python -m tests.harness.mortal daemon ...`.
+"""A daemon that dies, or halts, at a step of its work that the test chooses: `python -m tests.harness.mortal daemon`.
 
 Run as a process of its own in the place of `python -m engine`. The engine knows nothing of it: Python's audit events
 (PEP 578) tell of what it does to the kernel (messages to netlink, the spawner and the resolver, files made, written and
 removed, sockets bound), and each transaction of the database counts at its beginning and at its end. While the file
-`ORDERS` names is there, steps are counted; at the number that stands in it the process ends itself with SIGKILL.
+`ORDERS` names is there, steps are counted; at the number that stands in it the process ends itself with SIGKILL, or,
+with the word `halt` behind the number, stops itself until SIGCONT.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Iterator
 
 ORDERS = "ENGINE_TEST_ORDERS"
-"""The variable that names the file: a number, counted down from when it is first seen."""
+"""The variable that names the file: a number, counted down from when it is first seen, and perhaps `halt`."""
 
 _STEPS = frozenset({"os.mkdir", "os.rename", "os.remove", "os.rmdir", "socket.bind", "socket.sendto", "socket.sendmsg"})
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -28,6 +29,7 @@ class Death:
         self._path = path
         self._daemon = 0
         self._left = 0
+        self._signal = signal.SIGKILL
         self._given = 0  # when the orders were, that are counted down
 
     def arm(self) -> None:
@@ -52,19 +54,22 @@ class Death:
                 fcntl.flock(orders, fcntl.LOCK_SH)  # who takes them away waits for the steps that have seen them
                 found = os.fstat(orders.fileno())
                 if found.st_nlink:
-                    self._obey(what, int(orders.read()) if self._given != found.st_ctime_ns else self._left)
-                    self._given = found.st_ctime_ns
+                    if self._given != found.st_ctime_ns:
+                        number, _, word = orders.read().partition(" ")
+                        self._left, self._signal = int(number), signal.SIGSTOP if word else signal.SIGKILL
+                        self._given = found.st_ctime_ns
+                    self._obey(what)
         except FileNotFoundError:
             pass  # it may live
         finally:
             self._daemon = os.getpid()
 
-    def _obey(self, what: str, left: int) -> None:
+    def _obey(self, what: str) -> None:
         with open(f"{self._path}.steps", "a") as told:
             told.write(f"{what}\n")
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self._left = left - 1
+        self._left -= 1
+        if self._left == -1:
+            os.kill(os.getpid(), self._signal)
 
 
 def main() -> int:
@@ -82,9 +87,9 @@ def main() -> int:
         return run(*arguments)
 
     @contextlib.contextmanager
-    def watched(database: Database, durable: bool = False) -> Iterator[object]:
+    def watched(database: Database, *arguments: bool, **durability: bool) -> Iterator[object]:
         death.step("begin")
-        with transaction(database, durable) as connection:
+        with transaction(database, *arguments, **durability) as connection:
             yield connection
         death.step("committed")
 
