@@ -44,7 +44,7 @@ def test_the_muxer_is_clean_under_the_sanitizers(tmp_path):
         "PYTHONMALLOC": "malloc",
         "MUXER_EXAMPLES": "30",
     }
-    tests = ["tests/unit/logs", *(f"tests/unit/muxer/test_{name}.py" for name in ("twins", "pumps", "stay"))]
+    tests = ["tests/unit/logs", *(f"tests/unit/muxer/test_{name}.py" for name in ("twins", "pumps", "stay", "waiters"))]
     # These have no C in them.
     tests += [f"--ignore=tests/unit/logs/test_{name}.py" for name in ("attributes", "jsonreader", "senders")]
     command = [

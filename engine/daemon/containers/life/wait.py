@@ -7,11 +7,10 @@ A client's connection is the monitor's too, from the moment there is one (see `e
 monitor answers: at the end of the run, or when the next daemon has removed the container.
 """
 
-import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.daemon.containers.record import Container, Entrusted
@@ -36,7 +35,8 @@ class Waiter:
     exits_before: int
     running_before: bool
 
-    def _over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether there is nothing left to wait for; the caller holds `changed`."""
         container = self.container
         if container.removed:
             return True
@@ -54,7 +54,7 @@ class Waiter:
         container = self.container
         while True:
             with container.changed:
-                if self._over():
+                if self.is_over():
                     return self._told()
                 bell = container.listen()
             try:
@@ -72,33 +72,52 @@ class Waiter:
         return container.state.exit_code, container.state.error if failed else ""
 
     @property
-    def _lasting(self) -> bool:
+    def is_lasting(self) -> bool:
         """Whether what it waits for comes to pass without any daemon, or is sure to be done by the next one."""
         return self.condition != "removed" or self.container.host_config["AutoRemove"]
 
-    @contextlib.contextmanager
     def entrusted(
         self, engine: object, descriptor: int, before: tuple[bytes, bytes, bytes], after: bytes, *, full_close: bool
-    ) -> Iterator[Callable[[], bool]]:
+    ) -> "Keeping":
         """Have the monitor of the present run, or of the next, keep the client's connection too, until it is answered.
 
-        Yields what says whether a monitor has it now. Left with an exception, the monitor keeps it: the client has
-        gone, which that sees too, or this daemon is about to. The other arguments are as in `Wait`.
+        The arguments are as in `Wait`. A context manager.
         """
-        container = self.container
-        wait = Wait(next(_numbers), self.condition == "removed", full_close, before, after)
-        one = Entrusted(wait, descriptor)
+        return Keeping(engine, self, descriptor, (full_close, before, after))
+
+
+class Keeping:
+    """The time in which a monitor has the connection of one who waits too.
+
+    Left with an exception, the monitor keeps it: the client has gone, which that sees too, or this daemon is about to.
+    Not a generator: there may be a thousand of these.
+    """
+
+    __slots__ = ("_engine", "_one", "_waiter")
+
+    def __init__(self, engine: object, waiter: Waiter, descriptor: int, how: tuple) -> None:
+        self._engine, self._waiter = engine, waiter
+        self._one = Entrusted(Wait(next(_numbers), waiter.condition == "removed", *how), descriptor)
+
+    def __enter__(self) -> Callable[[], bool]:
+        """What says whether a monitor has it now."""
+        container, one = self._waiter.container, self._one
         with container.changed:
-            if self._lasting and not self._over():
-                container.entrusted[wait.number] = one
-        entrust(engine, container, one)
-        try:
-            yield lambda: one.run is not None and one.run == container.exits
-        finally:
-            with container.changed:
-                container.entrusted.pop(wait.number, None)
-        if one.run is not None:
-            engine.links.answered(container.id, wait.number)
+            if self._waiter.is_lasting and not self._waiter.is_over():
+                container.entrusted[one.wait.number] = one
+        entrust(self._engine, container, one)
+        return self.held
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        container, one = self._waiter.container, self._one
+        with container.changed:
+            container.entrusted.pop(one.wait.number, None)
+        if kind is None and one.run is not None:
+            self._engine.links.answered(container.id, one.wait.number)
+
+    def held(self) -> bool:
+        """Whether a monitor has the connection, and the run has not ended."""
+        return self._one.run is not None and self._one.run == self._waiter.container.exits
 
 
 def entrust(engine: object, container: Container, one: Entrusted | None = None) -> None:
