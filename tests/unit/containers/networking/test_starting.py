@@ -118,7 +118,7 @@ def test_a_start_on_a_disk_that_is_still_full_says_so(engine, kernel, monkeypatc
         raise SystemFailure("no space left on device")
 
     monkeypatch.setattr(engine.networks, "leave", full)
-    with pytest.raises(SystemFailure, match="^failed to set up container networking: no space left on device$"):
+    with pytest.raises(SystemFailure, match=r"^failed to set up container networking: no space left on device$"):
         run(engine, container)
     monkeypatch.undo()
     run(engine, container)
