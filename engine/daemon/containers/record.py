@@ -11,6 +11,11 @@ Which lock is held when, outermost first:
     disconnect. The locks of networks, wires and the firewall are taken under it (see `networks`). Whoever holds it
     knows that no verb changes the state meanwhile; only an end may come (`end.ended`), which does not take it. So
     nobody waits for an end holding it: stop and remove send their signal, let go, and wait for `exits` to grow.
+    No client is waited for under it (attach takes the body before, and its head must find room at once), and no copy of
+    an image (`copied`). What a start does wait for is bounded: its monitor (`links.START_SECONDS` from one message to
+    the next), the sources of binds (`answering.SECONDS`), the resolver (5 seconds, then it is replaced), a spawner or
+    monitor that takes no message (10 seconds), the freezer (10 seconds), an end that settles (the same waits). Only
+    copying files into a stopped container takes as long as they are many: they are all here by then.
 `Container.changed` is held for a look or a change, with the state's row written under it, so that rows are written in
     the order of the changes. Nothing that may take long is done under it. An end sets `settling` until what only a run
     has is gone, which a start waits for; its networks go before it says so under `changed` (the event `die`, the state,
@@ -139,6 +144,7 @@ class Container:
     doomed: SIGKILL was sent to this run, so nothing may stop it from dying
     delay: seconds that were waited before this run (see `policy`); retry: the handle of the next one while it is waited
     passing: where it is paused, that is the engine's own doing and ends with its work; a later daemon lets it go on
+    preparing: a thread copies what its runs stand on, where images are copied (see `copied`); under `changed`
     being_restarted: how many `restart` calls are between their stop and their start; it is not removed by itself then
     bell: rung at each end for those who wait with a socket, and replaced then; None while nobody does
     entrusted: by its number, each of those who wait whose connection its monitor is to have too; under `changed`
@@ -173,6 +179,7 @@ class Container:
     delay: float = 0.0
     retry: object | None = field(default=None, repr=False)
     passing: bool = False
+    preparing: bool = False
     being_restarted: int = 0
     bell: Bell | None = field(default=None, repr=False)
     entrusted: dict[int, Entrusted] = field(default_factory=dict, repr=False)

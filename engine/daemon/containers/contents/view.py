@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from engine.daemon.containers import files, paths
-from engine.daemon.containers.isolation import sandbox
+from engine.daemon.containers.isolation import copied, sandbox
 from engine.daemon.containers.mounts import mounting
 from engine.daemon.containers.record import Container, State
 from engine.errors import Conflict, NotFound, SystemFailure
@@ -89,6 +89,7 @@ def visit(
                 return work(View(root, True, closed, functools.partial(_check_run, container, state, writes)))
             finally:
                 os.close(root)
+        copied.prepare(engine, container)
         if not writes:
             return _aside(lambda: _read_stopped(engine, container, mounted, work))
         with container.operation:

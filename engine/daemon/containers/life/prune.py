@@ -13,6 +13,7 @@ from engine.errors import Conflict, EngineError, Invalid
 log = logging.getLogger(__name__)
 
 FILTERS = ("label", "label!", "until")
+PATIENCE_SECONDS = 2.0  # with a container that is just being started: the others do not wait for a slow one
 _running = locks.Lock("pruning of containers")
 
 
@@ -62,7 +63,7 @@ def _moment(until: tuple[str, ...]) -> int | None:
 def prune(engine: object, chosen: Chosen) -> tuple[list[str] | None, int]:
     """Remove them; the ids of those that are gone (None for none), and the bytes that they had written.
 
-    One that cannot be removed, as it has just been started or another client removes it, is left out.
+    One that cannot be removed, as it is being started or another client removes it, is left out.
     Raises Conflict while another prune is under way.
     """
     if not _running.acquire(blocking=False):
@@ -82,7 +83,7 @@ def _prune(engine: object, chosen: Chosen) -> tuple[list[str], int]:
             continue
         try:
             written, _ = measure(engine, container)
-            remove.remove(engine, container, force=False, volumes=False)
+            remove.remove(engine, container, force=False, volumes=False, patience=PATIENCE_SECONDS)
         except (EngineError, OSError) as error:
             log.warning("container %s was not pruned: %s", container.id, error)
             continue

@@ -24,12 +24,19 @@ _sweeper = Turn("sweeper")
 
 
 def remove(
-    engine: object, container: Container, force: bool, volumes: bool, name: str = "", *, lasting: bool = True
+    engine: object,
+    container: Container,
+    force: bool,
+    volumes: bool,
+    name: str = "",
+    *,
+    lasting: bool = True,
+    patience: float = -1,
 ) -> None:
     """Remove the container, killing it first with `force`; `volumes`: with its volumes that have no name.
 
-    name: how the client calls it; lasting: as for `create`. Raises Conflict when it runs and `force` is not given, or
-    when its removal is already under way.
+    name: how the client calls it; lasting: as for `create`; patience: seconds to wait for another verb, -1 as long as
+    that takes. Raises Conflict when it runs and `force` is not given, or when its removal is already under way.
     """
     name = name or container.id
     while True:
@@ -38,13 +45,17 @@ def remove(
             _kill(engine, container, state, force, name)
         if state.status == "removing":
             raise Conflict(f"removal of container {name} is already in progress")
-        with container.operation:
+        if not container.operation.acquire(timeout=patience):
+            raise Conflict(f"container {name} is busy")
+        try:
             if state.running and container.removed:
                 return  # its end was enough: it was to be removed with it
             # A start that was under way when we looked has had its turn before us.
             if not container.settled().running:
                 finish(engine, container, volumes, lasting)
                 return
+        finally:
+            container.operation.release()
 
 
 def _kill(engine: object, container: Container, state: State, force: bool, name: str) -> None:

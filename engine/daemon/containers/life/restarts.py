@@ -26,6 +26,7 @@ def schedule(engine: object, container: Container) -> None:
 
 def again(engine: object, container: Container, exits: int) -> None:
     """Start the next run, if it is still wanted. As in dockerd, a start that fails is the end of the tries."""
+    # Nothing is to be copied here: it has run before.
     with container.operation:
         container.settled()
         with container.changed:

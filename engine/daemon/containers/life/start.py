@@ -11,7 +11,7 @@ import os
 
 from engine.daemon.containers import files, paths, states
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.isolation import isolation, joins, sandbox, tracers
+from engine.daemon.containers.isolation import copied, isolation, joins, sandbox, tracers
 from engine.daemon.containers.life import remove, wait
 from engine.daemon.containers.mounts import mountpoints
 from engine.daemon.containers.output import attach
@@ -41,6 +41,7 @@ def start(engine: object, container: Container) -> None:
     Raises NotModified when it runs already (or is about to, by its policy), Conflict when it is paused, Invalid when
     its command cannot be run (exit code 126 or 127 is recorded), SystemFailure when its sandbox cannot be made.
     """
+    copied.prepare(engine, container)
     with container.operation:
         state = container.settled()
         if state.status == "paused":

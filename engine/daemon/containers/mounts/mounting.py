@@ -11,7 +11,7 @@ import os
 import re
 
 from engine.daemon.containers import paths
-from engine.daemon.containers.mounts import mountspecs
+from engine.daemon.containers.mounts import answering, mountspecs
 from engine.daemon.containers.record import Container
 from engine.daemon.images.layers.storage import OVERLAY
 from engine.daemon.tar.trees import remove_path
@@ -93,16 +93,17 @@ def _of_tmpfs(_engine: object, _container: Container, point: dict) -> Mount:
 
 def _of_bind(engine: object, _container: Container, point: dict) -> Mount:
     spec, source = point["Spec"], point["Source"]
-    if spec.get("CreateMountpoint"):
-        _make_source(source)
-    return Mount(
-        "bind",
-        source,
-        point["Destination"],
-        _bind_flags(point),
-        propagation=_propagation(point),
-        asked=True,
-    )
+    propagation = point["Propagation"]
+    if spec.get("CreateMountpoint") or propagation in _SHARED | _SLAVE:
+        propagation = answering.asked(source, functools.partial(_look_at_source, point))
+    return Mount("bind", source, point["Destination"], _bind_flags(point), propagation=propagation, asked=True)
+
+
+def _look_at_source(point: dict) -> str:
+    """Make the source of a bind, if that is to be made; the propagation that it gets."""
+    if point["Spec"].get("CreateMountpoint"):
+        _make_source(point["Source"])
+    return _propagation(point)
 
 
 def _make_source(source: str) -> None:
@@ -155,7 +156,7 @@ def _of_volume(engine: object, container: Container, point: dict) -> Mount:
         return Mount("bind", volume.path, target, ("rbind", *readonly), subpath=subpath, asked=True)
     if mounting.kind == "bind":
         flags = dict.fromkeys((*mounting.flags, *readonly))
-        if not os.path.exists(mounting.device):
+        if not answering.asked(mounting.device, functools.partial(os.path.exists, mounting.device)):
             text = f"mount {mounting.device}:{volume.path}, flags: 0x1000: no such file or directory"
             raise SystemFailure(f"error while mounting volume '{volume.path}': failed to mount local volume: {text}")
         return Mount("bind", mounting.device, target, tuple(flags), subpath=subpath, asked=True)
@@ -186,7 +187,7 @@ def _holder(engine: object, container: Container, name: str) -> tuple:
 def _of_image(engine: object, container: Container, point: dict) -> Mount:
     spec = point["Spec"]
     if engine.storage != OVERLAY:
-        return _copy_of_image(engine, container, point)
+        return copy_of_image(engine, container, point)
     root = engine.images.layer_root
     return Mount(
         "image",
@@ -200,7 +201,7 @@ def _of_image(engine: object, container: Container, point: dict) -> Mount:
     )
 
 
-def _copy_of_image(engine: object, container: Container, point: dict) -> Mount:
+def copy_of_image(engine: object, container: Container, point: dict) -> Mount:
     """The image's root as a directory of the container's own, made once: where the storage is `copy`."""
     spec = point["Spec"]
     home = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home
