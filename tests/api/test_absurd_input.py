@@ -41,6 +41,7 @@ ASKED = [
     ("GET", filtered("/containers/json", exited="5_0"), None, 400, "invalid filter 'exited=5_0'"),
     ("GET", filtered("/containers/json", publish="٣"), None, 400, "invalid port '٣': invalid syntax"),
     ("GET", f"/images/search?term=x&limit={MORE}", None, 400, f'strconv.Atoi: parsing "{MORE}": value out of range'),
+    ("GET", "/images/search?term=[]:5000/x", None, 400, "invalid index name ([]:5000)"),
     ("GET", f"/images/busybox/get?platform={NESTED}", None, 400, "failed to parse platform"),
     ("GET", f"/images/busybox/history?platform={NESTED}", None, 400, "failed to parse platform"),
     ("POST", f"/build?outputs={NESTED}", b"", 400, "error reading outputs"),

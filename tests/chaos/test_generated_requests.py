@@ -162,11 +162,19 @@ class Weight(NamedTuple):
         return not more and self.memory <= other.memory + MORE_MEMORY
 
 
-def settled(daemon: Daemon, before: Weight) -> Weight:
-    """What a daemon holds when the last connections have ended; waits for that as long as it may take."""
-    end = time.monotonic() + SETTLE_SECONDS
-    while not (now := Weight.of(daemon.pid)).within(before) and time.monotonic() < end:
+def resting(standing: Standing, daemon: Daemon) -> Weight:
+    """What a daemon holds while all stands and nobody asks."""
+    standing.renew("all")
+    standing.hang_up()
+    return Weight.of(daemon.pid)
+
+
+def settled(standing: Standing, daemon: Daemon, before: Weight) -> Weight:
+    """The same once the last answers have ended; waits for that as long as it may take."""
+    now, end = resting(standing, daemon), time.monotonic() + SETTLE_SECONDS
+    while not now.within(before) and time.monotonic() < end:
         time.sleep(0.1)
+        now = Weight.of(daemon.pid)
     return now
 
 
@@ -194,11 +202,9 @@ def test_generated_requests(make_daemon: Callable[..., Daemon]) -> None:
     asking, warm, began = Asking(standing, random_), None, time.monotonic()
     for number, request in enumerate(requests):
         if number == int(len(requests) * WARM_UP):
-            standing.hang_up()
-            warm = Weight.of(daemon.pid)
+            warm = resting(standing, daemon)
         asking.ask(request())
-    standing.hang_up()
-    last = settled(daemon, warm)
+    last = settled(standing, daemon, warm)
     print(f"{asking.statuses.total()} requests in {time.monotonic() - began:.0f} s, seed {form.SEED}")
     print("statuses:", dict(sorted(asking.statuses.items())))
     print(f"the daemon: {warm}, and at the end {last}")

@@ -177,7 +177,12 @@ def _text(root: int, path: str) -> bytes:
     if "\0" in path or posixpath.normpath(path).startswith(".."):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     fd = open_beneath(root, path, _FILE)
-    with os.fdopen(fd, "rb") as file:
+    try:
+        file = os.fdopen(fd, "rb")
+    except OSError:  # a directory: nobody else has the descriptor then
+        os.close(fd)
+        raise
+    with file:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise Invalid(f"{path} in the build context is not a regular file")

@@ -62,7 +62,10 @@ def search(settings: object, term: str, limit_text: str, filters: dict, auth: di
         # Nobody's images are built by the index any more, so nothing can match.
         return []
     host, words = _split(term)
-    index = _Index(host, tuple(settings.insecure_registries), Credentials.of(auth))
+    try:
+        index = _Index(host, tuple(settings.insecure_registries), Credentials.of(auth))
+    except SystemFailure as error:  # the host is none that a URL could have
+        raise Invalid(f"invalid index name ({host})") from error
     with contextlib.closing(index.transport):
         data = index.ask(f"/v1/search?{urllib.parse.urlencode({'q': words, 'n': limit})}")
     found = _results(data)
