@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define NAME_SIZE 16 /* of a command's name, with its end (prctl(2)) */
+#define COMM_SIZE 16 /* of a command's name, with its end (prctl(2)) */
 #define ARG_START 48 /* field of proc_pid_stat(5) */
 
 /* Where the kernel shows the command line from, for this process and all that it forks. */
@@ -29,7 +29,7 @@ void find_title(struct mux_stay *stay) {
 }
 
 void mux_name(const struct mux_stay *stay, const char *kind, const char *of) {
-    char name[NAME_SIZE];
+    char name[COMM_SIZE];
     snprintf(name, sizeof name, "engine %s", kind);
     prctl(PR_SET_NAME, name);
     if (!stay->title) return;

@@ -35,6 +35,8 @@ UNPACKED = {
     "runc": ("runc",),
 }
 FUZZER = "atheris>=2.3"
+# libFuzzer's library has the version of its compiler in its name.
+FUZZERS_OF_C = (("clang", "libclang-rt-14-dev"), ("clang", "libclang-rt-19-dev"))
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,18 @@ def install_packages() -> None:
         redis.make(CACHE)
 
 
+def install_fuzzer_of_c() -> None:
+    """clang with libFuzzer, for the long job `c` alone, when this is root on Debian; elsewhere that job says so."""
+    if shutil.which("clang") or not (is_debian() and os.geteuid() == 0):
+        return
+    apt("update")
+    for packages in FUZZERS_OF_C:
+        if all(map(candidate, packages)):
+            say(f"installing {' '.join(packages)}")
+            apt("install", "--no-install-recommends", *packages)
+            return
+
+
 def unpack(packages: Sequence[str]) -> None:
     """Put the programs of Debian packages below the cache, without installing them."""
     for package in packages:
@@ -210,6 +224,7 @@ def main(arguments: Sequence[str]) -> None:
     else:
         say("without a C compiler; the engine runs on the Python twin of _muxer")
     if "--long" in arguments:
+        install_fuzzer_of_c()
         if subprocess.run([python, "-c", "import atheris"], capture_output=True).returncode:
             run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", FUZZER)
         rest = [argument for argument in arguments if argument != "--long"]

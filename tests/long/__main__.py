@@ -1,9 +1,15 @@
-"""`python -m tests.long [TARGET ...] [--runs N]`: each target with that many inputs, one process each.
+"""`python -m tests.long [JOB or TARGET ...] [--runs N]`: each target with that many inputs, one process each.
 
-Started by `python3 -m tests --long`, which puts atheris into the tests' environment first. A target is fed with what
-`tests.unit.images.hostile` makes of atheris' bytes; coverage of the engine's readers guides it. The first input that
-is answered by anything but an `EngineError`, or that leaves something behind, ends the run: it is kept in the file
-that atheris names, and `python -m tests.long TARGET FILE` asks it again.
+Started by `python3 -m tests --long`, which puts what is needed into the tests' environment first. The jobs:
+
+    archives    images and layers, made of atheris' bytes by `tests.unit.images.hostile`
+    parsers     HTTP, tar, Dockerfiles, JSON and the engine's own messages under atheris, see `tests.long.parsers`
+    c           the muxer's C under libFuzzer, ASan, UBSan and TSan, see `tests.long.c`
+    chaos       the tests of tests/chaos in full, by pytest; only when it is named
+
+Without a name all but the last are done. The first input that is answered by anything but a refusal, or that leaves
+something behind, ends a target's run: it is kept in the file that is named then, and `python -m tests.long TARGET FILE`
+asks it again.
 """
 
 import argparse
@@ -13,7 +19,12 @@ import subprocess
 import sys
 import tempfile
 
-TARGETS = ("load", "layer")
+from tests.long import c, parsers
+
+ARCHIVES = ("load", "layer")
+JOBS = {"archives": ARCHIVES, "parsers": tuple(parsers.TARGETS), "c": c.TARGETS}
+TARGETS = tuple(target for targets in JOBS.values() for target in targets)
+CHAOS = "chaos"
 RUNS = 100_000
 LONGEST = 2048
 SECONDS = 25
@@ -22,22 +33,49 @@ SECONDS = 25
 def main() -> int:
     """Run the targets; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.long", description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", help=f"targets ({', '.join(TARGETS)}), and files to be asked again")
+    words = ", ".join((*JOBS, CHAOS, *TARGETS))
+    parser.add_argument("what", nargs="*", help=f"jobs and targets ({words}), and files to be asked again")
     parser.add_argument("--runs", type=int, default=RUNS)
     asked = parser.parse_args()
-    targets = [word for word in asked.what if word in TARGETS] or TARGETS
-    files = [word for word in asked.what if word not in TARGETS]
-    failed = []
-    for target in targets:
-        # In memory: nobody asks here whether it lasts, and each image that is loaded is flushed to the disk.
-        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
-            command = [sys.executable, "-m", "tests.long", "--one", target, directory]
-            options = [f"-runs={asked.runs}", f"-max_len={LONGEST}", "-len_control=0", f"-timeout={SECONDS}"]
-            options.append(f"-artifact_prefix={tempfile.gettempdir()}/")
-            if subprocess.run([*command, *(files or options)]).returncode:
-                failed.append(target)
+    targets = [each for word in asked.what for each in JOBS.get(word, (word,) if word in TARGETS else ())]
+    files = [word for word in asked.what if word not in (*JOBS, *TARGETS, CHAOS)]
+    if not targets and CHAOS not in asked.what:
+        targets = list(TARGETS)
+    failed = [target for target in targets if run(target, asked.runs, files)]
+    if CHAOS in asked.what and chaos():
+        failed.append(CHAOS)
     print(f"tests.long: {asked.runs} inputs each; " + (f"failed: {', '.join(failed)}" if failed else "all is well"))
     return 1 if failed else 0
+
+
+def run(target: str, runs: int, files: list[str]) -> int:
+    """One target; its exit status."""
+    print(f"tests.long: {target}", flush=True)
+    if target in c.TARGETS:
+        return c.run(target, runs, files)
+    # In memory: nobody asks here whether it lasts, and each image that is loaded is flushed to the disk.
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
+        options = [f"-runs={runs}", f"-max_len={LONGEST}", "-len_control=0", f"-timeout={SECONDS}"]
+        options += ["-print_final_stats=1", f"-artifact_prefix={tempfile.gettempdir()}/"]
+        command = [sys.executable, "-m", "tests.long", "--one", target, directory]
+        return subprocess.run([*command, *(files or [*options, *seeds(target, directory)])]).returncode
+
+
+def seeds(target: str, directory: str) -> list[str]:
+    """The directory with the inputs that a target begins with, if it has any."""
+    known = parsers.SEEDS.get(target, ())
+    place = pathlib.Path(directory) / "seeds"
+    if known:
+        place.mkdir()
+    for number, seed in enumerate(known):
+        (place / str(number)).write_bytes(seed)
+    return [str(place)] if known else []
+
+
+def chaos() -> int:
+    """The tests of tests/chaos in their full form; pytest's exit status."""
+    command = [sys.executable, "-m", "pytest", "-s", "tests/chaos"]
+    return subprocess.run(command, env={**os.environ, "ENGINE_CHAOS": "full"}).returncode
 
 
 class Taken:
@@ -59,6 +97,16 @@ def fuzz(target: str, directory: str, options: list[str]) -> None:
     """One target, in this process, which atheris ends."""
     import atheris
 
+    if target in parsers.TARGETS:
+        with atheris.instrument_imports(include=list(parsers.ROOMS)):
+            ask = parsers.TARGETS[target]()
+    else:
+        ask = _archives(atheris, target, directory)
+    atheris.Setup([sys.argv[0], *options], ask)
+    atheris.Fuzz()
+
+
+def _archives(atheris: object, target: str, directory: str) -> object:
     with atheris.instrument_imports(include=["engine.daemon.images", "engine.daemon.tar", "engine.daemon.jsontext"]):
         from tests.unit.images import hostile, made
 
@@ -74,8 +122,7 @@ def fuzz(target: str, directory: str, options: list[str]) -> None:
         def ask(data: bytes) -> None:
             hostile.unpack_and_check(place, hostile.layer(Taken(atheris.FuzzedDataProvider(data))))
 
-    atheris.Setup([sys.argv[0], *options], ask)
-    atheris.Fuzz()
+    return ask
 
 
 if __name__ == "__main__":

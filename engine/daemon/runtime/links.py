@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from types import UnionType
 
-from engine.daemon import locks
+from engine.daemon import busy, locks
 from engine.daemon.runtime import processes, worker
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
@@ -475,7 +475,8 @@ class Links:
                     self._keepers.add(name)
             return
         if isinstance(message, Exited | Detached | None):
-            heard(name, message)
+            with busy.about(name, "an end"):
+                heard(name, message)
         else:
             log.warning(
                 "container %s: its monitor, or that of an exec, said %s out of turn", name, type(message).__name__

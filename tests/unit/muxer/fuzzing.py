@@ -1,0 +1,44 @@
+"""How the targets of `fuzz/` are built: C functions of the muxer that read bytes of others, as programs of their own.
+
+Run by the default run with gcc and a simple generator (`test_fuzz`), and by `python3 -m tests --long c` with clang and
+libFuzzer, which is led by coverage.
+"""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+HERE = Path(__file__).with_name("fuzz")
+MUXER = ROOT / "_muxer"
+TARGETS = ("log", "pump", "stay")
+"""The log's files read back; output, clients and their keys; what the two halves of a monitor tell each other."""
+# But for those that fork (spawn.c, newborn.c) or end the process (finish.c); stay.c and title.c are in their target.
+SOURCES = ("format", "log", "json", "client", "flow", "pump", "view", "sink", "lines", "seek", "read")
+FLAGS = (
+    *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"),
+    *("-fno-omit-frame-pointer", "-fno-sanitize-recover=all"),
+)
+MEMORY = "address,undefined"
+
+
+def build(compiler: str, main: Sequence[str], sanitizers: str, made: Path, objects: Sequence[Path] = ()) -> Path:
+    """Compile these files of `fuzz/` with the muxer, or with these objects of it. Raises CalledProcessError."""
+    sources = [HERE / f"{name}.c" for name in main]
+    _run(compiler, sanitizers, "-o", made, *sources, *(objects or _sources()), "-pthread")
+    return made
+
+
+def compiled(compiler: str, sanitizers: str, directory: Path) -> list[Path]:
+    """The muxer's own files as objects, for several targets. Raises CalledProcessError."""
+    _run(compiler, sanitizers, "-c", *_sources(), where=directory)
+    return [directory / f"{name}.o" for name in SOURCES]
+
+
+def _sources() -> list[Path]:
+    return [MUXER / f"{name}.c" for name in SOURCES]
+
+
+def _run(compiler: str, sanitizers: str, *words: object, where: Path | None = None) -> None:
+    command = [compiler, *FLAGS, f"-fsanitize={sanitizers}", f"-I{MUXER}", f"-I{HERE}", *map(str, words)]
+    subprocess.run(command, check=True, cwd=where)

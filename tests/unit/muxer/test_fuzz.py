@@ -1,0 +1,33 @@
+"""Bytes of others, by a simple generator from a fixed seed, under ASan and UBSan; the long form is led by coverage."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.muxer import fuzzing
+
+COUNT = 300
+SEED = 20261122
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The muxer's own files, compiled once."""
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc")
+    found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout
+    if not os.path.isabs(found.strip()):
+        pytest.skip("gcc has no libasan")
+    return fuzzing.compiled("gcc", fuzzing.MEMORY, tmp_path_factory.mktemp("objects"))
+
+
+@pytest.mark.timeout(120)  # a compiler at work beside others
+@pytest.mark.parametrize("target", fuzzing.TARGETS)
+def test_no_bytes_lead_the_muxer_astray(target: str, objects: list[Path], tmp_path: Path) -> None:
+    """What is wrong with them is passed over or refused."""
+    program = fuzzing.build("gcc", [target, "main"], fuzzing.MEMORY, tmp_path / target, objects)
+    done = subprocess.run([program, str(COUNT), str(SEED)], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, f"{COUNT} inputs\n"), done.stderr[-6000:]
