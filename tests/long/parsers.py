@@ -1,7 +1,7 @@
 """Targets for atheris that read bytes of others: heads and bodies of HTTP, tar streams, Dockerfiles, JSON, messages.
 
-Each takes any bytes. What it is given is refused by an `EngineError`, or by the error that the parser's docstring names,
-or it is read; anything else is a find. Run by `python -m tests.long parsers`, one process a target.
+Each takes any bytes. They are refused by an `EngineError`, or by the error that the parser's docstring names, or they
+are read; anything else is a find. Run by `python -m tests.long parsers`, one process a target.
 """
 
 import io
