@@ -11,10 +11,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).with_name("fuzz")
 MUXER = ROOT / "_muxer"
-TARGETS = ("log", "pump", "stay")
-"""The log's files read back; output, clients and their keys; what the two halves of a monitor tell each other."""
-# But for those that fork (spawn.c, newborn.c) or end the process (finish.c); stay.c and title.c are in their target.
-SOURCES = ("format", "log", "json", "client", "flow", "pump", "view", "sink", "lines", "seek", "read")
+TARGETS = ("log", "pump", "stay", "waiters")
+"""The log's files read back; output, clients and their keys; what the two halves of a monitor tell each
+other; who waits for the end."""
+# But for those that fork (spawn.c, newborn.c); stay.c, finish.c and title.c are in their target.
+SOURCES = ("format", "log", "json", "client", "flow", "pump", "waiters", "view", "sink", "lines", "seek", "read")
 FLAGS = (
     *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"),
     *("-fno-omit-frame-pointer", "-fno-sanitize-recover=all"),

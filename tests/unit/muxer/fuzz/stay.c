@@ -3,12 +3,8 @@
 
 #include "../../../../_muxer/stay.c" /* for what is static in there */
 
+#include "../../../../_muxer/finish.c"
 #include "../../../../_muxer/title.c"
-
-_Noreturn void finish(struct mux_stay *stay) {
-    (void)stay;
-    abort(); /* no container runs here, so none can end */
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     static struct mux_stay stay;
@@ -73,8 +69,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     bool begun = taken > 0 && told > 0 && begin(&stay, told, passed) == 0;
     if (begun) {
         settled(&stay);
+        if (stay.link >= 0) fcntl(stay.link, F_SETFL, O_NONBLOCK), hear_of_waiters(&stay);
         mux_pump_drain(stay.pump);
     }
+    if (stay.waiters) mux_waiters_free(stay.waiters);
     if (stay.pump) mux_pump_free(stay.pump);
     /* Whoever is in the middle of it ends as a process does, with all its descriptors. */
     for (int fd = 3; fd < 64; fd++) close(fd);
