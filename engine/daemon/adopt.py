@@ -12,7 +12,7 @@ from engine.daemon.containers.life import end, pause, remove, restarts, start
 from engine.daemon.containers.processes import health, homes
 from engine.daemon.containers.record import Container
 from engine.daemon.runtime.background import later
-from engine.daemon.runtime.links import SilentMonitor
+from engine.daemon.runtime.handshake import SilentMonitor
 from engine.errors import EngineError
 from engine.wire import endpoint
 from engine.wire.messages import Exited, Started

@@ -288,11 +288,11 @@ NUMBERS = {
     ),
     "the engine's own": (
         *("containers/isolation/resources", "images/layers/store", "images/removal", "network/drivers/bridge"),
-        *("network/firewall/rules", "network/pools", "network/subnets"),
+        *("network/firewall/rules", "network/pools", "network/subnets", "locks"),
     ),
     "of numbers": (
         *("api/connection", "build/copying/fetching", "build/copying/packing", "build/workdir", "clock"),
-        *("containers/contents/commit", "containers/life/end", "tar/writer"),
+        *("containers/contents/commit", "containers/life/end", "containers/processes/exec", "tar/writer"),
     ),
 }
 

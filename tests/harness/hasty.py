@@ -13,9 +13,9 @@ def main() -> int:
     from engine import __main__ as door
     from engine.daemon.containers.life import prune
     from engine.daemon.containers.mounts import answering
-    from engine.daemon.runtime import links
+    from engine.daemon.runtime import handshake
 
-    answering.SECONDS = links.START_SECONDS = SECONDS
+    answering.SECONDS = handshake.START_SECONDS = SECONDS
     prune.PATIENCE_SECONDS = SECONDS / 20
     return door.main()
 

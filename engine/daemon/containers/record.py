@@ -12,9 +12,9 @@ Which lock is held when, outermost first:
     knows that no verb changes the state meanwhile; only an end may come (`end.ended`), which does not take it. So
     nobody waits for an end holding it: stop and remove send their signal, let go, and wait for `exits` to grow.
     No client is waited for under it (attach takes the body before, and its head must find room at once), and no copy of
-    an image (`copied`). What a start does wait for is bounded: its monitor (`links.START_SECONDS` from one message to
-    the next), the sources of binds (`answering.SECONDS`), the resolver (5 seconds, then it is replaced), a spawner or
-    monitor that takes no message (10 seconds), the freezer (10 seconds), an end that settles (the same waits). Only
+    an image (`copied`). What a start does wait for is bounded: its monitor (`handshake.START_SECONDS` from one message
+    to the next), the sources of binds (`answering.SECONDS`), the resolver (5 seconds, then it is replaced), a spawner
+    or monitor that takes no message (10 seconds), the freezer (10 seconds), an end that settles (the same waits). Only
     copying files into a stopped container takes as long as they are many: they are all here by then.
 `Container.changed` is held for a look or a change, with the state's row written under it, so that rows are written in
     the order of the changes. Nothing that may take long is done under it. An end sets `settling` until what only a run

@@ -16,25 +16,22 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable
-from types import UnionType
 
 from engine.daemon import busy, locks
-from engine.daemon.runtime import processes, worker
+from engine.daemon.runtime import handshake, processes, worker
+from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, TooSlow
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.logs import waits
 from engine.logs.waits import Wait
 from engine.wire import codec, endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.messages import Detached, Exec, Exited, Failed, NamespacesReady, Proceed, Start, Started, Warned
+from engine.wire.messages import Detached, Exec, Exited, NamespacesReady, Proceed, Start, Started, Warned
 
 log = logging.getLogger(__name__)
 
 _GREETING_SECONDS = 3.0
 _WAITED_SECONDS = 0.01  # for a greeting that was waited for already
-START_SECONDS = 120.0
-"""How long a start may take from one message of its monitor to the next. What takes long in one is a mount whose server
-does not answer; the kernel itself gives most of those up in less, and no other step comes near."""
 _KILLED_SECONDS = 5.0
 _SEND_SECONDS = 10
 """How long a monitor may take none of what it is sent; a few hundred messages fit before anybody waits at all."""
@@ -100,11 +97,11 @@ class Links:
                 descriptors = [theirs.fileno(), *(client.fileno() for client in clients)]
                 self._spawner.send(start, descriptors, ordinary=ordinary)
             meanwhile()
-            ready = self._expect(ours, NamespacesReady, container_id)
+            ready = handshake.expect(ours, NamespacesReady, container_id)
             connect(ready.pid, ready.pid_start)
             ours.send(Proceed())
             try:
-                started = self._expect(ours, Started, container_id)
+                started = handshake.expect(ours, Started, container_id)
             except TooSlow:
                 # It was told to go on, and would, without this daemon.
                 if not processes.kill_and_wait(ready.pid, ready.pid_start, _KILLED_SECONDS):
@@ -146,7 +143,7 @@ class Links:
             with theirs:
                 self._spawner.send(request, [theirs.fileno(), *descriptors], ordinary=ordinary)
             home(ours)
-            started = self._expect(ours, Started, f"exec {exec_id}")
+            started = handshake.expect(ours, Started, f"exec {exec_id}")
         except (BrokenPipeError, ConnectionResetError) as error:
             ours.close()
             raise MonitorLost("the exec's monitor has died while it started") from error
@@ -155,31 +152,6 @@ class Links:
             raise
         self._have(exec_id, ours)
         return started
-
-    @staticmethod
-    def _expect(link: Channel, kind: type | UnionType, name: str, seconds: float | None = None) -> object:
-        latest = time.monotonic() + (seconds or START_SECONDS)
-        while True:
-            try:
-                link.socket.settimeout(max(latest - time.monotonic(), 0.001))
-                received = link.receive()
-            except TimeoutError as error:
-                raise TooSlow(seconds or START_SECONDS) from error
-            except Invalid as error:
-                log.warning("%s: a monitor is not understood: %s", name, error)
-                continue
-            if received is None:
-                raise MonitorLost("the container's monitor has died while it started")
-            message, _ = received
-            if not isinstance(message, Warned):
-                break
-            log.warning("%s: %s", name, message.text)
-        if isinstance(message, Failed):
-            raise StartFailure(message)
-        if not isinstance(message, kind):
-            wanted = getattr(kind, "__name__", str(kind))
-            raise SystemFailure(f"the container's monitor said {type(message).__name__} for {wanted}")
-        return message
 
     def call(self, those: Iterable[tuple[str, str, str]]) -> None:
         """Before `adopt` and `adopt_exec`: knock at the monitors of all these, and give them time to answer, once.
@@ -218,7 +190,7 @@ class Links:
         if isinstance(link, OSError):
             return self.left_behind(exec_dir)
         try:
-            greeting = self._expect(link, Started | Exited, container_id, _WAITED_SECONDS)
+            greeting = handshake.expect(link, Started | Exited, container_id, _WAITED_SECONDS)
         except TooSlow as error:
             self._have(container_id, link)
             raise SilentMonitor(linked=True) from error
@@ -243,7 +215,7 @@ class Links:
         if isinstance(link, OSError):
             return None
         try:
-            greeting = self._expect(link, Started, f"exec {exec_id}", _WAITED_SECONDS)
+            greeting = handshake.expect(link, Started, f"exec {exec_id}", _WAITED_SECONDS)
         except TooSlow as error:
             self._have(exec_id, link)
             raise SilentMonitor(linked=True) from error
@@ -342,7 +314,7 @@ class Links:
             except BlockingIOError:
                 raise
             except OSError as error:  # it has just ended, or there are too many descriptors on their way
-                log.debug("%s: its monitor keeps nobody who waits: %s", container_id, error)
+                log.debug("container %s: its monitor keeps nobody who waits: %s", container_id, error)
                 return False
         return True
 
@@ -367,7 +339,7 @@ class Links:
                 try:
                     link.send_word(word)
                 except OSError as error:  # it is gone, or stands still and is none that anyone can wait for
-                    log.debug("%s: a monitor that stayed for those who wait was not told: %s", container_id, error)
+                    log.debug("container %s: a monitor that stays for who waits was not told: %s", container_id, error)
 
     def _part(self, container_id: str, link: Channel) -> None:
         """Keep the link to a monitor that has told the end until it ends itself; the caller holds the lock."""
@@ -487,36 +459,6 @@ def _readable(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
-
-
-class MonitorLost(SystemFailure):
-    """The monitor has died before the container ran."""
-
-
-class TooSlow(SystemFailure):
-    """A monitor has not said in time what it was expected to say."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"the start was given up after {seconds:.0f} seconds without a sign of life: a mount, a disk or the host "
-            "does not answer"
-        )
-
-
-class SilentMonitor(SystemFailure):
-    """A monitor has not answered in time; `linked`: its end will be heard nevertheless, once the link is kept."""
-
-    def __init__(self, linked: bool) -> None:
-        super().__init__("its monitor does not answer")
-        self.linked = linked
-
-
-class StartFailure(SystemFailure):
-    """Process 1 never came to execve; carries the monitor's `Failed`."""
-
-    def __init__(self, failed: Failed) -> None:
-        super().__init__(failed.text)
-        self.failed = failed
 
 
 def exec_dir(exec_root: str, container_id: str) -> str:

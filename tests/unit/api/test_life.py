@@ -6,7 +6,7 @@ import pytest
 
 from engine.daemon.api.handlers import life
 from engine.daemon.containers.life import restart as restarting
-from engine.daemon.runtime.links import SilentMonitor, StartFailure
+from engine.daemon.runtime.handshake import SilentMonitor, StartFailure
 from engine.errors import Conflict, EngineError, SystemFailure
 from engine.wire.messages import Failed
 

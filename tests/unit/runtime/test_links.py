@@ -12,9 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.daemon.runtime import handshake
 from engine.daemon.runtime import links as module
 from engine.daemon.runtime import spawner as spawning
-from engine.daemon.runtime.links import Links, SilentMonitor, StartFailure
+from engine.daemon.runtime.handshake import SilentMonitor, StartFailure
+from engine.daemon.runtime.links import Links
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, SystemFailure, Unavailable
 from engine.kernel import syscalls
@@ -152,7 +154,7 @@ def test_a_failure_carries_what_init_said(links):
 
 def test_a_start_that_never_comes_to_its_end_is_given_up_and_its_process_killed(links, monkeypatch):
     """It was told to go on, and would, without anybody to hear of it."""
-    monkeypatch.setattr(module, "START_SECONDS", 0.1)
+    monkeypatch.setattr(handshake, "START_SECONDS", 0.1)
     with subprocess.Popen(["sleep", "60"]) as process, contextlib.closing(SimpleNamespace(close=process.kill)):
         monitor = play(links, NamespacesReady(process.pid, syscalls.process_start(process.pid)), None)
         with pytest.raises(SystemFailure, match=r"given up after 0 seconds without a sign of life"):
@@ -165,7 +167,7 @@ def test_a_start_that_never_comes_to_its_end_is_given_up_and_its_process_killed(
 
 @pytest.mark.parametrize("verb", ["start", "enter"])
 def test_a_monitor_that_never_says_a_word_is_given_up(links, monkeypatch, verb):
-    monkeypatch.setattr(module, "START_SECONDS", 0.1)
+    monkeypatch.setattr(handshake, "START_SECONDS", 0.1)
     monitor = play(links)
     with pytest.raises(SystemFailure, match="does not answer"):
         links.start("c1", REQUEST, [], lambda: None) if verb == "start" else links.enter("e1", REQUEST, [])

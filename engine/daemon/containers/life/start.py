@@ -20,7 +20,7 @@ from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.saving import save
 from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import later
-from engine.daemon.runtime.links import MonitorLost, StartFailure
+from engine.daemon.runtime.handshake import MonitorLost, StartFailure
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
 from engine.sandbox import stage
 from engine.wire import packed

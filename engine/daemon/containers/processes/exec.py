@@ -26,7 +26,7 @@ from engine.daemon.containers.processes.execs import KEPT_SECONDS, Command, Exec
 from engine.daemon.containers.record import Container
 from engine.daemon.runtime import processes
 from engine.daemon.runtime.background import later
-from engine.daemon.runtime.links import MonitorLost, SilentMonitor, StartFailure
+from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 from engine.sandbox import capabilities, users
 from engine.sandbox.spec import Sandbox

@@ -1,0 +1,79 @@
+"""What a daemon hears from a monitor that it waits for, message by message, and the ways in which that goes wrong.
+
+Runs in the threads that start a container or an exec, or that find one again; it holds no lock, as it waits. Nothing is
+waited for without a limit: the monitor may be stopped, or be held up by a disk.
+"""
+
+import logging
+import time
+from types import UnionType
+
+from engine.errors import Invalid, SystemFailure
+from engine.wire.channel import Channel
+from engine.wire.messages import Failed, Warned
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 120.0
+"""How long a start may take from one message of its monitor to the next. What takes long in one is a mount whose server
+does not answer; the kernel itself gives most of those up in less, and no other step comes near."""
+
+
+class MonitorLost(SystemFailure):
+    """The monitor has died before the container ran."""
+
+
+class TooSlow(SystemFailure):
+    """A monitor has not said in time what it was expected to say."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the start was given up after {seconds:.0f} seconds without a sign of life: a mount, a disk or the host "
+            "does not answer"
+        )
+
+
+class SilentMonitor(SystemFailure):
+    """A monitor has not answered in time; `linked`: its end will be heard nevertheless, once the link is kept."""
+
+    def __init__(self, linked: bool) -> None:
+        super().__init__("its monitor does not answer")
+        self.linked = linked
+
+
+class StartFailure(SystemFailure):
+    """Process 1 never came to execve; carries the monitor's `Failed`."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.text)
+        self.failed = failed
+
+
+def expect(link: Channel, kind: type | UnionType, name: str, seconds: float | None = None) -> object:
+    """The next message of a monitor, which is to be of this kind; warnings before it are logged.
+
+    name: whose monitor it is, for the log; seconds: how long it may take, `START_SECONDS` for None
+    Raises StartFailure, MonitorLost, TooSlow; SystemFailure for a message of another kind.
+    """
+    latest = time.monotonic() + (seconds or START_SECONDS)
+    while True:
+        try:
+            link.socket.settimeout(max(latest - time.monotonic(), 0.001))
+            received = link.receive()
+        except TimeoutError as error:
+            raise TooSlow(seconds or START_SECONDS) from error
+        except Invalid as error:
+            log.warning("%s: a monitor is not understood: %s", name, error)
+            continue
+        if received is None:
+            raise MonitorLost("the container's monitor has died while it started")
+        message, _ = received
+        if not isinstance(message, Warned):
+            break
+        log.warning("%s: %s", name, message.text)
+    if isinstance(message, Failed):
+        raise StartFailure(message)
+    if not isinstance(message, kind):
+        wanted = getattr(kind, "__name__", str(kind))
+        raise SystemFailure(f"the container's monitor said {type(message).__name__} for {wanted}")
+    return message
