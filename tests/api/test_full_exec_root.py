@@ -65,7 +65,8 @@ def small(world: World, request: pytest.FixtureRequest) -> Iterator[Small]:
         yield Small(daemon)
         daemon.close()
     finally:
-        subprocess.run(inside(["umount", str(daemon.exec_root)]), check=True)
+        # Lazily: the spawner, whose stage is in it, ends a moment after its daemon.
+        subprocess.run(inside(["umount", "--lazy", str(daemon.exec_root)]), check=True)
 
 
 def gone(pid: int) -> None:
