@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 import uuid
 from urllib.parse import quote
@@ -251,3 +252,12 @@ def test_containers_and_removals_at_once_leave_no_container_without_its_volume(d
         thread.join(60)
     assert not failures and not any(thread.is_alive() for thread in threads)
     daemon.request("DELETE", f"/volumes/{name}?force=1")
+
+
+def test_a_volume_whose_directory_a_power_cut_took_is_there_for_a_new_container(daemon: Daemon, busybox: str) -> None:
+    """Its row is on the disk and its directory was not yet: it is made again, and filled as a new one is."""
+    name = named()
+    shutil.rmtree(os.path.dirname(make(daemon, name)["Mountpoint"]))
+    host = {"NetworkMode": "none", "Binds": [f"{name}:/bin"]}  # which the image's own directory is copied to
+    assert "busybox" in daemon.shell("ls /bin", HostConfig=host)
+    assert daemon.request("DELETE", f"/volumes/{name}").status == 204

@@ -20,7 +20,7 @@ from tests.harness.fixtures import World
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(form.short_or_full(120, 7200))]
 
-ROUNDS = 4
+ROUNDS = 3
 FARTHEST = 90  # steps from one boundary to the next, in the short form
 SIZE = 64 * MEGABYTE
 CONTENT = "what a client was told is there"

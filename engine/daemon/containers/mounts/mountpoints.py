@@ -132,6 +132,11 @@ def _add_anonymous(engine: object, container: Container, target: str, points: di
 def _fill_volumes(engine: object, container: Container, points: dict[str, dict], make_root: Callable[[], None]) -> None:
     """Copy what the image has at the place of each volume that is empty and was not asked to stay so."""
     asked = [(point, engine.volumes.get(point["Name"])) for point in points.values() if point["Spec"].get("Copy")]
+    try:
+        for _, volume in asked:
+            engine.volumes.mend(volume)
+    except OSError as error:
+        raise SystemFailure(f"the directory of a volume cannot be made: {words(error)}") from error
     mounted = [(point, volume, driver_options.mounting(volume.options)) for point, volume in asked]
     waiting = [each for each in mounted if _takes_copies(*each[1:])]
     if not waiting or not container.layers:
