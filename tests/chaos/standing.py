@@ -53,11 +53,8 @@ class Standing:
         """Whether the daemon takes the filter of a request, which is not made where it would change anything."""
         if asked.method != "GET":
             return True
-        connection = self._daemon.connection(self._seconds)
-        with connection:
-            connection.send_request("GET", self.filled(asked.target))
-            status, headers = connection.read_head()
-            return status != 400 or b"invalid filter '" not in connection.read_body("GET", status, headers)
+        answer = self.call("GET", self.filled(asked.target))
+        return answer.status != 400 or b"invalid filter '" not in answer.body
 
     def filled(self, text: str) -> str:
         """Names of what there is in the place of `{running}` and the like, and a new one for `{new}`."""

@@ -28,6 +28,7 @@ from tests.harness.http import Answer
 REQUESTS = int(form.short_or_full(300, 40_000))
 # Of the containers that were made, one in so many is also started: what the host refuses is only seen there.
 STARTED = int(form.short_or_full(3, 5))
+FILTERS = 5  # of all that there are, in the short form
 HEAD_SECONDS = 60.0
 STREAM_SECONDS = 0.05
 # What a daemon may hold more at the end than when a part of the requests has been answered: memory in KB.
@@ -178,12 +179,13 @@ def settled(standing: Standing, daemon: Daemon, before: Weight) -> Weight:
     return now
 
 
-def offered(standing: Standing) -> list[list[generating.Request]]:
+def offered(standing: Standing, random_: random.Random) -> list[list[generating.Request]]:
     """The requests of each operation; of the filters, those that it knows."""
     found = []
+    some = absurd.FILTERS if form.FULL else random_.sample(absurd.FILTERS, FILTERS)
     for operation in generating.operations():
         requests = list(operation.requests())
-        for name in absurd.FILTERS if operation.filtered else ():
+        for name in some if operation.filtered else ():
             values = list(operation.with_filter(name))
             if standing.knows_filter(values[0]()):
                 requests += values
@@ -198,7 +200,7 @@ def test_generated_requests(make_daemon: Callable[..., Daemon]) -> None:
         pytest.skip("needs busybox: apt-get install busybox-static")
     daemon, random_ = make_daemon("--log-level", "warn"), form.source("generated requests")
     standing = Standing(daemon, HEAD_SECONDS)
-    requests = generating.chosen(random_, offered(standing), REQUESTS)
+    requests = generating.chosen(random_, offered(standing, random_), REQUESTS)
     asking, warm, began = Asking(standing, random_), None, time.monotonic()
     for number, request in enumerate(requests):
         if number == int(len(requests) * WARM_UP):
