@@ -83,7 +83,11 @@ class _Home:
         if not each.kind:
             return ""
         directory = os.path.join(self._root, "containers", "")
-        held = (link.removeprefix(directory) for link in process.links(each.pid) if link.startswith(directory))
+        held = (
+            link.removeprefix(directory).partition("/")[0]
+            for link in process.links(each.pid)
+            if link.startswith(directory)
+        )
         return next(held, "") or next((found for found in self._ids if each.of and found.startswith(each.of)), each.of)
 
     def below(self, tops: Iterable[int]) -> Iterator[int]:
