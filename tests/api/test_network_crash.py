@@ -273,6 +273,19 @@ def test_addresses_of_running_containers_are_kept_over_a_crash(apart: Daemon, me
             assert ask(Inside(apart.inspect(last)["State"]["Pid"]), address(apart, first, network), 80)
 
 
+def test_what_an_earlier_daemon_opened_for_a_network_goes_with_it(apart: Daemon) -> None:
+    """Nobody has an endpoint any more when the next daemon starts, so it adopts no network; it removes this one."""
+    make(apart, "idle")
+    one = apart.create("sleep", "600", HostConfig={"NetworkMode": "idle"})
+    apart.begin(one)
+    apart.remove(one)
+    assert any("br-" in text for text in tables(apart.namespaces).values())
+    crash(apart)
+    assert call(apart, "DELETE", "/networks/idle") == 204
+    assert not any("br-" in text for text in tables(apart.namespaces).values())
+    assert not settled(apart)
+
+
 def test_a_published_port_answers_while_there_is_no_daemon(apart: Daemon, mesh: str) -> None:
     """From outside, and again when there is one, who takes it away at the container's end."""
     one = published(apart, "mesh")

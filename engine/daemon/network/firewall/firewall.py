@@ -48,6 +48,7 @@ class Firewall:
         self._connections: object = None
         self._forgetting = Turn("connections")
         self._looked = False
+        self._ours = False  # what the table has is of this daemon's making
 
     def open_network(self, network: Network) -> None:
         """The rules of a network whose bridge has just been made (again): masquerade, isolation, internal, icc.
@@ -63,11 +64,14 @@ class Firewall:
     def close_network(self, network: Network) -> None:
         """Take the network's rules away; of one that is not open nothing. With the last one the table goes.
 
-        Raises SystemFailure.
+        So does the table of an earlier daemon, where this one has opened no network yet: that may have the rules of
+        this network, and nobody who runs needs it, or `sync` had been asked. Raises SystemFailure.
         """
         with self._lock, self._failing():
             known = self._networks.pop(network.id, None)
             if known is None:
+                if network.driver == "bridge" and self._families() and not self._ours:
+                    self._drop_the_last_daemons(network)
                 return
             self._loopback.discard(network.id)
             for endpoint_id in [each for each, (of, _) in self._endpoints.items() if of.id == network.id]:
@@ -313,7 +317,7 @@ class Firewall:
             requests += forwarding.guard(self.table, family, before)
         self._there = False
         self._commit(requests)
-        self._there = True
+        self._there = self._ours = True
 
     def _commit(self, requests: list[tuple]) -> None:
         from engine.kernel.netlink import nftables
@@ -331,10 +335,18 @@ class Firewall:
         from engine.daemon.network.firewall import forwarding, table
 
         guards = self._known_guards()
-        self._there, self._guards = False, {}
+        self._there, self._guards, self._ours = False, {}, True
         for family, before in guards.items():
             forwarding.switch_off(family, before, devices)
         self._commit(table.gone(self.table))
+
+    def _drop_the_last_daemons(self, network: Network) -> None:
+        """Take away what an earlier daemon has left; a kernel without nf_tables has nothing of it."""
+        try:
+            self._drop({network.device})
+        except OSError as error:
+            if error.errno not in _NO_SUCH_PART:
+                raise
 
     def _forget(self, endpoint_id: str) -> list:
         """Take an endpoint out of the model; the elements of its links, which are the caller's to take out."""
