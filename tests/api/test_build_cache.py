@@ -280,10 +280,12 @@ def test_what_a_loss_of_power_may_have_torn_is_forgotten(builder: Daemon) -> Non
     assert images(builder) == before
     assert len(layers - set(os.listdir(builder.data_root / "layers"))) == 1
     assert build(builder, f"FROM busybox\nRUN echo {word} >/f\n").ran == 1
+    builder.stop()  # which had the database alone
     with sqlite3.connect(builder.data_root / "engine.db") as database:
         assert database.execute("SELECT COUNT(*) FROM build_unsettled").fetchone() == (0,)
         assert database.execute("SELECT COUNT(*) FROM build_steps").fetchone() == (0,)
     database.close()
+    builder.start()
 
 
 def steps_of_running(builder: Daemon) -> list[str]:

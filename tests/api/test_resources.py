@@ -226,7 +226,7 @@ def test_resource_limits_and_those_of_the_daemon(make_daemon: Callable[..., Daem
     [
         ({"BlkioDeviceReadBps": [None]}, "stat : no such file or directory"),
         ({"BlkioWeightDevice": [None]}, "stat : no such file or directory"),
-        ({"BlkioDeviceWriteIOps": [{"Path": "/dev/\0", "Rate": 1}]}, "invalid argument"),
+        ({"BlkioDeviceWriteIOps": [{"Path": "/dev/\0", "Rate": 1}]}, "a NUL character cannot be passed on"),
         ({"Ulimits": [None]}, "wrong rlimit value: RLIMIT_"),
     ],
 )

@@ -279,6 +279,7 @@ class Life(RuleBasedStateMachine):
             assert os.path.exists(f"/proc/{state['Pid']}") if one.status in UP else not state["Pid"]
 
 
+@pytest.mark.timeout(300)  # four dozen starts of a daemon, each of which takes a second on a busy machine
 def test_clients_that_take_turns_meet_the_model(stressed: Daemon) -> None:
     """Random walks through all verbs, crashes of the daemon among them."""
     Life.daemon = stressed

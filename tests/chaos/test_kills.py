@@ -15,7 +15,7 @@ from tests.harness import holdings, leaks
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import World
 
-KILLS = form.short_or_full(10, 600)
+KILLS = form.short_or_full(10, 300)
 LEAST_TURNS = form.short_or_full(1, 20)
 PAUSE = (0.05, 0.6)  # seconds between two kills
 JOIN_SECONDS = 120.0

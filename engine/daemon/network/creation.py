@@ -99,7 +99,7 @@ def _enabled(version: int, asked: bool | None, options: dict[str, str], *, defau
         return default
     try:
         return boolean(options[name])
-    except ValueError:
+    except Invalid:
         raise Invalid(f'driver-opt "{name}" is not a valid bool') from None
 
 
