@@ -56,6 +56,8 @@ class Ignore:
         paths below this one will be asked for.
         """
         path = path.strip("/")
+        if not path:
+            return False  # the context itself
         hits = (
             self._of_directory(path) if is_directory else self._of_directory(posixpath.dirname(path)) | self._own(path)
         )

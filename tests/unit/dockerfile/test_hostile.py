@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.daemon.dockerfile import instructions, parser, words
@@ -73,6 +73,7 @@ def test_putting_variables_in_raises_nothing_but_invalid(text, variables, escape
 
 @settings(deadline=None, max_examples=100)
 @given(TEXTS, st.lists(st.text("ab./*é\n", min_size=1, max_size=12), max_size=4))
+@example("**/", ["/"])
 def test_patterns_raise_nothing_but_invalid(text, paths):
     ignore = attempt(Ignore, text)
     for path in paths if ignore else ():
