@@ -1,7 +1,8 @@
 """Locks that can say by whom they are held, since when, and who waits for them.
 
 Used by all threads of the daemon as the locks of `threading` are, which say nothing of it. What they say is read
-without taking any lock, by `state`, also while everything stands still: so it may be wrong by what happens meanwhile.
+without taking any lock (`known`, `waiting`), also while everything stands still: so it may be wrong by what happens
+meanwhile.
 An acquisition costs a fifth of a microsecond more than a bare one.
 """
 

@@ -4,7 +4,6 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,25 +12,11 @@ from tests.chaos.clients import Client, Witness
 from tests.chaos.killing import Killer, children
 from tests.harness import holdings, leaks
 from tests.harness.daemon import Daemon
-from tests.harness.fixtures import World
 
 KILLS = form.short_or_full(10, 300)
 LEAST_TURNS = form.short_or_full(1, 20)
 PAUSE = (0.05, 0.6)  # seconds between two kills
 JOIN_SECONDS = 120.0
-
-
-@pytest.fixture
-def alone(world: World) -> Iterator[Daemon]:
-    """A daemon on a machine of its own, with busybox, as quiet as in production."""
-    machine = world.machine()
-    daemon = world.daemon(machine=machine)
-    daemon.log_level = "info"
-    daemon.start()
-    daemon.import_busybox()
-    yield daemon
-    daemon.close()
-    assert not leaks.settled(lambda: leaks.remains(machine))
 
 
 class Work:

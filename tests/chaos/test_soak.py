@@ -8,14 +8,13 @@ the kernel keeps, which other processes of the machine may change: it is for a m
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.chaos import form, weights
-from tests.harness import frames, leaks
+from tests.harness import frames
 from tests.harness.daemon import Daemon
-from tests.harness.fixtures import World
 
 CONTAINERS = form.short_or_full(60, 10_000)
 CALLS = form.short_or_full(1_000, 100_000)
@@ -45,19 +44,6 @@ CALLED = (
     "/events?since=1&until=2",
 )
 NETWORKS = ("none", "bridge", "host", "none")
-
-
-@pytest.fixture
-def alone(world: World) -> Iterator[Daemon]:
-    """A daemon on a machine of its own, with busybox, as quiet as in production."""
-    machine = world.machine()
-    daemon = world.daemon(machine=machine)
-    daemon.log_level = "info"
-    daemon.start()
-    daemon.import_busybox()
-    yield daemon
-    daemon.close()
-    assert not leaks.settled(lambda: leaks.remains(machine))
 
 
 def shared_out(count: int, work: Callable[[int], None]) -> None:
