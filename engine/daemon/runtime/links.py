@@ -135,14 +135,14 @@ class Links:
     ) -> Started:
         """Have one more process made in a container. descriptors: process 1's pidfd, then the clients' sockets.
 
-        home: called with the link while the process is being made; gives its monitor a home (see `endpoint.HOME`)
+        home: called with the link before anybody is asked; gives the monitor its home (see `endpoint.HOME`)
         The link is not watched yet (see `keep`). Raises StartFailure, MonitorLost, Unavailable.
         """
         ours, theirs = Channel.pair()
         try:
             with theirs:
+                home(ours)  # it waits in the link: from the request on the exec is known, whenever this daemon dies
                 self._spawner.send(request, [theirs.fileno(), *descriptors], ordinary=ordinary)
-            home(ours)
             started = handshake.expect(ours, Started, f"exec {exec_id}")
         except (BrokenPipeError, ConnectionResetError) as error:
             ours.close()

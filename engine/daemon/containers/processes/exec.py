@@ -218,7 +218,7 @@ def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tupl
 def _give_home(engine: object, one: Exec, link: Channel) -> None:
     """Make it known to the next daemon, should there be one while its container runs.
 
-    Done while the process is being made, so that no start waits for it; one whose daemon dies before is not known.
+    Done before anybody is asked to make it: whoever has seen it run finds it again, whenever this daemon dies.
     """
     exec_dir = paths.of(engine.settings.data_root, engine.settings.exec_root, one.container.id).exec_dir
     try:
@@ -231,7 +231,7 @@ def _give_home(engine: object, one: Exec, link: Channel) -> None:
         try:
             link.send_word(endpoint.HOME, [record, listener.fileno()])
             one.home = exec_dir
-        except OSError:  # its monitor has died already
+        except OSError:  # there is no room in the link: it has nothing else to carry yet, so the host is out of memory
             homes.clear(exec_dir, one.id)
         finally:
             os.close(record)
