@@ -221,7 +221,8 @@ class Executor(Client):
     def _one(self, container: str) -> bool:
         """One command; False when the container is no more."""
         word, code = uuid.uuid4().hex, self.source.randrange(120)
-        body = {"Cmd": ["sh", "-c", f"echo {word}; exit {code}"], "AttachStdout": True, "AttachStderr": True}
+        script = f"echo {word}; sleep {self.source.choice((0, 0.3))}; exit {code}"  # so long that it may be killed
+        body = {"Cmd": ["sh", "-c", script], "AttachStdout": True, "AttachStderr": True}
         before = self.record.moment
         created = self.caller.ask("POST", f"/containers/{container}/exec", body)
         if created is None:
