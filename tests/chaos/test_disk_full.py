@@ -76,11 +76,11 @@ def furnish(daemon: Daemon) -> dict[str, str]:
     made = {}
     for number in range(4):
         host = {"NetworkMode": f"n{number}", "Binds": [f"kept{number}:/v"]}
-        made[f"c{number}"] = daemon.create(
-            "sh", "-c", "trap 'exit 7' TERM; echo up; while :; do sleep 0.1; done", name=f"c{number}", HostConfig=host
+        made[f"box{number}"] = daemon.create(
+            "sh", "-c", "trap 'exit 7' TERM; echo up; while :; do sleep 0.1; done", name=f"box{number}", HostConfig=host
         )
-        daemon.begin(f"c{number}")
-        until(lambda number=number: b"up" in daemon.logs(f"c{number}"), "the container's trap")
+        daemon.begin(f"box{number}")
+        until(lambda number=number: b"up" in daemon.logs(f"box{number}"), "the container's trap")
     made["hungry"] = daemon.create(
         "sh", "-c", HUNGRY, name="hungry", HostConfig={"NetworkMode": "bridge", "Binds": ["hog:/v"]}
     )
@@ -90,7 +90,7 @@ def furnish(daemon: Daemon) -> dict[str, str]:
 
 def free_some(daemon: Daemon, number: int) -> None:
     """Each verb that takes something away, once; and an end, whose exit code is not lost."""
-    name = f"c{number}"
+    name = f"box{number}"  # no name that could begin an id
     ask(daemon, "DELETE", f"/volumes/v{number}")
     assert daemon.request("GET", f"/volumes/v{number}").status == 404
     ask(daemon, "POST", f"/containers/{name}/stop?t=10")

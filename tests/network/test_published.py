@@ -222,8 +222,8 @@ def processes(daemon: Daemon) -> int:
 
 
 def settled(daemon: Daemon, expected: int) -> int:
-    """The same, once what the spawner prepares for the next start is as it was before."""
-    end = time.monotonic() + 3.0
+    """The same, once what the spawner prepares for the next start, or for execs a while, is as it was before."""
+    end = time.monotonic() + 60.0
     while (found := processes(daemon)) != expected and time.monotonic() < end:
         time.sleep(0.02)
     return found
