@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from engine.wire.channel import Channel
 from engine.wire.messages import Started, Warned
 from tests.api.logdrivers import attached, driver
 from tests.api.networking import container, networks, subnet
+from tests.chaos.killing import parent_of
 from tests.harness import execs, frames, stranded
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import World
@@ -256,8 +258,10 @@ def test_what_a_monitor_has_left_of_its_crash_need_not_be_text(daemon: Stranded)
     one = daemon.create("sleep", "1000")
     daemon.begin(one)
     (daemon.exec_root / "containers" / one / exitfile.CRASH).write_bytes("é: why".encode()[1:])
-    with open(f"/proc/{daemon.inspect(one)['State']['Pid']}/stat") as file:
-        os.kill(int(file.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    pid = daemon.inspect(one)["State"]["Pid"]
+    # The half that has launched it may still be its parent.
+    settled(lambda: Path(f"/proc/{parent_of(pid)}/comm").read_text() == "engine monitor\n")
+    os.kill(parent_of(pid), signal.SIGKILL)
     assert daemon.wait(one) == 255
     settled(lambda: ": why" in daemon.log)
     daemon.remove(one)

@@ -32,9 +32,10 @@ def cramped(world: World, kind: str, root: str = "data") -> Iterator[tuple[Daemo
         pytest.skip("needs busybox: apt-get install busybox-static")
     if kind == "ext4" and disks.unable():
         pytest.skip(disks.unable())
-    daemon = world.daemon()
+    machine = world.machine()  # its bridge is not to be in the way of the other tests'
+    daemon = world.daemon(machine=machine)
     place = {"data": daemon.data_root, "exec": daemon.exec_root}[root]
-    with Disk(world.namespaces, place, SIZE, kind) as disk:
+    with Disk(machine, place, SIZE, kind) as disk:
         daemon.start()
         try:
             daemon.import_busybox()

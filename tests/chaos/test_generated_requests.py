@@ -12,7 +12,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from tests.chaos.generating import Asked
 from tests.chaos.standing import Standing
 from tests.harness import rootfs, schema
 from tests.harness.daemon import Daemon
+from tests.harness.fixtures import World, running
 from tests.harness.http import Answer
 
 REQUESTS = int(form.short_or_full(300, 40_000))
@@ -193,12 +194,19 @@ def offered(standing: Standing, random_: random.Random) -> list[list[generating.
     return found
 
 
-@pytest.mark.timeout(7200 if form.FULL else 120)
-def test_generated_requests(make_daemon: Callable[..., Daemon]) -> None:
-    """What is asked, what is answered, and what is left of it."""
+@pytest.fixture
+def apart_and_quiet(world: World) -> Iterator[Daemon]:
+    """A daemon on a machine of its own, as what is asked at random also makes its bridge there."""
     if rootfs.program() is None:
         pytest.skip("needs busybox: apt-get install busybox-static")
-    daemon, random_ = make_daemon("--log-level", "warn"), form.source("generated requests")
+    with running(world.daemon(("--log-level", "warn"), world.machine())) as daemon:
+        yield daemon
+
+
+@pytest.mark.timeout(7200 if form.FULL else 120)
+def test_generated_requests(apart_and_quiet: Daemon) -> None:
+    """What is asked, what is answered, and what is left of it."""
+    daemon, random_ = apart_and_quiet, form.source("generated requests")
     standing = Standing(daemon, HEAD_SECONDS)
     requests = generating.chosen(random_, offered(standing, random_), REQUESTS)
     asking, warm, began = Asking(standing, random_), None, time.monotonic()

@@ -29,7 +29,7 @@ def filled(world: World, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """A daemon that has something of each kind below its roots: volumes, containers, one that runs, a build's cache."""
     if rootfs.program() is None:
         pytest.skip("needs busybox: apt-get install busybox-static")
-    daemon = world.daemon()
+    daemon = world.daemon(machine=world.machine())  # its bridge is not to be in the way of the other tests'
     if request.param == "copy":
         daemon.data_root.mkdir()
         (daemon.data_root / "storage").write_text("copy\n")
