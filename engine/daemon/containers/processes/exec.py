@@ -156,7 +156,7 @@ def _tell(connection: socket.socket, text: bytes, framed: bool) -> None:
 
 def _take(engine: object, one: Exec) -> None:
     """Make the start this caller's. Raises Conflict when it has been another's."""
-    if one.status == "running":
+    if one.status != "created":
         _settle(engine, one)
     with one.changed:
         if one.status == "ended":
