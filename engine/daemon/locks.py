@@ -3,7 +3,7 @@
 Used by all threads of the daemon as the locks of `threading` are, which say nothing of it. What they say is read
 without taking any lock (`known`, `waiting`), also while everything stands still: so it may be wrong by what happens
 meanwhile.
-An acquisition costs a fifth of a microsecond more than a bare one.
+An acquisition costs a quarter of a microsecond more than a bare one.
 """
 
 import threading
