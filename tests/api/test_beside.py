@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("busybox")
 LARGE = 8 << 20
 SCRIPT = f"""
 [ -e /t/a-large ] || head -c {LARGE} /dev/zero > /t/a-large
-echo inside > /t/vol/file
+[ -e /t/vol/file ] || echo inside > /t/vol/file
 echo ready
 exec sleep 600
 """
