@@ -219,6 +219,8 @@ def main(arguments: Sequence[str]) -> None:
     python = set_up()
     os.chdir(PROJECT)
     os.environ["PATH"] = os.pathsep.join((str(python.parent), os.environ.get("PATH", os.defpath), *map(str, PROGRAMS)))
+    # Some thousand processes import the engine in one run, and without its compiled files each would compile it anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if shutil.which("gcc"):
         run(python, "-m", "_muxer.build")
     else:

@@ -65,6 +65,16 @@ def typed_at(child) -> None:
     raise AssertionError(f"no prompt: {child}")
 
 
+def resize(child, rows: int, columns: int) -> None:
+    """Change the terminal until the container tells its new size: the client may not listen for SIGWINCH yet."""
+    child.setwinsize(rows, columns)
+    for _ in range(SECONDS):
+        child.kill(signal.SIGWINCH)
+        if child.expect_exact([f"{rows} {columns}\r", pexpect.TIMEOUT], timeout=1) == 0:
+            return
+    raise AssertionError(f"the container still has another size: {child}")
+
+
 def running(docker, name: str) -> bool:
     """Whether the container runs."""
     result = docker("inspect", "-f", "{{.State.Running}}", name)
@@ -105,12 +115,8 @@ def test_the_size_is_the_terminals_and_follows_it(spawn, named):
     script = "trap 'stty size' WINCH; stty size; echo ready; while :; do sleep 0.05; done"
     child = spawn("run", "--rm", "-it", "--name", named, "busybox", "sh", "-c", script)
     child.expect_exact("ready")
-    child.setwinsize(31, 79)
-    child.kill(signal.SIGWINCH)
-    child.expect_exact("31 79")
-    child.setwinsize(50, 132)
-    child.kill(signal.SIGWINCH)
-    child.expect_exact("50 132")
+    resize(child, 31, 79)
+    resize(child, 50, 132)
 
 
 def test_a_command_beside_has_a_terminal_of_its_own(docker, spawn, named):
@@ -120,9 +126,7 @@ def test_a_command_beside_has_a_terminal_of_its_own(docker, spawn, named):
     child.expect_exact(PROMPT)
     child.sendline("tty; until stty size | grep '31 79'; do sleep 0.05; done")
     child.expect_exact("/dev/pts/0")
-    child.setwinsize(31, 79)
-    child.kill(signal.SIGWINCH)
-    child.expect("31 79\r")
+    resize(child, 31, 79)
     child.expect_exact(PROMPT)
     child.sendline("exit 9")
     assert ended(child) == 9
