@@ -30,14 +30,24 @@ def module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def name_of(path: Path) -> str:
+    """The path of a file inside the project."""
+    return str(path.relative_to(PROJECT))
+
+
 @functools.cache
 def tree(path: Path) -> ast.Module:
     """The parsed file."""
     return ast.parse(path.read_text(), str(path))
 
 
-def imports(path: Path) -> Iterator[Import]:
+@functools.cache
+def imports(path: Path) -> tuple[Import, ...]:
     """Every import of the file as the full name of the module (`from engine import errors` is engine.errors)."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[Import]:
     late = {
         id(inner)
         for function in ast.walk(tree(path))

@@ -3,11 +3,15 @@
 import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from tests.floors.sources import PROJECT, files, tree
+from tests.floors.sources import PROJECT, files, name_of, tree
+
+Node = TypeVar("Node", bound=ast.AST)
 
 LONGEST = 500
 VAGUE = {"util", "utils", "helper", "helpers", "common", "manager", "misc", "stuff"}
@@ -15,54 +19,56 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
 TOP_LEVEL = {"engine", "_muxer", "tests", "bench", "setup.py", "README.md", "pyproject.toml", "LICENSE", ".gitignore"}
 TOP_LEVEL |= {".ci", ".git", "MANIFEST.in"}
 PYTHON = files(".py")
+ENGINE = files(".py", trees=("engine",))
 SOURCES = files(".py", ".c", ".h")
 OURS = Path(__file__).resolve()
 
 
-def name_of(path: Path) -> str:
-    """How a test of one file is called."""
-    return str(path.relative_to(PROJECT))
+def nodes(kind: type[Node], paths: list[Path]) -> Iterator[tuple[str, Node]]:
+    """The nodes of one kind in these files, each with the file and line where it stands."""
+    for path in paths:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, kind):
+                yield f"{name_of(path)}:{node.lineno}", node
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_a_file_has_one_job(path: Path) -> None:
+def test_a_file_has_one_job() -> None:
     """No file past 500 lines, and no name that could hold anything."""
-    lines = path.read_text().count("\n")
-    assert lines <= LONGEST, f"{lines} lines: look for two jobs"
-    parts = path.relative_to(PROJECT).with_suffix("").parts
-    assert not VAGUE & {word for part in parts for word in part.lower().split("_")}
+    lengths = {name_of(path): path.read_text().count("\n") for path in SOURCES}
+    assert not {name: lines for name, lines in lengths.items() if lines > LONGEST}, "look for two jobs"
+    words = {name: {word for part in Path(name).with_suffix("").parts for word in part.split("_")} for name in lengths}
+    assert not [name for name in words if VAGUE & words[name]]
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name_of)
-def test_a_module_says_what_it_is_for(path: Path) -> None:
+def test_a_module_says_what_it_is_for() -> None:
     """A docstring whose first sentence is the file's one job."""
-    assert (ast.get_docstring(tree(path)) or "").strip()
+    assert not [name_of(path) for path in PYTHON if not (ast.get_docstring(tree(path)) or "").strip()]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_nothing_is_left_unfinished(path: Path) -> None:
+def test_nothing_is_left_unfinished() -> None:
     """What is not built raises NotBuilt in words; nothing in a source waits for later."""
-    if path != OURS:
-        assert not UNFINISHED.search(path.read_text())
+    assert not [name_of(path) for path in SOURCES if path != OURS and UNFINISHED.search(path.read_text())]
 
 
-@pytest.mark.parametrize("path", files(".py", trees=("engine", "_muxer")), ids=name_of)
-def test_no_failure_is_swallowed(path: Path) -> None:
+def swallowing(node: ast.ExceptHandler) -> bool:
+    """Whether it catches everything, and without a name for it or without doing anything about it."""
+    broad = node.type is None or (isinstance(node.type, ast.Name) and "Exception" in node.type.id)
+    nothing = all(isinstance(step, ast.Pass | ast.Continue) for step in node.body)
+    return node.type is None or (broad and nothing)
+
+
+def test_no_failure_is_swallowed() -> None:
     """Ignore only what is named: no bare except, and no broad one whose body does nothing."""
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.ExceptHandler):
-            broad = node.type is None or (isinstance(node.type, ast.Name) and "Exception" in node.type.id)
-            nothing = all(isinstance(step, ast.Pass | ast.Continue) for step in node.body)
-            assert not (node.type is None or (broad and nothing)), f"line {node.lineno}"
+    handlers = nodes(ast.ExceptHandler, files(".py", trees=("engine", "_muxer")))
+    assert not [place for place, node in handlers if swallowing(node)]
 
 
-@pytest.mark.parametrize("path", files(".py", trees=("engine",)), ids=name_of)
-def test_public_functions_and_classes_have_docstrings(path: Path) -> None:
+def test_public_functions_and_classes_have_docstrings() -> None:
     """Shapes, units and errors are said where the function is."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    for node in tree(path).body:
-        if isinstance(node, kinds) and not node.name.startswith("_"):
-            assert ast.get_docstring(node), f"{node.name}, line {node.lineno}"
+    public = [(path, node) for path in ENGINE for node in tree(path).body if isinstance(node, kinds)]
+    bare = [(path, node) for path, node in public if not (node.name.startswith("_") or ast.get_docstring(node))]
+    assert not [f"{name_of(path)}:{node.lineno}: {node.name}" for path, node in bare]
 
 
 def test_the_top_level_holds_nothing_else() -> None:
@@ -75,14 +81,12 @@ def test_the_top_level_holds_nothing_else() -> None:
     assert {line.split("/")[0] for line in listed.stdout.splitlines()} <= TOP_LEVEL
 
 
-@pytest.mark.parametrize("path", files(".py", trees=("engine",)), ids=name_of)
-def test_a_line_of_the_log_begins_with_its_container(path: Path) -> None:
+def test_a_line_of_the_log_begins_with_its_container() -> None:
     """`container %s` and the whole id, of which the log's formatter shows twelve digits and the name."""
-    for node in ast.walk(tree(path)):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) > 1):
-            continue
-        target, said = node.func.value, node.args[0]
-        if isinstance(target, ast.Name) and target.id == "log" and isinstance(said, ast.Constant):
+    calls = [(place, node) for place, node in nodes(ast.Call, ENGINE) if isinstance(node.func, ast.Attribute)]
+    for place, node in calls:
+        target, said = node.func.value, node.args[:1]
+        if isinstance(target, ast.Name) and target.id == "log" and said and isinstance(said[0], ast.Constant):
             told = [ast.unparse(argument) for argument in node.args[1:]]
             names_one = [one for one in told if re.fullmatch(r"(\w+\.)*_?container(_id|\.id)", one)]
-            assert not names_one or said.value.startswith("container %s"), f"line {node.lineno}: {said.value}"
+            assert not names_one or said[0].value.startswith("container %s"), f"{place}: {said[0].value}"

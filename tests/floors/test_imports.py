@@ -3,11 +3,11 @@
 import ast
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from tests.floors.sources import PROJECT, exists, files, imports, module, tree
+from tests.floors.sources import PROJECT, Import, exists, files, imports, module, name_of, tree
 
 # What every thread of the daemon tells an operator of itself.
 TOLD_BY_ALL = {"engine.daemon.busy", "engine.daemon.locks"}
@@ -173,49 +173,62 @@ def room(name: str) -> str | None:
     return max((known for known in ROOMS if inside(name, known)), key=len, default=None)
 
 
-def name_of(path: Path) -> str:
-    """How a test of one file is called."""
-    return str(path.relative_to(PROJECT))
+def every_import() -> Iterator[tuple[str, str, Import]]:
+    """Each import of the engine's: where it stands, the module that it stands in, and itself."""
+    for path in ENGINE_FILES:
+        for found in imports(path):
+            yield f"{name_of(path)}:{found.line}", module(path), found
 
 
-@pytest.mark.parametrize("path", ENGINE_FILES, ids=name_of)
-def test_imports_go_down(path: Path) -> None:
-    """A module imports its own room, the rooms listed for it, and what is open to all."""
-    own = room(module(path))
-    if own is None:
-        assert module(path) == "engine", f"{module(path)} has no place in ROOMS"
-        return
-    for found in imports(path):
-        if found.module.split(".")[0] not in ("engine", "_muxer") or found.module in OPEN_TO_ALL:
-            continue
-        if inside(found.module, own) and own != "engine.daemon":
-            continue
-        if inside(own, "engine.daemon") and found.module in TOLD_BY_ALL:
-            continue
-        allowed = any(inside(found.module, other) for other in ROOMS[own])
-        assert allowed, f"{name_of(path)}:{found.line}: {own} must not import {found.module}"
+def allowed(own: str, other: str) -> bool:
+    """Whether a module of the room may import this one: of its own room, a listed room, or what is open to all."""
+    if other.split(".")[0] not in ("engine", "_muxer") or other in OPEN_TO_ALL:
+        return True
+    if own != "engine.daemon" and inside(other, own):
+        return True
+    if inside(own, "engine.daemon") and other in TOLD_BY_ALL:
+        return True
+    return any(inside(other, listed) for listed in ROOMS[own])
 
 
-@pytest.mark.parametrize("path", ENGINE_FILES, ids=name_of)
-def test_the_towers_never_import_each_other(path: Path) -> None:
-    """The container tower knows nothing of daemon and client, and they nothing of spawner, monitor and init."""
-    name = module(path)
-    forbidden = ()
+def test_each_module_has_its_place() -> None:
+    """In a room that is listed, but for the package itself."""
+    assert [module(path) for path in ENGINE_FILES if room(module(path)) is None] == ["engine"]
+
+
+def test_imports_go_down() -> None:
+    """From each room to those that are listed for it."""
+    found = [(place, room(name), one.module) for place, name, one in every_import()]
+    assert not [
+        f"{place}: {own} must not import {other}" for place, own, other in found if own and not allowed(own, other)
+    ]
+
+
+def forbidden_to(name: str) -> tuple[str, ...]:
+    """The rooms of the other tower: of daemon and client, or of spawner, monitor and init."""
     if any(inside(name, tower) for tower in CONTAINER_TOWER):
-        forbidden = DAEMON_TOWER
-    elif any(inside(name, tower) for tower in DAEMON_TOWER):
-        forbidden = tuple(tower for tower in CONTAINER_TOWER if tower not in BASE)
-    for found in imports(path):
-        assert not any(inside(found.module, tower) for tower in forbidden), f"{name_of(path)}:{found.line}: {found}"
+        return DAEMON_TOWER
+    if any(inside(name, tower) for tower in DAEMON_TOWER):
+        return tuple(tower for tower in CONTAINER_TOWER if tower not in BASE)
+    return ()
 
 
-@pytest.mark.parametrize("path", ENGINE_FILES, ids=name_of)
-def test_the_engine_imports_the_standard_library_only(path: Path) -> None:
+def test_the_towers_never_import_each_other() -> None:
+    """The container tower knows nothing of daemon and client, and they nothing of spawner, monitor and init."""
+    assert not [
+        f"{place}: {found.module}"
+        for place, name, found in every_import()
+        if any(inside(found.module, tower) for tower in forbidden_to(name))
+    ]
+
+
+def test_the_engine_imports_the_standard_library_only() -> None:
     """A clone is an install: nothing third-party in engine/, and no module of the project that is not there."""
-    for found in imports(path):
+    ours = ("engine", "_muxer")
+    for place, _, found in every_import():
         top = found.module.split(".")[0]
-        assert top in ("engine", "_muxer") or top in sys.stdlib_module_names, f"{name_of(path)}:{found.line}: {top}"
-        assert top != "engine" or exists(found.module), f"{name_of(path)}:{found.line}: no module {found.module}"
+        assert top in ours or top in sys.stdlib_module_names, f"{place}: {top}"
+        assert top != "engine" or exists(found.module), f"{place}: no module {found.module}"
 
 
 def loaded_by(name: str) -> dict[str, str]:
