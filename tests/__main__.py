@@ -204,14 +204,14 @@ def set_up() -> Path:
 
 
 def workers(arguments: Sequence[str]) -> list[str]:
-    """Three workers for two processors, for half of a test is waiting, unless the arguments say how many.
+    """Two workers for each processor, for half of a test is waiting, unless the arguments say how many.
 
     A file's tests are on one worker; the files that take longest are begun first (see conftest).
     """
     options = ("-n", "--numprocesses", "-p", "--pdb", "--co")
     if any(argument.startswith(options) for argument in arguments):
         return []
-    return ["-n", str((os.cpu_count() or 1) * 3 // 2), "--dist", "loadfile", "--no-loadscope-reorder"]
+    return ["-n", str((os.cpu_count() or 1) * 2), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 def main(arguments: Sequence[str]) -> None:
