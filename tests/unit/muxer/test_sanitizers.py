@@ -42,7 +42,7 @@ def test_the_muxer_is_clean_under_the_sanitizers(tmp_path):
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:exitcode=99",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
         "PYTHONMALLOC": "malloc",
-        "MUXER_EXAMPLES": "30",
+        "MUXER_EXAMPLES": "15",
     }
     tests = ["tests/unit/logs", *(f"tests/unit/muxer/test_{name}.py" for name in ("twins", "pumps", "stay", "waiters"))]
     # These have no C in them.
