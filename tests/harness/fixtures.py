@@ -1,7 +1,8 @@
 """The fixtures of all tests that talk to a daemon; loaded as a plugin by tests/conftest.py.
 
 `world` is one session's directory, namespaces and search for leaks. `daemon` is shared by all tests of a session (of
-one worker), so a test names and removes what it makes; `own_daemon` is for tests that kill or count.
+one worker), so a test names and removes what it makes; `own_daemon` is for tests that kill or count. Whatever else runs
+on the shared daemon's machine is started after it, and so the shared one has the subnet that docker would give first.
 """
 
 import contextlib
@@ -98,7 +99,7 @@ def busybox(daemon: Daemon) -> str:
 
 
 @pytest.fixture
-def make_daemon(world: World) -> Iterator[Callable[..., Daemon]]:
+def make_daemon(world: World, daemon: Daemon) -> Iterator[Callable[..., Daemon]]:
     """Make started daemons with options of their own: `make_daemon("--debug", ...)`."""
     with contextlib.ExitStack() as stack:
         yield lambda *options: stack.enter_context(running(world.daemon(options)))
@@ -151,13 +152,13 @@ def _alone(world: World, machine: Namespaces | None = None) -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="module")
-def crashing(world: World) -> Iterator[Daemon]:
+def crashing(world: World, daemon: Daemon) -> Iterator[Daemon]:
     """A daemon that the tests of one file kill and start again, with busybox."""
     yield from _alone(world)
 
 
 @pytest.fixture(scope="module")
-def builder(world: World) -> Iterator[Daemon]:
+def builder(world: World, daemon: Daemon) -> Iterator[Daemon]:
     """A daemon for the builds of one file, whose images and cache nobody else has, with busybox."""
     yield from _alone(world)
 
