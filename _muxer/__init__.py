@@ -1,7 +1,7 @@
 """The C core that moves containers' output, and whether it is built here.
 
-`muxer.h` is its contract; `build.py` builds it; `engine.logs.native` and `engine.logs.stay` are its only users and
-`engine.logs` its oracle.
+`muxer.h` is its contract and `build.py` builds it. Its only users are `engine.logs.nativereader`,
+`engine.monitor.nativepump` and `engine.monitor.nativeprocess`; the Python twins beside those are its oracle.
 """
 
 from importlib.util import find_spec

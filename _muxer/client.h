@@ -1,4 +1,4 @@
-/* One attached client of a container, in C: the twin of engine/logs/clients.py. Internal to the muxer. */
+/* One attached client of a container, in C: the twin of engine/monitor/clients.py. Internal to the muxer. */
 #ifndef MUXER_CLIENT_H
 #define MUXER_CLIENT_H
 

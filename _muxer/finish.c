@@ -34,7 +34,7 @@ static void write_exit_file(int directory, const char *text, size_t size) {
     if (whole) renameat(directory, "exit.new", directory, "exit");
 }
 
-/* The message Exited of engine.wire.messages, as engine.wire.codec writes it, behind a J; its size. */
+/* The message Exited of engine.wire.schema, as engine.wire.codec writes it, behind a J; its size. */
 static int put_exited(const struct mux_stay *stay, int waiters, char *to, size_t size) {
     return snprintf(to, size,
                     "J{\"@\":\"Exited\",\"exit_code\":%d,\"finished_ns\":%" PRIu64 ",\"started_ns\":%" PRIu64

@@ -1,4 +1,4 @@
-/* Appends to a log of JSON lines, byte for byte as docker's driver json-file does: the twin of engine/logs/jsonfile.py,
+/* Appends to a log of JSON lines, byte for byte as docker's driver json-file does: the twin of engine/logs/drivers/jsonfile.py,
  * in whose words the form is told. */
 #include "log.h"
 

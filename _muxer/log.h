@@ -1,4 +1,4 @@
-/* Writing a container's log, of either kind: the C side of engine/logs/writer.py and engine/logs/jsonfile.py. Internal. */
+/* Writing a container's log, of either kind: the C side of engine/logs/writer.py and engine/logs/drivers/jsonfile.py. Internal. */
 #ifndef MUXER_LOG_H
 #define MUXER_LOG_H
 

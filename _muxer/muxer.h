@@ -1,4 +1,4 @@
-/* The contract of the C muxer: what engine.logs.native may call, and nothing else.
+/* The contract of the C muxer: what the modules `native...` of engine.monitor and engine.logs may call.
  *
  * It moves the bytes of containers: in the monitor from pipes to the log and to attached clients (mux_pump_*), in the
  * daemon's threads from the log to a client (mux_send). Each function has a Python twin of the same behaviour in
@@ -16,7 +16,7 @@
 /* What follows, up to the closing line, is also read by cffi: declarations only, no directives. */
 /* cffi begin */
 
-/* The open end of a log: the C side of engine.logs.writer.Writer, or of engine.logs.jsonfile.JsonWriter, whose
+/* The open end of a log: the C side of engine.logs.writer.Writer, or of engine.logs.drivers.jsonfile.JsonWriter, whose
  * descriptors these are. A rotation changes them in here. */
 struct mux_log {
     int log_fd;          /* frames of the present segment; or the file of JSON lines, opened to append */
@@ -62,7 +62,7 @@ struct mux_pump *mux_pump_new(struct mux_log *log, int tty);
 /* Closes every descriptor that the pump owns, and frees it. */
 void mux_pump_free(struct mux_pump *pump);
 
-/* As the methods of engine.logs.pump.Pump, also in what a client has to have read first. Descriptors given to the first
+/* As the methods of engine.monitor.pump.Pump, also in what a client has to have read first. Descriptors given to the first
  * three belong to the pump from then on. */
 int mux_pump_add_output(struct mux_pump *pump, int stream, int fd);
 int mux_pump_set_input(struct mux_pump *pump, int fd, int close_on_eof);
@@ -85,7 +85,7 @@ int mux_pump_drain(struct mux_pump *pump);
  * -EINTR: a signal came; call again. */
 int mux_pump_close_clients(struct mux_pump *pump, int patience_ms);
 
-/* The first byte of what a daemon says to a monitor of those who wait for the container's end, see engine.logs.waits. */
+/* The first byte of what a daemon says to a monitor of those who wait for the container's end, see engine.wire.waits. */
 enum mux_wait_word { MUX_WAITS = 87, MUX_ANSWERED = 65, MUX_SETTLED = 83, MUX_REMOVED = 82 };
 
 /* All that a daemon says to the monitor of an exec to give it a home. Descriptors: the exec's record, at the place where
@@ -94,7 +94,7 @@ enum mux_home_word { MUX_HOME = 72 };
 
 struct mux_waiters;
 
-/* As the methods of engine.logs.waiters.Waiters. NULL: out of memory or of descriptors. */
+/* As the methods of engine.monitor.waiters.Waiters. NULL: out of memory or of descriptors. */
 struct mux_waiters *mux_waiters_new(void);
 void mux_waiters_free(struct mux_waiters *waiters);
 int mux_waiters_fd(const struct mux_waiters *waiters);

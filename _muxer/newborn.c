@@ -1,5 +1,5 @@
 /* The birth of an exec's process: a child that shares its maker's memory until it executes its command, so that nothing
- * is copied for the short time in between. The caller is a joiner (engine/join.py), single-threaded, which is all that
+ * is copied for the short time in between. The caller is a joiner (engine/birth/join.py), single-threaded, which is all that
  * the process is to be: in the container's namespaces, with its user and its rights. */
 #include "muxer.h"
 

@@ -156,7 +156,7 @@ static uint64_t start_of(pid_t pid) {
     return place ? strtoull(place, NULL, 10) : 0;
 }
 
-/* Tells the daemon that what was asked for runs, by the message Started of engine.wire.messages as engine.wire.codec
+/* Tells the daemon that what was asked for runs, by the message Started of engine.wire.schema as engine.wire.codec
  * writes it. The end of a daemon that has gone already is heard next. */
 static void tell_started(const struct mux_stay *stay, int link) {
     char told[200];

@@ -38,21 +38,21 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
         _stay_small()
     import os
 
-    from engine import settings  # only on the daemon's side, as everything below
     from engine.errors import EngineError
+    from engine.settings import every  # only on the daemon's side, as everything below
 
     if "--help" in words or "-h" in words:
-        print(settings.usage(), end="")
+        print(every.usage(), end="")
         return 0
     if "--version" in words or "-v" in words:
-        print(f"engine {settings.VERSION}")
+        print(f"engine {every.VERSION}")
         return 0
     try:
-        chosen = settings.from_arguments(words)
-        settings.refuse_rootless(os.geteuid())
+        chosen = every.from_arguments(words)
+        every.refuse_rootless(os.geteuid())
         from engine.boot import boot
 
-        return boot(chosen, lambda: settings.from_arguments(words))
+        return boot(chosen, lambda: every.from_arguments(words))
     except EngineError as error:
         print(f"engine daemon: {error}", file=sys.stderr)
         return 1

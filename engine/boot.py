@@ -9,11 +9,12 @@ import gc
 import os
 from collections.abc import Callable
 
+from engine import muxer
 from engine.errors import SystemFailure
 from engine.kernel import memory
-from engine.logs import twin
-from engine.sandbox import capabilities, cgroups, mounts, resolvconf, seccomp  # noqa: F401  (for both, as said above)
-from engine.settings import Settings
+from engine.sandbox import capabilities, mounts, resolvconf, seccomp  # noqa: F401  (for both, as said above)
+from engine.sandbox.cgroups import detection  # noqa: F401  (for both too)
+from engine.settings.every import Settings
 from engine.wire.channel import Channel
 
 
@@ -22,7 +23,7 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
 
     read: the settings anew, for a daemon that is told to look at its configuration again
     """
-    twin.select(settings.muxer)
+    muxer.select(settings.muxer)
     stage = os.path.join(settings.exec_root, "stage")
     try:
         os.makedirs(stage, mode=0o700, exist_ok=True)

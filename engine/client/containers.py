@@ -12,8 +12,8 @@ from engine.client.api import Api, ApiError, container_path
 from engine.client.display import age, columns, parse_time, short_id, shortened
 from engine.client.frames import Demultiplexer, Plain
 from engine.client.session import write_all
+from engine.commandline import Option
 from engine.errors import Invalid
-from engine.options import Option
 
 _COMMAND_WIDTH = 20
 

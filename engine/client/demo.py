@@ -24,8 +24,8 @@ from engine.client.api import Api, ApiError, container_path, error_text, target
 from engine.client.frames import Demultiplexer
 from engine.client.images import split_reference
 from engine.client.transport import Connection, Response
+from engine.commandline import Option
 from engine.errors import SystemFailure, Unavailable
-from engine.options import Option
 
 OPTIONS = (Option("image", "Pull this image instead of making one of the host's own programs", value="reference"),)
 

@@ -13,7 +13,7 @@ from engine.client import hostimage, progress
 from engine.client.api import Api
 from engine.client.display import age, columns, short_id, size
 from engine.client.terminal import size as terminal_size
-from engine.options import Option
+from engine.commandline import Option
 
 IMAGES_OPTIONS = (
     Option("all", "Show images without a name too", short="a", kind="flag", default=False),

@@ -15,8 +15,8 @@ from engine.client.images import pull
 from engine.client.session import Session, caught
 from engine.client.terminal import DetachKeys, need_terminal, raw, size
 from engine.client.transport import Response
+from engine.commandline import Option
 from engine.errors import Invalid, SystemFailure
-from engine.options import Option
 
 CANNOT_RUN = 125
 

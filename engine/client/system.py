@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 
 from engine.client.api import Api
-from engine.settings import VERSION
+from engine.settings.every import VERSION
 
 _DAEMON_FACTS = ("Version", "ApiVersion", "MinAPIVersion", "Os", "Arch", "KernelVersion")
 

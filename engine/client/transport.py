@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 
 from engine.errors import Invalid, SystemFailure, Unavailable
-from engine.settings import default_host
+from engine.settings.every import default_host
 
 _HEAD_MAX = 64 * 1024
 _PIECE = 64 * 1024

@@ -12,9 +12,9 @@ from importlib import import_module
 
 from engine.client.api import Api
 from engine.client.transport import socket_path
+from engine.commandline import Option, described, parse
 from engine.errors import EngineError, Invalid
-from engine.options import Option, described, parse
-from engine.settings import VERSION
+from engine.settings.every import VERSION
 
 _INTERRUPTED = 130
 _NOBODY_READS = 141  # what a shell shows for a program that SIGPIPE ended

@@ -8,14 +8,16 @@ import logging
 import os
 
 from engine.daemon.containers import paths
-from engine.daemon.containers.life import end, pause, remove, restarts, start
-from engine.daemon.containers.processes import health, homes
+from engine.daemon.containers.exec import homes
+from engine.daemon.containers.health import probing
+from engine.daemon.containers.life import end, restarts
 from engine.daemon.containers.record import Container
+from engine.daemon.containers.verbs import pause, remove, start
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import SilentMonitor
 from engine.errors import EngineError
 from engine.wire import endpoint
-from engine.wire.messages import Exited, Started
+from engine.wire.schema import Exited, Started
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +44,11 @@ def adopt_all(engine: object) -> list[Container]:
 def _adopt_networks(engine: object, left: bool) -> None:
     """Only where somebody has a network, or had one: an idle daemon loads nothing of it."""
     if left or engine.containers.any(lambda container: container.state.alive):
-        from engine.daemon.containers.networking import adopting
+        from engine.daemon.containers.endpoints import adopting
 
         adopting.adopt(engine)
     if os.path.isdir(paths.wires(engine.settings.exec_root)):
-        from engine.daemon.containers.networking import leavings
+        from engine.daemon.containers.endpoints import leavings
 
         leavings.resume(engine)
 
@@ -88,7 +90,7 @@ def _go_on(engine: object, container: Container, found: Started) -> None:
     try:
         if container.state.alive:
             pause.restore(engine, container)
-            health.adopt(engine, container)
+            probing.adopt(engine, container)
         else:
             start.record_start(engine, container, found)
         engine.oom.adopt(engine, container)
@@ -99,7 +101,7 @@ def _go_on(engine: object, container: Container, found: Started) -> None:
 
 def _adopt_execs(engine: object, container: Container) -> None:
     if homes.find(_where(engine, container).exec_dir):
-        from engine.daemon.containers.processes import exec as execution  # an idle daemon runs nothing in containers
+        from engine.daemon.containers.exec import verbs as execution  # an idle daemon runs nothing in containers
 
         execution.adopt(engine, container)
 

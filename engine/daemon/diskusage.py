@@ -7,7 +7,7 @@ definition names them, with its items when they are asked for; what is 0 is left
 from collections.abc import Callable, Collection
 
 from engine.daemon.build import prune as builds
-from engine.daemon.containers import listing as containers
+from engine.daemon.containers.verbs import listing as containers
 from engine.daemon.images import usage as images
 from engine.daemon.volumes import listing as volumes
 from engine.daemon.volumes import usage

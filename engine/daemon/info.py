@@ -13,7 +13,7 @@ import time
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.output.logconfig import BUILT_DRIVERS, NONE
 from engine.daemon.images import platform
-from engine.settings import VERSION
+from engine.settings.every import VERSION
 
 INDEX_SERVER = "https://index.docker.io/v1/"
 RUNTIME = "runc"  # the one name that HostConfig.Runtime may have; there is no such program, the engine does its work
@@ -76,7 +76,7 @@ def version(newest: str, oldest: str) -> dict:
 
 def info(engine: object) -> dict:
     """A SystemInfo, its keys in the order in which dockerd shows them."""
-    from engine.daemon.images.registries import proxies  # a registry's side, as of a pull
+    from engine.daemon.images.registry import proxies  # a registry's side, as of a pull
     from engine.daemon.network.drivers import choice  # and a network's
 
     settings = engine.settings

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 
 from engine.daemon import busy
-from engine.settings import Settings
+from engine.settings.every import Settings
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -23,23 +23,23 @@ from engine.daemon import adopt, dump, loglines
 from engine.daemon.api.server import Servers
 from engine.daemon.containers import files
 from engine.daemon.containers.announce import announce
+from engine.daemon.containers.exec import homes
+from engine.daemon.containers.exec.known import Execs
 from engine.daemon.containers.life import end, restarts
 from engine.daemon.containers.life.oom import OomWatch
-from engine.daemon.containers.mounts import mountpoints
+from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
-from engine.daemon.containers.processes import homes
-from engine.daemon.containers.processes.execs import Execs
-from engine.daemon.containers.registry import Registry
+from engine.daemon.containers.roster import Registry
+from engine.daemon.images.catalogue import ImageStore
 from engine.daemon.images.layers import storage
-from engine.daemon.images.store import ImageStore
-from engine.daemon.network.firewall.firewall import Firewall
+from engine.daemon.network.firewall.control import Firewall
 from engine.daemon.network.names import Names
 from engine.daemon.network.networks import Networks
 from engine.daemon.network.ports import Ports
 from engine.daemon.network.wiring import Wiring
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.events import Events
-from engine.daemon.runtime.links import Links
+from engine.daemon.runtime.monitors import Links
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.spawner import Spawner
 from engine.daemon.store import builds as build_table
@@ -52,11 +52,12 @@ from engine.daemon.store.migrations import MIGRATIONS
 from engine.daemon.volumes.store import Volumes
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
 from engine.kernel import memory, syscalls, title, wholefile
-from engine.logs import twin
-from engine.sandbox import cgroups
-from engine.settings import Settings
+from engine.muxer import select
+from engine.sandbox.cgroups import detection
+from engine.sandbox.cgroups.hierarchy import Cgroups
+from engine.settings.every import Settings
 from engine.wire.channel import Channel
-from engine.wire.messages import Exited
+from engine.wire.schema import Exited
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class Engine:
     images: ImageStore
     containers: Registry
     links: Links
-    cgroups: cgroups.Cgroups
+    cgroups: Cgroups
     events: Events
     volumes: Volumes
     schedule: Schedule
@@ -127,7 +128,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
     _make_roots(settings)
     with _locked("data", settings.data_root), _locked("exec", settings.exec_root), _pidfile(settings.pidfile):
         engine = inside.engine = _build(settings, spawner)
-        mountpoints.hold(engine)
+        points.hold(engine)
         due = adopt.adopt_all(engine)
         _release_images(engine)
         _finish_builds(engine)
@@ -301,12 +302,12 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         id=identity,
         started_ns=time.time_ns(),
         storage=kind,
-        muxer=twin.select(settings.muxer).name,
+        muxer=select(settings.muxer),
         database=database,
         images=ImageStore(database, settings.data_root, settings, kind, events.publish),
         containers=containers,
         links=links,
-        cgroups=cgroups.detect(),
+        cgroups=detection.detect(),
         events=events,
         schedule=Schedule(),
         execs=Execs(homes.clear),

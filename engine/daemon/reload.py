@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from engine.daemon import loglines
 from engine.errors import EngineError
-from engine.settings import Settings
+from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
 

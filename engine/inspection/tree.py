@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from engine.daemon.store import names
-from engine.inspection import process
-from engine.inspection.process import Brief
+from engine.inspection import procfs
+from engine.inspection.procfs import Brief
 
 _DATA = re.compile(r"(.*)/(?:engine\.db|containers/[0-9a-f]{64}/.*)")
 
@@ -55,7 +55,7 @@ def of_pidfile(path: str) -> str | None:
     """The exec root of the daemon whose pid is in this file; None when it does not run. Raises OSError, ValueError."""
     with open(path) as file:
         pid = int(file.read())
-    locked = (os.path.dirname(link) for link in process.links(pid) if link.endswith("/lock"))
+    locked = (os.path.dirname(link) for link in procfs.links(pid) if link.endswith("/lock"))
     return next((root for root in locked if os.path.isdir(os.path.join(root, "stage"))), None)
 
 
@@ -65,18 +65,18 @@ class _Home:
     def __init__(self, root: str) -> None:
         self._root = root
         self._ids = _list(os.path.join(root, "containers"))
-        self.briefs = process.all_briefs()
+        self.briefs = procfs.all_briefs()
         self.children: dict[int, list[int]] = {}
         for each in sorted(self.briefs.values(), key=lambda brief: brief.start):
             self.children.setdefault(each.parent, []).append(each.pid)
 
     def locked_by(self, pid: int) -> bool:
         """Whether this process has the root's lock open."""
-        return os.path.join(self._root, "lock") in process.links(pid)
+        return os.path.join(self._root, "lock") in procfs.links(pid)
 
     def left(self, each: Brief) -> bool:
         """Whether this process of an engine belongs to the root, whoever its parent is."""
-        return self.container(each) in self._ids or (each.kind == "resolver" and self._root in process.links(each.pid))
+        return self.container(each) in self._ids or (each.kind == "resolver" and self._root in procfs.links(each.pid))
 
     def container(self, each: Brief) -> str:
         """The id of the container that a process is for, as far as it tells; else empty."""
@@ -85,7 +85,7 @@ class _Home:
         directory = os.path.join(self._root, "containers", "")
         held = (
             link.removeprefix(directory).partition("/")[0]
-            for link in process.links(each.pid)
+            for link in procfs.links(each.pid)
             if link.startswith(directory)
         )
         return next(held, "") or next((found for found in self._ids if each.of and found.startswith(each.of)), each.of)
@@ -111,7 +111,7 @@ class _Home:
 def _names(rows: list[Row]) -> dict[str, str]:
     """The containers' names, by a look into the database that disturbs nobody; none where that cannot be read."""
     for row in rows:
-        for link in process.links(row.brief.pid):
+        for link in procfs.links(row.brief.pid):
             found = _DATA.fullmatch(link)
             if found and os.path.exists(path := f"{found[1]}/engine.db"):
                 try:

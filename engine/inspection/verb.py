@@ -8,10 +8,10 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
+from engine.commandline import Option, described, parse
 from engine.errors import EngineError, Invalid, NotFound
-from engine.inspection import process, tree
-from engine.options import Option, described, parse
-from engine.settings import OPTIONS
+from engine.inspection import procfs, tree
+from engine.settings.every import OPTIONS
 
 _DIGITS = 12
 OPTIONS_HERE = (
@@ -80,7 +80,7 @@ def text(found: tree.Tree) -> str:
 
 
 def _line(row: tree.Row, found: tree.Tree) -> tuple[str, ...]:
-    held = process.holding(row.brief.pid)
+    held = procfs.holding(row.brief.pid)
     container = row.container[:_DIGITS]
     if name := found.names.get(row.container):
         container += f" {name}"
@@ -88,7 +88,7 @@ def _line(row: tree.Row, found: tree.Tree) -> tuple[str, ...]:
         str(row.brief.pid),
         "  " * row.depth + printable(row.brief.name),
         container,
-        _age(process.age(row.brief.start)),
+        _age(procfs.age(row.brief.start)),
         f"{held.pss / 1e6:.1f} MB",
         str(held.threads),
         _counted(held.descriptors),

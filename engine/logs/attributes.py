@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from engine.errors import Invalid
-from engine.logs import jsonfile
+from engine.logs.drivers import jsonfile
 
 OPTIONS = frozenset({"labels", "labels-regex", "env", "env-regex", "tag"})
 _SHORT = 12

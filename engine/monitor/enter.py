@@ -1,22 +1,22 @@
 """From a request to one more process in a container that runs: the pipes, and who joins.
 
 Runs in the monitor of an exec. The daemon has no part in it, so it is only told how it ended; when the daemon dies
-meanwhile, the process runs all the same. In a monitor of two halves (`engine.logs.stay`) the launching half hands
-everything over, becomes the joiner (see `engine.join`), and the half that stays hears what comes of it. A monitor that
-is whole forks a joiner and hears it here.
+meanwhile, the process runs all the same. Where a monitor is two processes (`monitor.nativeprocess`), the launcher hands
+everything over and becomes the joiner (see `engine.birth.join`), and the keeper hears what comes of it. A monitor
+that is one process forks a joiner and hears it here.
 """
 
 import os
 import socket
 import time
 
-from engine import join
+from engine.birth import join
 from engine.kernel import syscalls
-from engine.logs.halves import Handed
+from engine.monitor.handover import Handover
 from engine.monitor.launch import REHEARSED, STDERR, STDOUT, Launched, Streams, is_child
 from engine.wire import channel, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
-from engine.wire.messages import Client, Exec, Started
+from engine.wire.schema import Client, Exec, Started
 
 _LOST = 125
 _OUTPUTS = {STDOUT: 2, STDERR: 4}  # what stands for them in `Client.streams`
@@ -34,12 +34,12 @@ def prepare() -> None:
     join.rehearse()
 
 
-def become_joiner(asked: Exec, descriptors: list[int], stay: object, prepared: bool) -> None:
-    """In the launching half: hand over, join, execute. descriptors: those of the request. Raises before that only."""
+def become_joiner(asked: Exec, descriptors: list[int], processes: object, prepared: bool) -> None:
+    """In the launcher: hand over, join, execute. descriptors: those of the request. Raises before that only."""
     link, pidfd, *clients = descriptors
     process = packed.unpack(asked.process)
     streams = _streams(asked)
-    handed = Handed(
+    handed = Handover(
         pid=0,
         pid_start=0,
         started_ns=0,
@@ -59,12 +59,12 @@ def become_joiner(asked: Exec, descriptors: list[int], stay: object, prepared: b
         log=None,
         container=process.id,
     )
-    stay.name("launch", process.id[:12])
-    stay.hand_over(handed)
+    processes.name("launch", process.id[:12])
+    processes.hand_over(handed)
     # Whose end has the spawner make the next spare: that is not to take a processor from this one's start.
-    held = (stay.wants,) if prepared else ()
-    newborn = None if asked.traced else stay.newborn
-    join.run(process, streams.stdio, stay.reports, join.Target(pidfd, asked.pid), newborn, prepared, held)
+    held = (processes.wants,) if prepared else ()
+    newborn = None if asked.traced else processes.newborn
+    join.run(process, streams.stdio, processes.reports, join.Target(pidfd, asked.pid), newborn, prepared, held)
 
 
 def enter(asked: Exec, link: Channel, pidfd: int) -> Launched | None:

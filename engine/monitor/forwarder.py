@@ -18,7 +18,7 @@ from engine.kernel import title
 from engine.logs import format
 from engine.monitor import logs
 from engine.wire.channel import Channel
-from engine.wire.messages import Client, Failed, Forward, Start
+from engine.wire.schema import Client, Failed, Forward, Start
 
 _END_SECONDS = 10  # for what is left when the container has ended
 
@@ -32,7 +32,7 @@ def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[
     if forward is None:
         return start, clients
     try:
-        sender = importlib.import_module(f"engine.logs.{forward.driver}").Sender(dict(forward.values))
+        sender = importlib.import_module(f"engine.logs.drivers.{forward.driver}").Sender(dict(forward.values))
     except EngineError as error:
         link.send(Failed("log", 0, logs.REFUSED + str(error), logs.NOT_TRIED))
         return None

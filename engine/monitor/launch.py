@@ -12,7 +12,7 @@ import socket
 import time
 from dataclasses import dataclass
 
-from engine import init
+from engine.birth import init
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import syscalls, title
 from engine.logs.openlog import OpenLog
@@ -21,7 +21,7 @@ from engine.sandbox import namespaces
 from engine.sandbox.spec import Device, Mount, Root, Sandbox
 from engine.wire import channel, codec, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
-from engine.wire.messages import Failed, LogTarget, NamespacesReady, Proceed, Start, Started, Warned
+from engine.wire.schema import Failed, LogTarget, NamespacesReady, Proceed, Start, Started, Warned
 
 STDOUT, STDERR = 1, 2
 _LOST = 125

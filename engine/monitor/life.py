@@ -16,16 +16,15 @@ import time
 from dataclasses import dataclass
 
 from engine.errors import Invalid
-from engine.logs import waits
-from engine.logs.halves import Handed, Stayed
-from engine.logs.twin import Twin
 from engine.logs.writer import Writer
 from engine.monitor import logs
-from engine.monitor.kept import Kept
+from engine.monitor.adopting import Kept
+from engine.monitor.handover import Handover, TakenOver
 from engine.monitor.launch import Launched
-from engine.wire import codec, endpoint, exitfile
+from engine.monitor.parts import Parts
+from engine.wire import codec, endpoint, exitfile, waits
 from engine.wire.channel import Channel, unpacked
-from engine.wire.messages import Attach, Client, Detached, Exec, Exited, Resize, Start, Started, Warned
+from engine.wire.schema import Attach, Client, Detached, Exec, Exited, Resize, Start, Started, Warned
 
 _WORDS = waits.WORDS | {endpoint.HOME}
 
@@ -36,14 +35,14 @@ def begin(
     link: Channel,
     listener: socket.socket | None,
     clients: list[int],
-    twin: Twin,
+    made_of: Parts,
 ) -> None:
     """Serve what has just been launched by this process, until it has ended and its end is on disk.
 
     listener: None for an exec, which no other daemon finds again and which leaves nothing on disk, until it has a home
     """
     log = launched.log
-    pump = twin.Pump(log, start.tty)
+    pump = made_of.Pump(log, start.tty)
     for stream, descriptor in launched.outputs:
         pump.add_output(stream, descriptor)
     pump.set_input(launched.input, _stdin_once(start))
@@ -53,16 +52,16 @@ def begin(
         pump.watch(each)
     greeting = Started(launched.pid, launched.pid_start, launched.started_ns, keeps_waiters=True)
     terminal = os.dup(launched.terminal) if launched.terminal >= 0 else -1  # the pump closes its own with the output
-    waiters = Kept(pump, twin.Waiters)
+    waiters = Kept(pump, made_of.Waiters)
     held = _Held(launched.pidfd, terminal, launched.mounts)
     _Life(_exec_dir(start), pump, log, greeting, held, link, listener, waiters).run(pump.run())
 
 
 def handed(
     start: Start | Exec, launched: Launched, link: int, listener: socket.socket | None, clients: list[int]
-) -> Handed:
-    """What the half of the monitor that has launched a container gives to the half that stays."""
-    return Handed(
+) -> Handover:
+    """What the launcher of a container gives to its keeper."""
+    return Handover(
         launched.pid,
         launched.pid_start,
         launched.started_ns,
@@ -84,8 +83,8 @@ def handed(
     )
 
 
-def go_on(stayed: Stayed) -> None:
-    """Serve, as the half that stays, from the first event on that is not only bytes to move."""
+def go_on(stayed: TakenOver) -> None:
+    """In the keeper: serve, from the first event on that is not only bytes to move."""
     greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns, keeps_waiters=True)
     link = Channel.adopt(stayed.link) if stayed.link >= 0 else None
     listener = socket.socket(fileno=stayed.listener) if stayed.listener >= 0 else None
@@ -303,7 +302,7 @@ class _Life:
                 os.write(self._held.record, codec.encode(exited))
 
     def _wait_with_them(self) -> None:
-        """Stay until each of those who wait was answered, by the daemon or by this, or has hung up.
+        """Processes until each of those who wait was answered, by the daemon or by this, or has hung up.
 
         Nothing else of the container's is held meanwhile.
         """

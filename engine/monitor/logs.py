@@ -9,9 +9,9 @@ import signal
 
 from engine.kernel import title
 from engine.logs import format
-from engine.logs.jsonfile import IDLE, JsonWriter
+from engine.logs.drivers.jsonfile import IDLE, JsonWriter
 from engine.logs.writer import Writer
-from engine.wire.messages import Attach, LogTarget
+from engine.wire.schema import Attach, LogTarget
 
 REFUSED = "failed to create task for container: failed to initialize logging driver: "
 """docker's words before the reason for which a log cannot be had."""

@@ -14,17 +14,17 @@ from collections.abc import Callable
 
 from engine.errors import Invalid
 from engine.kernel import syscalls, title
-from engine.logs.twin import Twin
 from engine.monitor import enter, forwarder, launch, life, logs
+from engine.monitor.parts import Parts
 from engine.wire import channel, endpoint, exitfile, packed
 from engine.wire.channel import Channel
-from engine.wire.messages import Exec, Failed, Start
+from engine.wire.schema import Exec, Failed, Start
 
 _LOST = 125
 _NO_ROOM = "failed to create task for container: the exec root cannot be used: "
 
 
-def main(data: bytes, descriptors: list[int], twin: Twin) -> int:
+def main(data: bytes, descriptors: list[int], made_of: Parts) -> int:
     """Be the whole monitor of what this request (`Start`, `Exec`) asks for; returns the process's exit status."""
     settle()
     request = _understood(data, descriptors)
@@ -34,19 +34,19 @@ def main(data: bytes, descriptors: list[int], twin: Twin) -> int:
     if isinstance(asked, Exec):
         title.become("exec", packed.unpack(asked.process).id[:12])
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # the joiner's child is to be this process's
-        return _told(descriptors[0], lambda: _enter_and_stay(asked, descriptors, twin))
+        return _told(descriptors[0], lambda: _enter_and_see_through(asked, descriptors, made_of))
     title.become("monitor", os.path.basename(asked.exec_dir)[:12])
     link, *clients = descriptors
-    return _guarded(asked.exec_dir, lambda: _do_both(asked, link, clients, twin))
+    return _guarded(asked.exec_dir, lambda: _do_both(asked, link, clients, made_of))
 
 
-def be(part: str, stay: object, stage: str) -> int:
-    """Be one part of a monitor (`engine.logs.stay`); returns the process's exit status.
+def be(part: str, processes: object, stage: str) -> int:
+    """Be one part of a monitor (`engine.monitor.nativeprocess`); returns the process's exit status.
 
     part: `launches`, `prepares`, `prepares exec` or `stays`; stage: an empty directory for what a spare prepares
     """
     if part == "stays":
-        stayed = stay.awake()
+        stayed = processes.awake()
         exec_dir = f"/proc/self/fd/{stayed.exec_dir}" if stayed.exec_dir >= 0 else ""
         return _guarded(exec_dir, lambda: life.go_on(stayed))
     spare = None
@@ -54,18 +54,18 @@ def be(part: str, stay: object, stage: str) -> int:
         spare = launch.prepare(stage)
     elif part == "prepares exec":
         enter.prepare()
-    if part != "launches" and not stay.take():
+    if part != "launches" and not processes.take():
         return 0
-    request = _understood(*stay.request)
+    request = _understood(*processes.request)
     if request is None:
         return 1
     asked, descriptors = request
     if isinstance(asked, Exec):
         prepared = part == "prepares exec"
-        return _told(descriptors[0], lambda: enter.become_joiner(asked, descriptors, stay, prepared))
-    stay.name("launch", os.path.basename(asked.exec_dir)[:12])
+        return _told(descriptors[0], lambda: enter.become_joiner(asked, descriptors, processes, prepared))
+    processes.name("launch", os.path.basename(asked.exec_dir)[:12])
     link, *clients = descriptors
-    return _guarded(asked.exec_dir, lambda: _launch(asked, link, clients, stay, spare))
+    return _guarded(asked.exec_dir, lambda: _launch(asked, link, clients, processes, spare))
 
 
 def settle() -> None:
@@ -130,7 +130,7 @@ def _settle_in(exec_dir: str, link: Channel) -> socket.socket | None:
         return None
 
 
-def _do_both(start: Start, link: int, clients: list[int], twin: Twin) -> None:
+def _do_both(start: Start, link: int, clients: list[int], made_of: Parts) -> None:
     channel_to_daemon = Channel.adopt(link)
     listener = _settle_in(start.exec_dir, channel_to_daemon)
     if listener is None:
@@ -140,18 +140,18 @@ def _do_both(start: Start, link: int, clients: list[int], twin: Twin) -> None:
         launched = launch.launch(start, channel_to_daemon) if logged else None
         if launched is not None:
             start, clients = logged
-            life.begin(start, launched, channel_to_daemon, listener, clients, twin)
+            life.begin(start, launched, channel_to_daemon, listener, clients, made_of)
 
 
-def _enter_and_stay(asked: Exec, descriptors: list[int], twin: Twin) -> None:
+def _enter_and_see_through(asked: Exec, descriptors: list[int], made_of: Parts) -> None:
     link, pidfd, *clients = descriptors
     channel_to_daemon = Channel.adopt(link)
     entered = enter.enter(asked, channel_to_daemon, pidfd)
     if entered is not None:
-        life.begin(asked, entered, channel_to_daemon, None, clients, twin)
+        life.begin(asked, entered, channel_to_daemon, None, clients, made_of)
 
 
-def _launch(start: Start, link: int, clients: list[int], stay: object, spare: launch.Spare | None) -> None:
+def _launch(start: Start, link: int, clients: list[int], processes: object, spare: launch.Spare | None) -> None:
     channel_to_daemon = Channel.adopt(link)
     listener = _settle_in(start.exec_dir, channel_to_daemon)
     if listener is None:
@@ -163,7 +163,7 @@ def _launch(start: Start, link: int, clients: list[int], stay: object, spare: la
             return
         start, clients = logged
         try:
-            stay.hand_over(life.handed(start, launched, link, listener, clients))
+            processes.hand_over(life.handed(start, launched, link, listener, clients))
         except BaseException:
             signal.pidfd_send_signal(launched.pidfd, signal.SIGKILL)  # it must not run without a monitor
             raise

@@ -5,7 +5,7 @@ daemon to log when it starts another.
 """
 
 from engine.kernel import title
-from engine.resolver.resolver import Resolver
+from engine.resolver.service import Resolver
 from engine.wire import channel, exitfile
 from engine.wire.channel import Channel
 

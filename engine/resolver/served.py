@@ -38,7 +38,7 @@ _BYTES = memoryview(_BUFFER)
 class Served:
     """A container that asks.
 
-    view: what it sees; asker: its part in the forwarding; forwards, dotted: as in `wire.messages.Serve`
+    view: what it sees; asker: its part in the forwarding; forwards, dotted: as in `wire.schema.Serve`
     """
 
     def __init__(self, loop: Loop, forwarder: Forwarder, network: int, pidfd: int, ended: Callable[[], None]) -> None:

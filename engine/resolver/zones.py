@@ -9,7 +9,7 @@ import socket
 
 from engine.resolver import packets
 from engine.resolver.packets import AAAA, ANY, INTERNET, PTR, A, Query
-from engine.wire.messages import Place
+from engine.wire.schema import Place
 
 _FAMILIES = {A: socket.AF_INET, AAAA: socket.AF_INET6}
 

@@ -12,7 +12,7 @@ import select
 import threading
 
 from engine.kernel import inotify
-from engine.sandbox.cgroups import counter, write
+from engine.sandbox.cgroups.hierarchy import counter, write
 
 _V1_FILE, _V2_FILE = "memory.oom_control", "memory.events"
 _KILLS = "oom_kill"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from engine.errors import Invalid
 from engine.kernel.syscalls import machine as running_machine
-from engine.sandbox.bpf import AT_LEAST, EQUAL, GREATER, Program
+from engine.sandbox.assembler import AT_LEAST, EQUAL, GREATER, Program
 
 _HERE = os.path.dirname(__file__)
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16

@@ -2,10 +2,10 @@
 
 One process, one thread, started by `boot` before the daemon has threads, because a threaded process must not fork. It
 has everything a monitor and an init need already imported and frozen out of the garbage collector's sight, so that the
-pages stay shared with all of its children; what few of them need is kept too (`kept`), as none may look for it in files
-that may be another version's by then. With the C muxer it waits and forks in C (`engine.logs.stay`), and keeps one
-spare ahead. It never decodes a request, never imports the daemon, and ends when the daemon's end of the socket is
-closed: monitors and containers need neither of them.
+pages stay shared with all of its children; what few of them need is kept too (`modules`), because none may look for it
+in files that may be another version's by then. With the C muxer it waits and forks in C (`monitor.nativeprocess`), and
+keeps one spare ahead. It never decodes a request and never imports the daemon. It ends when the daemon's end of the
+socket is closed: monitors and containers need neither of them.
 """
 
 import gc
@@ -14,11 +14,12 @@ import signal
 
 from engine.errors import Invalid
 from engine.kernel import title
-from engine.logs.twin import select
 from engine.monitor import main as monitor
-from engine.spawner import kept, version
+from engine.monitor.parts import parts
+from engine.muxer import select
+from engine.spawner import modules, version
 from engine.wire.channel import BE_RESOLVER, Channel
-from engine.wire.messages import Spawns
+from engine.wire.schema import Spawns
 
 
 def serve(requests: Channel, muxer: str, stage: str) -> int:
@@ -31,18 +32,18 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(name, signal.SIG_IGN)  # they are for the daemon; its end is seen on the socket
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors are nobody's to wait for
-    twin = select(muxer)
-    kept.keep()
+    made_of = parts(select(muxer))
+    modules.keep()
     _greet(requests)
     gc.collect()
     gc.freeze()
     gc.disable()
-    if twin.Stay is not None:
-        stay = twin.Stay()
-        part = stay.spawn(requests.fileno(), spares=True)
+    if made_of.Processes is not None:
+        processes = made_of.Processes()
+        part = processes.spawn(requests.fileno(), spares=True)
         if part == "resolves":
-            return _be_resolver(*stay.request)
-        return 0 if part == "ended" else monitor.be(part, stay, stage)
+            return _be_resolver(*processes.request)
+        return 0 if part == "ended" else monitor.be(part, processes, stage)
     while True:
         try:
             request = requests.receive_packed()
@@ -56,7 +57,7 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
             if data.startswith(BE_RESOLVER):
                 monitor.settle()
                 return _be_resolver(data, descriptors)
-            return monitor.main(data, descriptors, twin)
+            return monitor.main(data, descriptors, made_of)
         for descriptor in descriptors:
             os.close(descriptor)
 

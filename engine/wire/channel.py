@@ -11,12 +11,12 @@ import os
 import socket
 
 from engine.errors import Invalid
-from engine.wire import codec, messages
+from engine.wire import codec, schema
 
 _INLINE = b"J"
-_ORDINARY = {messages.Start: b"O", messages.Exec: b"E"}
+_ORDINARY = {schema.Start: b"O", schema.Exec: b"E"}
 BE_RESOLVER = b"R"  # for the spawner too: nothing of a monitor's is made for it
-_MARKS = {messages.BeResolver: BE_RESOLVER}
+_MARKS = {schema.BeResolver: BE_RESOLVER}
 _IN_MEMFD = b"M"
 _INLINE_MAX = 64 * 1024
 _MESSAGE_MAX = 64 * 1024 * 1024
@@ -74,7 +74,7 @@ class Channel:
             os.close(memory)
 
     def send_word(self, datagram: bytes, descriptors: tuple[int, ...] | list[int] = ()) -> None:
-        """Send a short datagram that is no message of the codec's (`engine.logs.waits`), waiting for nobody.
+        """Send a short datagram that is no message of the codec's (`engine.wire.waits`), waiting for nobody.
 
         Raises OSError when the peer is gone, BlockingIOError when it has too much unread.
         """

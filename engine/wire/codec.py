@@ -9,13 +9,13 @@ import dataclasses
 import json
 
 from engine.errors import Invalid
-from engine.wire import messages
+from engine.wire import schema
 
 _TAG = "@"
 _BYTES = "@bytes"
 
 
-CLASSES: dict[str, type] = {name: each for name, each in vars(messages).items() if dataclasses.is_dataclass(each)}
+CLASSES: dict[str, type] = {name: each for name, each in vars(schema).items() if dataclasses.is_dataclass(each)}
 FIELDS: dict[type, tuple[str, ...]] = {
     each: tuple(field.name for field in dataclasses.fields(each)) for each in CLASSES.values()
 }

@@ -9,7 +9,7 @@ One SOCK_SEQPACKET socketpair, close-on-exec on both ends, lives from the fork t
     init    -> monitor   F + JSON            it failed; init exits with `Failure.status` next
     init    -> monitor   end of file         execve worked (or init was killed, which wait(2) tells)
 
-An exec's joiner, and the process that it makes (see `join`), report to the monitor's other half, which is not Python:
+An exec's joiner, and the process that it makes (see `join`), report to the keeper, which is not Python:
 
     joiner  -> monitor   T + SCM_RIGHTS      as above
     joiner  -> monitor   W + message         `messages.Warned` as the codec writes it, to be passed on to the daemon

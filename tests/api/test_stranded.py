@@ -12,7 +12,7 @@ import pytest
 
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.messages import Started, Warned
+from engine.wire.schema import Started, Warned
 from tests.api.logdrivers import attached, driver
 from tests.api.networking import container, networks, subnet
 from tests.chaos.killing import parent_of

@@ -11,8 +11,8 @@ SECONDS = 2.0
 def main() -> int:
     """Be the engine, in haste."""
     from engine import __main__ as door
-    from engine.daemon.containers.life import prune
     from engine.daemon.containers.mounts import answering
+    from engine.daemon.containers.verbs import prune
     from engine.daemon.runtime import handshake
 
     answering.SECONDS = handshake.START_SECONDS = SECONDS

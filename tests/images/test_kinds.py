@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.daemon.images.catalogue import ImageStore
 from engine.daemon.images.layers import storage
 from engine.daemon.images.layers.merged import within
-from engine.daemon.images.store import ImageStore
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from tests.images.conftest import Layout, listing, need, registries

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.registries import upload
-from engine.daemon.images.registries.download import Cancelled
-from engine.daemon.images.registries.push import push
-from engine.daemon.images.registries.upload import Blob, Stalled
-from engine.daemon.images.registries.writing import Writer
+from engine.daemon.images.registry import upload
+from engine.daemon.images.registry.download import Cancelled
+from engine.daemon.images.registry.upload import Blob, Stalled
+from engine.daemon.images.registry.writes import Writer
+from engine.daemon.images.verbs.push import push
 from engine.daemon.store import images as table
 from tests.images.conftest import need
 from tests.unit.images import made

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from engine.daemon.api.login import check_login
-from engine.daemon.images.registries import transport
+from engine.daemon.images.registry import transport
 from engine.errors import NotFound, SystemFailure, Unauthorized
 from tests.images.conftest import HTPASSWD, listing, need
 from tests.unit.images import made
@@ -69,7 +69,7 @@ def test_a_private_authority_is_trusted_where_its_certificate_is_put_and_nowhere
     address = make_registry(http=tls)
     layout.copy(f"docker://{address}/made:1", "--dest-tls-verify=false")
     # Loopback registries need no certificate that anybody knows; take that away to see the check.
-    monkeypatch.setattr("engine.daemon.images.registries.registry.is_insecure", lambda netloc, insecure: False)
+    monkeypatch.setattr("engine.daemon.images.registry.reads.is_insecure", lambda netloc, insecure: False)
     with pytest.raises(SystemFailure, match=r"verify certificate: x509: certificate signed by unknown authority$"):
         pull(store, address)
     trusted = certificate / "certs.d" / address

@@ -113,7 +113,7 @@ def test_the_daemons_umask_is_no_part_of_an_image(unpacked):
 
 SCRIPT = """
 import sys, types
-from engine.daemon.images.store import ImageStore
+from engine.daemon.images.catalogue import ImageStore
 from engine.daemon.store.database import Database
 from engine.daemon.store import images
 settings = types.SimpleNamespace(registry_mirrors=(), insecure_registries=())

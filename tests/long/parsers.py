@@ -17,9 +17,9 @@ ROOMS = (
 
 def http() -> Callable[[bytes], None]:
     """The head of a request and its chunked body, cut where the first byte says; what is asked in its query."""
-    from engine.daemon.api import http as parser
     from engine.daemon.api.query import Query
     from engine.errors import Invalid
+    from engine.protocols import http as parser
 
     def ask(data: bytes) -> None:
         cut, data = (data[0] if data else 0), data[1:]
@@ -93,8 +93,8 @@ def json() -> Callable[[bytes], None]:
 
 def messages() -> Callable[[bytes], None]:
     """What the engine's processes tell each other, a birth's reports, questions for names, a WebSocket's frames."""
-    from engine.daemon.api.websocket import Machine
     from engine.errors import EngineError
+    from engine.protocols.websocket import Machine
     from engine.resolver import packets
     from engine.wire import codec, report
 

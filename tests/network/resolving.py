@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 from engine.daemon.network.names import Names
 from engine.daemon.network.record import Endpoint, Network
-from engine.daemon.runtime.links import Links
+from engine.daemon.runtime.monitors import Links
 from engine.kernel import syscalls
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.daemon.network.firewall.firewall import Firewall
+from engine.daemon.network.firewall.control import Firewall
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
 from engine.errors import SystemFailure, Unavailable
 from tests.harness.hosts import Host, ask, reaches, run, serving

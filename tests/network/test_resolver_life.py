@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from engine.errors import SystemFailure
-from engine.resolver import resolver
+from engine.resolver import service
 from engine.resolver.packets import Query
 from engine.resolver.zones import View
 from engine.wire import exitfile
 from engine.wire.channel import Channel
-from engine.wire.messages import Place, Serve, Served
+from engine.wire.schema import Place, Serve, Served
 from tests.harness import dns
 from tests.harness.dns import Asker
 from tests.harness.fixtures import World
@@ -191,7 +191,7 @@ def test_a_failure_that_nobody_has_foreseen_costs_one_answer_until_there_are_too
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One container's packet must not end the names of all; what went wrong is left for the daemon to log."""
-    monkeypatch.setattr(resolver, "_MOST_FAILURES", 3)
+    monkeypatch.setattr(service, "_MOST_FAILURES", 3)
     records = View.records
 
     def failing(view: View, query: Query) -> list[bytes] | None:
@@ -201,12 +201,12 @@ def test_a_failure_that_nobody_has_foreseen_costs_one_answer_until_there_are_too
 
     monkeypatch.setattr(View, "records", failing)
     daemon, theirs = Channel.pair()
-    made: list[resolver.Resolver] = []
+    made: list[service.Resolver] = []
     ended: list[BaseException] = []
 
     def run() -> None:
         try:
-            made.append(resolver.Resolver(str(tmp_path), theirs))
+            made.append(service.Resolver(str(tmp_path), theirs))
             made[0].run()
         except BaseException as error:
             ended.append(error)

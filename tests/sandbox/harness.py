@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine import init
+from engine.birth import init
 from engine.kernel import beneath, syscalls
 from engine.sandbox import capabilities, mounts, stage
 from engine.sandbox.spec import Root, Sandbox

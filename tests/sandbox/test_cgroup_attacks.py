@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.sandbox import cgroups
+from engine.sandbox.cgroups import detection
 from tests.harness.daemon import Daemon
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("busybox")]
@@ -28,7 +28,7 @@ FREEZER = "mkdir /cg; mount -t cgroup -o freezer x /cg || exit 9; cd /cg; "
 @pytest.fixture
 def admin(daemon: Daemon, container: Callable[..., str]) -> Callable[..., str]:
     """Run a script in a container that can mount its cgroups, until it has made /ready."""
-    if cgroups.detect().version != "1":
+    if detection.detect().version != "1":
         pytest.skip("a container mounts and freezes its own cgroups in version 1")
 
     def run(script: str, **host_config: object) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import SystemFailure
-from engine.sandbox import cgroups
+from engine.sandbox.cgroups import detection, hierarchy
 from engine.sandbox.mounts import default_mounts
 from engine.sandbox.spec import Limits
 from tests.sandbox.harness import Bench
@@ -24,7 +24,7 @@ def parent() -> Generator[str]:
     name = f"/engine-test-{os.getpid()}"
     yield name
     for root in [root for root in ROOTS if os.path.isdir(root)]:
-        found = cgroups.detect(root)
+        found = detection.detect(root)
         for directory in found.directories("", name):
             for child in Path(directory).glob("*/"):
                 found.remove(child.name, name)
@@ -33,7 +33,7 @@ def parent() -> Generator[str]:
 
 
 def test_a_container_enters_by_itself_and_sees_only_its_own(bench: Bench, parent: str) -> None:
-    found = cgroups.detect()
+    found = detection.detect()
     found.create("one", Limits(memory=32 << 20, pids=20), parent)
     script = "cat /proc/self/cgroup; ls /sys/fs/cgroup/; grep cgroup /proc/mounts; touch /sys/fs/cgroup/x"
     result = bench.shell(script, cgroups=found.entries("one", parent), mounts=default_mounts())
@@ -49,7 +49,7 @@ def test_a_container_enters_by_itself_and_sees_only_its_own(bench: Bench, parent
 
 def test_version_2_beside_version_1_is_entered_in_the_same_way(bench: Bench, parent: str) -> None:
     root = next(root for root in reversed(ROOTS) if os.path.isdir(root))
-    found = cgroups.detect(root)
+    found = detection.detect(root)
     found.create("two", Limits(), parent)
     result = bench.shell("grep ^0:: /proc/self/cgroup || true; echo in", cgroups=found.entries("two", parent))
     assert parent not in result.out and result.out.endswith("in\n")
@@ -63,7 +63,7 @@ def test_without_entries_the_view_is_of_where_the_process_is(bench: Bench) -> No
 
 
 def test_the_memory_limit_kills_and_is_told(bench: Bench, parent: str) -> None:
-    found = cgroups.detect()
+    found = detection.detect()
     if "memory" not in found.features:
         pytest.skip("this host has no memory controller")
     limits, _ = found.fitting(Limits(memory=16 << 20, memory_swap=16 << 20))
@@ -74,7 +74,7 @@ def test_the_memory_limit_kills_and_is_told(bench: Bench, parent: str) -> None:
 
 
 def test_the_pids_limit_holds(bench: Bench, parent: str) -> None:
-    found = cgroups.detect()
+    found = detection.detect()
     if "pids" not in found.features:
         pytest.skip("this host has no pids controller")
     found.create("forks", Limits(pids=3), parent)
@@ -83,7 +83,7 @@ def test_the_pids_limit_holds(bench: Bench, parent: str) -> None:
 
 
 def test_devices_that_were_not_granted_cannot_be_used(bench: Bench, parent: str) -> None:
-    found = cgroups.detect()
+    found = detection.detect()
     if "devices" not in found.controllers:
         pytest.skip("this host has no devices controller")
     found.create("devices", Limits(), parent)
@@ -94,7 +94,7 @@ def test_devices_that_were_not_granted_cannot_be_used(bench: Bench, parent: str)
 
 @pytest.mark.parametrize("root", [root for root in ROOTS if os.path.exists(f"{root}/cgroup.procs") or root == ROOTS[0]])
 def test_a_process_is_moved_and_the_cgroup_goes_with_it(root: str, parent: str) -> None:
-    found = cgroups.detect(root)
+    found = detection.detect(root)
     found.create("moved", Limits(), parent)
     reader, writer = os.pipe()
     pid = os.fork()
@@ -112,14 +112,14 @@ def test_a_process_is_moved_and_the_cgroup_goes_with_it(root: str, parent: str) 
 
 
 def test_a_limit_that_the_kernel_refuses_leaves_nothing_behind(parent: str) -> None:
-    found = cgroups.detect()
+    found = detection.detect()
     with pytest.raises(SystemFailure, match=r"cpuset\.cpus"):
         found.create("wrong", Limits(cpuset_cpus="4095"), parent)
     assert not any(os.path.exists(directory) for directory in found.directories("wrong", parent))
 
 
 def test_the_parent_goes_when_nobody_is_in_it_and_comes_again(parent: str) -> None:
-    found = cgroups.detect()
+    found = detection.detect()
     for _ in range(2):
         found.create("one", Limits(), parent)
         found.leave(parent)
@@ -130,7 +130,7 @@ def test_the_parent_goes_when_nobody_is_in_it_and_comes_again(parent: str) -> No
     found.leave(parent)
 
 
-def opened(found: cgroups.Cgroups, id: str, parent: str, paths: tuple[str, ...]) -> list[bool]:
+def opened(found: hierarchy.Cgroups, id: str, parent: str, paths: tuple[str, ...]) -> list[bool]:
     """Which of these devices a process of the cgroup can open."""
     reader, writer = os.pipe()
     pid = os.fork()
@@ -154,7 +154,7 @@ def opened(found: cgroups.Cgroups, id: str, parent: str, paths: tuple[str, ...])
 @pytest.mark.parametrize("root", [root for root in ROOTS if os.path.exists(f"{root}/cgroup.procs") or root == ROOTS[0]])
 def test_the_kernel_keeps_the_devices_of_the_rules_and_no_others(root: str, parent: str) -> None:
     """Version 1 by its files, version 2 by the program: the same answers."""
-    found = cgroups.detect(root)
+    found = detection.detect(root)
     if found.version == "1" and "devices" not in found.controllers:
         pytest.skip("this host has no devices controller")
     devices = ("/dev/null", "/dev/urandom", "/dev/kmsg", "/dev/fuse")
@@ -171,7 +171,7 @@ def test_the_kernel_keeps_the_devices_of_the_rules_and_no_others(root: str, pare
 @pytest.mark.parametrize("root", [root for root in ROOTS if os.path.exists(f"{root}/cgroup.procs") or root == ROOTS[0]])
 def test_frozen_processes_stand_still_and_go_on(root: str, parent: str) -> None:
     """And a frozen cgroup can be removed: its processes die."""
-    found = cgroups.detect(root)
+    found = detection.detect(root)
     if found.version == "1" and "freezer" not in found.controllers:
         pytest.skip("this host has no freezer controller")
     found.create("frozen", Limits(), parent)

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.daemon.containers.contents import view
+from engine.daemon.containers.contents import rootfs
 from tests.harness import execs
 from tests.harness.daemon import Daemon
 from tests.sandbox.bait import state
@@ -287,7 +287,7 @@ LOADED = (
     f"{sys.prefix}/pyvenv.cfg",
     f"{os.path.dirname(os.__file__)}/pwd.py",
     f"{os.path.dirname(os.__file__)}/tarfile.py",
-    str(Path(view.__file__)),
+    str(Path(rootfs.__file__)),
 )
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.daemon.images.registries.auth import Credentials
-from engine.daemon.images.registries.registry import Registry
-from engine.daemon.images.store import ImageStore
+from engine.daemon.images.catalogue import ImageStore
+from engine.daemon.images.registry.auth import Credentials
+from engine.daemon.images.registry.reads import Registry
 from engine.errors import EngineError, Invalid, Unauthorized
 from tests.unit.images import made
 from tests.unit.images.fakeregistry import FakeRegistry, answer, serving

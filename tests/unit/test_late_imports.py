@@ -7,7 +7,10 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 BEGUN = "from engine import postponed; postponed.postpone(*postponed.IDLE); import engine.boot, engine.daemon.main"
 # Drivers of logs, and standard modules, that the daemon imports inside functions.
-DRIVERS = tuple(f"engine.logs.{name}" for name in ("journald", "jsonfile", "jsonreader", "local", "syslog"))
+DRIVERS = (
+    *(f"engine.logs.drivers.{name}" for name in ("journald", "jsonfile", "local", "syslog")),
+    "engine.logs.jsonreader",
+)
 STANDARD = (
     *("_strptime", "bz2", "concurrent.futures.thread", "datetime", "email.message", "email.utils", "encodings.idna"),
     *("fcntl", "grp", "hashlib", "http.client", "importlib.util", "inspect", "ipaddress", "lzma", "pwd", "resource"),

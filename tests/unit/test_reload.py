@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine import settings
 from engine.daemon import reload
 from engine.errors import Invalid
+from engine.settings import every
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def engine():
     """As much of an engine as has settings, and a list of what it told; the log's level is put back."""
     level = logging.getLogger().level
     told = []
-    chosen = settings.from_arguments(["--config-file", "/dev/null"], {}, 0)
+    chosen = every.from_arguments(["--config-file", "/dev/null"], {}, 0)
     yield SimpleNamespace(
         id="the-id",
         settings=chosen,
@@ -52,4 +52,4 @@ def test_a_configuration_that_cannot_be_read_changes_nothing(engine, caplog):
 
 
 def test_every_changeable_setting_is_one():
-    assert set(reload.CHANGEABLE) <= set(settings.Settings.__dataclass_fields__)
+    assert set(reload.CHANGEABLE) <= set(every.Settings.__dataclass_fields__)

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 from engine.daemon import busy
 from engine.daemon.api.answers import Json, Response
-from engine.daemon.api.http import BadRequest, end_of_head, field, parse_head, response_head
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import Body, ClientGone, Stream
 from engine.daemon.api.versions import IDENTITY
+from engine.protocols.http import BadRequest, end_of_head, field, parse_head, response_head
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 
 from engine.errors import Conflict, Invalid, SystemFailure
-from engine.settings import Settings
+from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import contextlib
 import re
 import socket
 
-from engine.daemon.images.registries.auth import Authorizer, Credentials
-from engine.daemon.images.registries.registry import Registry
-from engine.daemon.images.registries.transport import ConnectFailure
+from engine.daemon.images.registry.auth import Authorizer, Credentials
+from engine.daemon.images.registry.reads import Registry
+from engine.daemon.images.registry.transport import ConnectFailure
 from engine.errors import Invalid, SystemFailure, Unauthorized
 from engine.literals import LAST_PORT, natural, quoted
 

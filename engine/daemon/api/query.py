@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 
 from engine.daemon.api.body import load
-from engine.daemon.api.http import percent_decoded
 from engine.errors import Invalid
 from engine.literals import integer, quoted, timestamp
+from engine.protocols.http import percent_decoded
 
 _FALSE = frozenset({"", "0", "no", "false", "none"})
 _BAD_ESCAPE = re.compile(r"%(?:[^0-9A-Fa-f]|[0-9A-Fa-f][^0-9A-Fa-f]|.?$)")

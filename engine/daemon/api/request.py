@@ -7,11 +7,11 @@ import socket
 from collections.abc import Callable
 
 from engine.daemon.api.body import decode_body
-from engine.daemon.api.http import BadRequest, Head, field, tokens
 from engine.daemon.api.query import Query
 from engine.daemon.api.streams import Body, Stream
 from engine.daemon.api.versions import NEWEST
 from engine.errors import Invalid
+from engine.protocols.http import BadRequest, Head, field, tokens
 
 JSON_LIMIT = 4 * 1024 * 1024
 _HIJACK_BODY_LIMIT = 1024 * 1024

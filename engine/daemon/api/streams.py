@@ -4,7 +4,7 @@ Both belong to the request's thread, and both end with the request.
 """
 
 from engine.daemon.api.answers import encode_json
-from engine.daemon.api.http import BadRequest, ChunkDecoder
+from engine.protocols.http import BadRequest, ChunkDecoder
 
 _PIECE = 64 * 1024
 # A chunk of a file that is sent: some clients hold a chunk in memory whole.

@@ -8,7 +8,7 @@ import re
 
 from engine.daemon.network.record import BUILTIN
 from engine.errors import Invalid
-from engine.settings import VERSION
+from engine.settings.every import VERSION
 
 NEWEST = (1, 54)
 OLDEST = (1, 24)

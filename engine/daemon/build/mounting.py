@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from engine.daemon.build import directories
-from engine.daemon.build.copying import preparing
+from engine.daemon.build.copying import prepare
 from engine.daemon.build.copying.request import Base, Request
 from engine.daemon.build.state import State
 from engine.daemon.dockerfile import commands
@@ -85,7 +85,7 @@ def _digest(build: object, mount: commands.Mount) -> str:
     """Of what a bind shows of the context: as COPY's, so times do not count."""
     request = Request((mount.source or ".",), "/", keep_owners=True, shown="RUN --mount", check=build.check)
     base = Base((), build.engine.images.layer_root, build.context.scratch)
-    return preparing.prepare(build.context.root, request, base).digest
+    return prepare.prepare(build.context.root, request, base).digest
 
 
 @contextlib.contextmanager

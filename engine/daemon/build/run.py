@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from engine.daemon.build import mounting, wording
 from engine.daemon.build.output import short
 from engine.daemon.build.state import Part, State
-from engine.daemon.containers import create, paths
+from engine.daemon.containers import paths
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import commit
-from engine.daemon.containers.life import remove, start, wait
 from engine.daemon.containers.record import Container
+from engine.daemon.containers.verbs import create, remove, start, wait
 from engine.daemon.dockerfile import commands
 from engine.daemon.store import builds as table
 from engine.errors import CommandFailed, EngineError, Invalid, NotFound
 from engine.logs.format import FRAME
-from engine.wire.messages import Client
+from engine.wire.schema import Client
 
 _OUTPUT = Client(streams=2 | 4, framed=True)
 _ERRORS = 2

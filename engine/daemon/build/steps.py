@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from engine.daemon.build import run, wording, workdir
 from engine.daemon.build.cache import key_of
-from engine.daemon.build.copying import fetching, preparing
+from engine.daemon.build.copying import fetching, prepare
 from engine.daemon.build.copying.request import Base, Request
 from engine.daemon.build.state import Part, State, shown_config
 from engine.daemon.dockerfile import commands, configure, instructions, words
@@ -174,7 +174,7 @@ def _request(build: object, state: State, command: commands.Copy | commands.Add,
 
 def _place(build: object, state: State, command: commands.Copy | commands.Add, request: Request, root: int) -> None:
     base = Base(state.layers, build.engine.images.layer_root, build.context.scratch)
-    prepared = preparing.prepare(root, request, base)
+    prepared = prepare.prepare(root, request, base)
     chown = f"--chown={command.chown} " if command.chown else ""
     text = f"{request.shown} {chown}{prepared.shown} in {command.destination} "
     what = {

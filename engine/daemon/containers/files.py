@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from engine.daemon.clock import SECOND
-from engine.daemon.containers.networking.hosts import LOCALHOST, extra
+from engine.daemon.containers.endpoints.hosts import LOCALHOST, extra
 from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.record import Container
 from engine.daemon.tar.trees import remove_path

@@ -6,7 +6,7 @@ passed by any of them, but for labels, which must all be there.
 
 from collections.abc import Callable
 
-from engine.daemon.containers.networking.shown import endpoints_of
+from engine.daemon.containers.endpoints.shown import endpoints_of
 from engine.daemon.containers.ports import open_ports
 from engine.daemon.containers.record import Container, State
 from engine.daemon.network.record import Published

@@ -34,7 +34,7 @@ class Paths:
 
 
 def wires(exec_root: str) -> str:
-    """The directory that names the wires which are to go, see `networking.leavings`."""
+    """The directory that names the wires which are to go, see `endpoints.leavings`."""
     return os.path.join(exec_root, "wires")
 
 

@@ -34,8 +34,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from engine.daemon.locks import Lock
-from engine.logs.waits import Wait
-from engine.wire.messages import Client
+from engine.wire.schema import Client
+from engine.wire.waits import Wait
 
 
 @dataclass(frozen=True, slots=True)

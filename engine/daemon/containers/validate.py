@@ -6,8 +6,8 @@ allows and this engine does not have yet is not for here but for `unbuilt`.
 
 import socket
 
-from engine.daemon.containers.isolation import isolation, resources
-from engine.daemon.containers.mounts import mountspecs
+from engine.daemon.containers.mounts import requests
+from engine.daemon.containers.security import resources, walls
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import Invalid
 from engine.literals import LAST_PORT, span
@@ -49,7 +49,7 @@ def check(config: dict, host_config: dict) -> list[str]:
     _check_modes(host_config)
     if host_config["Runtime"] not in _RUNTIMES:
         raise Invalid(f"unknown or invalid runtime name: {host_config['Runtime']}")
-    mountspecs.check_tmpfs(host_config["Tmpfs"] or {})
+    requests.check_tmpfs(host_config["Tmpfs"] or {})
     _check_network_mode(config, host_config)
     if host_config["NetworkMode"] == "host" and host_config["PortBindings"]:
         warnings.append("Published ports are discarded when using host network mode")
@@ -58,8 +58,8 @@ def check(config: dict, host_config: dict) -> list[str]:
 
 def check_late(host_config: dict) -> None:
     """Raise for what dockerd finds only once the container has a name: security options and binds."""
-    isolation.check(host_config)
-    mountspecs.check_binds(host_config["Binds"] or [], host_config["Mounts"] or [], host_config["Tmpfs"])
+    walls.check(host_config)
+    requests.check_binds(host_config["Binds"] or [], host_config["Mounts"] or [], host_config["Tmpfs"])
 
 
 def _check_config(config: dict) -> None:
@@ -116,7 +116,7 @@ def _check_host_config(host_config: dict) -> None:
     policy = host_config["RestartPolicy"]
     if host_config["AutoRemove"] and policy["Name"] != "no":
         raise Invalid("can't create 'AutoRemove' container with restart policy")
-    mountspecs.check_mounts(host_config["Mounts"] or [])
+    requests.check_mounts(host_config["Mounts"] or [])
     _check_lines(host_config, _IN_LINES_OF_HOST)
     for extra in host_config["ExtraHosts"] or ():
         _check_extra_host(extra)

@@ -14,7 +14,7 @@ from engine.daemon.images.reference import Reference
 from engine.errors import Invalid
 
 if TYPE_CHECKING:
-    from engine.daemon.images.store import ImageStore
+    from engine.daemon.images.catalogue import ImageStore
 
 Match = Callable[[Image], bool]
 

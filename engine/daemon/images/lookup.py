@@ -1,7 +1,7 @@
 """Finding an image in the database: by a reference of any form, and from its rows to `Image` values.
 
 Runs in the daemon, on any thread, within a reading or transaction of `Database`, whose connection each function takes
-first. Reads, and changes nothing; `images.store` remembers what was found.
+first. Reads, and changes nothing; `images.catalogue` remembers what was found.
 """
 
 import re

@@ -20,7 +20,7 @@ TYPE_CHECKING = False  # as `typing` has it, which a small daemon does without
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from engine.daemon.images.store import ImageStore
+    from engine.daemon.images.catalogue import ImageStore
 
 # Half the size for a tenth of the time that the best level takes: somebody waits for it.
 _LEVEL = 1

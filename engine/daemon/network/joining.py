@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from engine.daemon.network import gateways
 from engine.daemon.network.addresses import Subnet, canonical, parse_address, show_address
 from engine.daemon.network.drivers import options
-from engine.daemon.network.drivers.endpoints import IFNAME
+from engine.daemon.network.drivers.endpointoptions import IFNAME
 from engine.daemon.network.ipam import Addresses, Space
 from engine.daemon.network.record import Endpoint, Network, Published
 from engine.errors import EngineError, Forbidden, Invalid

@@ -96,17 +96,15 @@ class Networks:
         body: the decoded body of POST /networks/create
         Raises Invalid, Conflict (the name), Forbidden (overlaps and others), NotFound (the driver) in docker's words.
         """
-        from engine.daemon.network import creation, surroundings  # a client's wish, not an idle daemon's
+        from engine.daemon.network import create, surroundings  # a client's wish, not an idle daemon's
 
         self._settle()
-        asked = creation.Asked.read(body, self.settings)
+        asked = create.Asked.read(body, self.settings)
         nearby = surroundings.look(self.all())
         with self._lock:
             if self._by_name(asked.name) is not None:
                 raise Conflict(f"network with name {asked.name} already exists")
-            network, warning = creation.make(
-                asked, list(self._networks.values()), nearby, self.settings, self.engine_id
-            )
+            network, warning = create.make(asked, list(self._networks.values()), nearby, self.settings, self.engine_id)
             with self._database.transaction(durable=True) as connection:
                 table.save_network(connection, network)
             self._networks[network.id] = network

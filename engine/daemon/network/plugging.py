@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from engine.daemon.network import devices, gateways
 from engine.daemon.network.announcing import Announcer
-from engine.daemon.network.drivers import endpoints, ipvlan, macvlan, options
+from engine.daemon.network.drivers import endpointoptions, ipvlan, macvlan, options
 from engine.daemon.network.record import Endpoint, Network, Pair
 from engine.errors import SystemFailure
 from engine.kernel import netns
@@ -163,7 +163,7 @@ def _free_name(inside: Netlink, endpoint: Endpoint, taken: set[str]) -> str:
     wanted = endpoint.interface or "eth0"
     if wanted not in taken and not links.index_of(inside, wanted):
         return wanted
-    if endpoints.IFNAME not in endpoint.driver_opts:
+    if endpointoptions.IFNAME not in endpoint.driver_opts:
         stem = wanted.rstrip("0123456789")
         for number in range(_MOST_NAMES):
             name = f"{stem}{number}"
@@ -195,7 +195,7 @@ def _set_parameters(network: Network, endpoint: Endpoint) -> None:
         wanted.append((f"net/ipv6/conf/{name}/accept_ra", "0"))
     elif endpoint.ipv6:
         wanted.append((f"net/ipv6/conf/{name}/ndisc_notify", "1"))
-    for path, value in (*wanted, *endpoints.sysctls(endpoint.driver_opts, name)):
+    for path, value in (*wanted, *endpointoptions.sysctls(endpoint.driver_opts, name)):
         try:
             with open(f"/proc/sys/{path}", "wb", buffering=0) as file:
                 file.write(value.encode())

@@ -17,14 +17,14 @@ from engine.daemon import locks
 from engine.daemon.network.drivers import parents
 from engine.daemon.network.names import has_resolver
 from engine.daemon.network.record import Endpoint, Pair
-from engine.daemon.runtime import processes
+from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import syscalls
 from engine.sandbox import resolvconf
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.messages import BeResolver, Forget, Place, Resolves, Serve, Served
+from engine.wire.schema import BeResolver, Forget, Place, Resolves, Serve, Served
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _PEER = struct.Struct("=iII")  # struct ucred
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the resolver knows of one run of a container, but for its networks: `wire.messages.Serve`."""
+    """What the resolver knows of one run of a container, but for its networks: `wire.schema.Serve`."""
 
     pairs: tuple[Pair, ...]
     pid: int
@@ -193,7 +193,7 @@ class Resolving:
 
     def _put(self, told: _Told, netns: int = -1) -> None:
         """Tell the resolver of one run. netns: the container's network namespace, if it is at hand."""
-        with processes.opened(told.pid, told.pid_start) as pidfd:
+        with signalling.opened(told.pid, told.pid_start) as pidfd:
             if pidfd is None:
                 raise SystemFailure("its process has ended")
             with _namespace(told.pid, netns) as namespace:
@@ -257,7 +257,7 @@ class Resolving:
         found = self._meet(Channel(connection))
         if found is None:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, as is best
-                processes.kill_and_wait(pid, syscalls.process_start(pid), _KILLED_SECONDS)
+                signalling.kill_and_wait(pid, syscalls.process_start(pid), _KILLED_SECONDS)
         return found
 
     def _meet(self, link: Channel) -> set[str] | None:
@@ -280,7 +280,7 @@ class Resolving:
         self._links.off_end(self._link.fileno())
         self._link.close()
         self._link = None
-        processes.kill_and_wait(*self._process, _KILLED_SECONDS)
+        signalling.kill_and_wait(*self._process, _KILLED_SECONDS)
 
     def _revive(self, link: Channel) -> None:
         """The end of this link was heard: where there is somebody to serve, start another."""
@@ -299,7 +299,7 @@ class Resolving:
     def _drop_ended(self) -> None:
         """Forget the runs that are over: another resolver would serve nobody for their sake."""
         for container, told in list(self._told.items()):
-            with processes.opened(told.pid, told.pid_start) as pidfd:
+            with signalling.opened(told.pid, told.pid_start) as pidfd:
                 if pidfd is None:
                     del self._told[container]
 

@@ -10,7 +10,7 @@ from types import UnionType
 
 from engine.errors import Invalid, SystemFailure
 from engine.wire.channel import Channel
-from engine.wire.messages import Failed, Warned
+from engine.wire.schema import Failed, Warned
 
 log = logging.getLogger(__name__)
 

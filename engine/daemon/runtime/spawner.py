@@ -15,7 +15,7 @@ import sys
 from engine.daemon import locks
 from engine.errors import Invalid, Unavailable
 from engine.wire.channel import Channel
-from engine.wire.messages import BeResolver, Exec, Spawns, Start
+from engine.wire.schema import BeResolver, Exec, Spawns, Start
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The tables of images, their names, blobs and layers: all of their SQL, and nothing else.
 
 Runs in the daemon, on any thread, inside a transaction or reading of `Database`, whose connection each function takes
-first. Never decides what an image is or when a layer may go; `images.store` does.
+first. Never decides what an image is or when a layer may go; `images.catalogue` does.
 
 An image is what a name points at: the digest of an index or of a manifest. Of an index any number of platforms are
 here, each with its manifest, layers and blobs. What is `removed`, a platform or the image with the last of them, is

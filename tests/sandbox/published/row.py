@@ -38,7 +38,7 @@ NETWORK = "sandbox/test_network_attacks.py::"
 USERS = "sandbox/test_host_users.py::"
 REGISTRY = "sandbox/test_registry_attacks.py::"
 LOAD = "api/test_hostile_archives.py::"
-PULL = "unit/images/registries/test_pull.py::"
+PULL = "unit/images/verbs/test_pull.py::"
 
 NO_FRONTENDS = "no frontend image is run, `# syntax=` is a comment, and BuildKit's API is refused"
 NO_GIT = "contexts and sources from git are refused, and git is never run"

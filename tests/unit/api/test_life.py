@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.daemon.api.handlers import life
-from engine.daemon.containers.life import restart as restarting
+from engine.daemon.api.handlers.containers import life
+from engine.daemon.containers.verbs import restart as restarting
 from engine.daemon.runtime.handshake import SilentMonitor, StartFailure
 from engine.errors import Conflict, EngineError, SystemFailure
-from engine.wire.messages import Failed
+from engine.wire.schema import Failed
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from engine.daemon.api.acceptor import Acceptor
 from engine.daemon.api.answers import Text
 from engine.daemon.api.listeners import Listener, open_listeners
 from engine.errors import Conflict, Invalid
-from engine.settings import from_arguments
+from engine.settings.every import from_arguments
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 TLS = [
@@ -136,7 +136,7 @@ def test_sockets_of_another_process_s_activation_are_not_ours(listen):
 ACTIVATED = """
 import os, socket, sys
 from engine.daemon.api.listeners import open_listeners
-from engine.settings import from_arguments
+from engine.settings.every import from_arguments
 environ = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2", "LISTEN_FDNAMES": "one:two"}
 listener, = open_listeners(from_arguments(["--host=fd://" + sys.argv[1], "--config-file=/dev/null"]), environ)
 assert not os.get_inheritable(int(listener.address.removeprefix("fd://")))

@@ -11,8 +11,9 @@ from engine.daemon.build import workdir
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.state import EMPTY_LAYER, Maker, State
 from engine.daemon.images import image as documents
-from engine.daemon.images import making, platform, pruning
-from engine.daemon.images.store import ImageStore
+from engine.daemon.images import making, platform
+from engine.daemon.images.catalogue import ImageStore
+from engine.daemon.images.verbs import prune
 from engine.daemon.store import builds, images
 from engine.daemon.store.database import Database
 from engine.daemon.tar.writer import END
@@ -141,7 +142,7 @@ def test_a_pruning_finds_no_image_of_a_build_that_nobody_holds(
 
     def pruned(*arguments: object) -> documents.Image:
         made = add_made(*arguments)
-        threads.append(threading.Thread(target=pruning.prune, args=(store, {}, lambda _: ())))
+        threads.append(threading.Thread(target=prune.prune, args=(store, {}, lambda _: ())))
         threads[-1].start()
         threads[-1].join(0.2)
         return made

@@ -5,8 +5,8 @@ import pytest
 from engine.client import run
 from engine.client.api import Api
 from engine.client.verbs import main
+from engine.commandline import parse
 from engine.errors import Invalid
-from engine.options import parse
 from tests.unit.client.conftest import answer
 
 IDENTITY = "ab" * 32

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+from engine.daemon.containers.exec.known import Execs
 from engine.daemon.containers.life.oom import OomWatch
-from engine.daemon.containers.processes.execs import Execs
-from engine.daemon.containers.registry import Registry
+from engine.daemon.containers.roster import Registry
 from engine.daemon.network.networks import Networks
 from engine.daemon.runtime.events import Events
-from engine.daemon.runtime.links import Links
+from engine.daemon.runtime.monitors import Links
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.store import containers as table
 from engine.daemon.store import networks as network_table

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.daemon.api.handlers import containers as handlers
+from engine.daemon.api.handlers.containers import everyday as handlers
 from engine.daemon.api.query import Query
 from engine.daemon.api.streams import ClientGone
 from engine.daemon.containers import states
-from engine.daemon.containers.create import create
-from engine.daemon.containers.life import stop as stopping
+from engine.daemon.containers.verbs import stop as stopping
+from engine.daemon.containers.verbs.create import create
 from engine.errors import Conflict, EngineError, Invalid, NotBuilt, NotFound
 from tests.unit.containers import recorded
 from tests.unit.containers.fakes import make_engine

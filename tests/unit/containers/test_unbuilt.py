@@ -3,7 +3,7 @@
 import pytest
 
 from engine.daemon.containers import config, unbuilt
-from engine.daemon.containers.create import create
+from engine.daemon.containers.verbs.create import create
 from engine.errors import NotBuilt
 from tests.unit.containers.fakes import make_engine
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from engine.daemon.clock import duration, rfc3339
 from engine.daemon.containers import naming
-from engine.daemon.containers.isolation import resources
 from engine.daemon.containers.output import logconfig
+from engine.daemon.containers.security import resources
 from engine.daemon.containers.signals import parse_signal
 from engine.errors import Invalid, NotBuilt
-from engine.logs import jsonfile, local
+from engine.logs.drivers import jsonfile, local
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from engine.daemon.images import platform
+from engine.daemon.images.catalogue import ImageStore
 from engine.daemon.images.layers import unpack
-from engine.daemon.images.store import ImageStore
 from engine.daemon.tar import trees
 from engine.errors import EngineError, NotFound
 from tests.unit.images import made

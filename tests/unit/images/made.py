@@ -10,8 +10,8 @@ import types
 from collections.abc import Iterable
 from pathlib import Path
 
+from engine.daemon.images.catalogue import ImageStore
 from engine.daemon.images.layers import storage
-from engine.daemon.images.store import ImageStore
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 

@@ -3,9 +3,9 @@
 import io
 from collections.abc import Sequence
 
+from engine.daemon.images.catalogue import ImageStore
 from engine.daemon.images.image import OCI_INDEX, Image
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.store import ImageStore
 from tests.unit.images import made
 from tests.unit.images.made import MadeImage, archive, member
 

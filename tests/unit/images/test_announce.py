@@ -6,7 +6,7 @@ import pytest
 
 from engine.daemon.images import platform
 from tests.unit.images.made import MadeImage, archive, layout, member
-from tests.unit.images.test_store import NOBODY, container, import_, load, using
+from tests.unit.images.test_catalogue import NOBODY, container, import_, load, using
 
 
 @pytest.fixture

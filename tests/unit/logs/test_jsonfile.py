@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import _muxer
-from engine.logs import format, jsonfile
-from engine.logs import twin as twins
-from engine.logs.jsonfile import IDLE, JsonWriter
+from engine.logs import format
+from engine.logs.drivers import jsonfile
+from engine.logs.drivers.jsonfile import IDLE, JsonWriter
 from engine.logs.jsonlines import parse
-from tests.unit.logs.played import STDERR, STDOUT, Container, available, frame, receive
+from tests.unit.muxer import twins
+from tests.unit.muxer.played import STDERR, STDOUT, Container, available, frame, receive
 
 TWINS = ["python", *(["c"] if _muxer.built() else [])]
 EXAMPLES = int(os.environ.get("MUXER_EXAMPLES", "150"))

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.logs import compress, format, jsonfile, jsonlines, jsonreader
-from engine.logs.jsonfile import IDLE, JsonWriter
+from engine.logs import compress, format, jsonlines, jsonreader
+from engine.logs.drivers import jsonfile
+from engine.logs.drivers.jsonfile import IDLE, JsonWriter
 from engine.logs.jsonlines import Message, parse
 from engine.logs.query import Query
-from tests.unit.logs.played import frame
+from tests.unit.muxer.played import frame
 
 
 def read(directory, query=None, **how) -> bytes:

@@ -12,10 +12,10 @@ import pytest
 
 import _muxer
 from engine.logs import compress, format, lasting
-from engine.logs import twin as twins
-from engine.logs.jsonfile import JsonWriter
+from engine.logs.drivers.jsonfile import JsonWriter
 from engine.logs.writer import Writer
-from tests.unit.logs.played import Container
+from tests.unit.muxer import twins
+from tests.unit.muxer.played import Container
 
 TWINS = ["python", *(["c"] if _muxer.built() else [])]
 FILES = 3

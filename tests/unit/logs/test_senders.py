@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import Invalid, NotBuilt, SystemFailure
-from engine.logs import attributes, journald, syslog
+from engine.logs import attributes
 from engine.logs.attributes import Described
+from engine.logs.drivers import journald, syslog
 from engine.monitor.forwarder import Lines, Ring
 
 ONE = Described("ab" * 32, "name", "busybox:1", "sha256:" + "cd" * 32, ("A=1", "BC=2=3", "D"), {"l": "x", "m.n": "y"})

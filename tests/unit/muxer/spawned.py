@@ -17,10 +17,10 @@ import traceback
 from collections.abc import Callable
 
 from engine.kernel import syscalls
-from engine.logs.halves import Handed
-from engine.logs.jsonfile import IDLE
-from engine.logs.stay import Stay
+from engine.logs.drivers.jsonfile import IDLE
 from engine.logs.writer import Writer
+from engine.monitor.handover import Handover
+from engine.monitor.nativeprocess import Processes
 
 STDIN, STDOUT, STDERR = 1, 2, 4
 PATIENCE_S = 20
@@ -105,7 +105,7 @@ def _spawner(requests: socket.socket, words: int, spares: bool, nofile: int) -> 
         resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
     gc.freeze()
     gc.disable()
-    stay = Stay()
+    stay = Processes()
     part = stay.spawn(requests.fileno(), spares)
     if part.startswith("prepares"):
         os.write(words, _SPARE + b"%10d\n" % os.getpid())
@@ -127,7 +127,7 @@ def _close(fd: int) -> None:
         pass  # the listing's own
 
 
-def _resolve(stay: Stay) -> None:
+def _resolve(stay: Processes) -> None:
     """What is no monitor: it says what it has, and lives until its link ends."""
     data, (link, *others) = stay.request
     with socket.socket(fileno=link) as link:
@@ -138,7 +138,7 @@ def _resolve(stay: Stay) -> None:
         link.recv(1)
 
 
-def _launch(stay: Stay, part: str) -> None:
+def _launch(stay: Processes, part: str) -> None:
     """The launching half: a program with pipes instead of a container."""
     data, (link, *clients) = stay.request
     asked = json.loads(data[1:])
@@ -158,7 +158,7 @@ def _launch(stay: Stay, part: str) -> None:
     if asked.get("fails") == "after":
         os.kill(os.getpid(), signal.SIGKILL)
     stay.hand_over(
-        Handed(
+        Handover(
             pid=pid,
             pid_start=syscalls.process_start(pid),
             started_ns=1234,
@@ -177,14 +177,14 @@ def _launch(stay: Stay, part: str) -> None:
     )
 
 
-def _launch_exec(stay: Stay, part: str, asked: dict, link: socket.socket, clients: list[int]) -> None:
+def _launch_exec(stay: Processes, part: str, asked: dict, link: socket.socket, clients: list[int]) -> None:
     """The launching half of an exec: it hands over first, and tells of its program afterwards. exec: in which way."""
     link.send(json.dumps({"part": part}).encode())
     (reading, stdin), (out, to_out) = os.pipe(), os.pipe()
     served = [(fd, asked["streams"], True, b"", False) for fd in clients]
     tty = asked["exec"] == "terminal"
     ends = (-1, {}) if tty else (stdin, {1: out})
-    stay.hand_over(Handed(0, 0, 0, -1, -1, link.fileno(), -1, -1, tty, True, *ends, served, None))
+    stay.hand_over(Handover(0, 0, 0, -1, -1, link.fileno(), -1, -1, tty, True, *ends, served, None))
     report = socket.socket(fileno=stay.reports)
     if tty:
         master, slave = pty.openpty()
@@ -231,7 +231,7 @@ def _run(asked: dict) -> tuple[int, int, dict[int, int]]:
     return pid, stdin, outputs
 
 
-def _decide(stay: Stay) -> None:
+def _decide(stay: Processes) -> None:
     """The half that stays, when it has come back to Python: it says what it has, and obeys what the test says."""
     stayed = stay.awake()
     link = socket.socket(fileno=stayed.link)

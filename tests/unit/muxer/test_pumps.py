@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import _muxer
 from engine.logs import format
-from engine.logs import twin as twins
 from engine.logs.writer import Writer
-from tests.unit.logs.played import TURN
+from tests.unit.muxer import twins
+from tests.unit.muxer.played import TURN
 
 if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)

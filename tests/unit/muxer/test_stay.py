@@ -14,11 +14,10 @@ import _muxer
 if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
 
-from engine.logs import waits
-from engine.logs.waits import Wait
-from engine.wire import codec, exitfile
-from engine.wire.messages import Exited, Started
-from tests.unit.logs.played import frame, receive
+from engine.wire import codec, exitfile, waits
+from engine.wire.schema import Exited, Started
+from engine.wire.waits import Wait
+from tests.unit.muxer.played import frame, receive
 from tests.unit.muxer.spawned import PATIENCE_S, STDERR, STDIN, STDOUT, Spawned, heard
 
 ALL = STDIN | STDOUT | STDERR

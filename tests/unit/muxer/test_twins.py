@@ -18,7 +18,7 @@ from engine.logs.query import Query
 if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
 
-from engine.logs import native
+from engine.logs import nativereader
 
 quick = settings(
     deadline=None, max_examples=int(os.environ.get("MUXER_EXAMPLES", "150")), suppress_health_check=list(HealthCheck)
@@ -101,7 +101,7 @@ def test_both_twins_send_the_same_bytes(log, query):
         directory = Path(scratch, "log")
         directory.mkdir()
         write(directory, log)
-        assert sent(native.send, directory, query) == sent(reader.send, directory, query)
+        assert sent(nativereader.send, directory, query) == sent(reader.send, directory, query)
 
 
 @quick
@@ -115,7 +115,7 @@ def test_what_is_sent_is_what_the_rules_say(log, query):
         timed = write(directory, log)
         expected = model(timed, query)
         assert sent(reader.send, directory, query) == expected
-        assert sent(native.send, directory, query) == expected
+        assert sent(nativereader.send, directory, query) == expected
 
 
 @quick
@@ -125,7 +125,7 @@ def test_a_follower_of_a_log_that_has_ended_gets_the_same_from_both(log, query):
         directory = Path(scratch, "log")
         directory.mkdir()
         write(directory, log)
-        answers = [sent(send, directory, query, ended_fd=ended.fileno()) for send in (native.send, reader.send)]
+        answers = [sent(send, directory, query, ended_fd=ended.fileno()) for send in (nativereader.send, reader.send)]
         assert answers[0] == answers[1]
 
 
@@ -136,8 +136,8 @@ def test_http_chunks_hold_the_same_body(log, query):
         directory = Path(scratch, "log")
         directory.mkdir()
         write(directory, log)
-        plain = sent(native.send, directory, query)
-        assert [dechunk(sent(send, directory, query, True)) for send in (native.send, reader.send)] == [plain] * 2
+        plain = sent(nativereader.send, directory, query)
+        assert [dechunk(sent(send, directory, query, True)) for send in (nativereader.send, reader.send)] == [plain] * 2
 
 
 def dechunk(data: bytes) -> bytes:
@@ -167,7 +167,7 @@ def test_lines_written_in_many_small_pieces_are_sent_the_same(log, query):
         timed = write(directory, log)
         expected = model(timed, query)
         assert sent(reader.send, directory, query) == expected
-        assert sent(native.send, directory, query) == expected
+        assert sent(nativereader.send, directory, query) == expected
 
 
 def large_log(directory: Path, line: int) -> None:
@@ -191,7 +191,7 @@ def test_a_log_of_many_windows_is_sent_the_same(tmp_path, line):
     ways = ({}, dressed, {"tail": 1000}, {"tty": True}, {"tty": True} | dressed, {"prefix": b"p" * 5000, "tail": 700})
     for how in ways:
         query = Query(True, True, **how)
-        assert sent(native.send, tmp_path / "log", query) == sent(reader.send, tmp_path / "log", query), how
+        assert sent(nativereader.send, tmp_path / "log", query) == sent(reader.send, tmp_path / "log", query), how
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -202,7 +202,7 @@ def test_a_slow_client_gets_every_byte(tmp_path, blocking):
     with near, far, ThreadPoolExecutor(1) as threads:
         far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         far.setblocking(blocking)
-        done = threads.submit(native.send, str(tmp_path / "log"), far.fileno(), query)
+        done = threads.submit(nativereader.send, str(tmp_path / "log"), far.fileno(), query)
         done.add_done_callback(lambda _: far.shutdown(socket.SHUT_WR))
         got = b"".join(iter(lambda: near.recv(777), b""))
         assert done.result()
@@ -213,7 +213,7 @@ def test_a_pipe_takes_a_gathered_write_too(tmp_path):
     large_log(tmp_path / "log", 100)
     reading, writing = os.pipe()
     with open(reading, "rb") as source, ThreadPoolExecutor(1) as threads:
-        done = threads.submit(native.send, str(tmp_path / "log"), writing, Query(True, True))
+        done = threads.submit(nativereader.send, str(tmp_path / "log"), writing, Query(True, True))
         done.add_done_callback(lambda _: os.close(writing))
         assert source.read() == sent(reader.send, tmp_path / "log", Query(True, True))
         assert done.result()
@@ -244,7 +244,7 @@ def test_a_damaged_log_crashes_neither_and_both_serve_the_same(log, query, damag
             half = [path for path in files if (path.suffix == ".idx") == index]
             path = half[number % len(half)]
             path.write_bytes(damaged(path.read_bytes(), kind, place, data, value))
-        assert sent(native.send, directory, query) == sent(reader.send, directory, query)
+        assert sent(nativereader.send, directory, query) == sent(reader.send, directory, query)
 
 
 def damaged(content: bytes, kind: str, place: int, data: bytes, value: int) -> bytes:

@@ -8,15 +8,15 @@ import socket
 import pytest
 
 import _muxer
-from engine.logs import waits
-from engine.logs.waiters import Waiters
-from engine.logs.waits import Wait
+from engine.monitor.waiters import Waiters
+from engine.wire import waits
+from engine.wire.waits import Wait
 
 TWINS = [pytest.param(Waiters, id="python")]
 if _muxer.built():
-    from engine.logs import native
+    from engine.monitor import nativepump
 
-    TWINS.append(pytest.param(native.Waiters, id="c"))
+    TWINS.append(pytest.param(nativepump.Waiters, id="c"))
 
 SECONDS = 10
 

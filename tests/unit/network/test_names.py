@@ -13,7 +13,7 @@ from engine.daemon.network.record import Endpoint, Network
 from engine.errors import SystemFailure, Unavailable
 from engine.kernel import syscalls
 from engine.wire.channel import Channel
-from engine.wire.messages import BeResolver, Forget, Place, Resolves, Serve, Served
+from engine.wire.schema import BeResolver, Forget, Place, Resolves, Serve, Served
 
 NET = Network(id="a" * 64, name="net", driver="bridge", created_ns=0)
 BRIDGE = Network(id="b" * 64, name="bridge", driver="bridge", created_ns=0)

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.resolver.packets import Query
 from engine.resolver.zones import View, Zone
-from engine.wire.messages import Place
+from engine.wire.schema import Place
 from tests.harness import dns
 
 

@@ -9,14 +9,14 @@ from engine.daemon.runtime import spawner as module
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Unavailable
 from engine.wire.channel import Channel
-from engine.wire.messages import BeResolver, Spawns
+from engine.wire.schema import BeResolver, Spawns
 
 # What is executed in the place of a spawner: it says its version, and what it is asked for goes nowhere.
 FRESH = """
 import sys
 sys.path[:0] = sys.argv[1:2]
 from engine.wire.channel import Channel
-from engine.wire.messages import Spawns
+from engine.wire.schema import Spawns
 link = Channel.adopt(int(sys.argv[2]))
 if sys.argv[3]:
     link.send(Spawns(sys.argv[3]))

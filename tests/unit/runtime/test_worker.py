@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from engine.daemon.containers.life.oom import OomWatch
-from engine.daemon.containers.processes import stats
+from engine.daemon.containers.stats import watching
 from engine.daemon.runtime import worker
 from engine.daemon.runtime.background import Turn, later
-from engine.daemon.runtime.links import Links
+from engine.daemon.runtime.monitors import Links
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.worker import Worker
 from tests.unit.runtime.refusing import without_threads
@@ -34,9 +34,9 @@ def _oom(done, tmp_path):
 
 
 def _stats(done, _tmp_path, monkeypatch):
-    monkeypatch.setattr(stats._Sampler, "_sample", lambda _: done.put("done"))
+    monkeypatch.setattr(watching._Sampler, "_sample", lambda _: done.put("done"))
     container = SimpleNamespace(id="c" * 64)
-    stats._Sampler().add(None, SimpleNamespace(container=container))
+    watching._Sampler().add(None, SimpleNamespace(container=container))
 
 
 # What starts a thread of its own when it is first asked for, by name.

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from engine.sandbox import cgroups
 from engine.sandbox.alarms import Alarms
+from engine.sandbox.cgroups import detection
 from engine.sandbox.spec import Limits
 
 SECONDS = 5.0
@@ -103,7 +103,7 @@ def test_without_a_memory_controller_there_is_no_alarm(tmp_path):
 @pytest.mark.root
 def test_version_1_rings_when_the_kernel_kills():
     """A real cgroup with a real limit, and a child that asks for more than it may have."""
-    real = cgroups.detect()
+    real = detection.detect()
     if real.version != "1" or "memory" not in real.controllers:
         pytest.skip("needs cgroup version 1 with its memory controller")
     parent, alarms = f"/engine-test-{os.getpid()}", Alarms()

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from engine.sandbox import cgroup_figures
-from engine.sandbox.cgroup_figures import MEMORY_V1, MEMORY_V2, UNLIMITED, Files, Gone, Reader, parse_v1, parse_v2
-from engine.sandbox.cgroups_v1 import CgroupsV1
-from engine.sandbox.cgroups_v2 import CgroupsV2
+from engine.sandbox.cgroups import counters
+from engine.sandbox.cgroups.counters import MEMORY_V1, MEMORY_V2, UNLIMITED, Files, Gone, Reader, parse_v1, parse_v2
+from engine.sandbox.cgroups.v1 import CgroupsV1
+from engine.sandbox.cgroups.v2 import CgroupsV2
 
 V1 = {
     "usage": b"154800196 215220601 \n",
@@ -131,6 +131,6 @@ def test_what_comes_by_the_page_is_read_to_its_end(tmp_path, monkeypatch):
         pieces.append(place)
         return pread(fd, min(size, 4096), place)
 
-    monkeypatch.setattr(cgroup_figures.os, "pread", by_the_page)
+    monkeypatch.setattr(counters.os, "pread", by_the_page)
     assert len(Files({"long": str(tmp_path / "long")}, keep=False).read()["long"]) == 10_000
     assert pieces == [0, 4096, 8192]

@@ -6,7 +6,7 @@ import pytest
 
 from engine.errors import Invalid
 from engine.wire.channel import Channel
-from engine.wire.messages import Attach, Client, Proceed
+from engine.wire.schema import Attach, Client, Proceed
 
 
 @pytest.fixture

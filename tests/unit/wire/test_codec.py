@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.errors import Invalid
 from engine.wire import codec
-from engine.wire.messages import Attach, Client, Exited, LogTarget, Place, Proceed, Serve, Start
+from engine.wire.schema import Attach, Client, Exited, LogTarget, Place, Proceed, Serve, Start
 
 START = Start(bytes(range(256)), "/run/x", LogTarget("/log", 1, 2), clients=(Client(7, True, b"\x10\x11", True),))
 

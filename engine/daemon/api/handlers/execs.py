@@ -6,8 +6,8 @@ Each function runs in its request's thread. Nothing is decided here but what bel
 from engine.daemon.api import schemas
 from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.request import RAW_STREAM, Request
-from engine.daemon.containers.processes import exec as executing
-from engine.daemon.containers.processes.execs import Exec
+from engine.daemon.containers.exec import verbs as executing
+from engine.daemon.containers.exec.known import Exec
 from engine.errors import Invalid
 
 _MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"

@@ -9,9 +9,10 @@ from engine.daemon.api import versions
 from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import NETWORK_CONNECT, NETWORK_CREATE, NETWORK_DISCONNECT
-from engine.daemon.containers.networking import connect as connecting
-from engine.daemon.containers.networking import disconnect as disconnecting
-from engine.daemon.network import filters, removal, shown
+from engine.daemon.containers.endpoints import connect as connecting
+from engine.daemon.containers.endpoints import disconnect as disconnecting
+from engine.daemon.network import filters, shown
+from engine.daemon.network import remove as removal
 from engine.daemon.network.record import Network
 from engine.errors import Invalid, NotFound
 

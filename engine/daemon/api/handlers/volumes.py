@@ -7,7 +7,8 @@ from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.handlers.swarm import NO_MANAGER
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import VOLUME_CREATE
-from engine.daemon.volumes import listing, pruning
+from engine.daemon.volumes import listing
+from engine.daemon.volumes import prune as pruning
 from engine.errors import Unavailable
 
 _NO_CLUSTER_VOLUMES = "volume update only valid for cluster volumes, but swarm is unavailable"

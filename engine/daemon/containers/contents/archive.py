@@ -17,9 +17,9 @@ from typing import BinaryIO
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.contents import unpack as unpacking
-from engine.daemon.containers.contents import view
-from engine.daemon.containers.contents.view import View
+from engine.daemon.containers.contents import put as unpacking
+from engine.daemon.containers.contents import rootfs
+from engine.daemon.containers.contents.rootfs import View
 from engine.daemon.containers.record import Container
 from engine.daemon.tar import writer as tarwriter
 from engine.daemon.tar.space import NoSpace
@@ -70,7 +70,7 @@ def status(engine: object, container: Container, reference: str, path: str) -> d
             os.close(fd)
 
     with _told(reference, path):
-        return view.visit(engine, container, work)
+        return rootfs.visit(engine, container, work)
 
 
 def send(engine: object, container: Container, reference: str, path: str, begin: Begin) -> None:
@@ -93,7 +93,7 @@ def send(engine: object, container: Container, reference: str, path: str, begin:
             os.close(fd)
 
     with _told(reference, path):
-        view.visit(engine, container, work)
+        rootfs.visit(engine, container, work)
 
 
 def _announced(
@@ -142,7 +142,7 @@ def receive(engine: object, container: Container, reference: str, asked: Asked, 
                 source = _kept(engine, body)
             try:
                 work = functools.partial(_receive, container, asked, source, source is not body)
-                view.visit(engine, container, work, writes=True)
+                rootfs.visit(engine, container, work, writes=True)
             except _Stopped:
                 continue
             finally:

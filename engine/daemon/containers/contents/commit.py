@@ -18,8 +18,8 @@ from engine.daemon.containers import config
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import changes
 from engine.daemon.containers.contents.changes import DELETED, Change
-from engine.daemon.containers.life import pause as pausing
 from engine.daemon.containers.record import Container
+from engine.daemon.containers.verbs import pause as pausing
 from engine.daemon.images import changes as instructions
 from engine.daemon.images import image as documents
 from engine.daemon.images import making, platform

@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.contents import view
-from engine.daemon.containers.contents.view import View
+from engine.daemon.containers.contents import rootfs
+from engine.daemon.containers.contents.rootfs import View
 from engine.daemon.containers.record import Container
 from engine.daemon.tar.writer import Chunk, Packer
 from engine.errors import SystemFailure
@@ -34,5 +34,5 @@ def export(engine: object, container: Container, begin: Callable[[], Callable[[C
         except OSError as error:
             raise SystemFailure(f"failed to read from the container: {words(error)}") from error
 
-    view.visit(engine, container, work, mounted=False)
+    rootfs.visit(engine, container, work, mounted=False)
     announce(engine, container, "export")

@@ -1,1 +1,1 @@
-"""The life of a container: one file a verb, what ends a run and what begins the next."""
+"""Between two runs of a container: what ends one, and what begins the next."""

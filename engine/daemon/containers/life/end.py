@@ -1,7 +1,7 @@
 """Record that a container has ended, and what follows: another run, its removal, or nothing.
 
-`ended` runs in a thread that watches the monitors, beside those of other containers (`links`), and at a daemon's start
-in the main thread (`adopt`). It takes no `container.operation`: an end comes when it comes.
+`ended` runs in a thread that watches the monitors, beside those of other containers (`runtime.monitors`), and at a
+daemon's start in the main thread (`adopt`). It takes no `container.operation`: an end comes when it comes.
 """
 
 import logging
@@ -12,17 +12,18 @@ import time
 from engine.daemon.clock import SECOND
 from engine.daemon.containers import paths, states
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.isolation import isolation
-from engine.daemon.containers.life import policy, remove, restarts, start
-from engine.daemon.containers.mounts import mountpoints
-from engine.daemon.containers.processes import health
+from engine.daemon.containers.health import probing
+from engine.daemon.containers.life import policy, restarts
+from engine.daemon.containers.mounts import points
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
-from engine.daemon.runtime import processes
+from engine.daemon.containers.security import walls
+from engine.daemon.containers.verbs import remove, start
+from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.errors import SystemFailure
 from engine.wire import exitfile
-from engine.wire.messages import Exited
+from engine.wire.schema import Exited
 
 log = logging.getLogger(__name__)
 
@@ -85,14 +86,14 @@ def record(engine: object, container: Container, exited: Exited | None, *, obey_
 def _leave_networks(engine: object, container: Container) -> None:
     """Before anybody hears of the end: who does may want its ports, its address or its networks for something else."""
     if engine.networks.endpoints(container_id=container.id):
-        from engine.daemon.containers.networking import ending  # loaded with the first start, or else by an adoption
+        from engine.daemon.containers.endpoints import ending  # loaded with the first start, or else by an adoption
 
         ending.release(engine, container)
 
 
 def _oom_killed(engine: object, container: Container) -> bool:
     try:
-        return engine.cgroups.oom_killed(container.id, isolation.cgroup_parent(container))
+        return engine.cgroups.oom_killed(container.id, walls.cgroup_parent(container))
     except OSError as error:  # no reason to leave the end itself unrecorded
         log.warning("container %s: whether it ran out of memory is not known: %s", container.id, error)
         return False
@@ -104,7 +105,7 @@ def _note(engine: object, container: Container, exited: Exited, oom_killed: bool
     ran_seconds = max(exited.finished_ns - state.started_ns, 0) / SECOND
     state.exit_code, state.finished_ns = exited.exit_code, exited.finished_ns
     engine.oom.settle(engine, container, oom_killed)
-    health.halt(container)
+    probing.halt(container)
     state.pid = state.pid_start = 0
     container.last_exit = exited.exit_code
     container.exits += 1
@@ -119,7 +120,7 @@ def _note(engine: object, container: Container, exited: Exited, oom_killed: bool
         state.restart_count += 1
         container.delay = policy.delay(container.delay, ran_seconds)
     announce(engine, container, "die", exitCode=exited.exit_code, execDuration=int(ran_seconds))
-    mountpoints.tell_unmounted(engine, container)
+    points.tell_unmounted(engine, container)
     states.move(container, "restarting" if again else "exited")
 
 
@@ -127,12 +128,12 @@ def _end_unseen(engine: object, container: Container, where: paths.Paths) -> tup
     """Kill what runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
     state = container.snapshot()
     error = why_lost(container, where)
-    if processes.send_signal(state.pid, state.pid_start, signal.SIGKILL):
+    if signalling.send_signal(state.pid, state.pid_start, signal.SIGKILL):
         try:
-            engine.cgroups.wake(container.id, isolation.cgroup_parent(container))  # one that is paused cannot die
+            engine.cgroups.wake(container.id, walls.cgroup_parent(container))  # one that is paused cannot die
         except SystemFailure as error:
             log.warning("container %s: %s", container.id, error)
-        if not processes.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS):
+        if not signalling.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS):
             log.error("container %s: its process %d does not end after SIGKILL", container.id, state.pid)
     return lost(container), error
 

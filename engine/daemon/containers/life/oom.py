@@ -7,9 +7,9 @@ rings (`sandbox.alarms`); an ordinary start pays nothing. An alarm that comes wi
 import logging
 
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.isolation.isolation import cgroup_parent
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
+from engine.daemon.containers.security.walls import cgroup_parent
 from engine.daemon.runtime.worker import Worker
 from engine.sandbox.alarms import Alarms
 

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Iterable
 
 from engine.daemon.containers import states
-from engine.daemon.containers.life import policy, start, wait
+from engine.daemon.containers.life import policy
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
+from engine.daemon.containers.verbs import start, wait
 from engine.daemon.runtime.background import later
 from engine.errors import EngineError
 

@@ -17,7 +17,7 @@ from engine.daemon.containers.output import head, logs, relay
 from engine.daemon.containers.record import Container
 from engine.errors import Conflict, Invalid, NotFound
 from engine.logs.query import Query
-from engine.wire.messages import Attach, Client
+from engine.wire.schema import Attach, Client
 
 DEFAULT_DETACH_KEYS = "ctrl-p,ctrl-q"
 MOST_WAITING = 200

@@ -1,7 +1,7 @@
 """Wait until a client has read the head of its answer, before what follows it is sent.
 
 Runs in the daemon's request threads, which must hold no lock meanwhile: how long it takes is the client's choice. What
-a monitor sends waits in the monitor, in the same manner (see `engine.logs.clients`).
+a monitor sends waits in the monitor, in the same manner (see `engine.monitor.clients`).
 """
 
 import fcntl

@@ -12,9 +12,10 @@ from engine.daemon import patterns
 from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.errors import Invalid, NotBuilt, SystemFailure
-from engine.logs import attributes, jsonfile, local, options
+from engine.logs import attributes
 from engine.logs.attributes import Described
-from engine.wire.messages import Forward, LogTarget
+from engine.logs.drivers import jsonfile, local, options
+from engine.wire.schema import Forward, LogTarget
 
 NONE, LOCAL, JSON_FILE = "none", "local", "json-file"
 # Every driver that is built → its module in `engine.logs`.
@@ -74,7 +75,7 @@ def _check_mode(config: dict[str, str]) -> None:
 
 
 def _module(driver: str) -> ModuleType:
-    return importlib.import_module(f"engine.logs.{BUILT_DRIVERS[driver]}")
+    return importlib.import_module(f"engine.logs.drivers.{BUILT_DRIVERS[driver]}")
 
 
 def refuse_what_is_not_built(log_config: dict) -> None:

@@ -8,8 +8,9 @@ from engine.daemon.containers import paths
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
 from engine.errors import Invalid, NotBuilt
-from engine.logs import jsonfile, twin
+from engine.logs.drivers import jsonfile
 from engine.logs.query import Query
+from engine.logs.sending import sender
 
 
 def check(container: Container, query: Query) -> None:
@@ -40,7 +41,7 @@ def send(
 
     def serve(ended: int | None) -> tuple[int, int] | None:
         if not is_json(container):
-            twin.select(settings.muxer).send(where.log, sink, query, chunked=chunked, ended_fd=ended)
+            sender(engine.muxer)(where.log, sink, query, chunked=chunked, ended_fd=ended)
             return None
         from engine.logs import jsonreader  # only a daemon with such logs keeps it
 

@@ -3,7 +3,7 @@
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.errors import Conflict
-from engine.wire.messages import Resize
+from engine.wire.schema import Resize
 
 
 def resize(engine: object, container: Container, rows: int, columns: int) -> None:

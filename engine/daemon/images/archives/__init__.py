@@ -1,1 +1,1 @@
-"""Images to and from tar archives."""
+"""What archives of images are made of: their members, their oldest form, and those that lie on the web."""

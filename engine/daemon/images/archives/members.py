@@ -22,8 +22,8 @@ from engine.daemon.tar import reader as tar
 from engine.errors import Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
+    from engine.daemon.images.catalogue import ImageStore
     from engine.daemon.images.layers.store import Layer, Session
-    from engine.daemon.images.store import ImageStore
 
 Progress = Callable[[dict], None]
 

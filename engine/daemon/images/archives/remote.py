@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from engine.daemon.images.registries import transport
-from engine.daemon.images.registries.transport import ConnectFailure, Origin, Transport
+from engine.daemon.images.registry import transport
+from engine.daemon.images.registry.transport import ConnectFailure, Origin, Transport
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from engine.daemon.containers import create, states
-from engine.daemon.containers.life import kill, restarts, start
+from engine.daemon.containers import states
+from engine.daemon.containers.life import restarts
+from engine.daemon.containers.verbs import create, kill, start
 from engine.errors import Conflict, SystemFailure
 from tests.unit.containers.fakes import make_engine
 
@@ -93,7 +94,7 @@ def test_a_signal_that_comes_while_it_is_started_waits_for_the_start(engine, con
 
     sent = []
     monkeypatch.setattr(start, "launch", slowly)
-    monkeypatch.setattr(kill.processes, "send_signal", lambda *signal: sent.append(signal[2]))
+    monkeypatch.setattr(kill.signalling, "send_signal", lambda *signal: sent.append(signal[2]))
     first = threading.Thread(target=restarts.again, args=(engine, container, container.exits))
     first.start()
     assert begun.wait(SECONDS)

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.daemon.images.archives import remote
-from engine.daemon.images.registries import paced, transport
+from engine.daemon.images.registry import paced, transport
 from engine.errors import Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
 from tests.harness import web
 

@@ -2,19 +2,19 @@
 
 import pytest
 
-from engine.daemon.network.drivers import endpoints
+from engine.daemon.network.drivers import endpointoptions
 
-IFNAME, SYSCTLS = endpoints.IFNAME, endpoints.SYSCTLS
+IFNAME, SYSCTLS = endpointoptions.IFNAME, endpointoptions.SYSCTLS
 
 
 def test_parameters_are_those_of_the_interface() -> None:
     given = {SYSCTLS: "net.ipv4.conf.IFNAME.log_martians=1,net.ipv6.neigh.ifname.gc_stale_time=9"}
-    assert endpoints.problems(given) == []
-    assert endpoints.sysctls(given, "eth0.5") == [
+    assert endpointoptions.problems(given) == []
+    assert endpointoptions.sysctls(given, "eth0.5") == [
         ("net/ipv4/conf/eth0.5/log_martians", "1"),
         ("net/ipv6/neigh/eth0.5/gc_stale_time", "9"),
     ]
-    assert endpoints.sysctls({}, "eth0") == []
+    assert endpointoptions.sysctls({}, "eth0") == []
 
 
 @pytest.mark.parametrize(
@@ -32,14 +32,14 @@ def test_parameters_are_those_of_the_interface() -> None:
     ],
 )
 def test_what_is_no_parameter_of_an_interface_is_refused(wanted: str) -> None:
-    assert endpoints.problems({SYSCTLS: wanted}) == [
+    assert endpointoptions.problems({SYSCTLS: wanted}) == [
         f"unrecognised network interface sysctl '{wanted}'; represent 'net.X.Y.ethN.Z=V' as 'net.X.Y.IFNAME.Z=V',"
         " 'X' must be 'ipv4', 'ipv6' or 'mpls'"
     ]
-    assert endpoints.sysctls({SYSCTLS: wanted}, "eth0") == []
+    assert endpointoptions.sysctls({SYSCTLS: wanted}, "eth0") == []
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "eth%d", "n" * 16, "a\0b", "a:1"])
 def test_an_interface_has_a_name_that_the_kernel_takes(name: str) -> None:
-    assert len(endpoints.problems({IFNAME: name})) == 1
-    assert endpoints.problems({IFNAME: "up.link-0"}) == []
+    assert len(endpointoptions.problems({IFNAME: name})) == 1
+    assert endpointoptions.problems({IFNAME: "up.link-0"}) == []

@@ -1,0 +1,229 @@
+"""From fork to execve: turn the child of the monitor into a container's process 1.
+
+Runs in that child only, single-threaded, and never returns: it ends in execve or os._exit. The steps stand in one
+table, in order; each is told to the monitor by name if it fails (see `wire.report`). Those that any process of a
+container has are in `process`. What does not depend on the daemon's part (cgroups, network) is done while the daemon
+does it, before `PROCEED` is awaited. It never touches the host's mounts, which are private copies by then, and trusts
+nothing in the image's files.
+
+Everything is imported and bound here at import time: after the fork each object built is a page copied.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+
+from engine.birth.process import FAILED, Process, close_on_exec, seclude
+from engine.errors import Invalid
+from engine.kernel import syscalls
+from engine.kernel.beneath import make_directories
+from engine.kernel.netlink import loopback
+from engine.sandbox import devices, limits, masks, mounts, namespaces, sources, stage, sysctls
+from engine.sandbox.cgroups import view
+from engine.sandbox.spec import Mount, Sandbox
+from engine.wire import report as protocol
+
+
+class _Init(Process):
+    """One run: what the steps hand to each other. Descriptors end with the process."""
+
+    def __init__(
+        self, sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, staged: stage.Stage | None
+    ) -> None:
+        super().__init__(sandbox, stdio, report)
+        self.staged = staged
+        self.furnished = staged is not None and stage.furnishes(sandbox)
+        self.ready = staged is not None  # told when its namespaces were made
+        self.proceeding = False
+        self.sources: dict[Mount, int] = {}
+        self.late: tuple[Mount, ...] = ()
+
+    def wait(self) -> None:
+        """Wait for PROCEED, once; the end of file says that nobody wants this container any more."""
+        if not self.proceeding:
+            if os.read(self.report, 16) != protocol.PROCEED:
+                os._exit(FAILED)
+            self.proceeding = True
+
+    def before_failure(self) -> None:
+        """A failure is told after P, see `wire.report`."""
+        if self.ready:
+            self.wait()
+
+    # The steps, in the order of STEPS.
+
+    def seclude(self) -> None:
+        if self.staged is None:
+            seclude()
+        if self.sandbox.oom_score_adj is not None:
+            self.warn(limits.apply_oom_score(self.sandbox.oom_score_adj))
+
+    def unshare(self) -> None:
+        flags = namespaces.flags(self.sandbox.namespaces, without=namespaces.LATER | namespaces.BY_MONITOR)
+        if not flags & syscalls.CLONE_NEWNS:
+            # What comes next would be done to the host.
+            raise Invalid("a sandbox cannot be made without a mount namespace of its own")
+        if self.staged is None:
+            # Opened while /proc is the host's, entered when no mount can be mistaken for one of theirs.
+            joined = namespaces.open_joined(self.sandbox.joined)
+            syscalls.unshare(flags)
+            namespaces.enter(joined)
+
+    def network(self) -> None:
+        if "net" in self.sandbox.namespaces and self.staged is None:
+            loopback.set_up()
+
+    def tell(self) -> None:
+        """From here on the daemon plugs in what the network needs, and names are served on a loopback that is up."""
+        if not self.ready:
+            os.write(self.report, protocol.READY)
+            self.ready = True
+
+    def name(self) -> None:
+        if "uts" in self.sandbox.namespaces:
+            if self.sandbox.hostname:
+                socket.sethostname(self.sandbox.hostname)
+            if self.sandbox.domainname:
+                syscalls.setdomainname(self.sandbox.domainname)
+
+    def root(self) -> None:
+        host = -1 if self.staged is None else self.staged.host
+        self.sources = sources.of_host(self.sandbox.mounts, host)
+        if host >= 0:
+            os.close(host)
+        mounts.leave_peers()
+        self.sources |= sources.made_here(self.sandbox.mounts)
+        self.root_fd = mounts.mount_root(self.sandbox.root)
+
+    def mount(self) -> None:
+        """The mounts in their order, but for the view of the cgroups and what might lie in it: those come later."""
+        done = 0
+        if self.staged is not None and self.furnished:
+            stage.furnish(self.staged, self.root_fd)
+            done = len(stage.MOUNTS)
+        self.late = _late(self.sandbox.mounts)
+        for mount in self.sandbox.mounts[done:]:
+            if mount not in self.late:
+                mounts.add(self.root_fd, mount, self.sources.get(mount, -1))
+
+    def devices(self) -> None:
+        if self.sandbox.devices and not self.furnished:
+            devices.add(self.root_fd, self.sandbox.devices)
+            devices.add_links(self.root_fd)
+        if self.sandbox.tty:
+            self.terminal = devices.open_terminal(self.root_fd, self.sandbox.rows, self.sandbox.columns)
+
+    def protect(self) -> None:
+        """Where something asked for is mounted late, masks come after it: it must not cover them."""
+        if not (self.furnished or any(mount.asked for mount in self.late)):
+            self.mask()
+
+    def mask(self) -> None:
+        masks.make_readonly(self.root_fd, self.sandbox.readonly_paths)
+        masks.hide(self.root_fd, self.sandbox.masked_paths)
+
+    def directory(self) -> None:
+        self.cwd_fd = make_directories(self.root_fd, self.sandbox.cwd or "/")
+
+    def cgroup(self) -> None:
+        self.wait()
+        for path in self.sandbox.cgroups:
+            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            os.write(fd, b"0")
+            os.close(fd)
+        if "cgroup" in self.sandbox.namespaces:
+            syscalls.unshare(syscalls.CLONE_NEWCGROUP)
+
+    def parameters(self) -> None:
+        """After PROCEED: one may be of an interface that the daemon has made."""
+        if self.sandbox.sysctls:
+            joined = [name for name, _, _ in self.sandbox.joined]
+            sysctls.apply(self.sandbox.sysctls, (*self.sandbox.namespaces, *joined))
+
+    def mount_late(self) -> None:
+        for mount in self.late:
+            if mount.kind == "cgroup":
+                own = "cgroup" in self.sandbox.namespaces
+                view.show(self.root_fd, mount, self.sandbox.cgroups, own)
+            else:
+                mounts.add(self.root_fd, mount, self.sources.get(mount, -1))
+        if any(mount.asked for mount in self.late):
+            self.mask()
+
+    def pivot(self) -> None:
+        if self.sandbox.root.readonly:
+            mounts.make_root_readonly(self.root_fd)
+        mounts.enter(self.root_fd)
+        os.fchdir(self.cwd_fd)
+
+    def control(self) -> None:
+        if self.sandbox.tty:
+            devices.control(self.terminal[1])
+
+
+STEPS: tuple[tuple[str, Callable[[_Init], None]], ...] = (
+    ("seclude", _Init.seclude),
+    ("namespaces", _Init.unshare),
+    ("network", _Init.network),
+    ("namespaces", _Init.tell),
+    ("hostname", _Init.name),
+    ("root", _Init.root),
+    ("mounts", _Init.mount),
+    ("devices", _Init.devices),
+    ("protect", _Init.protect),
+    ("user", _Init.user),
+    ("directory", _Init.directory),
+    ("cgroup", _Init.cgroup),
+    ("network", _Init.parameters),
+    ("mounts", _Init.mount_late),
+    ("pivot", _Init.pivot),
+    ("streams", _Init.control),
+    ("streams", _Init.streams),
+    ("limits", _Init.limits),
+    ("privileges", _Init.privileges),
+    ("exec", _Init.execute),
+)
+"""Every step, in order: its name in a failure, and what it does."""
+
+
+def prepare(place: str) -> stage.Stage:
+    """Do what can be done before the Sandbox is known, in an init forked ahead of time, to make `run` shorter.
+
+    place: a host directory to mount the stage on, in this process's own mount namespace. Nobody else sees it there, but
+        this process no longer sees what is in that directory: it is an empty one
+
+    The caller hands the result to `run` when `stage.suits(sandbox)`, and uses another init otherwise. Raises
+    SystemFailure, OSError: such an init is of no use and should exit.
+    """
+    seclude()
+    host = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    syscalls.unshare(namespaces.flags(stage.NAMESPACES, without=namespaces.LATER | namespaces.BY_MONITOR))
+    mounts.follow_peers()
+    loopback.set_up()
+    return stage.build(place, host)
+
+
+def run(sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, staged: stage.Stage | None = None) -> None:
+    """Build the sandbox around this process and execute its command.
+
+    stdio: the descriptors to become 0, 1 and 2; None with `sandbox.tty`
+    report: this end of the socket of `wire.report`, close-on-exec; the caller has closed its copy of the other end,
+        else init would not see the monitor's death
+    staged: what `prepare` returned, in this process, for a sandbox that suits; the caller has reported READY since
+
+    The caller is already in the new PID namespace, if there is one: the first child of the process that made it.
+    """
+    try:
+        if staged is not None:
+            close_on_exec()  # what came since then
+        _Init(sandbox, stdio, report, staged).run(STEPS)
+    finally:
+        # Whatever happened, this process must not go on as a second monitor.
+        os._exit(FAILED)
+
+
+def _late(wanted: tuple[Mount, ...]) -> tuple[Mount, ...]:
+    """The mounts that have to wait until the cgroups are entered: their view, and from there on those near it."""
+    at = next((at for at, mount in enumerate(wanted) if mount.kind == "cgroup"), len(wanted))
+    top = wanted[at].target.split("/")[1:2] if at < len(wanted) else []
+    return tuple(mount for mount in wanted[at:] if mount.target.split("/")[1:2] == top)

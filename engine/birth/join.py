@@ -1,0 +1,231 @@
+"""From fork to execve: run one more process in a container that runs already (exec).
+
+Two processes run this, one beside the other, and neither returns. The joiner is the exec's launcher, after its last
+word to the keeper, or a child of a monitor that is one process. It closes all that it has, enters the container's
+cgroups and namespaces, and becomes what its process is to be: user, capabilities, filter. Only then it makes that
+process, for a PID namespace is entered by children alone. So the first moment in which anybody in the container can
+see, or trace, the new process, there is nothing to be had from it (CVE-2016-9962): its root and its directory are
+inside, its rights the container's, and it holds no descriptor that leads out (CVE-2024-21626).
+
+Everything is imported and bound here at import time: after the fork each object built is a page copied.
+"""
+
+import contextlib
+import errno
+import os
+import select
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.birth.process import FAILED, Process, close_all_but, default_signals, seclude
+from engine.errors import Conflict
+from engine.kernel import syscalls
+from engine.kernel.beneath import open_beneath
+from engine.sandbox import capabilities, command, devices, limits, mounts, users
+from engine.sandbox.namespaces import NAMESPACES
+from engine.sandbox.spec import Root, Sandbox
+from engine.wire import channel
+from engine.wire import report as protocol
+from engine.wire.schema import Failed, Warned
+
+_JOINED = ("mount", "pid", "uts", "ipc", "net", "cgroup")
+_FLAGS = sum(NAMESPACES[name].flag for name in _JOINED)
+_LONGEST = 1000
+_REHEARSED = Sandbox(
+    "", Root("", (), "", ""), (), ("no-such-command",), ("PATH=/bin:/sbin", "TERM=x"), capabilities=capabilities.DEFAULT
+)
+_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+Newborn = Callable[[bytes, list[bytes], dict[bytes, bytes], bool], int]
+"""Makes a child that executes this path with these arguments, variables and perhaps a terminal, and returns its pid
+once it has: `engine.monitor.nativeprocess` has one. It must not copy this process; the child is to be its sibling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A container's process 1. pidfd: consumed; pid: for kernels whose setns(2) takes no pidfd."""
+
+    pidfd: int
+    pid: int
+
+
+class _Join(Process):
+    """One run. Of the sandbox what concerns a process is looked at, and nothing else: not root, mounts, devices."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        stdio: tuple[int, int, int] | None,
+        report: int,
+        target: Target,
+        newborn: Newborn | None,
+        prepared: bool,
+        held: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(sandbox, stdio, report)
+        self.held = held
+        self.pidfd, self.pid = target.pidfd, target.pid
+        self.newborn = newborn
+        self.prepared = prepared
+
+    def warn(self, texts: list[str]) -> None:
+        for text in texts:
+            os.write(self.report, protocol.WARNED + channel.datagram(Warned(text)))
+
+    def tell_failure(self, failure: protocol.Failure) -> None:
+        failed = Failed(failure.step, failure.errno, failure.text[:_LONGEST], failure.status)
+        os.write(self.report, protocol.FAILED + channel.datagram(failed))
+
+    # The steps, in the order of STEPS.
+
+    def seclude(self) -> None:
+        if not self.prepared:
+            seclude()
+        close_all_but((self.report, self.pidfd, *self.held, *(self.stdio or ())))
+        if self.sandbox.oom_score_adj is not None:
+            self.warn(limits.apply_oom_score(self.sandbox.oom_score_adj))
+
+    def cgroup(self) -> None:
+        for path in self.sandbox.cgroups:
+            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            os.write(fd, b"0")
+            os.close(fd)
+
+    def enter(self) -> None:
+        """All of the container's namespaces at once, its own and those it shares; the PID namespace is the child's."""
+        try:
+            syscalls.setns(self.pidfd, _FLAGS)
+        except OSError as error:
+            if error.errno == errno.ESRCH:
+                raise Conflict("the container is not running") from error
+            if error.errno not in (errno.EINVAL, errno.EBADF):
+                raise
+            self._enter_one_by_one()
+        os.close(self.pidfd)
+        self.root_fd = os.open("/", _PLACE)
+
+    def _enter_one_by_one(self) -> None:
+        """For a kernel before 5.8, whose setns(2) takes no pidfd."""
+        links = [
+            os.open(f"/proc/{self.pid}/ns/{NAMESPACES[name].link}", os.O_RDONLY | os.O_CLOEXEC) for name in _JOINED
+        ]
+        # Process 1 still lives, so its number was its own all the time.
+        if select.select([self.pidfd], [], [], 0)[0]:
+            raise Conflict("the container is not running")
+        for link in links[1:] + links[:1]:  # the mounts last: with them /proc is another
+            syscalls.setns(link, 0)
+            os.close(link)
+
+    def terminal_(self) -> None:
+        if self.sandbox.tty:
+            self.terminal = devices.open_terminal(self.root_fd, self.sandbox.rows, self.sandbox.columns, console=False)
+
+    def directory(self) -> None:
+        """Found beneath the root, without magic links, and seen to be inside; unlike a start, an exec makes none."""
+        cwd = self.sandbox.cwd or "/"
+        try:
+            place = open_beneath(self.root_fd, cwd, _PLACE)
+            os.fchdir(place)
+            os.close(place)
+            os.getcwd()  # fails for what cannot be reached from the root
+        except OSError as error:
+            raise command.Refusal(
+                error.errno or 0,
+                f'chdir to cwd ("{cwd}") set in config.json failed: {mounts.words(error)}',
+                command.NOT_FOUND if error.errno == errno.ENOENT else command.NOT_RUNNABLE,
+            ) from error
+
+    def bear(self) -> None:
+        """The short way, without a fork of all this memory: the newborn executes its command at once.
+
+        The joiner itself sees another /proc/self than its child, so it goes this way only with a command that it finds
+        without a doubt. What is wrong with any other is for the child to see. The child has the joiner's memory, and
+        the joiner is in the host's PID namespace: where somebody may trace the child, there is no such way (see
+        `wire.schema.Exec`).
+        """
+        if self.newborn is None:
+            return
+        try:
+            path, arguments, variables = self.command(certain=True)
+        except command.Refusal:
+            return
+        self.let_go()
+        try:
+            pid = self.newborn(path, arguments, variables, self.sandbox.tty)
+        except OSError as error:
+            raise command.refusal_of_execve(os.fsdecode(path), error) from error
+        os.write(self.report, protocol.encode_birth(pid, executed=True))
+        os._exit(0)
+
+    def fork(self) -> None:
+        """The joiner ends here, the newborn goes on."""
+        pid = os.fork()
+        if pid:
+            os.write(self.report, protocol.encode_birth(pid, executed=False))
+            os._exit(0)
+
+    def control(self) -> None:
+        os.setsid()
+        if self.sandbox.tty:
+            devices.control(0)
+
+
+STEPS: tuple[tuple[str, Callable[[_Join], None]], ...] = (
+    ("seclude", _Join.seclude),
+    ("cgroup", _Join.cgroup),
+    ("namespaces", _Join.enter),
+    ("user", _Join.user),
+    ("directory", _Join.directory),
+    ("terminal", _Join.terminal_),
+    ("streams", _Join.streams),
+    ("limits", _Join.limits),
+    ("privileges", _Join.privileges),
+    ("exec", _Join.bear),
+    ("fork", _Join.fork),
+    ("control", _Join.control),
+    ("exec", _Join.execute),
+)
+"""Every step, in order: its name in a failure, and what it does."""
+
+
+def prepare() -> None:
+    """Do what can be done in a joiner that was forked before anyone has asked for it."""
+    seclude()
+    default_signals()
+
+
+def rehearse() -> None:
+    """Do as if, with what changes nothing: a page is copied when it is touched first, and now nobody waits for that."""
+    users.resolve("0:0", ("0",), "root:x:0:0:root:/root:/bin/sh\n", "root:x:0:root\n")
+    root = os.open("/", _PLACE)
+    os.close(open_beneath(root, "/", _PLACE))
+    os.getcwd()
+    with contextlib.suppress(command.Refusal):
+        rehearsed = _Join(_REHEARSED, None, -1, Target(-1, 0), None, True)
+        rehearsed.root_fd = root
+        rehearsed.command()
+    os.close(root)
+    syscalls.capget()
+    capabilities.mask(_REHEARSED.capabilities)
+
+
+def run(
+    sandbox: Sandbox,
+    stdio: tuple[int, int, int] | None,
+    report: int,
+    target: Target,
+    newborn: Newborn | None = None,
+    prepared: bool = False,
+    held: tuple[int, ...] = (),
+) -> None:
+    """Enter the container of this process 1, and execute the sandbox's command there.
+
+    stdio, report: as `init.run` takes them; newborn: see `Newborn`, None to fork; prepared: `prepare` was called in
+        this process; held: descriptors that are to be closed only by the end of this process
+    """
+    try:
+        _Join(sandbox, stdio, report, target, newborn, prepared, held).run(STEPS)
+    finally:
+        # Whatever happened, this process must not go on as a second monitor.
+        os._exit(FAILED)

@@ -1,0 +1,207 @@
+"""The container endpoints: from a request to a verb of `containers`, and from its result to an answer.
+
+Each function runs in its request's thread. Nothing is decided here but what belongs to HTTP: the query's defaults, the
+content types, and what is sent when.
+"""
+
+from engine.daemon.api import schemas, versions
+from engine.daemon.api.answers import Empty, Json, Response, encode_json
+from engine.daemon.api.request import RAW_STREAM, Request
+from engine.daemon.api.streams import around_last
+from engine.daemon.containers.output import attach as attaching
+from engine.daemon.containers.output import logs as reading
+from engine.daemon.containers.output import resize as resizing
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.signals import parse_signal
+from engine.daemon.containers.verbs import create as creating
+from engine.daemon.containers.verbs import inspect as inspecting
+from engine.daemon.containers.verbs import kill as killing
+from engine.daemon.containers.verbs import listing
+from engine.daemon.containers.verbs import remove as removing
+from engine.daemon.containers.verbs import start as starting
+from engine.daemon.containers.verbs import stop as stopping
+from engine.daemon.containers.verbs import wait as waiting
+from engine.errors import EngineError, Invalid, NotBuilt
+from engine.literals import INT64, integer, natural, quoted
+from engine.logs.query import Query as LogQuery
+
+MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
+_SINCE_MULTIPLEXED = (1, 42)
+# An empty object, and the spaces around it: older clients send it with a start, and it means nothing.
+_EMPTY_BODY = 7
+_NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
+_LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
+
+
+def _waited(chunked: bool) -> tuple[tuple[bytes, ...], bytes]:
+    """The body of an answer to a wait, for one who knows nothing of HTTP: see `engine.wire.waits.Wait`."""
+    code, rest = b'{"StatusCode":', b"}\n"
+    around = [around_last(len(code) + digits + len(rest), chunked=chunked) for digits in (1, 2, 3)]
+    return tuple(before + code for before, _ in around), rest + around[0][1]
+
+
+_WAITED = {chunked: _waited(chunked) for chunked in (False, True)}
+
+
+def _container(engine: object, request: Request) -> Container:
+    return engine.containers.find(request.parameters["id"])
+
+
+def _stream_type(container: Container, request: Request) -> str:
+    framed = not container.config["Tty"] and request.version >= _SINCE_MULTIPLEXED
+    return MULTIPLEXED_STREAM if framed else RAW_STREAM
+
+
+def create(engine: object, request: Request) -> Response:
+    """POST /containers/create"""
+    body = versions.created(request.version, request.required_json(schemas.CONTAINER_CREATE), engine.cgroups.version)
+    container, warnings = creating.create(engine, request.query.text("name"), body, request.query.text("platform"))
+    return Json({"Id": container.id, "Warnings": warnings}, 201)
+
+
+def list_(engine: object, request: Request) -> Response:
+    """GET /containers/json"""
+    query = request.query
+    filters = query.filters()
+    for name in ("since", "before"):
+        # The parameters of old clients mean the same as the filters of these names.
+        if value := query.text(name):
+            filters.setdefault(name, (value,))
+    asked = listing.Asked(
+        all=query.flag("all"), limit=query.number("limit", 0), size=query.flag("size"), filters=filters
+    )
+    return Json(listing.list_containers(engine, asked))
+
+
+def inspect(engine: object, request: Request) -> Response:
+    """GET /containers/{id}/json"""
+    container = _container(engine, request)
+    shown = inspecting.inspect(engine, container, request.query.flag("size"))
+    return Json(versions.container(request.version, request.headers.get("user-agent", ""), shown, container.log_asked))
+
+
+def start(engine: object, request: Request) -> Response:
+    """POST /containers/{id}/start"""
+    container = _container(engine, request)
+    if len(request.body.read(_EMPTY_BODY + 1)) > _EMPTY_BODY:
+        raise Invalid(_NO_BODY)
+    if request.query.text("checkpoint"):
+        raise NotBuilt("starting from a checkpoint is not built yet in this engine")
+    starting.start(engine, container)
+    return Empty()
+
+
+def wait(engine: object, request: Request) -> None:
+    """POST /containers/{id}/wait: the head is sent at once, so that a client knows that it is waiting."""
+    container = _container(engine, request)
+    waiter = waiting.subscribe(container, request.query.text("condition") or "not-running")
+    texts = _WAITED[request.chunked]
+    # Before the head: who has read that is answered, whatever becomes of this daemon.
+    with (
+        waiter.entrusted(engine, request.fileno(), *texts, full_close=request.full_close) as held,
+        request.stream(200, "application/json") as stream,
+    ):
+        request.shared(held)
+        exit_code, error = waiter.result(request.wait)
+        answer = {"StatusCode": exit_code}
+        if error:
+            answer["Error"] = {"Message": error}
+        stream.end(encode_json(answer) + b"\n")
+
+
+def logs(engine: object, request: Request) -> None:
+    """GET /containers/{id}/logs"""
+    container = _container(engine, request)
+    query = _log_query(container, request)
+    reading.check(container, query)
+    follow = request.query.flag("follow")
+    with request.stream(200, _stream_type(container, request)) as stream:
+        chunked = stream.raw_chunks
+        reading.send(engine, container, stream.fileno(), query, follow, chunked, request.query.flag("details"))
+
+
+def _log_query(container: Container, request: Request) -> LogQuery:
+    query = request.query
+    return LogQuery(
+        stdout=query.flag("stdout"),
+        stderr=query.flag("stderr"),
+        since_ns=query.timestamp("since") or 0,
+        until_ns=query.timestamp("until") or 0,
+        tail=_tail(query.text("tail")),
+        timestamps=query.flag("timestamps"),
+        prefix=reading.prefix(container) if query.flag("details") else b"",
+        tty=container.config["Tty"],
+    )
+
+
+def _tail(text: str) -> int | None:
+    # dockerd takes whatever is no number that it can hold, and every negative number, for "all".
+    return natural(text, INT64[1])
+
+
+def attach(engine: object, request: Request) -> None:
+    """POST /containers/{id}/attach"""
+    container = _container(engine, request)
+    query = request.query
+    asked = attaching.Asked(
+        logs=query.flag("logs"),
+        stream=query.flag("stream"),
+        stdin=query.flag("stdin"),
+        stdout=query.flag("stdout"),
+        stderr=query.flag("stderr"),
+        detach_keys=query.text("detachKeys"),
+        reference=request.parameters["id"],
+    )
+    content_type = _stream_type(container, request)
+    attaching.attach(engine, container, asked, request.await_body, lambda: request.hijack(True, content_type))
+
+
+def stop(engine: object, request: Request) -> Response:
+    """POST /containers/{id}/stop"""
+    query = request.query
+    timeout = query.number("t")
+    stopping.stop(engine, _container(engine, request), query.text("signal") or None, timeout)
+    return Empty()
+
+
+def kill(engine: object, request: Request) -> Response:
+    """POST /containers/{id}/kill"""
+    reference = request.parameters["id"]
+    try:
+        number = parse_signal(request.query.text("signal") or "SIGKILL")
+        killing.kill(engine, _container(engine, request), number)
+    except EngineError as error:
+        raise type(error)(f"cannot kill container: {reference}: {error}") from error
+    return Empty()
+
+
+def resize(engine: object, request: Request) -> Response:
+    """POST /containers/{id}/resize"""
+    resizing.resize(engine, _container(engine, request), *terminal_size(request))
+    return Empty(200)
+
+
+def terminal_size(request: Request) -> tuple[int, int]:
+    """The rows and columns asked for, both of them; raises Invalid in dockerd's words."""
+    return _terminal_side(request, "height", "h"), _terminal_side(request, "width", "w")
+
+
+def _terminal_side(request: Request, side: str, name: str) -> int:
+    text = request.query.text(name)
+    try:
+        return integer(text, 0, _LARGEST_SIZE, reader="")
+    except Invalid as reason:
+        raise Invalid(f"invalid resize {side} {quoted(text)}: {reason}") from reason
+
+
+def remove(engine: object, request: Request) -> Response:
+    """DELETE /containers/{id}"""
+    query = request.query
+    if query.flag("link"):
+        from engine.daemon.containers.endpoints import legacylinks  # hardly ever
+
+        legacylinks.unlink(engine, request.parameters["id"])
+        return Empty()
+    container = _container(engine, request)
+    removing.remove(engine, container, query.flag("force"), query.flag("v"), name=request.parameters["id"])
+    return Empty()

@@ -1,0 +1,39 @@
+"""The endpoints that look at a running container: stats and top.
+
+Each function runs in its request's thread. What they do is imported when it is first asked for: most daemons are never
+asked, and keep the memory.
+"""
+
+from engine.daemon.api.answers import JSON_TYPE, Json, Response
+from engine.daemon.api.request import Request
+from engine.errors import Invalid
+
+
+def stats(engine: object, request: Request) -> Response | None:
+    """GET /containers/{id}/stats"""
+    from engine.daemon.containers.stats import watching as watching
+
+    query = request.query
+    container = engine.containers.find(request.parameters["id"])
+    streamed, one_shot = query.flag("stream", True), query.flag("one-shot")
+    if streamed and one_shot:
+        raise Invalid("cannot have stream=true and one-shot=true")
+    if not streamed:
+        line = watching.once(engine, container, request.gone, two=not one_shot)
+        if line is None:
+            request.abort()
+            return Response(200, JSON_TYPE, b"")  # to nobody
+        return Response(200, JSON_TYPE, line)
+    with request.stream(200, JSON_TYPE) as body:
+        if not watching.stream(engine, container, body.fileno(), request.wait, chunked=body.raw_chunks):
+            request.abort()
+    return None
+
+
+def top(engine: object, request: Request) -> Response:
+    """GET /containers/{id}/top"""
+    from engine.daemon.containers.top import table as looking
+
+    container = engine.containers.find(request.parameters["id"])
+    titles, processes = looking.top(engine, container, request.query.text("ps_args") or "-ef")
+    return Json({"Processes": processes, "Titles": titles})

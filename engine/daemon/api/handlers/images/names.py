@@ -1,0 +1,32 @@
+"""The endpoints of images' names and steps: tag, history, prune.
+
+Each function runs in its request's thread. Loaded by the first request for one of them.
+"""
+
+from engine.daemon.api import versions
+from engine.daemon.api.answers import Empty, Json, Response
+from engine.daemon.api.request import Request
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.verbs import history as steps
+from engine.daemon.images.verbs import prune as pruning
+from engine.daemon.images.verbs import tag as tagging
+
+
+def tag(engine: object, request: Request) -> Response:
+    """POST /images/{name}/tag"""
+    query = request.query
+    tagging.tag(engine.images, request.parameters["name"], query.text("repo"), query.text("tag"))
+    return Empty(201)
+
+
+def history(engine: object, request: Request) -> Response:
+    """GET /images/{name}/history"""
+    wanted = request.query.text("platform") if request.version >= versions.HISTORY_PLATFORM_SINCE else ""
+    image = engine.images.find(request.parameters["name"], str(platforms.from_json(wanted)) if wanted else None)
+    return Json(steps.history(engine.images, image))
+
+
+def prune(engine: object, request: Request) -> Response:
+    """POST /images/prune"""
+    removed, freed = engine.images.prune(request.query.filters(pruning.FILTERS), engine.containers.using)
+    return Json({"ImagesDeleted": removed, "SpaceReclaimed": freed})

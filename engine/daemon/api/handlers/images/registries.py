@@ -1,0 +1,54 @@
+"""The endpoints that speak to registries for a client: push, the look at an image there, search.
+
+Each function runs in its request's thread. Pulling is `images.create`, checking credentials `system.auth`.
+"""
+
+from engine.daemon.api import versions
+from engine.daemon.api.answers import Json, Response
+from engine.daemon.api.body import decode
+from engine.daemon.api.progress import Progress
+from engine.daemon.api.registryauth import HEADER, decode_auth
+from engine.daemon.api.request import Request
+from engine.daemon.api.schemas import AUTH_CONFIG
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.verbs import distribution, push, search
+from engine.errors import Invalid
+
+_LARGEST_AUTH = 64 * 1024
+
+
+def push_(engine: object, request: Request) -> None:
+    """POST /images/{name}/push"""
+    query = request.query
+    credentials = _credentials(request)
+    wanted = query.text("platform") if request.version >= versions.PUSH_PLATFORM_SINCE else ""
+    platform = str(platforms.from_json(wanted)) if wanted else None
+    with Progress(request) as progress:
+        push.push(engine.images, request.parameters["name"], query.text("tag"), platform, credentials, progress)
+
+
+def _credentials(request: Request) -> dict | None:
+    """From the header, or from the body as clients before the header sent them."""
+    if HEADER in request.headers:
+        return decode_auth(request.headers[HEADER])
+    data = request.body.read(_LARGEST_AUTH)
+    if not data.strip():
+        raise Invalid("bad parameters and missing X-Registry-Auth: invalid X-Registry-Auth header: EOF")
+    try:
+        return decode(data, AUTH_CONFIG)
+    except Invalid as error:
+        raise Invalid(f"bad parameters and missing X-Registry-Auth: {error}") from error
+
+
+def distribution_inspect(engine: object, request: Request) -> Response:
+    """GET /distribution/{name}/json"""
+    credentials = decode_auth(request.headers.get(HEADER, ""))
+    return Json(distribution.inspect(engine.settings, request.parameters["name"], credentials))
+
+
+def search_(engine: object, request: Request) -> Response:
+    """GET /images/search"""
+    query = request.query
+    credentials = decode_auth(request.headers.get(HEADER, ""))
+    limit = query.text("limit")
+    return Json(search.search(engine.settings, query.text("term"), limit, query.filters(), credentials))

@@ -1,0 +1,126 @@
+"""Unpacking a stranger's tar into a directory of a container: what PUT archive does once the place is found.
+
+Runs in the thread of the container's `view`. How a member is made is `tar.extract`'s; here is how its name is read,
+in docker's way, and where its parents are: beneath the container's root, whatever is put in their place meanwhile.
+"""
+
+import errno
+import io
+import os
+import posixpath
+import stat
+import time
+from typing import BinaryIO
+
+from engine.daemon.containers.contents.rootfs import View
+from engine.daemon.tar import extract
+from engine.daemon.tar import reader as tar
+from engine.daemon.tar.compression import Unpacked
+from engine.errors import Invalid, SystemFailure
+from engine.kernel.beneath import open_beneath
+
+_BUFFER = 256 * 1024
+_REMOVAL_SECONDS = 60
+
+
+def unpack(seen: View, fd: int, place: str, source: BinaryIO, keep_kinds: bool, owner: tuple[int, int] | None) -> None:
+    """Unpack into the directory `fd` of the view, whose path is `place`. Raises SystemFailure in words."""
+    into = _Into(seen, fd, place, keep_kinds, owner)
+    try:
+        reader = tar.TarReader(io.BufferedReader(Unpacked(source), _BUFFER))
+        for entry in reader:
+            seen.check()
+            try:
+                into.add(entry, reader)
+            except OSError as error:
+                raise SystemFailure(str(extract.failure(entry.name, error))) from error
+        into.settle_directories()
+    except Invalid as error:
+        # The request was right, its archive was not: dockerd says so with a 500.
+        raise SystemFailure(str(error)) from error
+    finally:
+        into.close()
+
+
+class _Into(extract.Extraction):
+    """An extraction into a tree that is in use.
+
+    A symbolic link may say what it likes, as none is followed out of the root; dockerd refuses one that leads out of
+    the directory, and its `cp` fails for trees that have such.
+    """
+
+    what = "archive"
+
+    def __init__(self, seen: View, fd: int, place: str, keep_kinds: bool, owner: tuple[int, int] | None):
+        super().__init__(fd)
+        self._container_root = seen.root
+        self._check = seen.check
+        self._removing_until = 0.0
+        self._place = place
+        self._keep_kinds = keep_kinds
+        self._owner = owner
+
+    def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
+        """Make one member."""
+        parts = self.parts_of(entry.name)
+        if self._owner is not None:
+            entry.uid, entry.gid = self._owner
+        self.check(entry)
+        if not parts:
+            if entry.kind == tar.DIRECTORY and entry.name.startswith("/"):
+                self.attend_directory(entry, "", self.root, ".")
+            return
+        if entry.kind == tar.LINK and _leads_out(posixpath.normpath(entry.link)):
+            target = posixpath.normpath(posixpath.join(self._place, entry.link))
+            raise Invalid(f'invalid hardlink "{target}" -> "{entry.link}"')
+        if self._keep_kinds:
+            self._check_kind(entry, parts)
+        self.make(entry, parts, reader)
+
+    def parts_of(self, name: str) -> list[str]:
+        """As docker, which cleans a name first: `a/../b` is `b`, and only what leads out is refused."""
+        clean = posixpath.normpath(name)
+        if _leads_out(clean):
+            raise Invalid(f'"{clean}" is outside of "{self._place}"')
+        return [part for part in clean.split("/") if part not in ("", ".")]
+
+    def open_directory(self, path: str) -> int:
+        """A symbolic link on the way leads where it leads for the container: anywhere in its root, never further."""
+        try:
+            return open_beneath(self.root, path, extract.DIRECTORY, no_symlinks=True)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        return open_beneath(self._container_root, f"{self._place}/{path}", extract.DIRECTORY)
+
+    def remove(self, parent: int, name: str) -> None:
+        """As ever, but not for ever: a program in the container can make files as fast as they are removed."""
+        self._removing_until = time.monotonic() + _REMOVAL_SECONDS
+        super().remove(parent, name)
+
+    def check_removal(self) -> None:
+        """End a removal that takes too long, or whose container has ended."""
+        self._check()
+        if time.monotonic() > self._removing_until:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    def _check_kind(self, entry: tar.Entry, parts: list[str]) -> None:
+        path = posixpath.join(self._place, *parts)
+        try:
+            parent = self.open_directory("/".join(parts[:-1]) or ".")
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        try:
+            there = stat.S_ISDIR(os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            return
+        finally:
+            os.close(parent)
+        if there and entry.kind != tar.DIRECTORY:
+            raise SystemFailure(f'cannot overwrite directory "{path}" with non-directory "{self._place}"')
+        if not there and entry.kind == tar.DIRECTORY:
+            raise SystemFailure(f'cannot overwrite non-directory "{path}" with directory "{self._place}"')
+
+
+def _leads_out(clean: str) -> bool:
+    return clean == ".." or clean.startswith("../")

@@ -1,0 +1,112 @@
+"""The networks of containers that an earlier daemon has left: what runs keeps them, what does not gives them back.
+
+Runs once at a daemon's start, in the main thread, before the API answers; not loaded where nobody has an endpoint.
+What cannot be mended is logged: no container's trouble is to keep the daemon from starting.
+"""
+
+import logging
+import os
+
+from engine.daemon.containers.endpoints import ending, etc, keeping, moving, requested, wires
+from engine.daemon.containers.record import Container
+from engine.daemon.network.names import has_resolver
+from engine.daemon.network.record import DEFAULT
+from engine.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+
+def adopt(engine: object) -> None:
+    """Make the host what the containers that run need, whatever happened meanwhile."""
+    running = [container for container in engine.containers.all() if container.state.alive]
+    _drop_the_dead(engine, {container.id for container in running})
+    for container in running:
+        _join_unwired(engine, container)
+        _try(f"container {container.id} is not in the networks that it shows", _agree, engine, container)
+    pairs = {container: wires.places(engine, container) for container in running}
+    for container, places in pairs.items():
+        published = [each for _, endpoint in places for each in endpoint.ports]
+        if published:
+            engine.ports.adopt(container.id, published)
+    networks = {network.id: network for places in pairs.values() for network, _ in places}
+    endpoints = [endpoint for places in pairs.values() for _, endpoint in places]
+    bridges = [network for network in networks.values() if network.driver == "bridge"]
+    # Before the devices: who finds them makes their rules, and is to find those of the ports that run there too.
+    _try("the firewall does not have what it should", engine.firewall.sync, bridges, endpoints)
+    for network in networks.values():
+        _try(f"the device of network {network.name} is not there", wires.bring_up, engine, network)
+    for container, places in pairs.items():
+        _try(f"the ports of container {container.id} are not published", moving.settle, engine, container)
+        _try(f"container {container.id} does not reach its links", _open_links, engine, container, places)
+    _adopt_names(engine, pairs)
+
+
+def _drop_the_dead(engine: object, running: set[str]) -> None:
+    dead = engine.networks.adopt(running)
+    networks = {network.id: network for network in engine.networks.all()}
+    wired = [(networks[each.network], each) for each in dead if each.host_interface and each.network in networks]
+    ending.unplug_all(engine, wired)
+    _try("the addresses of ended containers are not free", engine.networks.leave, dead)
+
+
+def _join_unwired(engine: object, container: Container) -> None:
+    """The networks without addresses keep no rows."""
+    for name, settings in container.networking.items():
+        network = requested.find(engine, settings["NetworkID"] or name)
+        if network is not None and not network.wired:
+            wanted = {network.id: requested.for_join(container, network, settings)}
+            _try(f"container {container.id} is not shown in {name}", engine.networks.join, container.id, wanted)
+
+
+def _agree(engine: object, container: Container) -> None:
+    """After a connect or a disconnect that was cut short: what the record does not name goes, what is gone has no name.
+
+    A record without the network's id is of an engine that wired nothing.
+    """
+    pairs = wires.places(engine, container)
+    named = {settings["NetworkID"] for settings in container.networking.values()}
+    there = {network.id for network, _ in pairs}
+    staying = tuple(pair for pair in pairs if pair[0].id in named)
+    for network, endpoint in pairs:
+        if network.id not in named:
+            _pull_out(engine, container, (network, endpoint), staying)
+    kept = {name: each for name, each in container.networking.items() if each["NetworkID"] in {"", *there}}
+    if kept != container.networking:
+        keeping.keep(engine, container, kept, durable=True, frees=True)
+
+
+def _pull_out(engine: object, container: Container, pair: tuple, staying: wires.Pairs) -> None:
+    network, endpoint = pair
+    netns = wires.namespace(container.state.pid, container.state.pid_start)
+    try:
+        engine.wiring.unplug(network, endpoint, netns, staying)
+    finally:
+        os.close(netns)
+    engine.networks.leave([endpoint])
+    etc.drop(engine, container, endpoint, staying)
+
+
+def _open_links(engine: object, container: Container, places: wires.Pairs) -> None:
+    if container.host_config["Links"]:
+        from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
+
+        for network, endpoint in places:
+            if network.name == DEFAULT:
+                legacylinks.open_ways(engine, network, endpoint, legacylinks.running(engine, container))
+
+
+def _adopt_names(engine: object, pairs: dict[Container, wires.Pairs]) -> None:
+    served = []
+    for container, places in pairs.items():
+        if has_resolver(places):
+            state = container.state
+            known = wires.preferred(places), state.pid, state.pid_start, container.host_config
+            served.append((*known, wires.links_of(container, places)))
+    engine.names.adopt(served)
+
+
+def _try(what: str, work: object, *arguments: object) -> None:
+    try:
+        work(*arguments)
+    except EngineError as error:
+        log.error("%s: %s", what, error)

@@ -1,0 +1,104 @@
+"""Connect a container to a network: in its record, and if it runs, with a wire of its own at once.
+
+Runs in the API's threads, under `Container.operation`, so that no start and no other connect comes between. An end may
+come at any moment: whoever finds at last that the run is over takes back what he has made for it.
+"""
+
+import contextlib
+import os
+
+from engine.daemon.containers import config
+from engine.daemon.containers.endpoints import ending, etc, keeping, moving, requested, wires
+from engine.daemon.containers.record import Container, State
+from engine.daemon.network.names import has_resolver
+from engine.daemon.network.record import Network
+from engine.errors import Conflict, Forbidden, Invalid, SystemFailure
+
+_NOT_RUNNING = "container {} is not running"
+
+
+def connect(engine: object, network_reference: str, container_reference: str, settings: dict | None) -> None:
+    """settings: EndpointSettings of the API, or None. Raises docker's errors, and then nothing of it is there."""
+    if not container_reference:
+        raise Invalid('invalid name or ID supplied: ""')
+    container = engine.containers.find(container_reference)
+    wanted = config.endpoint(settings)
+    with container.operation:
+        state = container.settled()
+        if container.removed or state.status in ("removing", "dead"):
+            raise Conflict(requested.REMOVED.format(container.id))
+        network = engine.networks.find(network_reference)
+        requested.check(network, network.name, wanted)
+        requested.check_beside(engine, container, network)
+        wanted = {**wanted, "NetworkID": network.id}
+        if state.alive:
+            _plug_in(engine, container, network, wanted, state)
+        elif network.name not in container.networking:
+            keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
+
+
+def _plug_in(engine: object, container: Container, network: Network, wanted: dict, state: State) -> None:
+    if engine.networks.endpoints(network.id, container.id):
+        raise Forbidden(f"endpoint with name {container.name} already exists in network {network.name}")
+    exits = container.exits
+    try:
+        netns = wires.namespace(state.pid, state.pid_start)
+    except SystemFailure as error:
+        raise Conflict(_NOT_RUNNING.format(container.id)) from error
+    try:
+        with contextlib.ExitStack() as undoing:
+            try:
+                _make(engine, container, network, wanted, (netns, state.pid, state.pid_start), undoing)
+            except SystemFailure as error:
+                if _is_over(container, exits) or _has_died(state):
+                    raise Conflict(_NOT_RUNNING.format(container.id)) from error
+                raise
+            if _is_over(container, exits):
+                raise Conflict(_NOT_RUNNING.format(container.id))
+            undoing.pop_all()
+    finally:
+        os.close(netns)
+    wires.tell(engine, container, network, "connect")
+
+
+def _make(
+    engine: object,
+    container: Container,
+    network: Network,
+    wanted: dict,
+    run: tuple[int, int, int],
+    undoing: contextlib.ExitStack,
+) -> None:
+    """run: the network namespace, process 1 and when that started; undoing: is told how each step is taken back."""
+    others = wires.places(engine, container)
+    undoing.callback(moving.settle, engine, container)
+    (endpoint,) = engine.networks.join(container.id, {network.id: requested.for_join(container, network, wanted)})
+    network = engine.networks.find(network.id)  # the default one may have moved with its first container
+    undoing.callback(ending.give_back, engine, container, ((network, endpoint),), told=False)
+    if network.wired:
+        wires.bring_up(engine, network)
+        (endpoint,) = engine.wiring.plug(((network, endpoint),), run[0], others)
+        undoing.callback(engine.wiring.unplug, network, endpoint, run[0], others)
+        engine.networks.update(endpoint)
+    undoing.callback(keeping.keep, engine, container, container.networking)
+    # Not before the wire is there: a later daemon believes the record.
+    keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
+    moving.settle(engine, container, required=True)
+    pairs = (*others, (network, endpoint))
+    if has_resolver(pairs):
+        wires.make_known(engine, container, pairs, *run)
+    etc.add(engine, container, endpoint, pairs)
+
+
+def _has_died(state: State) -> bool:
+    """Whether process 1 has ended, heard of or not."""
+    try:
+        os.close(wires.namespace(state.pid, state.pid_start))
+    except SystemFailure:
+        return True
+    return False
+
+
+def _is_over(container: Container, exits: int) -> bool:
+    with container.changed:
+        return container.settling or container.exits != exits

@@ -1,0 +1,84 @@
+"""Disconnect a container from a network: in its record, and if it runs, its wire at once.
+
+Runs in the API's threads, under `Container.operation`. An end that comes meanwhile takes away the same things; each of
+them may be gone already.
+"""
+
+import logging
+import os
+
+from engine.daemon.containers.endpoints import etc, keeping, moving, requested, wires
+from engine.daemon.containers.record import Container, State
+from engine.daemon.network.record import Endpoint, Network
+from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
+
+log = logging.getLogger(__name__)
+
+
+def disconnect(engine: object, network_reference: str, container_reference: str, force: bool) -> None:
+    """force: also where the network is no more. Raises docker's errors."""
+    try:
+        container = engine.containers.find(container_reference)
+    except NotFound:
+        if not force:
+            raise
+        engine.networks.find(network_reference)
+        raise NotFound(f"endpoint {container_reference} not found") from None
+    with container.operation:
+        state = container.settled()
+        network = requested.find(engine, network_reference)
+        if state.alive and network is not None:
+            _pull_out(engine, container, network, state)
+        elif state.alive and not force:
+            raise NotFound(f"network {network_reference} not found")
+        else:
+            if container.removed or state.status in ("removing", "dead"):
+                raise Conflict(requested.REMOVED.format(container.id))
+            _note(engine, container, network.name if network is not None else network_reference)
+    if network is not None:
+        wires.tell(engine, container, network, "disconnect")
+
+
+def _note(engine: object, container: Container, name: str) -> None:
+    if name not in container.networking:
+        raise EngineError(f"container {container.id} is not connected to the network {name}")
+    left = {other: settings for other, settings in container.networking.items() if other != name}
+    keeping.keep(engine, container, left, durable=True, frees=True)
+
+
+def _pull_out(engine: object, container: Container, network: Network, state: State) -> None:
+    if container.host_config["NetworkMode"] == "host" and network.driver == "host":
+        raise Invalid(requested.HOST_NETWORK)
+    endpoint = next(iter(engine.networks.endpoints(network.id, container.id)), None)
+    if endpoint is None:
+        raise EngineError(f"container {container.id} is not connected to network {network.name}")
+    pairs = wires.places(engine, container)
+    others = tuple(pair for pair in pairs if pair[0].id != network.id)
+    before = container.networking
+    _note(engine, container, network.name)  # first: of what is not in the record, a later daemon takes all that is left
+    try:
+        _unplug(engine, network, endpoint, state, others)
+    except BaseException:
+        keeping.keep(engine, container, before, frees=True)
+        raise
+    engine.names.leave([endpoint])
+    engine.firewall.withdraw(network, endpoint)
+    if endpoint.ports:
+        engine.ports.release(container.id)
+    engine.networks.leave([endpoint])
+    moving.settle(engine, container)
+    try:
+        etc.drop(engine, container, endpoint, others)
+    except SystemFailure as error:  # it is disconnected all the same
+        log.warning("container %s: %s", container.id, error)
+
+
+def _unplug(engine: object, network: Network, endpoint: Endpoint, state: State, others: wires.Pairs) -> None:
+    try:
+        netns = wires.namespace(state.pid, state.pid_start)
+    except SystemFailure:
+        return  # the run is over, and so is its wire
+    try:
+        engine.wiring.unplug(network, endpoint, netns, others)
+    finally:
+        os.close(netns)

@@ -1,0 +1,63 @@
+"""Give back what a run had of networks: names, rules, ports, addresses, in this order.
+
+Runs in the thread that hears of an end, in the one whose start has failed, and at a daemon's start in the main thread.
+The wire itself goes with the container's namespace, and nobody waits for that (see `leavings`).
+"""
+
+import logging
+
+from engine.daemon.containers.endpoints import leavings, wires
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.security import joins
+from engine.daemon.network.record import Endpoint, Network
+from engine.errors import SystemFailure
+
+log = logging.getLogger(__name__)
+
+
+def release(engine: object, container: Container) -> None:
+    """A run has ended: its endpoints are no more when this returns."""
+    pairs = wires.places(engine, container)
+    if pairs:
+        wired = [endpoint.host_interface for _, endpoint in pairs if endpoint.host_interface]
+        leavings.note(engine, wired)
+        give_back(engine, container, pairs)
+        leavings.take_away(engine, wired, held=joins.has_guests(engine, container))
+
+
+def give_back(engine: object, container: Container, pairs: wires.Pairs, *, told: bool = True) -> None:
+    """Take away all that these endpoints have, but for their wires. told: that they were connected was an event.
+
+    Never raises: what stays is logged, and the daemon's next start takes it away.
+    """
+    endpoints = [endpoint for _, endpoint in pairs]
+    engine.names.leave(endpoints)  # whatever they are: it is served on without the network for whose sake it was
+    for network, endpoint in pairs:
+        if network.driver == "bridge":
+            engine.firewall.withdraw(network, endpoint)
+    if any(endpoint.ports for endpoint in endpoints):
+        engine.ports.release(container.id)
+    _free(engine, container, endpoints)
+    if told:
+        for network, _ in pairs:
+            wires.tell(engine, container, network, "disconnect")
+
+
+def _free(engine: object, container: Container, endpoints: list[Endpoint]) -> None:
+    """Give the addresses away, which nobody answers to any more."""
+    wired = [endpoint for endpoint in endpoints if endpoint.host_interface]
+    try:
+        if wired:
+            engine.wiring.silence(wired)
+        engine.networks.leave(endpoints)
+    except SystemFailure as error:  # a full disk
+        log.warning("container %s: its addresses are not free yet: %s", container.id, error)
+
+
+def unplug_all(engine: object, pairs: list[tuple[Network, Endpoint]]) -> None:
+    """Take away the host's ends of wires whose containers have ended, if they are still there."""
+    for network, endpoint in pairs:
+        try:
+            engine.wiring.unplug(network, endpoint, None)
+        except SystemFailure as error:
+            log.warning("network %s: the interface %s stays: %s", network.name, endpoint.host_interface, error)

@@ -1,0 +1,73 @@
+"""The container's files that its networks change: hosts and resolv.conf, at a start and while it runs.
+
+Runs in the daemon's threads, under the container's `operation`; loaded with the first container that starts.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+from engine.daemon.containers import files, paths
+from engine.daemon.containers.endpoints import hosts, requested, wires
+from engine.daemon.containers.record import Container
+from engine.daemon.network.names import has_resolver
+from engine.daemon.network.record import DEFAULT, Endpoint
+from engine.errors import EngineError, SystemFailure
+
+_NO_GATEWAY = "unable to derive the IP value for host-gateway"
+
+
+def write(engine: object, container: Container, pairs: wires.Pairs, links: str) -> None:
+    """Write both for a run. links: lines that go behind its own. Raises SystemFailure."""
+    where = _where(engine, container)
+    text = files.first_hosts(container) + hosts.extra(container, _gateways(engine, container))
+    text += hosts.own(container, (endpoint for _, endpoint in pairs)) + links
+    with _failing():
+        files.write_hosts(where, text)
+        _write_resolv_conf(engine, container, pairs)
+
+
+def _write_resolv_conf(engine: object, container: Container, pairs: wires.Pairs) -> None:
+    ipv6 = any(endpoint.ipv6 for _, endpoint in pairs)
+    files.write_resolv_conf(_where(engine, container), engine.settings, container, has_resolver(pairs), ipv6=ipv6)
+
+
+def add(engine: object, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:
+    """It has one more endpoint now; pairs: all of them."""
+    where = _where(engine, container)
+    with _failing():
+        hosts.add(where.etc("hosts"), hosts.own(container, (endpoint,)))
+        _write_resolv_conf(engine, container, pairs)
+
+
+def drop(engine: object, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:
+    """It has lost an endpoint; pairs: those that stay."""
+    where = _where(engine, container)
+    with _failing():
+        hosts.drop(where.etc("hosts"), hosts.own(container, (endpoint,)))
+        _write_resolv_conf(engine, container, pairs)
+
+
+def _where(engine: object, container: Container) -> paths.Paths:
+    return paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+
+
+@contextlib.contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SystemFailure(f"the container's files of its networks cannot be written: {error}") from error
+
+
+def _gateways(engine: object, container: Container) -> tuple[str, ...]:
+    """The host's addresses, for a container that asks for them; the bridge that has them is there from then on."""
+    if not hosts.asks_for_gateway(container):
+        return ()
+    if engine.settings.host_gateway_ips:
+        return engine.settings.host_gateway_ips
+    network = requested.find(engine, DEFAULT)
+    found = tuple(pool.gateway for pool in network.pools if pool.gateway) if network else ()
+    if not found:
+        raise EngineError(_NO_GATEWAY)
+    wires.bring_up(engine, network)
+    return found

@@ -1,0 +1,56 @@
+"""Published ports lead through the network that leads out: when a connect or a disconnect makes that another one.
+
+Runs in the API's threads, under `Container.operation`, for a container that runs.
+"""
+
+import logging
+from dataclasses import replace
+
+from engine.daemon.containers.endpoints import portspecs, wires
+from engine.daemon.containers.record import Container
+from engine.daemon.network.record import Endpoint, Network, PortRequest
+from engine.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+
+def settle(engine: object, container: Container, *, required: bool = False) -> None:
+    """Have the container's ports published through the right network.
+
+    What cannot be had is logged, as nobody is left who could be told; where it is `required` it is docker's error.
+    """
+    requests = portspecs.requests(container)
+    if not requests:
+        return
+    pairs = wires.places(engine, container)
+    holder = next((pair for pair in pairs if pair[1].ports), None)
+    chosen = wires.way_out(container, [network for network, _ in pairs])
+    target = next((pair for pair in pairs if pair[0] is chosen), None)
+    if (target and target[0]) is (holder and holder[0]):
+        return
+    if holder is not None:
+        network, endpoint = holder
+        engine.firewall.withdraw(network, endpoint)
+        engine.ports.release(container.id)
+        engine.networks.update(replace(endpoint, ports=()))
+    if target is not None:
+        try:
+            _publish(engine, container, *target, requests)
+        except EngineError as error:
+            if required:
+                raise
+            log.warning("container %s: network %s does not lead to its ports: %s", container.id, target[0].name, error)
+
+
+def _publish(
+    engine: object, container: Container, network: Network, endpoint: Endpoint, requests: list[PortRequest]
+) -> None:
+    try:
+        with wires.Worded(wires.NO_PORT.format(container.name)):
+            published = replace(endpoint, ports=engine.ports.reserve(container.id, network, requests))
+            engine.networks.update(published)
+            engine.firewall.publish(network, published)
+    except EngineError:
+        engine.ports.release(container.id)
+        engine.networks.update(endpoint)
+        raise

@@ -1,0 +1,37 @@
+"""A container that runs has another name: its networks answer to that one from now on.
+
+Runs in the API's threads, under `Container.operation`.
+"""
+
+import logging
+import os
+from dataclasses import replace
+
+from engine.daemon.containers.endpoints import requested, wires
+from engine.daemon.containers.record import Container
+from engine.daemon.network.names import has_resolver
+from engine.errors import SystemFailure
+
+log = logging.getLogger(__name__)
+
+
+def renamed(engine: object, container: Container) -> None:
+    """Nothing for one that does not run, or that is only in networks without names."""
+    state = container.snapshot()
+    pairs = wires.places(engine, container)
+    if not state.alive or not has_resolver(pairs):
+        return
+    for network, endpoint in pairs:
+        if network.user_defined:
+            names = tuple(requested.dns_names(container, container.networking[network.name]))
+            engine.networks.update(replace(endpoint, names=names))
+    try:
+        netns = wires.namespace(state.pid, state.pid_start)
+    except SystemFailure:
+        return  # it has ended since: nobody is to find it any more
+    try:
+        wires.make_known(engine, container, wires.places(engine, container), netns, state.pid, state.pid_start)
+    except SystemFailure as error:  # it has its new name, whoever knows it
+        log.warning("container %s: its new name is not answered: %s", container.id, error)
+    finally:
+        os.close(netns)

@@ -1,0 +1,132 @@
+"""What a client asks of a container's networks: completed, each network found, and refused in docker's words.
+
+Runs in the daemon's request threads, at create, connect and disconnect. It changes nothing: what it returns is shown
+and obeyed as it is. A network that is not there is no failure yet; the start finds out.
+"""
+
+import re
+
+from engine.daemon.containers.record import Container
+from engine.daemon.network.record import BUILTIN, Network
+from engine.errors import Invalid, NotFound
+
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}|[0-9a-f]{2}(-[0-9a-f]{2}){5}|[0-9a-f]{4}(\.[0-9a-f]{4}){2}", re.I)
+_MULTICAST = 1
+_SHORT = 12
+
+IP_NEEDS_USER_DEFINED = "user specified IP address is supported on user defined networks only"
+ALIAS_NEEDS_USER_DEFINED = "network-scoped alias is supported only for containers in user defined networks"
+SHARES_A_NETWORK = (
+    "container sharing network namespace with another container or host cannot be connected to any other network"
+)
+_WITH_NONE = "container cannot be connected to multiple networks with one of the networks in private (none) mode"
+REMOVED = "Container {} is marked for removal and cannot be connected or disconnected to the network"
+HOST_NETWORK = "container cannot be disconnected from host network or connected to host network"
+
+
+def settled(engine: object, networking: dict) -> dict:
+    """The networks of a new container, by their names and in the order of these, with the ids of those that are there.
+
+    networking: as `config.networking` makes it. Raises Invalid.
+    """
+    found = {}
+    for reference, settings in networking.items():
+        network = find(engine, reference)
+        name = network.name if network else reference
+        try:
+            check(network, name, settings)
+        except Invalid as error:
+            raise Invalid(f"invalid config for network {reference}: {error}") from error
+        found[name] = {**settings, "NetworkID": network.id} if network else settings
+    return dict(sorted(found.items()))
+
+
+def find(engine: object, reference: str) -> Network | None:
+    """The network, or None where it is not there (yet)."""
+    try:
+        return engine.networks.find(reference)
+    except NotFound:
+        return None
+
+
+def check(network: Network | None, name: str, settings: dict) -> None:
+    """Raise Invalid for what these settings cannot be; network: None where it is not there yet."""
+    wrong = [*_wrong_with_a_builtin(name, settings), *_wrong_addresses(settings["IPAMConfig"] or {})]
+    mac = settings["MacAddress"]
+    if mac and not _MAC.fullmatch(mac):
+        raise Invalid(f"invalid MAC address {mac}")
+    if mac and int(mac[:2], 16) & _MULTICAST:
+        wrong.append(f"invalid MAC address {mac}: it is a group's")
+    wrong += _wrong_options(settings["DriverOpts"])
+    if network is not None and settings["IPAMConfig"] and not wrong:
+        from engine.daemon.network import joining  # for those few that ask for an address
+
+        wrong += joining.outside(network, settings["IPAMConfig"])
+    if wrong:
+        raise Invalid(f"invalid endpoint settings:\n{_joined(wrong)}")
+
+
+def _joined(wrong: list[str]) -> str:
+    if len(wrong) == 1:
+        return wrong[0]
+    return "".join(f"* {text}\n" for text in wrong).rstrip("\n")
+
+
+def _wrong_with_a_builtin(name: str, settings: dict) -> list[str]:
+    if name not in (*BUILTIN, "default"):
+        return []
+    ipam = settings["IPAMConfig"] or {}
+    wrong = []
+    if ipam.get("IPv4Address") or ipam.get("IPv6Address"):
+        wrong.append(IP_NEEDS_USER_DEFINED)
+    if settings["Aliases"]:
+        wrong.append(ALIAS_NEEDS_USER_DEFINED)
+    return wrong
+
+
+def _wrong_addresses(ipam: dict) -> list[str]:
+    """Whether they are addresses at all has been seen when the body was read; here, whether they are of their kind."""
+    wrong = []
+    ipv4, ipv6 = ipam.get("IPv4Address") or "", ipam.get("IPv6Address") or ""
+    if ipv4 and (":" in ipv4 or ipv4 == "0.0.0.0"):
+        wrong.append(f"invalid IPv4 address: {ipv4}")
+    if ipv6 and (":" not in ipv6 or "%" in ipv6 or not ipv6.strip(":0")):
+        wrong.append(f"invalid IPv6 address: {ipv6}")
+    wrong += [f"invalid link-local IP address: {each}" for each in ipam.get("LinkLocalIPs") or () if not each]
+    return wrong
+
+
+def _wrong_options(options: dict | None) -> list[str]:
+    if not options:
+        return []
+    from engine.daemon.network.drivers import endpointoptions  # for those few that have any
+
+    return endpointoptions.problems(options)
+
+
+def check_beside(engine: object, container: Container, network: Network) -> None:
+    """Raise Invalid where a container cannot have this network beside those that it has."""
+    mode = container.host_config["NetworkMode"]
+    if mode.startswith("container:"):
+        raise Invalid(SHARES_A_NETWORK)
+    if mode != "host" and network.driver == "host":
+        raise Invalid(HOST_NETWORK)
+    for name, settings in container.networking.items():
+        other = find(engine, settings["NetworkID"] or name)
+        if other is None or other.id == network.id:
+            continue
+        if "host" in (other.driver, network.driver):
+            raise Invalid(SHARES_A_NETWORK)
+        if "null" in (other.driver, network.driver):
+            raise Invalid(_WITH_NONE)
+
+
+def for_join(container: Container, network: Network, settings: dict) -> dict:
+    """What the container's settings of one network come to for this run."""
+    return {**settings, "DNSNames": dns_names(container, settings) if network.user_defined else None}
+
+
+def dns_names(container: Container, settings: dict) -> list[str]:
+    """What a container is called in a user-defined network, what it is shown by first."""
+    names = [container.name, *(settings["Aliases"] or ()), container.id[:_SHORT], container.config["Hostname"]]
+    return list(dict.fromkeys(name for name in names if name))

@@ -1,0 +1,131 @@
+"""The networks of one start: rows, ports, files and bridges while the spawner forks, wires once the namespace is there.
+
+Runs in the thread that starts a container, under `Container.operation`; loaded with the first container that starts.
+Whatever fails, `undo` takes all of it back, and what the client reads is docker's error.
+"""
+
+import os
+
+from engine.daemon.containers.endpoints import ending, etc, portspecs, requested, wires
+from engine.daemon.containers.endpoints.keeping import keep
+from engine.daemon.containers.record import Container
+from engine.daemon.network.names import has_resolver
+from engine.daemon.network.record import DEFAULT, Network, Published
+
+_FAILED = "failed to set up container networking: "
+
+
+class Start:
+    """What one start of a container makes of its networks; nothing where it has another's, or none at all."""
+
+    def __init__(self, engine: object, container: Container) -> None:
+        self._engine = engine
+        self._container = container
+        self._pairs: wires.Pairs = ()
+        self._told = False
+        self._linked: list = []
+
+    def prepare(self) -> None:
+        """What can be done before there is a namespace. Raises docker's errors; then `undo` is to be called."""
+        container = self._container
+        if container.config["NetworkDisabled"] or container.host_config["NetworkMode"].startswith("container:"):
+            return
+        ending.release(self._engine, container)  # there only where the end of a run could not be written
+        with wires.Worded(_FAILED):
+            # Those that stay even so: with no room on the disk the truth is not that the container is in its network.
+            self._engine.networks.leave(self._engine.networks.endpoints(container_id=container.id))
+            self._join()
+            self._write()
+            for network, _ in self._pairs:
+                wires.bring_up(self._engine, network)
+
+    def _join(self) -> None:
+        engine, container = self._engine, self._container
+        networks = wires.networks_of(engine, container)
+        self._keep(networks)
+        ports = self._publish(networks)
+        wanted = {
+            network.id: requested.for_join(container, network, container.networking[network.name])
+            for network in networks.values()
+        }
+        try:
+            endpoints = engine.networks.join(container.id, wanted, ports)
+        except BaseException:
+            engine.ports.release(container.id)
+            raise
+        # The networks as they are now: the default one may have moved with its first container.
+        self._pairs = tuple((engine.networks.find(endpoint.network), endpoint) for endpoint in endpoints)
+
+    def _publish(self, networks: dict[str, Network]) -> dict[str, tuple[Published, ...]]:
+        """The ports of the host that the container is given, by the network that leads to it."""
+        requests = portspecs.requests(self._container)
+        network = wires.way_out(self._container, networks.values()) if requests else None
+        if network is None:
+            return {}
+        with wires.Worded(wires.NO_PORT.format(self._container.name)):
+            return {network.id: self._engine.ports.reserve(self._container.id, network, requests)}
+
+    def _keep(self, networks: dict[str, Network]) -> None:
+        """The record says which very networks these are; mostly it has since its creation."""
+        found = {
+            network.name: {**self._container.networking[name], "NetworkID": network.id}
+            for name, network in networks.items()
+        }
+        # What is passed over now stays: a later daemon may have a default network again.
+        found |= {name: each for name, each in self._container.networking.items() if name not in networks}
+        if found != self._container.networking:
+            keep(self._engine, self._container, found)
+
+    def _write(self) -> None:
+        engine, container = self._engine, self._container
+        lines = ""
+        if container.host_config["Links"] and any(network.name == DEFAULT for network, _ in self._pairs):
+            from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
+
+            self._linked = legacylinks.linked(engine, container)
+            lines = legacylinks.lines(self._linked)
+        etc.write(engine, container, self._pairs, lines)
+
+    def plug(self, pid: int, pid_start: int) -> None:
+        """Connect the namespace of process 1. Raises docker's errors."""
+        wired = tuple(pair for pair in self._pairs if pair[0].wired)
+        if wired:
+            with wires.Worded(_FAILED):
+                self._plug(wired, pid, pid_start)
+        for network, _ in self._pairs:
+            wires.tell(self._engine, self._container, network, "connect")
+        self._told = True
+
+    def _plug(self, wired: wires.Pairs, pid: int, pid_start: int) -> None:
+        engine, container = self._engine, self._container
+        netns = wires.namespace(pid, pid_start)
+        try:
+            plugged = engine.wiring.plug(wired, netns)
+            self._pairs = tuple((network, endpoint) for (network, _), endpoint in zip(wired, plugged, strict=True))
+            for network, endpoint in self._pairs:
+                engine.networks.update(endpoint)
+                if endpoint.ports:
+                    with wires.Worded(wires.NO_PORT.format(container.name)):
+                        engine.firewall.publish(network, endpoint)
+                if network.name == DEFAULT:
+                    self._link(network)
+            if has_resolver(self._pairs):
+                wires.make_known(engine, container, self._pairs, netns, pid, pid_start)
+        finally:
+            os.close(netns)
+
+    def _link(self, network: Network) -> None:
+        engine, container = self._engine, self._container
+        (endpoint,) = [endpoint for each, endpoint in self._pairs if each is network]
+        others = engine.containers.any(lambda other: bool(other.host_config["Links"]) and other.state.alive)
+        if self._linked or others:
+            from engine.daemon.containers.endpoints import legacylinks
+
+            legacylinks.open_ways(engine, network, endpoint, self._linked)
+            legacylinks.tell_parents(engine, container, network, endpoint)
+
+    def undo(self) -> None:
+        """Take everything back: the start has failed."""
+        ending.give_back(self._engine, self._container, self._pairs, told=self._told)
+        self._pairs = ()
+        self._told = False

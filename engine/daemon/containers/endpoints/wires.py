@@ -1,0 +1,110 @@
+"""What start, connect and disconnect do alike: find a container's networks, have their devices, tell of it.
+
+Runs in the daemon's threads, under the container's `operation`; loaded with the first container that starts.
+"""
+
+from collections.abc import Iterable
+
+from engine.daemon.containers.endpoints import requested
+from engine.daemon.containers.record import Container
+from engine.daemon.network.record import DEFAULT, Network, Pair
+from engine.errors import EngineError, NotFound
+from engine.sandbox import namespaces
+
+Pairs = tuple[Pair, ...]
+
+NO_PORT = "driver failed programming external connectivity on endpoint {}: "
+
+
+class Worded:
+    """Put docker's words before those of an error, and keep its kind."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: type | None, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, EngineError):
+            raise type(error)(f"{self._prefix}{error}") from error
+
+
+def networks_of(engine: object, container: Container) -> dict[str, Network]:
+    """The networks that a container is to be in, by the names they have in its record: NetworkMode's first, as eth0.
+
+    Raises NotFound in docker's words; Invalid where they cannot be had together.
+    """
+    started = container.state.started_ns
+    found = {}
+    for name, settings in container.networking.items():
+        if name == DEFAULT and not engine.networks.has_default:
+            continue  # as dockerd: who asks for nothing else has only its loopback then
+        # One that has run is bound to the very network, which may have been removed and another made of that name.
+        known = settings["NetworkID"] if started else ""
+        found[name] = engine.networks.find(known or name)
+    if len(found) < 2:
+        return found
+    for network in found.values():
+        requested.check_beside(engine, container, network)
+    mode = container.host_config["NetworkMode"]
+    return dict(sorted(found.items(), key=lambda each: (mode not in (each[0], each[1].id), each[0])))
+
+
+def places(engine: object, container: Container) -> Pairs:
+    """Its endpoints and their networks, as they are now."""
+    found = []
+    for endpoint in engine.networks.endpoints(container_id=container.id):
+        try:
+            found.append((engine.networks.find(endpoint.network), endpoint))
+        except NotFound:  # it cannot be removed while the endpoint is there, unless by hand in the database
+            continue
+    return tuple(found)
+
+
+def way_out(container: Container, networks: Iterable[Network]) -> Network | None:
+    """The network through which the container is reached from outside; None where no port can be published."""
+    candidates = [
+        (-container.networking[network.name]["GwPriority"], network.name, network)
+        for network in networks
+        if any(pool.gateway for pool in network.pools) and not network.internal
+    ]
+    chosen = min(candidates, default=(0, "", None))[2]
+    return chosen if chosen is not None and chosen.driver == "bridge" else None
+
+
+def bring_up(engine: object, network: Network) -> None:
+    """Have the network's device on the host, with the firewall's rules for it, before anybody is plugged into it."""
+    if engine.wiring.ensure(network):
+        engine.wiring.attach(network, engine.networks.endpoints(network.id))
+
+
+def namespace(pid: int, pid_start: int) -> int:
+    """A descriptor of the network namespace of a process; the caller closes it. Raises SystemFailure."""
+    return namespaces.open_one("net", pid, pid_start)
+
+
+def preferred(pairs: Pairs) -> Pairs:
+    """Those of the highest GwPriority first, then by the networks' names."""
+    return tuple(sorted(pairs, key=lambda pair: (-pair[1].priority, pair[0].name)))
+
+
+def links_of(container: Container, pairs: Pairs) -> dict[str, dict[str, str]]:
+    """Network's id → alias → the name it stands for, to this container alone."""
+    if not any((container.networking.get(network.name) or {}).get("Links") for network, _ in pairs):
+        return {}
+    from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
+
+    return legacylinks.of_endpoints(container, [network for network, _ in pairs])
+
+
+def make_known(engine: object, container: Container, pairs: Pairs, netns: int, pid: int, pid_start: int) -> None:
+    """Have the container's names answered to, and its questions answered, in its user-defined networks."""
+    links = links_of(container, pairs)
+    engine.names.join(preferred(pairs), netns, pid, pid_start, container.host_config, links)
+
+
+def tell(engine: object, container: Container, network: Network, action: str) -> None:
+    """Publish the event `connect` or `disconnect`."""
+    told = {"container": container.id, "name": network.name, "type": network.driver}
+    engine.events.publish("network", action, network.id, told)

@@ -1,0 +1,1 @@
+"""Execs: more commands in a container that runs."""

@@ -1,0 +1,470 @@
+"""Run one more command in a container that runs: create, start, resize, inspect an exec.
+
+Runs in the API's threads, and what a monitor tells of an exec in the thread that watches the links. The client's
+connection goes to the exec's own monitor, so that no byte passes the daemon. When the end of its connection reaches a
+client, the monitor has told the exit code already: who asks for it then looks at the link first.
+"""
+
+import binascii
+import errno
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from engine.daemon import busy
+from engine.daemon.clock import SECOND
+from engine.daemon.containers import paths
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.exec import homes
+from engine.daemon.containers.exec.known import KEPT_SECONDS, Command, Exec
+from engine.daemon.containers.output import attach, head
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.security import specify, tracers
+from engine.daemon.runtime import signalling
+from engine.daemon.runtime.background import later
+from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure
+from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
+from engine.sandbox import capabilities, users
+from engine.sandbox.spec import Sandbox
+from engine.wire import endpoint, packed, schema
+from engine.wire.channel import Channel
+from engine.wire.schema import Client, Detached, Exited, Resize, Started
+
+log = logging.getLogger(__name__)
+
+_FAILURE = "OCI runtime exec failed: exec failed: unable to start container process: "
+_NOT_RUNNABLE = 126
+_ENDED = frozenset({("namespaces", errno.ESRCH), ("fork", errno.ENOMEM), ("exec", errno.ENOMEM)})
+_COMMAND_EXITS = frozenset({126, 127})
+_LOST_EXIT = 255
+_STARTING_SECONDS = 10.0  # dockerd's patience of a resize with a start
+_SETTLING_SECONDS = 2.0
+_KILLED_SECONDS = 10
+_LARGEST_READ = 64 * 1024
+_STDIN, _STDOUT, _STDERR = 1, 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How an exec is started; size: (rows, columns) or None. tty: how the client wants its stream, unframed or not."""
+
+    detach: bool = False
+    tty: bool = False
+    size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What a command that was run for the engine itself said: exit_code is None when its time was over."""
+
+    exit_code: int | None
+    output: bytes
+    timed_out: bool
+
+
+def create(engine: object, container: Container, asked: dict) -> Exec:
+    """Note what is to be run. asked: an ExecCreateRequest. Raises Conflict unless the container runs, Invalid."""
+    _check_active(container)
+    keys = b""
+    if asked.get("DetachKeys"):
+        try:
+            keys = attach.parse_detach_keys(asked["DetachKeys"])
+        except Invalid as error:
+            raise SystemFailure(f"Invalid escape keys ({asked['DetachKeys']}) provided") from error
+    for name in ("Cmd", "Env", "User", "WorkingDir"):
+        if any("\0" in entry for entry in asked.get(name) or ()):
+            raise Invalid(f"invalid {name}: a NUL character cannot be passed to a command")
+    rows, columns = asked.get("ConsoleSize") or (0, 0)
+    tty = bool(asked.get("Tty"))
+    command = Command(
+        argv=tuple(asked["Cmd"]),
+        env=specify.environment(container.config, container.config["Hostname"], tty, tuple(asked.get("Env") or ())),
+        user=asked.get("User") or container.config["User"],
+        cwd=asked.get("WorkingDir") or container.config["WorkingDir"] or "/",
+        tty=tty,
+        privileged=bool(asked.get("Privileged")),
+        stdin=bool(asked.get("AttachStdin")),
+        stdout=bool(asked.get("AttachStdout")),
+        stderr=bool(asked.get("AttachStderr")),
+        detach_keys=keys,
+        rows=rows,
+        columns=columns,
+    )
+    if asked.get("User"):
+        _check_user(container, command.user)
+    return _register(engine, container, command)
+
+
+def _register(engine: object, container: Container, command: Command) -> Exec:
+    made = Exec(os.urandom(32).hex(), container, command)
+    engine.execs.add(made)
+    announce(engine, container, f"exec_create: {command.text}", execID=made.id)
+    return made
+
+
+def start(engine: object, one: Exec, asked: Asked, hijack: Callable[[], socket.socket]) -> None:
+    """Run it. Attached, its streams are the connection's that `hijack` hands out, and what fails is told there.
+
+    Raises Conflict unless the container runs; detached also when the exec has been started before, and Invalid when its
+    command cannot be run.
+    """
+    _check_active(one.container)
+    busy.concern(one.container.id)
+    if asked.detach:
+        _take(engine, one)
+        _run(engine, one, asked.size, [])
+        return
+    command = one.command
+    # A client that takes the stream as a terminal's has no second one to tell errors apart.
+    streams = _STDIN * command.stdin + _STDOUT * command.stdout + _STDERR * (command.stderr and not asked.tty)
+    keys = command.detach_keys or attach.parse_detach_keys(attach.DEFAULT_DETACH_KEYS)
+    client = Client(streams, not asked.tty, keys if command.tty and command.stdin else b"")
+    # Before the head, which tells the client that it is begun; why it is not is told after the head.
+    refused = None
+    try:
+        _take(engine, one)
+    except Conflict as error:
+        refused = error
+    try:
+        connection = hijack()
+    except BaseException as error:
+        if refused is None:
+            _fail(engine, one, error)
+        raise
+    with connection:
+        try:
+            if refused is not None:
+                raise refused
+            # Who wants no stream at all is done once it runs.
+            _run(engine, one, asked.size, [(client, connection)] if streams else [])
+        except EngineError as error:
+            _tell(connection, f"{error}\r\n".encode("utf-8", "replace"), framed=not asked.tty)
+
+
+def _tell(connection: socket.socket, text: bytes, framed: bool) -> None:
+    frame = b"\1\0\0\0" + len(text).to_bytes(4, "big") if framed else b""
+    head.await_read(connection)
+    try:
+        connection.sendall(frame + text)
+    except OSError as error:
+        log.debug("nobody hears that an exec failed: %s", error)
+
+
+def _take(engine: object, one: Exec) -> None:
+    """Make the start this caller's. Raises Conflict when it has been another's."""
+    if one.status != "created":
+        _settle(engine, one)
+    with one.changed:
+        if one.status == "ended":
+            raise Conflict(f"exec command {one.id} has already run")
+        if one.status != "created":
+            raise Conflict(f"exec command {one.id} is already running")
+        one.move("starting")
+
+
+def _run(engine: object, one: Exec, size: tuple[int, int] | None, clients: list[tuple[Client, socket.socket]]) -> None:
+    """From the start that was taken to a command that runs."""
+    announce(engine, one.container, f"exec_start: {one.command.text}", execID=one.id)
+    try:
+        started = _launch(engine, one, size or (one.command.rows, one.command.columns), clients)
+    except BaseException as error:
+        _fail(engine, one, error)
+        raise
+    with one.changed:
+        one.pid, one.pid_start = started.pid, started.pid_start
+        one.move("running")
+    engine.links.keep(one.id, lambda _, message: _heard(engine, one, message))
+
+
+def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tuple[Client, socket.socket]]) -> Started:
+    container, command = one.container, one.command
+    state = container.snapshot()
+    with signalling.opened(state.pid, state.pid_start) as pidfd:
+        if pidfd is None:
+            raise Conflict(f"container {container.id} is not running")
+        request = schema.Exec(
+            process=packed.pack(_process(engine, container, command, size)),
+            pid=state.pid,
+            tty=command.tty,
+            stdin=command.stdin,
+            clients=tuple(client for client, _ in clients),
+            traced=command.privileged or tracers.traced(engine, container),
+        )
+        descriptors = [pidfd, *(connection.fileno() for _, connection in clients)]
+
+        def give_home(link: Channel) -> None:
+            if not one.own:
+                _give_home(engine, one, link)
+
+        try:
+            try:
+                return engine.links.enter(one.id, request, descriptors, give_home)
+            except MonitorLost:
+                # Perhaps somebody killed the spare that took the request: once more, from the beginning.
+                if one.home:
+                    homes.clear(one.home, one.id)
+                return engine.links.enter(one.id, request, descriptors, give_home, ordinary=False)
+        except SystemFailure as error:
+            if not signalling.alive(pidfd) or _found_ended(error):
+                raise Conflict(f"container {container.id} is not running") from error
+            kind = Invalid if isinstance(error, StartFailure) else SystemFailure
+            raise kind(_FAILURE + str(error)) from error
+
+
+def _give_home(engine: object, one: Exec, link: Channel) -> None:
+    """Make it known to the next daemon, should there be one while its container runs.
+
+    Done before anybody is asked to make it: whoever has seen it run finds it again, whenever this daemon dies.
+    """
+    exec_dir = paths.of(engine.settings.data_root, engine.settings.exec_root, one.container.id).exec_dir
+    try:
+        record, listener = homes.make(exec_dir, one.id, one.command)
+    except OSError as error:
+        # Its container is ending, or the disk is full: it runs all the same.
+        log.debug("exec %s: the next daemon will not know of it: %s", one.id, error)
+        return
+    with listener:
+        try:
+            link.send_word(endpoint.HOME, [record, listener.fileno()])
+            one.home = exec_dir
+        except OSError:  # there is no room in the link: it has nothing else to carry yet, so the host is out of memory
+            homes.clear(exec_dir, one.id)
+        finally:
+            os.close(record)
+
+
+def adopt(engine: object, container: Container) -> None:
+    """Find the execs again that an earlier daemon has started in a container that runs, and watch those that run."""
+    exec_dir = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).exec_dir
+    oldest = time.time_ns() - int(KEPT_SECONDS * SECOND)
+    there = homes.find(exec_dir)
+    engine.links.call((each.id, exec_dir, homes.socket_name(each.id)) for each in there if each.exited is None)
+    for found in there:
+        one = Exec(found.id, container, found.command, home=exec_dir)
+        if found.exited is None and _adopt_running(engine, one):
+            continue
+        exited = found.exited or _exited(exec_dir, found.id)
+        if exited is None or exited.finished_ns < oldest:
+            homes.clear(exec_dir, found.id)  # its time is over; or its monitor was killed, and nobody knows of it
+            continue
+        one.status, one.exit_code = "ended", exited.exit_code
+        engine.execs.add(one)
+        engine.execs.end(one)
+
+
+def _adopt_running(engine: object, one: Exec) -> bool:
+    try:
+        started = engine.links.adopt_exec(one.id)
+    except SilentMonitor as silent:
+        if not silent.linked:
+            return False
+        started = Started(0, 0, 0)  # as far as anyone knows it runs on
+    if started is None:
+        return False
+    one.status, one.pid, one.pid_start = "running", started.pid, started.pid_start
+    engine.execs.add(one)
+    engine.links.keep(one.id, lambda _, message: _heard(engine, one, message))
+    return True
+
+
+def _exited(exec_dir: str, exec_id: str) -> Exited | None:
+    """How it has ended since its record was looked at."""
+    found = homes.read(exec_dir, exec_id)
+    return None if found is None else found.exited
+
+
+def _found_ended(error: SystemFailure) -> bool:
+    """Whether it failed because there was nothing to join any more; who is ending is seen to live a bit longer."""
+    return isinstance(error, StartFailure) and (error.failed.step, error.failed.errno) in _ENDED
+
+
+def _process(engine: object, container: Container, command: Command, size: tuple[int, int]) -> Sandbox:
+    base = specify.process_of(engine, container)
+    return replace(
+        base,
+        argv=command.argv,
+        env=command.env,
+        cwd=command.cwd,
+        user=command.user,
+        tty=command.tty,
+        rows=size[0],
+        columns=size[1],
+        capabilities=capabilities.ALL if command.privileged else base.capabilities,
+    )
+
+
+def _fail(engine: object, one: Exec, error: BaseException) -> None:
+    """Note that it never ran."""
+    exit_code = _NOT_RUNNABLE
+    if isinstance(error.__cause__, StartFailure) and error.__cause__.failed.exit_code in _COMMAND_EXITS:
+        exit_code = error.__cause__.failed.exit_code
+    with one.changed:
+        one.move("ended", exit_code)
+    if one.home:
+        homes.clear(one.home, one.id)
+        one.home = ""
+    engine.execs.end(one)
+
+
+def _heard(engine: object, one: Exec, message: Exited | Detached | None) -> None:
+    """What its monitor has told; None: it has died, and what it watched over is ended, as it runs unseen."""
+    if isinstance(message, Detached):
+        announce(engine, one.container, "exec_detach", execID=one.id)
+        return
+    if message is None:
+        log.error("container %s: the monitor of exec %s is gone; the exec is ended", one.container.id, one.id)
+        later(signalling.kill_and_wait, one.pid, one.pid_start, _KILLED_SECONDS)
+    exit_code = _LOST_EXIT if message is None else message.exit_code
+    engine.execs.end(one)  # before anyone can see that it has ended: then its container does not show it any more
+    with one.changed:
+        one.move("ended", exit_code)
+    announce(engine, one.container, "exec_die", execID=one.id, exitCode=exit_code)
+
+
+def _settle(engine: object, one: Exec) -> None:
+    """Have done with what is being done in another thread: a start, or the recording of an end that was told."""
+    with one.changed:
+        if one.status == "starting":
+            one.changed.wait_for(lambda: one.status != "starting", _SETTLING_SECONDS)
+        running = one.status == "running"
+    if running and not engine.links.look(one.id):
+        with one.changed:
+            one.changed.wait_for(lambda: one.status == "ended", _SETTLING_SECONDS)
+
+
+def inspect(engine: object, one: Exec) -> dict:
+    """An ExecInspectResponse."""
+    _settle(engine, one)
+    command = one.command
+    process = {
+        "tty": command.tty,
+        "entrypoint": command.argv[0],
+        "arguments": list(command.argv[1:]),
+        "privileged": command.privileged,
+    }
+    if command.user:
+        process["user"] = command.user
+    with one.changed:
+        return {
+            "ID": one.id,
+            "Running": one.status in ("starting", "running"),
+            "ExitCode": one.exit_code,
+            "ProcessConfig": process,
+            "OpenStdin": command.stdin,
+            "OpenStderr": command.stderr,
+            "OpenStdout": command.stdout,
+            "CanRemove": False,
+            "ContainerID": one.container.id,
+            "DetachKeys": binascii.b2a_base64(command.detach_keys, newline=False).decode(),
+            "Pid": one.pid,
+        }
+
+
+def resize(engine: object, one: Exec, rows: int, columns: int) -> None:
+    """Set the size of its terminal, in characters; one that is just being started is waited for."""
+    _check_active(one.container)
+    with one.changed:
+        if not one.changed.wait_for(lambda: one.status not in ("created", "starting"), _STARTING_SECONDS):
+            raise SystemFailure("timeout waiting for exec session ready")
+        if one.pid == 0:
+            raise Invalid("exec process is not started")
+    _settle(engine, one)
+    try:
+        engine.links.send(one.id, Resize(rows, columns), [])
+    except Conflict as error:
+        raise NotFound(f"NotFound: process does not exist {one.id}: not found") from error
+
+
+def run_captured(
+    engine: object,
+    container: Container,
+    argv: list[str],
+    *,
+    env: tuple[str, ...] = (),
+    user: str = "",
+    cwd: str = "",
+    seconds: float,
+    most: int = 4096,
+) -> Captured:
+    """Run a command in the container for the engine itself, for so long at most, and keep the first of what it says.
+
+    Raises EngineError when it cannot be run: Conflict without a running container, Invalid for the command's fault.
+    """
+    _check_active(container)
+    command = Command(
+        argv=tuple(argv),
+        env=specify.environment(container.config, container.config["Hostname"], False, env),
+        user=user or container.config["User"],
+        cwd=cwd or container.config["WorkingDir"] or "/",
+        stdout=True,
+        stderr=True,
+    )
+    one = _register(engine, container, command)
+    one.own = True
+    latest = time.monotonic() + seconds
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            _take(engine, one)
+            _run(engine, one, None, [(Client(_STDOUT | _STDERR, framed=False), theirs)])
+        output, ended = _read_until(ours, latest, most)
+    if not ended:
+        signalling.send_signal(one.pid, one.pid_start, signal.SIGKILL)
+        with one.changed:
+            one.changed.wait_for(lambda: one.status == "ended", _SETTLING_SECONDS)
+        return Captured(None, output, True)
+    _settle(engine, one)
+    return Captured(one.exit_code, output, False)
+
+
+def _read_until(connection: socket.socket, latest: float, most: int) -> tuple[bytes, bool]:
+    """The first `most` bytes, and whether the end came in time; all that comes is read, so that nobody is held up."""
+    kept = b""
+    while True:
+        left = latest - time.monotonic()
+        if left <= 0:
+            return kept, False
+        connection.settimeout(left)
+        try:
+            data = connection.recv(_LARGEST_READ)
+        except TimeoutError:
+            return kept, False
+        if not data:
+            return kept, True
+        kept += data[: most - len(kept)]
+
+
+def _check_active(container: Container) -> None:
+    """Raise Conflict, in dockerd's words, unless an exec can be had in the container now."""
+    status = container.snapshot().status
+    if status == "restarting":
+        raise Conflict(f"Container {container.id} is restarting, wait until the container is running")
+    if status == "paused":
+        raise Conflict(f"Container {container.id} is paused, unpause the container before exec")
+    if status != "running":
+        raise Conflict(f"container {container.id} is not running")
+
+
+def _check_user(container: Container, user: str) -> None:
+    """Raise Invalid for a user or group by a name that the container does not have at the moment."""
+    state = container.snapshot()
+    with signalling.opened(state.pid, state.pid_start) as pidfd:
+        if pidfd is None:
+            raise Conflict(f"container {container.id} is not running")
+        try:
+            root = os.open(f"/proc/{state.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, ProcessLookupError) as error:
+            raise Conflict(f"container {container.id} is not running") from error
+        try:
+            # The number was its own until it was opened, if it still lives.
+            if not signalling.alive(pidfd):
+                raise Conflict(f"container {container.id} is not running")
+            users.identify(root, user, ())
+        except OSError as error:
+            raise SystemFailure(f"unable to find user {user}: {error}") from error
+        finally:
+            os.close(root)

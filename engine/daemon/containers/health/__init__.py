@@ -1,0 +1,1 @@
+"""Health checks: what one is, and the probes of containers that run."""

@@ -1,0 +1,135 @@
+"""Running containers' health checks: when the next probe is due, one probe, and what it changes.
+
+No thread waits here: the engine's schedule says when, and each probe runs in a short-lived thread of its own, one at a
+time for a container. `Container.probing` is the one `_Monitor` whose results count; it is read and replaced under
+`Container.changed`, so that a probe that ends after its container was paused, stopped or started anew changes nothing.
+What is decided is in `healthcheck`. It is never waited for, neither by a start nor by an end.
+"""
+
+import logging
+import time
+
+from engine.daemon.clock import SECOND
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.health import verdicts
+from engine.daemon.containers.health.verdicts import Check
+from engine.daemon.containers.record import Container, Health, Probe
+from engine.daemon.runtime.background import later
+from engine.daemon.runtime.schedule import Handle
+from engine.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+
+def begin(engine: object, container: Container) -> None:
+    """The container has been started, or found running by a new daemon: its health is open, and probes are to come."""
+    check = verdicts.check_of(container.config)
+    if check is None:
+        return
+    with container.changed:
+        container.state.health = verdicts.begun(container.state.health)
+        _replace(container, _Monitor(engine, container, check))
+
+
+def adopt(engine: object, container: Container) -> None:
+    """A new daemon has found the container alive: it is probed from now on, unless it is paused."""
+    if container.state.status == "running":
+        begin(engine, container)
+
+
+def resume(engine: object, container: Container) -> None:
+    """The container runs on after a pause: it is probed again, and until then nobody vouches for it."""
+    check = verdicts.check_of(container.config)
+    if check is None:
+        return
+    with container.changed:
+        _replace(container, _Monitor(engine, container, check))
+
+
+def halt(container: Container) -> None:
+    """The container is paused or has ended: no probe is begun, and none that runs still counts."""
+    with container.changed:
+        _replace(container, None)
+        if container.state.health is not None:
+            container.state.health = verdicts.halted(container.state.health)
+
+
+def drop(container: Container) -> None:
+    """The start did not count: no probe is to come."""
+    with container.changed:
+        _replace(container, None)
+
+
+def _replace(container: Container, monitor: "_Monitor | None") -> None:
+    if container.probing is not None:
+        container.probing.drop()
+    container.probing = monitor
+    if monitor is not None:
+        monitor.schedule_next()
+
+
+class _Monitor:
+    """The probes of one container, from a start (or the end of a pause) to the next end (or pause)."""
+
+    __slots__ = ("_check", "_container", "_engine", "_next", "_started_ns")
+
+    def __init__(self, engine: object, container: Container, check: Check) -> None:
+        self._engine = engine
+        self._container = container
+        self._check = check
+        self._started_ns = container.state.started_ns
+        self._next: Handle | None = None
+
+    def drop(self) -> None:
+        """Begin no more probes."""
+        if self._next is not None:
+            self._next.cancel()
+
+    def schedule_next(self) -> None:
+        """The next probe, counted from now; the caller holds `changed`."""
+        since_start_ns = time.time_ns() - self._started_ns
+        delay_ns = verdicts.next_in_ns(self._container.state.health, self._check, since_start_ns)
+        self._next = self._engine.schedule.at(delay_ns / SECOND, later, self._probe)
+
+    def _probe(self) -> None:
+        container = self._container
+        if container.probing is not self:
+            return
+        begun_ns = time.time_ns()
+        exit_code, output = self._run()
+        probe = Probe(begun_ns, time.time_ns(), exit_code, output)
+        with container.changed:
+            if container.probing is not self:
+                return
+            before = container.state.health
+            container.state.health = after = verdicts.judged(before, self._check, probe, self._started_ns)
+            self.schedule_next()
+            self._tell(before, after)
+
+    def _run(self) -> tuple[int, str]:
+        """Run the command in the container: its exit code and what the log shows of its output."""
+        from engine.daemon.containers.exec import verbs as execution  # an idle daemon runs nothing in containers
+
+        check, config = self._check, self._container.config
+        try:
+            done = execution.run_captured(
+                self._engine,
+                self._container,
+                list(check.command),
+                user=config["User"],
+                cwd=config["WorkingDir"],
+                seconds=check.timeout_ns / SECOND,
+                most=verdicts.MOST_OUTPUT + 1,  # one more, to see that there was more
+            )
+        except EngineError as error:
+            return verdicts.CUT_SHORT, str(error)
+        except Exception as error:  # whatever it was, the next probe is still to come
+            log.exception("container %s: the probe of its health failed", self._container.id)
+            return verdicts.CUT_SHORT, f"the probe could not be run: {error}"
+        if done.timed_out or done.exit_code is None:
+            return verdicts.CUT_SHORT, verdicts.overdue(check, done.output)
+        return done.exit_code, verdicts.shown_output(done.output)
+
+    def _tell(self, before: Health, after: Health) -> None:
+        if before.status != after.status:
+            announce(self._engine, self._container, f"health_status: {after.status}")

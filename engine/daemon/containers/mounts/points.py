@@ -1,0 +1,228 @@
+"""The mount points of a container: found out at create, shown by inspect and the listing, given back at remove.
+
+Runs in the daemon's request threads. A mount point is a dict of the API with the key `Spec` more (see `mountspecs`);
+it is stored with the container and never changed again. Volumes are made here, and filled with what the image has at
+their place; nothing is mounted: what a start needs is in `mounting`.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from engine.daemon.containers import paths
+from engine.daemon.containers.mounts import requests
+from engine.daemon.containers.record import Container
+from engine.daemon.images.layers import merged
+from engine.daemon.images.layers.storage import OVERLAY
+from engine.daemon.volumes import fill
+from engine.daemon.volumes import options as driver_options
+from engine.daemon.volumes.store import Volume
+from engine.errors import Conflict, Invalid, NotFound, SystemFailure
+from engine.sandbox.mounts import words
+
+_SHOWN = ("Type", "Name", "Source", "Destination", "Driver", "Mode", "RW", "Propagation")
+_OPTIONAL = frozenset({"Type", "Name", "Driver"})
+# dockerd relabels its own volumes, and shows that in place of no mode at all.
+_RELABELLED = "z"
+_ETC = {"HostnamePath": "/etc/hostname", "HostsPath": "/etc/hosts", "ResolvConfPath": "/etc/resolv.conf"}
+
+
+def resolve(engine: object, container: Container, make_root: Callable[[], None]) -> None:
+    """Set `container.mounts` from what was asked for, making and filling volumes, in dockerd's order.
+
+    The container's name is reserved, and it is not shown to anybody yet. make_root: makes the container's root where
+    the storage is `copy`. Whoever calls this calls `release` when the creation fails. Raises what `mountspecs` does,
+    NotFound for an image or driver, SystemFailure when the disk fails.
+    """
+    points: dict[str, dict] = {}
+    host_config = container.host_config
+    # Set at once, and changed in place: a creation that fails half-way gives back what it has by then.
+    for text in host_config["VolumesFrom"] or ():
+        _inherit(engine, container, text, points)
+    driver = host_config["VolumeDriver"]
+    for bind in host_config["Binds"] or ():
+        _add(engine, container, requests.parse_bind(bind, driver), points)
+    for mount in host_config["Mounts"] or ():
+        _add(engine, container, requests.parse_mount(mount), points)
+    for target in container.config["Volumes"] or ():
+        _add_anonymous(engine, container, target, points)
+    _fill_volumes(engine, container, points, make_root)
+
+
+def _keep(container: Container, points: dict[str, dict], point: dict) -> None:
+    points[point["Destination"]] = point
+    container.mounts = tuple(points[target] for target in sorted(points))
+
+
+def _inherit(engine: object, container: Container, text: str, points: dict[str, dict]) -> None:
+    """The mount points of another container."""
+    name, writable = requests.parse_volumes_from(text)
+    try:
+        other = engine.containers.find(name)
+    except NotFound as error:
+        raise Invalid(str(error)) from error
+    for theirs in other.mounts:
+        point = {
+            **theirs,
+            "RW": theirs["RW"] and writable,
+            "Mode": "",
+            "Spec": {**theirs["Spec"], "Copy": False},
+        }
+        if point["Type"] == "volume":
+            # It is there as long as the other container is; one that is just being removed may take it away.
+            volume = engine.volumes.create(point["Name"], point["Driver"], user=container.id)
+            point["Source"] = volume.path
+        _keep(container, points, point)
+
+
+def _add(engine: object, container: Container, point: dict, points: dict[str, dict]) -> None:
+    """One of Binds or Mounts; what has the same place already (by VolumesFrom) gives way."""
+    spec = point["Spec"]
+    former = points.get(point["Destination"])
+    if point["Type"] == "volume":
+        volume = engine.volumes.create(
+            point["Name"], point["Driver"], spec.get("DriverOptions"), spec.get("Labels"), user=container.id
+        )
+        point.update(Name=volume.name, Driver=volume.driver, Source=volume.path, Mode=point["Mode"] or _RELABELLED)
+    elif point["Type"] == "image":
+        image = engine.images.find(point["Name"])
+        spec.update(Image=image.id, Layers=list(image.layers))
+    elif point["Type"] == "bind" and _touches(point["Source"], engine.settings.data_root):
+        _let_unmounts_through(point, engine.settings.data_root)
+    _keep(container, points, point)
+    if former is not None and former["Type"] == "volume":
+        _let_go(engine, container, former)
+
+
+def _touches(source: str, data_root: str) -> bool:
+    def below(path: str, above: str) -> bool:
+        return path == above or path.startswith(above.rstrip("/") + "/")
+
+    return below(source, data_root) or below(data_root, source)
+
+
+def _let_unmounts_through(point: dict, data_root: str) -> None:
+    """dockerd's rule for its own data root: what is bound with it must not hold mounts that the host lets go of."""
+    if point["Spec"].pop("DefaultPropagation", False):
+        point["Propagation"] = "rslave"
+        point["Spec"]["Fallback"] = True
+    elif point["Propagation"] not in ("rslave", "rshared"):
+        raise Invalid(
+            'invalid mount config: must use either propagation mode "rslave" or "rshared" when mount source is within'
+            f' the daemon root, daemon root: "{data_root}", bind mount source: "{point["Source"]}",'
+            f' propagation: "{point["Propagation"]}"'
+        )
+
+
+def _let_go(engine: object, container: Container, point: dict) -> None:
+    if not any(other["Name"] == point["Name"] for other in container.mounts if other["Type"] == "volume"):
+        engine.volumes.release(point["Name"], container.id)
+
+
+def _add_anonymous(engine: object, container: Container, target: str, points: dict[str, dict]) -> None:
+    """A volume of Config.Volumes, the image's or the client's, where nothing else is mounted."""
+    target = requests.clean(target)
+    if target in points:
+        return
+    volume = engine.volumes.create("", container.host_config["VolumeDriver"], user=container.id)
+    spec = {"Copy": True, "Anonymous": True}
+    point = requests.point("volume", target, name=volume.name, driver=volume.driver, source=volume.path, spec=spec)
+    _keep(container, points, point)
+
+
+def _fill_volumes(engine: object, container: Container, points: dict[str, dict], make_root: Callable[[], None]) -> None:
+    """Copy what the image has at the place of each volume that is empty and was not asked to stay so."""
+    asked = [(point, engine.volumes.get(point["Name"])) for point in points.values() if point["Spec"].get("Copy")]
+    try:
+        for _, volume in asked:
+            engine.volumes.mend(volume)
+    except OSError as error:
+        raise SystemFailure(f"the directory of a volume cannot be made: {words(error)}") from error
+    mounted = [(point, volume, driver_options.mounting(volume.options)) for point, volume in asked]
+    waiting = [each for each in mounted if _takes_copies(*each[1:])]
+    if not waiting or not container.layers:
+        return
+
+    def work(root: int) -> None:
+        for point, volume, mounting in waiting:
+            _fill(root, point["Destination"], volume, mounting)
+
+    try:
+        if engine.storage == OVERLAY:
+            merged.within(engine.images.layer_root, container.layers, work)
+        else:
+            make_root()
+            where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+            merged.within(where.home, (where.upper,), work)
+    except OSError as error:
+        raise SystemFailure(f"the volumes of the container cannot be filled: {words(error)}") from error
+
+
+def _takes_copies(volume: Volume, mounting: driver_options.Mounting | None) -> bool:
+    # What a volume's options mount is there only while it is mounted, and a tmpfs begins anew each time.
+    return fill.is_empty(volume.path) if mounting is None else mounting.kind != "tmpfs"
+
+
+def _fill(root: int, place: str, volume: Volume, mounting: driver_options.Mounting | None) -> None:
+    if mounting is None:
+        fill.fill(root, place, volume.path)
+        return
+    from engine.daemon.volumes import mounted  # for volumes with options alone
+
+    mounted.fill_mounted(root, place, volume, mounting)
+
+
+def release(engine: object, container: Container, volumes: bool) -> None:
+    """Give the container's volumes back; with `volumes`, remove those without a name that nobody else has."""
+    for point in container.mounts:
+        if point["Type"] != "volume":
+            continue
+        engine.volumes.release(point["Name"], container.id)
+        if volumes and point["Spec"].get("Anonymous"):
+            with contextlib.suppress(NotFound, Conflict):  # another container has it, or its removal was quicker
+                engine.volumes.remove(point["Name"])
+
+
+def tell_mounted(engine: object, container: Container) -> None:
+    """Publish that a run has the container's volumes."""
+    for point in container.mounts:
+        if point["Type"] == "volume":
+            attributes = {
+                "driver": point["Driver"],
+                "container": container.id,
+                "destination": point["Destination"],
+                "read/write": "true" if point["RW"] else "false",
+                "propagation": point["Propagation"],
+            }
+            engine.events.publish("volume", "mount", point["Name"], attributes)
+
+
+def tell_unmounted(engine: object, container: Container) -> None:
+    """Publish that a run has let the container's volumes go."""
+    for point in container.mounts:
+        if point["Type"] == "volume":
+            attributes = {"driver": point["Driver"], "container": container.id}
+            engine.events.publish("volume", "unmount", point["Name"], attributes)
+
+
+def hold(engine: object) -> None:
+    """At start-up: tell the volumes which containers have them."""
+    for container in engine.containers.all():
+        for point in container.mounts:
+            if point["Type"] == "volume":
+                engine.volumes.hold(point["Name"], container.id)
+
+
+def images_of(container: Container) -> list[tuple[str, Sequence[str]]]:
+    """Ids and layers of the images that the container has mounted."""
+    return [(point["Spec"]["Image"], point["Spec"]["Layers"]) for point in container.mounts if point["Type"] == "image"]
+
+
+def show(container: Container) -> list[dict]:
+    """The mount points as the API shows them."""
+    return [{key: point[key] for key in _SHOWN if point[key] or key not in _OPTIONAL} for point in container.mounts]
+
+
+def show_etc(container: Container) -> dict[str, str]:
+    """The fields of inspect that name a file behind one in /etc, where the client has mounted one of its own."""
+    sources = {point["Destination"]: point["Source"] for point in container.mounts}
+    return {key: sources[target] for key, target in _ETC.items() if sources.get(target)}

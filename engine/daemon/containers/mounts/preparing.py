@@ -1,0 +1,261 @@
+"""From the mount points of a container to what init mounts, at each start.
+
+Runs in the daemon's request threads. Sources of binds that are to be made are made here; whether a source is shared,
+as its propagation needs it to be, is looked up in the host's mounts. Nothing is mounted by the daemon.
+"""
+
+import contextlib
+import errno
+import functools
+import os
+import re
+
+from engine.daemon.containers import paths
+from engine.daemon.containers.mounts import answering, requests
+from engine.daemon.containers.record import Container
+from engine.daemon.images.layers.storage import OVERLAY
+from engine.daemon.tar.trees import remove_path
+from engine.daemon.volumes import options as driver_options
+from engine.errors import NotFound, SystemFailure
+from engine.kernel import syscalls
+from engine.sandbox.spec import Mount
+
+_SHARED = frozenset({"shared", "rshared"})
+_SLAVE = frozenset({"slave", "rslave"})
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+# What stays as it is in a container whose root is read-only.
+_ALWAYS_WRITABLE = frozenset({"/proc", "/dev/pts", "/dev/shm", "/dev/mqueue", "/dev"})
+
+
+def arrange(
+    engine: object, container: Container, usual: tuple[Mount, ...], etc: tuple[Mount, ...]
+) -> tuple[Mount, ...]:
+    """All mounts of a run, in docker's order: the usual ones first, then by the depth of the place.
+
+    usual: those that every container has; etc: the engine's files for /etc. What was asked for at the same place takes
+    theirs. Raises SystemFailure, NotFound for a volume that is gone.
+    """
+    readonly = container.host_config["ReadonlyRootfs"]
+    if not (container.mounts or container.host_config["Tmpfs"]):
+        return (*usual, *etc) if not readonly else (*_readonly(usual), *_readonly(etc))
+    asked = sandbox_mounts(engine, container)
+    targets = {mount.target for mount in asked}
+    no_dev = "/dev" in targets
+    kept = [
+        mount for mount in usual if mount.target not in targets and not (no_dev and mount.target.startswith("/dev/"))
+    ]
+    own = [mount for mount in etc if mount.target not in targets]
+    if readonly:
+        kept, own = _readonly(kept), _readonly(own)
+    return (*kept, *sorted((*asked, *own), key=_depth))
+
+
+def brings_dev(container: Container) -> bool:
+    """Whether the client binds a /dev of its own, in which nothing is to be made (runc's rule)."""
+    return any(point["Destination"] == "/dev" and point["Type"] != "tmpfs" for point in container.mounts)
+
+
+def _depth(mount: Mount) -> int:
+    return mount.target.count("/")
+
+
+def _readonly(mounts: tuple[Mount, ...] | list[Mount]) -> list[Mount]:
+    return [
+        mount
+        if mount.target in _ALWAYS_WRITABLE or "ro" in mount.flags
+        else Mount(mount.kind, mount.source, mount.target, (*mount.flags, "ro"), mount.data, mount.propagation)
+        for mount in mounts
+    ]
+
+
+def sandbox_mounts(engine: object, container: Container) -> tuple[Mount, ...]:
+    """What the client asked to be mounted, in the order of docker. Makes sources of binds that are to be made.
+
+    Raises SystemFailure, NotFound for a volume that is gone.
+    """
+    tmpfs = container.host_config["Tmpfs"] or {}
+    made = [_tmpfs(requests.clean(target), text) for target, text in tmpfs.items()]
+    taken = {mount.target for mount in made}
+    for point in container.mounts:
+        if point["Destination"] not in taken:
+            made.append(_MAKERS[point["Type"]](engine, container, point))
+    return tuple(sorted(made, key=_depth))
+
+
+def _tmpfs(target: str, text: str) -> Mount:
+    flags, data, propagation = requests.tmpfs_options(text)
+    return Mount("tmpfs", "tmpfs", target, flags, data, propagation, asked=True)
+
+
+def _of_tmpfs(_engine: object, _container: Container, point: dict) -> Mount:
+    return _tmpfs(point["Destination"], point["Spec"]["Data"])
+
+
+def _of_bind(engine: object, _container: Container, point: dict) -> Mount:
+    spec, source = point["Spec"], point["Source"]
+    propagation = point["Propagation"]
+    if spec.get("CreateMountpoint") or propagation in _SHARED | _SLAVE:
+        propagation = answering.asked(source, functools.partial(_look_at_source, point))
+    return Mount("bind", source, point["Destination"], _bind_flags(point), propagation=propagation, asked=True)
+
+
+def _look_at_source(point: dict) -> str:
+    """Make the source of a bind, if that is to be made; the propagation that it gets."""
+    if point["Spec"].get("CreateMountpoint"):
+        _make_source(point["Source"])
+    return _propagation(point)
+
+
+def _make_source(source: str) -> None:
+    if os.path.exists(source):
+        return
+    try:
+        os.makedirs(source, 0o755, exist_ok=True)
+    except NotADirectoryError:
+        return  # init meets it too, and says what is wrong with it
+    except OSError as error:
+        reason = (error.strerror or "").lower()
+        text = f"error while creating mount source path '{source}': mkdir {source}: {reason}"
+        raise SystemFailure(text) from error
+
+
+def _bind_flags(point: dict) -> tuple[str, ...]:
+    spec = point["Spec"]
+    depth = "bind" if spec.get("NonRecursive") else "rbind"
+    if point["RW"]:
+        return (depth,)
+    if not spec.get("ReadOnlyNonRecursive"):
+        if not _has_mount_attributes() and spec.get("ReadOnlyForceRecursive"):
+            raise SystemFailure("rro is not supported by this kernel: it has no mount_setattr(2)")
+        return (depth, "rro" if _has_mount_attributes() else "ro")
+    if spec.get("ReadOnlyForceRecursive"):
+        raise SystemFailure("mount options conflict: ReadOnlyNonRecursive && ReadOnlyForceRecursive")
+    return (depth, "ro")
+
+
+@functools.cache
+def _has_mount_attributes() -> bool:
+    """Whether the kernel has mount_setattr(2), Linux 5.12."""
+    try:
+        syscalls.mount_setattr(-1, 0, syscalls.MOUNT_ATTR_RDONLY)
+    except OSError as error:
+        return error.errno != errno.ENOSYS
+    return True
+
+
+def _of_volume(engine: object, container: Container, point: dict) -> Mount:
+    volume = engine.volumes.get(point["Name"])
+    try:
+        engine.volumes.mend(volume)
+    except OSError as error:
+        raise SystemFailure(f"error while mounting volume '{volume.path}': {error}") from error
+    subpath, target = point["Spec"].get("Subpath", ""), point["Destination"]
+    readonly = () if point["RW"] else ("rro",)
+    mounting = driver_options.mounting(volume.options)
+    if mounting is None:
+        return Mount("bind", volume.path, target, ("rbind", *readonly), subpath=subpath, asked=True)
+    if mounting.kind == "bind":
+        flags = dict.fromkeys((*mounting.flags, *readonly))
+        if not answering.asked(mounting.device, functools.partial(os.path.exists, mounting.device)):
+            text = f"mount {mounting.device}:{volume.path}, flags: 0x1000: no such file or directory"
+            raise SystemFailure(f"error while mounting volume '{volume.path}': failed to mount local volume: {text}")
+        return Mount("bind", mounting.device, target, tuple(flags), subpath=subpath, asked=True)
+    return Mount(
+        mounting.kind,
+        mounting.device,
+        target,
+        (*mounting.flags, *readonly),
+        mounting.data,
+        subpath=subpath,
+        asked=True,
+        place=volume.path,
+        holder=_holder(engine, container, volume.name) if mounting.kind == "tmpfs" else (),
+    )
+
+
+def _holder(engine: object, container: Container, name: str) -> tuple:
+    """A running container that has the whole of this volume: a tmpfs is in memory, and each mount would be another."""
+    for other in engine.containers.all():
+        for point in other.mounts:
+            if point["Name"] == name and point["Type"] == "volume" and not point["Spec"].get("Subpath"):
+                state = other.snapshot()
+                if other is not container and state.pid:
+                    return (state.pid, state.pid_start, point["Destination"])
+    return ()
+
+
+def _of_image(engine: object, container: Container, point: dict) -> Mount:
+    spec = point["Spec"]
+    if engine.storage != OVERLAY:
+        return copy_of_image(engine, container, point)
+    root = engine.images.layer_root
+    return Mount(
+        "image",
+        root,
+        point["Destination"],
+        ("rro",),
+        ":".join(spec["Layers"]),
+        subpath=spec.get("Subpath", ""),
+        asked=True,
+        place=root,
+    )
+
+
+def copy_of_image(engine: object, container: Container, point: dict) -> Mount:
+    """The image's root as a directory of the container's own, made once: where the storage is `copy`."""
+    spec = point["Spec"]
+    home = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home
+    copy = os.path.join(home, "images", spec["Image"].removeprefix("sha256:"))
+    try:
+        if not os.path.isdir(copy):
+            with contextlib.suppress(FileNotFoundError):  # there only after a copy that was cut off
+                remove_path(f"{copy}.part")
+            os.makedirs(f"{copy}.part", 0o755)
+            engine.images.copy_layers(spec["Layers"], f"{copy}.part")
+            os.rename(f"{copy}.part", copy)
+    except OSError as error:
+        raise SystemFailure(f"the image {point['Name']} cannot be copied: {error}") from error
+    return Mount("bind", copy, point["Destination"], ("rbind", "rro"), subpath=spec.get("Subpath", ""), asked=True)
+
+
+_MAKERS = {"bind": _of_bind, "volume": _of_volume, "tmpfs": _of_tmpfs, "image": _of_image}
+
+
+# Propagation
+
+
+def _propagation(point: dict) -> str:
+    """The bind's propagation, its source looked at as dockerd does. Raises SystemFailure."""
+    wanted, source = point["Propagation"], point["Source"]
+    if wanted not in _SHARED | _SLAVE:
+        return wanted
+    place, options = source_mount(os.path.realpath(source), _mountinfo())
+    shared = any(option.startswith("shared:") for option in options)
+    if wanted in _SHARED:
+        if not shared:
+            raise SystemFailure(f"path {source} is mounted on {place} but it is not a shared mount")
+    elif not shared and not any(option.startswith("master:") for option in options):
+        if point["Spec"].get("Fallback"):
+            return "rprivate"
+        raise SystemFailure(f"path {source} is mounted on {place} but it is not a shared or slave mount")
+    return wanted
+
+
+def _mountinfo() -> str:
+    with open("/proc/thread-self/mountinfo", errors="surrogateescape") as file:
+        return file.read()
+
+
+def source_mount(path: str, mountinfo: str) -> tuple[str, list[str]]:
+    """(mount point, optional fields) of the mount that shows `path`, from a mountinfo (proc_pid_mountinfo(5))."""
+    best, options = "", []
+    for line in mountinfo.splitlines():
+        fields = line.split(" ")
+        place = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4])
+        inside = path == place or place == "/" or path.startswith(place + "/")
+        # The later of two at the same place lies on top.
+        if inside and len(place) >= len(best):
+            best, options = place, fields[6 : fields.index("-")]
+    if not best:
+        raise NotFound(f"the mount of {path} is not known")
+    return best, options

@@ -1,1 +1,0 @@
-"""The processes of a running container: execs, health checks, their list and what they use."""

@@ -1,0 +1,49 @@
+"""A container's copies of images, where the storage is `copy`: its root, and what it mounts of images.
+
+Runs in the daemon's threads, before a verb takes `Container.operation`: a tree of any size is copied, and whoever wants
+to stop or remove the container must not wait for that. One thread copies for one container at a time (`preparing`,
+under `Container.changed`); a removal does not wait for it, and what is copied for a container that is no more goes.
+"""
+
+import contextlib
+import os
+
+from engine.daemon.containers import paths
+from engine.daemon.containers.mounts import preparing
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.security import specify
+from engine.daemon.images.layers.storage import OVERLAY
+from engine.daemon.tar.trees import remove_path
+from engine.errors import NotFound, SystemFailure
+
+
+def prepare(engine: object, container: Container) -> None:
+    """Have the copies there; with overlays there is nothing to be done. The caller holds no lock.
+
+    Raises SystemFailure, NotFound for a container that was removed meanwhile.
+    """
+    if engine.storage == OVERLAY:
+        return
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    with container.changed:
+        container.changed.wait_for(lambda: not container.preparing)
+        if container.removed or container.state.running:
+            return  # that it is there, or that it does not matter, is for the verb to find out
+        container.preparing = True
+    try:
+        if not os.path.isdir(where.upper):
+            specify.make_root(engine, container, where)
+        for point in container.mounts:
+            if point["Type"] == "image":
+                preparing.copy_of_image(engine, container, point)
+    except OSError as error:
+        if not container.removed:
+            raise SystemFailure(f"the directories of the container cannot be made: {error}") from error
+    finally:
+        with container.changed:
+            container.preparing = False
+            container.changed.notify_all()
+    if container.removed:
+        with contextlib.suppress(FileNotFoundError):  # the removal has found all of it
+            remove_path(where.home)
+        raise NotFound(f"No such container: {container.id}")

@@ -1,0 +1,194 @@
+"""Checks of what a client asks of memory, processors and the other cgroup controllers.
+
+Pure but for two files of /sys that are read when a CPU set is asked for; runs in the daemon's request threads. Texts
+are dockerd's. What the host's cgroups lack is not looked at here: that is a warning of the start, not an error.
+"""
+
+import os
+import stat
+from collections.abc import Callable
+
+from engine.errors import Invalid, SystemFailure
+from engine.literals import span
+from engine.sandbox.cgroups.hierarchy import Cgroups
+from engine.sandbox.spec import Limits, Rlimit
+
+_LEAST_MEMORY = 6 << 20
+_HIGHEST = (1 << 16) - 1  # of the numbers of a CPU set
+_ONLINE = {
+    "CpusetCpus": ("/sys/devices/system/cpu/online", "CPUs", "cpuset cpus"),
+    "CpusetMems": ("/sys/devices/system/node/online", "memory nodes", "cpuset mems"),
+}
+_PERIOD_TEXT = "CPU cfs period can not be less than 1ms (i.e. 1000) or larger than 1s (i.e. 1000000)"
+# The field of Limits, the key of the API, and what the API has for "nothing"; of devices they are (path, value) pairs.
+_LIMITS = (
+    ("memory", "Memory", 0),
+    ("memory_swap", "MemorySwap", -1),
+    ("memory_reservation", "MemoryReservation", 0),
+    ("memory_swappiness", "MemorySwappiness", None),
+    ("oom_kill_disable", "OomKillDisable", False),
+    ("cpu_shares", "CpuShares", 0),
+    ("cpu_period", "CpuPeriod", 0),
+    ("cpu_quota", "CpuQuota", 0),
+    ("cpu_rt_period", "CpuRealtimePeriod", 0),
+    ("cpu_rt_runtime", "CpuRealtimeRuntime", 0),
+    ("nano_cpus", "NanoCpus", 0),
+    ("cpuset_cpus", "CpusetCpus", ""),
+    ("cpuset_mems", "CpusetMems", ""),
+    ("blkio_weight", "BlkioWeight", 0),
+)
+_DEVICE_LIMITS = (
+    ("blkio_weight_device", "BlkioWeightDevice", "Weight"),
+    ("blkio_read_bps", "BlkioDeviceReadBps", "Rate"),
+    ("blkio_write_bps", "BlkioDeviceWriteBps", "Rate"),
+    ("blkio_read_iops", "BlkioDeviceReadIOps", "Rate"),
+    ("blkio_write_iops", "BlkioDeviceWriteIOps", "Rate"),
+)
+# (key, lowest, highest, text): 0 is always "not asked for".
+_RANGES = (
+    ("CpuPeriod", 1000, 1_000_000, _PERIOD_TEXT),
+    ("BlkioWeight", 10, 1000, "Range of blkio weight is from 10 to 1000"),
+    ("OomScoreAdj", -1000, 1000, "Invalid value {value}, range for oom score adj is [-1000, 1000]"),
+    ("MemorySwappiness", 0, 100, "invalid value: {value}, valid memory swappiness range is 0-100"),
+)
+
+
+def limits_of(host_config: dict, number: Callable[[str], str]) -> Limits:
+    """What a HostConfig allows. number: makes `major:minor` of a block device's path; raises what that raises."""
+    plain = {field: host_config[key] for field, key, _ in _LIMITS}
+    for field, key, name in _DEVICE_LIMITS:
+        if host_config[key]:
+            given = [each or {} for each in host_config[key]]
+            plain[field] = tuple((number(each.get("Path") or ""), each.get(name) or 0) for each in given)
+    return Limits(pids=max(host_config["PidsLimit"] or 0, 0), **plain)
+
+
+def rlimits_of(host_config: dict, default: tuple[str, ...]) -> tuple[Rlimit, ...]:
+    """The resource limits of a container's processes: its own, and of the daemon's (`name=soft:hard`) what it lacks."""
+    own = tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ())
+    names = {limit.name for limit in own}
+    texts = (text.replace("=", ":").split(":") for text in default)
+    return (*own, *(Rlimit(name, int(soft), int(hard)) for name, soft, hard in texts if name not in names))
+
+
+def device_number(path: str) -> str:
+    """`major:minor` of a device of the host. Raises SystemFailure in docker's words."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise SystemFailure(f"stat {path}: {(error.strerror or '').lower()}") from error
+    except ValueError as error:  # a NUL
+        raise SystemFailure(f"stat {path}: invalid argument") from error
+    if not stat.S_ISBLK(found.st_mode):
+        raise SystemFailure(f"{path} is not a block device")
+    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+
+
+def discard(host_config: dict, cgroups: Cgroups) -> list[str]:
+    """Take out, in place, what the host's cgroups cannot do; docker's warnings for it. Raises Invalid as docker does.
+
+    host_config: one that no container owns yet
+    """
+    if host_config["NanoCpus"] and "cpu_cfs" not in cgroups.features:
+        what = "your kernel does not support CPU CFS scheduler or the cgroup is not mounted"
+        raise Invalid(f"NanoCPUs can not be set, as {what}")
+    if (host_config["CpuRealtimePeriod"] or host_config["CpuRealtimeRuntime"]) and "cpu_rt" not in cgroups.features:
+        raise Invalid("kernel does not support CPU real-time scheduler")
+    host_config["CpuPercent"] = host_config["CpuCount"] = 0
+    asked = limits_of(host_config, str)
+    fitting, warnings = cgroups.fitting(asked)
+    if fitting == asked:
+        return warnings
+    for field, key, nothing in (*_LIMITS, *((field, key, []) for field, key, _ in _DEVICE_LIMITS)):
+        if getattr(fitting, field) != getattr(asked, field):
+            host_config[key] = nothing
+    if fitting.pids != asked.pids:
+        host_config["PidsLimit"] = None
+    return warnings
+
+
+def check(host_config: dict, *, update: bool = False) -> list[str]:
+    """Raise Invalid for limits that cannot be; return the warnings of create. `host_config` is complete.
+
+    update: it holds what is to be changed, and 0 for what is to stay as it is
+    """
+    _check_memory(host_config, update)
+    _check_processors(host_config)
+    for key, lowest, highest, text in _RANGES:
+        value = host_config[key]
+        if value and not lowest <= value <= highest:
+            raise Invalid(text.format(value=value))
+    for key in _ONLINE:
+        _check_set(key, host_config[key])
+    if host_config["IOMaximumBandwidth"] or host_config["IOMaximumIOps"]:
+        raise Invalid("Invalid QoS settings: linux does not support Maximum IO Bandwidth or Maximum IO IOps")
+    warnings = []
+    if host_config["OomKillDisable"] and not host_config["Memory"]:
+        warnings.append(
+            "OOM killer is disabled for the container, but no memory limit is set, this can result in the system"
+            " running out of resources."
+        )
+    if host_config["CpuPercent"] > 0:
+        warnings.append("linux does not support CPU percent. Percent discarded.")
+    if host_config["CpuCount"] > 0:
+        warnings.append("linux does not support CPU count. Count discarded.")
+    return warnings
+
+
+def _check_memory(host_config: dict, update: bool) -> None:
+    memory, swap, reservation = (host_config[key] for key in ("Memory", "MemorySwap", "MemoryReservation"))
+    if memory != 0 and memory < _LEAST_MEMORY:
+        raise Invalid("Minimum memory limit allowed is 6MB")
+    if 0 < swap < memory:
+        raise Invalid("Minimum memoryswap limit should be larger than memory limit, see usage")
+    if memory == 0 and swap > 0 and not update:
+        raise Invalid("You should always set the Memory limit when using Memoryswap limit, see usage")
+    if 0 < reservation < _LEAST_MEMORY:
+        raise Invalid("Minimum memory reservation allowed is 6MB")
+    if 0 < memory < reservation:
+        raise Invalid("Minimum memory limit can not be less than memory reservation limit, see usage")
+
+
+def _check_processors(host_config: dict) -> None:
+    nano, period, quota = (host_config[key] for key in ("NanoCpus", "CpuPeriod", "CpuQuota"))
+    if nano > 0 and period > 0:
+        raise Invalid("Conflicting options: Nano CPUs and CPU Period cannot both be set")
+    if nano > 0 and quota > 0:
+        raise Invalid("Conflicting options: Nano CPUs and CPU Quota cannot both be set")
+    if nano:
+        count = len(os.sched_getaffinity(0))
+        if not 0 < nano <= count * 1_000_000_000:
+            raise Invalid(f"range of CPUs is from 0.01 to {count}.00, as there are only {count} CPUs available")
+    if 0 < host_config["CpuRealtimePeriod"] < host_config["CpuRealtimeRuntime"]:
+        raise Invalid("cpu real-time runtime cannot be higher than cpu real-time period")
+    if 0 < quota < 1000:
+        raise Invalid("CPU cfs quota can not be less than 1ms (i.e. 1000)")
+
+
+def _check_set(key: str, asked: str) -> None:
+    if not asked:
+        return
+    path, what, name = _ONLINE[key]
+    try:
+        wanted = parse_set(asked)
+    except ValueError as error:
+        raise Invalid(f"Invalid value {asked} for {name}: invalid format: {asked}") from error
+    try:
+        with open(path, encoding="ascii") as file:
+            online = file.read().strip()
+    except FileNotFoundError:
+        # A kernel without NUMA has no list of nodes, and one node.
+        online = "0"
+    if not wanted <= parse_set(online):
+        raise Invalid(f"Requested {what} are not available - requested {asked}, available: {online}")
+
+
+def parse_set(text: str) -> set[int]:
+    """The numbers of a list such as `0-2,7` (cpuset(7), "List format"); ValueError when it is not one."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        ends = span(part, _HIGHEST)
+        if ends is None:
+            raise ValueError(part)
+        numbers.update(range(ends[0], ends[1] + 1))
+    return numbers

@@ -1,0 +1,170 @@
+"""From a container's configuration to the plain data its sandbox is built from.
+
+Runs in the API's threads at each start. It decides nothing that create has not checked; it only translates: the API's
+words to `sandbox.spec`'s.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterable
+
+from engine.daemon.containers import files, paths
+from engine.daemon.containers.mounts import preparing
+from engine.daemon.containers.output import logconfig
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.security import dockerinit, joins, resources, walls
+from engine.daemon.tar.trees import remove_path
+from engine.sandbox import capabilities, limits, sysctls
+from engine.sandbox.spec import Limits, Mount, Root, Sandbox
+from engine.wire.schema import LogTarget
+
+# Docker's for a network of one's own, as far as this kernel has them.
+_NETWORK_SYSCTLS = tuple(
+    (name, value) for name, value in sysctls.DEFAULT if os.path.exists(f"/proc/sys/{name.replace('.', '/')}")
+)
+# A daemon with a score of its own would pass it on to containers that asked for none.
+_OWN_OOM_SCORE = 0 if limits.own_oom_score() else None
+_DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def sandbox_of(engine: object, container: Container, where: paths.Paths) -> Sandbox:
+    """The sandbox of one run. Raises what `joins` and `isolation` refuse."""
+    config, host_config = container.config, container.host_config
+    namespaces = joins.namespaces_of(engine, container)
+    privileged = host_config["Privileged"]
+    networked = joins.networked(engine, container) or container
+    if networked is not container:
+        where_of_network = paths.of(engine.settings.data_root, engine.settings.exec_root, networked.id)
+    else:
+        where_of_network = where
+    devices, _ = walls.devices_of(host_config)
+    init = dockerinit.is_wanted(engine.settings, host_config)
+    return Sandbox(
+        id=container.id,
+        root=_root(engine, container, where),
+        namespaces=namespaces.own,
+        argv=dockerinit.command(container.path, container.args) if init else (container.path, *container.args),
+        env=environment(config, config["Hostname"], config["Tty"]),
+        cwd=config["WorkingDir"] or "/",
+        user=config["User"],
+        hostname=config["Hostname"],
+        domainname=config["Domainname"],
+        mounts=(
+            *preparing.arrange(
+                engine, container, walls.mounts_of(host_config, namespaces), _etc_mounts(where_of_network)
+            ),
+            *((dockerinit.mount(engine.settings),) if init else ()),
+        ),
+        devices=() if preparing.brings_dev(container) else devices,
+        masked_paths=() if privileged else tuple(host_config["MaskedPaths"] or ()),
+        readonly_paths=() if privileged else tuple(host_config["ReadonlyPaths"] or ()),
+        sysctls=walls.sysctls_of(host_config, _NETWORK_SYSCTLS if "net" in namespaces.own else (), namespaces),
+        tty=config["Tty"],
+        rows=host_config["ConsoleSize"][0],
+        columns=host_config["ConsoleSize"][1],
+        joined=namespaces.joined,
+        **_rights(engine, container),
+    )
+
+
+def process_of(engine: object, container: Container) -> Sandbox:
+    """What any further process of the container becomes (see `engine.birth.join`), but for its command and its user."""
+    return Sandbox(container.id, Root("", (), "", ""), (), (), (), **_rights(engine, container))
+
+
+def _rights(engine: object, container: Container) -> dict[str, object]:
+    """What all processes of a container have in common, as fields of `Sandbox`."""
+    host_config = container.host_config
+    names = capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
+    return {
+        "groups": tuple(host_config["GroupAdd"] or ()),
+        "capabilities": names,
+        "no_new_privileges": walls.security(host_config["SecurityOpt"]).no_new_privileges,
+        "seccomp": walls.filter_of(host_config, names),
+        "rlimits": resources.rlimits_of(host_config, engine.settings.default_ulimits),
+        "oom_score_adj": host_config["OomScoreAdj"] or _OWN_OOM_SCORE,
+        "cgroups": engine.cgroups.entries(container.id, walls.cgroup_parent(container)),
+        "seccomp_flags": walls.filter_flags_of(host_config),
+        "apparmor": walls.apparmor_of(host_config),
+    }
+
+
+def make_cgroup(engine: object, container: Container) -> Callable[[], None]:
+    """What makes the container's cgroup, with all that could be refused looked at before. Raises SystemFailure."""
+    fitting, _ = engine.cgroups.fitting(limits_of(container))
+    parent, privileged = walls.cgroup_parent(container), container.host_config["Privileged"]
+    _, devices = walls.devices_of(container.host_config)
+
+    def make() -> None:
+        engine.cgroups.create(container.id, fitting, parent, all_devices=privileged, devices=devices)
+        if fitting.memory > 0:
+            engine.oom.watch(engine, container)
+
+    return make
+
+
+def _root(engine: object, container: Container, where: paths.Paths) -> Root:
+    base = engine.images.layer_root
+    readonly = container.host_config["ReadonlyRootfs"]
+    if engine.storage == "overlayfs":
+        return Root(base, container.layers, where.upper, where.work, readonly)
+    return Root(base, (), where.upper, "", readonly)
+
+
+def environment(config: dict, hostname: str, tty: bool, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The container's variables, in docker's order: PATH, HOSTNAME, TERM of a terminal, then what was asked.
+
+    more: what an exec asks for besides
+    """
+    asked = _replaced(config["Env"] or (), more) if more else config["Env"] or ()
+    names = {each.partition("=")[0] for each in asked}
+    given = [_DEFAULT_PATH, f"HOSTNAME={hostname}", *(["TERM=xterm"] if tty else [])]
+    return (
+        *(each for each in given if each.partition("=")[0] not in names),
+        *(each for each in asked if "=" in each),  # a name alone takes the variable away
+    )
+
+
+def _replaced(env: Iterable[str], more: Iterable[str]) -> list[str]:
+    """Variables with others put in their places; a name alone takes a variable away, here or later."""
+    by_name = {each.partition("=")[0]: each for each in env}
+    return list((by_name | {each.partition("=")[0]: each for each in more}).values())
+
+
+def _etc_mounts(where: paths.Paths) -> tuple[Mount, ...]:
+    return tuple(Mount("bind", where.etc(name), f"/etc/{name}", propagation="rprivate") for name in files.NAMES)
+
+
+def limits_of(container: Container) -> Limits:
+    """What the container's cgroup allows. Raises SystemFailure for a device of the host that is not there."""
+    return resources.limits_of(container.host_config, resources.device_number)
+
+
+def log_of(container: Container, where: paths.Paths) -> LogTarget:
+    """Where the container's output goes."""
+    return logconfig.target(container, where)
+
+
+def make_root(engine: object, container: Container, where: paths.Paths) -> None:
+    """Make the writable directory of the container's root, which its runs share. Raises OSError.
+
+    `where.upper` comes last and whole: where it is, nothing is left to be made.
+    """
+    if engine.storage == "overlayfs":
+        os.makedirs(where.work, 0o700, exist_ok=True)
+        os.mkdir(where.upper, 0o755)
+        _mark(where.upper)
+        return
+    with contextlib.suppress(FileNotFoundError):  # there only after a copy that was cut off
+        remove_path(where.work)
+    os.mkdir(where.work, 0o755)
+    engine.images.copy_layers(container.layers, where.work)
+    _mark(where.work)
+    os.rename(where.work, where.upper)
+
+
+def _mark(root: str) -> None:
+    """The empty file by which programs know that they run in a container of docker's."""
+    with contextlib.suppress(FileExistsError):  # an image that was made of such a container
+        os.mknod(os.path.join(root, ".dockerenv"), 0o755 | stat.S_IFREG)

@@ -1,0 +1,276 @@
+"""What HostConfig says about a container's walls: Privileged, SecurityOpt, Devices, Sysctls, CgroupParent.
+
+Runs in the daemon's request threads: `check` and `adapt` at create, the others at each start. Here the API's words are
+taken apart, and docker's refusals raised; what walls are made of is the room `sandbox`'s. It never changes a HostConfig
+that a container owns.
+"""
+
+import os
+import posixpath
+import re
+import stat
+from dataclasses import dataclass
+
+from engine.daemon.containers.mounts.requests import UncheckedByDockerd
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.security import joins
+from engine.errors import Invalid, NotFound, SystemFailure
+from engine.sandbox import capabilities, device_rules, mounts, seccomp, sysctls
+from engine.sandbox.cgroups import hierarchy
+from engine.sandbox.spec import Device, Mount
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_PERMISSIONS = re.compile(r"[rwm]{0,3}", re.ASCII)
+_UNCONFINED, _BUILTIN = "unconfined", "builtin"
+_SLICE = ".slice"
+_LONGEST_PARENT = 2048
+# Kept off a privileged container, as docker does: what it has of its own, and other people's trees of nodes.
+_SKIPPED_DIRECTORIES = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
+_SKIPPED = frozenset({"/dev/console", "/dev/ptmx"})
+_PROFILES = "/sys/kernel/security/apparmor/profiles"
+_DEFAULT_PROFILE = "docker-default"
+_SYSFS = next(mount for mount in mounts.DEFAULT_MOUNTS if mount.kind == "sysfs")
+_OWN_SHM = frozenset({"private", "shareable"})
+_KINDS = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The security options, taken apart; seccomp: `unconfined`, `builtin`, or a profile's text; empty: not asked."""
+
+    no_new_privileges: bool = False
+    writable_cgroups: bool = False
+    seccomp: str = ""
+    apparmor: str = ""
+
+
+_NOTHING_ASKED = Security()
+
+
+def security(options: list[str] | None) -> Security:
+    """The SecurityOpt of a HostConfig. Raises docker's refusal of what it does not know."""
+    if not options:
+        return _NOTHING_ASKED
+    given: dict[str, str | bool] = {}
+    for option in options:
+        if option in ("no-new-privileges", "writable-cgroups"):
+            given[option.replace("-", "_")] = True
+            continue
+        if option == "disable":  # a label's, from very old clients
+            continue
+        name, sign, value = option.partition("=" if "=" in option else ":")
+        if not sign:
+            raise UncheckedByDockerd(f'invalid --security-opt 1: "{option}"')
+        if name in ("seccomp", "apparmor"):
+            given[name] = value
+        elif name in ("no-new-privileges", "writable-cgroups") and value in _TRUE | _FALSE:
+            given[name.replace("-", "_")] = value in _TRUE
+        elif name != "label":  # without SELinux docker takes any label, and so does this engine
+            raise UncheckedByDockerd(f'invalid --security-opt 2: "{option}"')
+    return Security(**given)
+
+
+def check(host_config: dict) -> None:
+    """Raise for what can be seen to be wrong at create. `host_config` is complete."""
+    asked = security(host_config["SecurityOpt"])
+    if asked.seccomp not in ("", _UNCONFINED, _BUILTIN):
+        seccomp.compile_text(asked.seccomp, _capabilities(host_config))
+    for device in host_config["Devices"] or ():
+        if not _PERMISSIONS.fullmatch(device.get("CgroupPermissions") or ""):
+            raise Invalid(f"bad mode specified: {device['CgroupPermissions']}")
+        if "\0" in (device.get("PathOnHost") or "") + (device.get("PathInContainer") or ""):
+            raise Invalid("a device's path cannot contain a NUL character")
+    for rule in host_config["DeviceCgroupRules"] or ():
+        device_rules.parse(rule)
+    if host_config["StorageOpt"]:
+        raise UncheckedByDockerd("--storage-opt is supported only for overlay over xfs with 'pquota' mount option")
+    _check_parent(host_config["CgroupParent"])
+
+
+def _check_parent(parent: str) -> None:
+    if "\0" in parent or "\n" in parent or len(parent) > _LONGEST_PARENT:
+        raise Invalid(f"invalid cgroup-parent: {parent[:64]!r}")
+    if parent.endswith(_SLICE) and "/" not in parent:
+        raise Invalid(f'cgroup-parent "{parent}" names a systemd slice: this engine\'s cgroup driver is cgroupfs')
+
+
+def adapt(engine: object, asked: dict, host_config: dict) -> None:
+    """Complete, in place, a HostConfig that no container owns yet, as docker does once it has checked it.
+
+    asked: the client's own. The containers whose namespaces are joined are kept by id: a name may change.
+    """
+    for key in ("PidMode", "IpcMode", "NetworkMode"):
+        wanted = joins.container_of(host_config[key])
+        if wanted:
+            try:
+                host_config[key] = f"container:{engine.containers.find(wanted).id}"
+            except (NotFound, Invalid):
+                continue  # it is the start that fails then
+    if host_config["Privileged"]:
+        for key in ("MaskedPaths", "ReadonlyPaths"):
+            if asked.get(key) is None:
+                host_config[key] = None
+        if not asked.get("CgroupnsMode") and engine.cgroups.version == "1":
+            host_config["CgroupnsMode"] = "host"
+    options = host_config["SecurityOpt"] or []
+    unlabelled = host_config["Privileged"] or "host" in (host_config["IpcMode"], host_config["PidMode"])
+    if unlabelled and not any(option.partition("=")[0] == "label" for option in options):
+        host_config["SecurityOpt"] = [*options, "label=disable"]
+
+
+def cgroup_parent(container: Container) -> str:
+    """The cgroup that the container's is in: always an absolute path, and never above the hierarchy's root."""
+    asked = container.host_config["CgroupParent"]
+    return _absolute(asked) if asked else hierarchy.PARENT
+
+
+def _absolute(path: str) -> str:
+    """The path from the root, cleaned; `..` ends there. Of leading slashes one is left: normpath would keep two."""
+    return "/" + posixpath.normpath(f"/{path}").lstrip("/")
+
+
+def _capabilities(host_config: dict) -> tuple[str, ...]:
+    return capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
+
+
+def filter_of(host_config: dict, held: tuple[str, ...]) -> bytes:
+    """The system call filter of a container with these capabilities; empty for none. Raises Invalid."""
+    profile = security(host_config["SecurityOpt"]).seccomp
+    if profile == _UNCONFINED or (host_config["Privileged"] and not profile):
+        return b""
+    if profile in ("", _BUILTIN):
+        return seccomp.default_profile(held)
+    return seccomp.compile_text(profile, held)
+
+
+def filter_flags_of(host_config: dict) -> int:
+    """The flags of the filter of `filter_of`."""
+    profile = security(host_config["SecurityOpt"]).seccomp
+    return 0 if profile in ("", _UNCONFINED, _BUILTIN) else seccomp.flags_of_text(profile)
+
+
+def apparmor_of(host_config: dict) -> str:
+    """The AppArmor profile; empty for none, and on a host without AppArmor, where docker asks for none either."""
+    if not os.path.exists(_PROFILES):
+        return ""
+    asked = security(host_config["SecurityOpt"]).apparmor
+    if asked:
+        return asked
+    return "" if host_config["Privileged"] or not _is_loaded(_DEFAULT_PROFILE) else _DEFAULT_PROFILE
+
+
+def _is_loaded(profile: str) -> bool:
+    with open(_PROFILES, encoding="utf-8") as file:
+        return any(line.startswith(f"{profile} ") for line in file)
+
+
+def sysctls_of(host_config: dict, default: tuple[tuple[str, str], ...], namespaces: joins.Namespaces) -> tuple:
+    """The kernel parameters: the engine's own, then those asked for. Raises SystemFailure in runc's words."""
+    asked = host_config["Sysctls"]
+    if not asked:
+        return default
+    present = (*namespaces.own, *(name for name, _, _ in namespaces.joined))
+    try:
+        for name in asked:
+            sysctls.check(name, present)
+    except Invalid as error:  # docker finds out at the start, and calls it a failure of its own
+        raise SystemFailure(str(error)) from error
+    return (*((name, value) for name, value in default if name not in asked), *asked.items())
+
+
+def mounts_of(host_config: dict, namespaces: joins.Namespaces) -> tuple[Mount, ...]:
+    """The mounts that every container has, as this one is to have them."""
+    usual = mounts.default_mounts(host_config["ShmSize"])
+    if host_config["IpcMode"] not in _OWN_SHM:
+        shm = joins.shm_of(host_config, namespaces)
+        usual = tuple(shm if mount.target == "/dev/shm" else mount for mount in usual)
+        usual = tuple(mount for mount in usual if mount is not None)
+    if host_config["Privileged"]:
+        return tuple(_writable(mount) if mount.kind in ("sysfs", "cgroup") else mount for mount in usual)
+    if host_config["SecurityOpt"] and security(host_config["SecurityOpt"]).writable_cgroups:
+        return tuple(_writable(mount) if mount.kind == "cgroup" else mount for mount in usual)
+    return usual
+
+
+def _writable(mount: Mount) -> Mount:
+    flags = tuple(name for name in mount.flags if name != "ro")
+    return Mount(mount.kind, mount.source, mount.target, flags, mount.data, mount.propagation)
+
+
+def devices_of(host_config: dict) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    """The nodes of the container, and the rules for using them besides the usual. Raises SystemFailure.
+
+    Of a privileged container the rules say nothing: it may use all. Of device drivers, whom DeviceRequests are for,
+    this engine has none, which docker too says at the start.
+    """
+    for request in host_config["DeviceRequests"] or ():
+        wanted = " ".join(f"[{' '.join(each or ())}]" for each in request.get("Capabilities") or ())
+        driver = request.get("Driver") or ""
+        raise SystemFailure(f'could not select device driver "{driver}" with capabilities: [{wanted}]')
+    privileged, asked = host_config["Privileged"], host_config["Devices"]
+    rules = tuple(host_config["DeviceCgroupRules"] or ())
+    if not privileged and not asked:
+        return mounts.DEFAULT_DEVICES, rules
+    nodes = {device.path: device for device in mounts.DEFAULT_DEVICES}
+    if privileged:
+        nodes |= {device.path: device for device in _walk("/dev") if device.path not in nodes}
+    allowed = []
+    for mapping in asked or ():
+        on_host = mapping.get("PathOnHost") or ""
+        inside = mapping.get("PathInContainer") or on_host
+        for device in _mapped(on_host, inside):
+            nodes[device.path] = device
+            access = "".join(mark for mark in "rwm" if mark in (mapping.get("CgroupPermissions") or ""))
+            if access:
+                allowed.append(f"{device.kind} {device.major}:{device.minor} {access}")
+    return tuple(nodes.values()), (*allowed, *rules)
+
+
+def _mapped(on_host: str, inside: str) -> list[Device]:
+    """The devices behind one mapping: one, or those in a directory. Raises SystemFailure in docker's words."""
+    problem = "not a device node"
+    try:
+        found = os.stat(on_host)
+    except OSError as error:
+        problem = (error.strerror or "").lower()
+    else:
+        device = _device(_absolute(inside), found)
+        if device is not None:
+            return [device]
+        if stat.S_ISDIR(found.st_mode):
+            top = os.path.realpath(on_host)
+            prefix = _absolute(inside)
+            devices = [_moved(device, prefix + device.path.removeprefix(top)) for device in _walk(top, skipping=False)]
+            if devices:
+                return devices
+    raise SystemFailure(f'error gathering device information while adding custom device "{on_host}": {problem}')
+
+
+def _walk(top: str, *, skipping: bool = True) -> list[Device]:
+    """The device nodes below a directory of the host; symbolic links are none, and are not followed."""
+    found = []
+    for directory, names, files in os.walk(top):
+        if skipping:
+            names[:] = [name for name in names if name not in _SKIPPED_DIRECTORIES]
+        for name in sorted(files):
+            path = f"{directory}/{name}"
+            try:
+                device = _device(path, os.lstat(path))
+            except FileNotFoundError:  # devices come and go
+                continue
+            if device is not None and not (skipping and path in _SKIPPED):
+                found.append(device)
+    return found
+
+
+def _device(path: str, found: os.stat_result) -> Device | None:
+    kind = _KINDS.get(stat.S_IFMT(found.st_mode))
+    if kind is None:
+        return None
+    major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
+    return Device(path, kind, major, minor, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+
+
+def _moved(device: Device, path: str) -> Device:
+    return Device(path, device.kind, device.major, device.minor, device.mode, device.uid, device.gid)

@@ -1,0 +1,1 @@
+"""The processes of a container as `docker top` lists them."""

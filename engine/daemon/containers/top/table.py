@@ -1,0 +1,121 @@
+"""Show a container's processes as `docker top` does, without a `ps` in the image or on the host.
+
+Runs in the API's threads. The processes are those of the container's cgroup and of the cgroups below it; what is said
+of them is read from the daemon's own /proc, so that the pids are the host's. Nothing runs inside the container.
+"""
+
+import errno
+import os
+import time
+
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.security import walls
+from engine.daemon.containers.top import psargs
+from engine.daemon.containers.top.psfields import FIELDS, Moment, Process
+from engine.errors import Conflict, SystemFailure
+
+_MOST_CGROUPS = 10_000
+_NO_PID = "Couldn't find PID field in ps output"
+
+
+def top(engine: object, container: Container, arguments: str) -> tuple[list[str], list[list[str]]]:
+    """(titles, processes) for the arguments of ps.
+
+    Raises Conflict when it does not run, SystemFailure for arguments that say nothing.
+    """
+    wanted = psargs.parse(arguments)
+    status = container.snapshot()
+    if not status.running:
+        raise Conflict(f"container {container.id} is not running")
+    if status.status == "restarting":
+        raise Conflict(f"Container {container.id} is restarting, wait until the container is running")
+    titles = [each.header for each in wanted.columns if each.header.strip()]
+    if not wanted.headers or "PID" not in titles:
+        raise SystemFailure(_NO_PID)
+    processes = _look(pids_of(engine, container))
+    for name, largest_first in reversed(wanted.sort):
+        processes.sort(key=FIELDS[name].value, reverse=largest_first)
+    branches = [""] * len(processes)
+    if wanted.forest:
+        processes, branches = grown(processes, wanted.forest)
+    rows = []
+    for process, branch in zip(processes, branches, strict=True):
+        cells = [each.cell(process) for each in wanted.columns]
+        cells[-1] = " ".join(f"{branch}{cells[-1]}".split())  # as docker reads it
+        rows.append(cells)
+    announce(engine, container, "top")
+    return titles, rows if len(titles) == len(wanted.columns) else [_joined(row, len(titles)) for row in rows]
+
+
+def _joined(row: list[str], count: int) -> list[str]:
+    """A row with more cells than there are titles, as docker reads it: what is too much is of the last."""
+    words = " ".join(row).split()
+    return [*words[: count - 1], " ".join(words[count - 1 :])]
+
+
+def pids_of(engine: object, container: Container) -> list[int]:
+    """The processes of the container's cgroup and of all below it, in order."""
+    found: set[int] = set()
+    waiting = list(engine.cgroups.directories(container.id, walls.cgroup_parent(container))[:1])
+    for _ in range(_MOST_CGROUPS):
+        if not waiting:
+            break
+        directory = waiting.pop()
+        try:
+            with open(f"{directory}/cgroup.procs", "rb", buffering=0) as file:
+                found.update(int(word) for word in (file.readall() or b"").split())
+        except FileNotFoundError:
+            continue  # it was removed meanwhile
+        except OSError as error:
+            # EOPNOTSUPP: the processes of a threaded cgroup are listed above it.
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENODEV):
+                raise
+        waiting += _below(directory)
+    return sorted(found)
+
+
+def _below(directory: str) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _look(pids: list[int]) -> list[Process]:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
+    (boot,) = (int(line.split()[1]) for line in _read("/proc/stat").splitlines() if line.startswith(b"btime "))
+    moment = Moment(boot, time.clock_gettime(time.CLOCK_BOOTTIME), memory)
+    processes = []
+    for pid in pids:
+        try:
+            texts = [_read(f"/proc/{pid}/{name}") for name in ("stat", "status", "cmdline", "wchan")]
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile
+        processes.append(Process(*texts, moment))
+    return processes
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall() or b""
+
+
+def grown(processes: list[Process], mark: str) -> tuple[list[Process], list[str]]:
+    """The processes as a tree, each parent before its children, and what stands before each command."""
+    known = {process.pid for process in processes}
+    children: dict[int, list[Process]] = {}
+    for process in processes:
+        children.setdefault(process.ppid if process.ppid in known else 0, []).append(process)
+    ordered, branches = [], []
+    waiting = [(process, "", "") for process in reversed(children.get(0, []))]
+    while waiting:
+        process, branch, below = waiting.pop()
+        ordered.append(process)
+        branches.append(branch)
+        others = children.get(process.pid, [])
+        for number, child in enumerate(reversed(others)):
+            line = "   " if number == 0 else "|  "  # the last child has nothing beneath it
+            waiting.append((child, f"{below}{mark}", f"{below}{line}"))
+    return ordered, branches

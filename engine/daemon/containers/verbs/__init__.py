@@ -1,0 +1,1 @@
+"""What a client can do with a container: one file a verb."""

@@ -1,0 +1,195 @@
+"""Create a container: from the body of the request to a record that is durable and files that are there.
+
+Runs in the daemon's request threads, in dockerd's order: what is wrong in itself, the image, what it adds, the name,
+what is wrong with options, what is not built here, and only then anything that stays.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+
+from engine.daemon.containers import config as settings
+from engine.daemon.containers import files, naming, paths, unbuilt, validate
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.endpoints import requested
+from engine.daemon.containers.mounts import points
+from engine.daemon.containers.output import logconfig
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.security import resources, specify, walls
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
+from engine.daemon.images.image import descriptor as describe
+from engine.daemon.network.record import BUILTIN
+from engine.daemon.store import containers as table
+from engine.daemon.tar.trees import remove_path
+from engine.errors import SystemFailure
+
+_SHORT = 12
+
+
+def create(
+    engine: object,
+    name: str | None,
+    body: dict,
+    platform: str | None,
+    *,
+    lasting: bool = True,
+    beside: Callable[[object, str], None] | None = None,
+) -> tuple[Container, list[str]]:
+    """Make a container and return it with the warnings of create.
+
+    name: None or empty for a random one; body: the decoded body of `POST /containers/create`; platform: as
+    `os/arch[/variant]`, None or empty for the host's; lasting: False for one that need not outlive a loss of power;
+    beside: writes what is to be there whenever the record is, in the same transaction, by the container's id.
+    Raises Invalid, NotFound for the image, Conflict for the name, NotBuilt in words, SystemFailure when the disk fails.
+    """
+    config = settings.container_config(body)
+    host_config = settings.host_config(body.get("HostConfig") or {})
+    warnings = validate.check(config, host_config)
+    warnings += resources.discard(host_config, engine.cgroups)
+    walls.adapt(engine, body.get("HostConfig") or {}, host_config)
+    image = engine.images.find(config["Image"], platform or None) if config["Image"] else None
+    networking = settings.networking(body.get("NetworkingConfig") or {}, host_config["NetworkMode"])
+    networking = requested.settled(engine, networking)
+    if image is not None:
+        warnings += _platform_warnings(image, platform)
+        settings.merge_image(config, image.config.get("config") or {})
+    settings.normalise(config)
+    path, arguments = settings.command(config)
+    log_asked = bool(host_config["LogConfig"]["Type"])
+    host_config["LogConfig"] = logconfig.completed(
+        host_config["LogConfig"], engine.settings.log_driver, engine.settings.log_opts
+    )
+    logconfig.check(host_config["LogConfig"])
+    name = naming.check(name) if name else None
+    container_id = _new_id()
+    if not config["Hostname"]:
+        config["Hostname"] = os.uname().nodename if host_config["NetworkMode"] == "host" else container_id[:_SHORT]
+    container = Container(
+        id=container_id,
+        name="",
+        created_ns=time.time_ns(),
+        image=config["Image"],
+        image_id=image.id if image else "",
+        config=config,
+        host_config=host_config,
+        networking=networking,
+        path=path,
+        args=arguments,
+        layers=tuple(image.layers) if image else (),
+        log_asked=log_asked,
+        manifest=image.manifest if image else "",
+    )
+    engine.containers.reserve(container, name)
+    try:
+        validate.check_late(host_config)
+        unbuilt.refuse(host_config)
+        if host_config["Links"]:
+            _link(engine, container)
+        _mount(engine, container)
+        _keep(engine, container, _descriptor(engine, image) if image else None, lasting, beside)
+    except BaseException:
+        points.release(engine, container, volumes=True)
+        engine.containers.release(container)
+        raise
+    engine.containers.add(container)
+    announce(engine, container, "create")
+    return container, warnings
+
+
+def _link(engine: object, container: Container) -> None:
+    """Find those that it links to: links of the default network stay in HostConfig, others are its endpoint's."""
+    from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
+
+    mode, asked_for = container.host_config["NetworkMode"], container.host_config["Links"]
+    if mode in BUILTIN:
+        container.host_config["Links"] = legacylinks.resolved(engine, asked_for)
+        return
+    container.host_config["Links"] = None
+    for name, endpoint in container.networking.items():
+        if mode in (name, endpoint["NetworkID"]) and not endpoint["Links"]:
+            container.networking[name] = {**endpoint, "Links": asked_for}
+
+
+def _new_id() -> str:
+    """64 hex digits whose first twelve are not all decimal: as a host name they would be taken for a number."""
+    while True:
+        made = os.urandom(32).hex()
+        if not made[:_SHORT].isdigit():
+            return made
+
+
+def _mount(engine: object, container: Container) -> None:
+    """Find out what is mounted in the container; its volumes are there from here on."""
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+
+    def make_root() -> None:
+        os.makedirs(where.home, 0o700, exist_ok=True)
+        specify.make_root(engine, container, where)
+
+    try:
+        points.resolve(engine, container, make_root)
+    except BaseException:
+        _forget(where)
+        raise
+
+
+def _keep(
+    engine: object,
+    container: Container,
+    descriptor: dict | None,
+    lasting: bool,
+    beside: Callable[[object, str], None] | None,
+) -> None:
+    """Write the files, then the record: a crash in between leaves files that `files.sweep` finds, and no record."""
+    used = points.images_of(container)
+    for image_id, layers in [(container.image_id, container.layers), *used] if container.image_id else used:
+        # A removal that began before the name was reserved may have taken the image; one that begins now sees who holds
+        # it. Never within a transaction: the images' lock comes before the database's.
+        with engine.images.changing:
+            engine.images.check(image_id, layers)
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    try:
+        files.write(where, container)
+        with engine.database.transaction(durable=lasting) as connection:
+            table.insert(connection, container, descriptor)
+            if beside is not None:
+                beside(connection, container.id)
+    except OSError as error:
+        _forget(where)
+        raise SystemFailure(f"the files of the container cannot be made: {error}") from error
+    except BaseException:
+        _forget(where)
+        raise
+    if descriptor is not None:
+        engine.containers.descriptors.setdefault((container.image_id, container.manifest), descriptor)
+
+
+def _forget(where: paths.Paths) -> None:
+    with contextlib.suppress(FileNotFoundError):  # the very directory could not be made
+        remove_path(where.home)
+
+
+def _descriptor(engine: object, image: Image) -> dict:
+    """The descriptor of the manifest that the container runs, with its platform, as inspect shows it."""
+    known = engine.containers.descriptors.get((image.id, image.manifest))
+    if known is not None:
+        return known
+    shown = image.descriptor
+    if image.manifest != image.id:
+        # The image's name points at an index of several platforms.
+        data = engine.images.content.read(image.manifest, LARGEST_DOCUMENT)
+        shown = describe(media_type_of(load(data, "manifest")), image.manifest, len(data))
+    platform = {key: image.config[key] for key in ("architecture", "os", "variant") if image.config.get(key)}
+    return {**shown, "platform": platform}
+
+
+def _platform_warnings(image: Image, platform: str | None) -> list[str]:
+    host, made_for = platforms.host(), platforms.of(image.config)
+    if platform or platforms.rank(host, made_for, strict=False) is not None:
+        return []
+    return [
+        f"The requested image's platform ({made_for}) does not match the detected host platform ({host})"
+        " and no specific platform was requested"
+    ]

@@ -1,0 +1,114 @@
+"""What `GET /containers/{id}/json` shows.
+
+Pure but for sizes, when they are asked for; runs in the daemon's request threads. The dicts of the record are shown as
+they are, never copied: nobody changes them once a container owns them.
+"""
+
+from engine.daemon.clock import rfc3339
+from engine.daemon.containers import paths
+from engine.daemon.containers.config import CONFIG_OPTIONAL, HOST_CONFIG_OPTIONAL
+from engine.daemon.containers.contents import sizes
+from engine.daemon.containers.endpoints import shown as networks
+from engine.daemon.containers.mounts import points
+from engine.daemon.containers.output import logconfig
+from engine.daemon.containers.record import Container, Health, State
+from engine.daemon.containers.security import joins, walls
+
+# Nothing to show for an optional key. A StopTimeout of 0 and an Init of false are something.
+_EMPTY = (None, "", {}, [])
+
+
+def inspect(engine: object, container: Container, size: bool = False) -> dict:
+    """A ContainerInspectResponse; with `size`, its directories are walked for SizeRw and SizeRootFs."""
+    settings = engine.settings
+    where = paths.of(settings.data_root, settings.exec_root, container.id)
+    # Who joins a network has the files of the one whose it is.
+    networked = joins.container_of(container.host_config["NetworkMode"])
+    network = paths.of(settings.data_root, settings.exec_root, networked) if networked else where
+    state = container.snapshot()
+    shown = {
+        "Id": container.id,
+        "Created": rfc3339(container.created_ns),
+        "Path": container.path,
+        "Args": container.args,
+        "State": show_state(state),
+        "Image": container.image_id,
+        "ResolvConfPath": network.etc("resolv.conf"),
+        "HostnamePath": network.etc("hostname"),
+        "HostsPath": network.etc("hosts"),
+        "LogPath": logconfig.log_path(container, where),
+        "Name": f"/{container.name}",
+        "RestartCount": state.restart_count,
+        "Driver": engine.storage,
+        "Platform": "linux",
+        "MountLabel": "",
+        "ProcessLabel": "",
+        "AppArmorProfile": walls.apparmor_of(container.host_config),
+        "ExecIDs": list(container.execs) or None,
+        "HostConfig": _show_host_config(engine, container),
+        "Storage": {"RootFS": {"Snapshot": {"Name": engine.storage}}},
+    }
+    if size:
+        shown["SizeRw"], shown["SizeRootFs"] = measure(engine, container)
+    shown["Mounts"] = points.show(container)
+    shown.update(points.show_etc(container))
+    shown["Config"] = _without_empty(container.config, CONFIG_OPTIONAL)
+    shown["NetworkSettings"] = networks.settings(engine, container, state)
+    descriptor = engine.containers.descriptors.get((container.image_id, container.manifest))
+    if descriptor is not None:
+        shown["ImageManifestDescriptor"] = descriptor
+    return shown
+
+
+def measure(engine: object, container: Container) -> tuple[int, int]:
+    """(SizeRw, SizeRootFs) of a container, in bytes."""
+    settings = engine.settings
+    upper = paths.of(settings.data_root, settings.exec_root, container.id).upper
+    return sizes.measure(container, f"{settings.data_root}/layers", upper, engine.storage)
+
+
+def show_state(state: State) -> dict:
+    """A ContainerState of one moment."""
+    shown = {
+        "Status": state.status,
+        "Running": state.running,
+        "Paused": state.status == "paused",
+        "Restarting": state.status == "restarting",
+        "OOMKilled": state.oom_killed,
+        "Dead": state.status == "dead",
+        "Pid": state.pid,
+        "ExitCode": state.exit_code,
+        "Error": state.error,
+        "StartedAt": rfc3339(state.started_ns),
+        "FinishedAt": rfc3339(state.finished_ns),
+    }
+    if state.health is not None:
+        shown["Health"] = _show_health(state.health)
+    return shown
+
+
+def _show_health(health: Health) -> dict:
+    log = [
+        {
+            "Start": rfc3339(probe.start_ns),
+            "End": rfc3339(probe.end_ns),
+            "ExitCode": probe.exit_code,
+            "Output": probe.output,
+        }
+        for probe in health.log
+    ]
+    return {"Status": health.status, "FailingStreak": health.failing_streak, "Log": log}
+
+
+def _show_host_config(engine: object, container: Container) -> dict:
+    shown = _without_empty(container.host_config, HOST_CONFIG_OPTIONAL)
+    if shown["Links"]:
+        from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
+
+        shown["Links"] = legacylinks.shown(engine, container)
+    return shown
+
+
+def _without_empty(values: dict, optional: frozenset[str]) -> dict:
+    """`values` as Go writes them: the optional ones only when there is something in them."""
+    return {key: value for key, value in values.items() if key not in optional or value not in _EMPTY}

@@ -1,0 +1,91 @@
+"""Send a signal to a container's process 1, and what a signal means for a pause and for the restart policy."""
+
+import signal
+import threading
+
+from engine.daemon.containers import states
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.saving import save
+from engine.daemon.containers.security import walls
+from engine.daemon.containers.signals import parse_signal
+from engine.daemon.containers.verbs import pause
+from engine.daemon.runtime import signalling
+from engine.errors import Conflict, SystemFailure
+
+KILLED_SECONDS = 10
+"""What the kernel may take to end a process that was killed, and the monitor to tell."""
+
+
+def kill(engine: object, container: Container, number: int) -> None:
+    """Send signal `number`, and for SIGKILL return once the container has ended.
+
+    Raises Conflict when it is not running, SystemFailure when it does not end of SIGKILL.
+    """
+    stop_signal = container.config["StopSignal"]
+    # dockerd takes every signal for a wish that it ends, unless the container has named the one that is.
+    ends = not stop_signal or number in (signal.SIGKILL, parse_signal(stop_signal))
+    run = send(engine, container, number, ends=ends)
+    if number == signal.SIGKILL and not await_end(container, run, KILLED_SECONDS):
+        raise SystemFailure("tried to kill container, but did not receive an exit event")
+
+
+def send(engine: object, container: Container, number: int, *, ends: bool, run: int | None = None) -> int:
+    """Send a signal to the present run, or only to `run`; returns the run it was sent to (see `await_end`).
+
+    ends: it is meant to end the container, so no policy starts it again, and one that is paused goes on to receive it.
+    One that waits for its next run gets no signal; its waiting ends. Raises Conflict when it is not running.
+    """
+    with container.operation:
+        with container.changed:
+            state = container.state
+            if run is not None and run != container.exits:
+                return run
+            if not state.running:
+                raise Conflict(f"container {container.id} is not running")
+            run = container.exits
+            _by_hand(engine, container, ends)
+            if state.status == "restarting":
+                if ends:
+                    _give_up(engine, container)
+                return run
+            pid, pid_start, paused = state.pid, state.pid_start, state.status == "paused"
+            container.doomed = container.doomed or number == signal.SIGKILL
+        # Told first: the end that it brings may be told, and that of its networks, before this thread goes on.
+        announce(engine, container, "kill", signal=number)
+        # It may have died without anybody having heard of it yet; then its end is near, and nothing is wrong.
+        signalling.send_signal(pid, pid_start, number)
+        if paused and ends:
+            pause.go_on(engine, container, run, dying=number == signal.SIGKILL)
+        if number == signal.SIGKILL:
+            engine.cgroups.wake(container.id, walls.cgroup_parent(container))
+    return run
+
+
+def _by_hand(engine: object, container: Container, ends: bool) -> None:
+    container.held = container.held or ends
+    state = container.state
+    if not state.stopped_by_hand:
+        state.stopped_by_hand = True
+        # The only policy that asks for it at a daemon's start, and perhaps after a loss of power. The others learn of
+        # it with the next state that is saved.
+        if container.host_config["RestartPolicy"]["Name"] == "unless-stopped":
+            save(engine, container, durable=True)
+
+
+def _give_up(engine: object, container: Container) -> None:
+    """Wait no longer for the next run; the caller holds `operation` and `changed`."""
+    if container.retry is not None:
+        container.retry.cancel()
+        container.retry = None
+    container.exits += 1
+    states.move(container, "exited")
+    save(engine, container)
+
+
+def await_end(container: Container, run: int, seconds: float | None) -> bool:
+    """Wait until that run has ended and its end is known; False when the time is up."""
+    with container.changed:
+        # A client may name any number of seconds; of more than there can be, none is the last.
+        limit = None if seconds is None or seconds > threading.TIMEOUT_MAX else seconds
+        return container.changed.wait_for(lambda: container.removed or container.exits != run, limit)

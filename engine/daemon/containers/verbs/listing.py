@@ -1,0 +1,149 @@
+"""What `GET /containers/json` shows: a summary of each container that passes the filters.
+
+Runs in the daemon's request threads; it holds no lock for longer than one container's state takes to copy.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+from engine.daemon.clock import SECOND, duration
+from engine.daemon.containers import filters, ports
+from engine.daemon.containers.endpoints import shown as networks
+from engine.daemon.containers.mounts import points
+from engine.daemon.containers.record import Container, State
+from engine.daemon.containers.verbs.inspect import measure
+from engine.errors import NotFound
+
+# dockerd's listing says this of a container without a health check.
+_NO_HEALTH = {"Status": "none", "FailingStreak": 0}
+_HEALTH_WORDS = {"starting": " (health: starting)", "healthy": " (healthy)", "unhealthy": " (unhealthy)"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The query of the call; limit: 0 or less for all; `asked` are the filters as they came, by name."""
+
+    all: bool = False
+    limit: int = 0
+    size: bool = False
+    filters: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def list_containers(engine: object, asked: Asked) -> list[dict]:
+    """ContainerSummary of the chosen containers, newest first. Raises Invalid and NotFound for impossible filters."""
+    matches = filters.compile_filters(engine, asked.filters)
+    everything = asked.all or asked.limit > 0 or filters.SHOW_ALL & asked.filters.keys()
+    names = _ImageNames(engine)
+    aliases = _aliases(engine)
+    now_ns = time.time_ns()
+    shown = []
+    for container in engine.containers.all():
+        state = container.snapshot()
+        if not (everything or state.running):
+            continue
+        if not all(match(container, state) for match in matches):
+            continue
+        summary = _summary(engine, container, state, names, now_ns)
+        summary["Names"] += aliases.get(container.id, ())
+        if asked.size:
+            summary["SizeRw"], summary["SizeRootFs"] = measure(engine, container)
+        shown.append(summary)
+        if len(shown) == asked.limit:
+            break
+    return shown
+
+
+def _aliases(engine: object) -> dict[str, list[str]]:
+    """Container's id → the names that links give to it."""
+    if not engine.containers.any(lambda container: bool(container.host_config["Links"])):
+        return {}
+    from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
+
+    return legacylinks.aliases(engine)
+
+
+class _ImageNames:
+    """The name by which to show a container's image; every name is looked up once in a listing."""
+
+    def __init__(self, engine: object) -> None:
+        self._engine = engine
+        self._ids: dict[str, str] = {}
+
+    def shown(self, container: Container) -> str:
+        """The name the client gave, or the image's id when the name means another image by now, or none."""
+        name = container.image
+        if name == container.image_id:
+            return name
+        found = self._ids.get(name)
+        if found is None:
+            found = self._ids[name] = self._find(name)
+        return name if found == container.image_id else container.image_id
+
+    def _find(self, name: str) -> str:
+        if not name:
+            return ""
+        try:
+            return self._engine.images.find(name).id
+        except NotFound:
+            return ""
+
+
+def _summary(engine: object, container: Container, state: State, names: _ImageNames, now_ns: int) -> dict:
+    config, host_config = container.config, container.host_config
+    endpoints = networks.endpoints_of(engine, container, state)
+    summary = {
+        "Id": container.id,
+        "Names": [f"/{container.name}"],
+        "Image": names.shown(container),
+        "ImageID": container.image_id,
+    }
+    descriptor = engine.containers.descriptors.get((container.image_id, container.manifest))
+    if descriptor is not None:
+        summary["ImageManifestDescriptor"] = descriptor
+    shown_host = {"NetworkMode": host_config["NetworkMode"]}
+    if host_config["Annotations"]:
+        shown_host["Annotations"] = host_config["Annotations"]
+    summary.update(
+        Command=_command(container),
+        Created=container.created_ns // SECOND,
+        Ports=ports.summaries(ports.open_ports(container, endpoints)),
+        Labels=config["Labels"],
+        State=state.status,
+        Status=status_text(state, now_ns),
+        HostConfig=shown_host,
+        Health=_health(state),
+        NetworkSettings={"Networks": networks.networks(container, state, endpoints)},
+        Mounts=points.show(container),
+    )
+    return summary
+
+
+def _health(state: State) -> dict:
+    if state.health is None:
+        return _NO_HEALTH
+    return {"Status": state.health.status, "FailingStreak": state.health.failing_streak}
+
+
+def _command(container: Container) -> str:
+    # Quotes within an argument are not escaped: so does dockerd, and so clients expect it.
+    return " ".join([container.path, *(f"'{word}'" if " " in word else word for word in container.args)])
+
+
+def status_text(state: State, now_ns: int) -> str:
+    """The state in the words of `docker ps`: `Up 3 minutes`, `Exited (0) 2 seconds ago`, ..."""
+    since_start = duration((now_ns - state.started_ns) / SECOND)
+    since_end = duration((now_ns - state.finished_ns) / SECOND)
+    match state.status:
+        case "running":
+            return f"Up {since_start}{_HEALTH_WORDS.get(state.health.status, '') if state.health else ''}"
+        case "paused":
+            return f"Up {since_start} (Paused)"
+        case "restarting":
+            return f"Restarting ({state.exit_code}) {since_end} ago"
+        case "exited":
+            return f"Exited ({state.exit_code}) {since_end} ago"
+        case "removing":
+            return "Removal In Progress"
+        case "dead":
+            return "Dead"
+    return "Created"

@@ -1,0 +1,92 @@
+"""Remove every container that does not run, or those of them that pass the filters."""
+
+import logging
+import time
+from dataclasses import dataclass
+
+from engine.daemon import locks
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.verbs import remove
+from engine.daemon.containers.verbs.inspect import measure
+from engine.errors import Conflict, EngineError, Invalid
+
+log = logging.getLogger(__name__)
+
+FILTERS = ("label", "label!", "until")
+PATIENCE_SECONDS = 2.0  # with a container that is just being started: the others do not wait for a slow one
+_running = locks.Lock("pruning of containers")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which are meant: with all of `labels` (name; value, None for any), not with all of `without`, made till then."""
+
+    labels: tuple[tuple[str, str | None], ...] = ()
+    without: tuple[tuple[str, str | None], ...] = ()
+    until_ns: int | None = None
+
+    def __contains__(self, container: Container) -> bool:
+        if self.until_ns is not None and container.created_ns > self.until_ns:
+            return False
+        own = container.config["Labels"] or {}
+        return _all(own, self.labels) and not (self.without and _all(own, self.without))
+
+
+def _all(own: dict[str, str], wanted: tuple[tuple[str, str | None], ...]) -> bool:
+    return all(name in own and value in (None, own[name]) for name, value in wanted)
+
+
+def compile_filters(filters: dict[str, tuple[str, ...]]) -> Chosen:
+    """What the query's filters mean; their names are known to be good. Raises Invalid."""
+    until = filters.get("until", ())
+    if len(until) > 1:
+        raise Invalid("more than one until filter specified")
+    return Chosen(_labels(filters.get("label", ())), _labels(filters.get("label!", ())), _moment(until))
+
+
+def _labels(values: tuple[str, ...]) -> tuple[tuple[str, str | None], ...]:
+    parts = (value.partition("=") for value in values)
+    return tuple((name, value if equals else None) for name, equals, value in parts)
+
+
+def _moment(until: tuple[str, ...]) -> int | None:
+    if not until:
+        return None
+    from engine.daemon import moments  # with datetime, which an idle daemon can do without
+
+    try:
+        return moments.parse(until[0], time.time_ns())
+    except Invalid as error:
+        raise Invalid(f"invalid value for 'until' filter: {error}") from error
+
+
+def prune(engine: object, chosen: Chosen) -> tuple[list[str] | None, int]:
+    """Remove them; the ids of those that are gone (None for none), and the bytes that they had written.
+
+    One that cannot be removed, as it is being started or another client removes it, is left out.
+    Raises Conflict while another prune is under way.
+    """
+    if not _running.acquire(blocking=False):
+        raise Conflict("a prune operation is already running")
+    try:
+        removed, reclaimed = _prune(engine, chosen)
+    finally:
+        _running.release()
+    engine.events.publish("container", "prune", "", {"reclaimed": str(reclaimed)})
+    return removed or None, reclaimed
+
+
+def _prune(engine: object, chosen: Chosen) -> tuple[list[str], int]:
+    removed, reclaimed = [], 0
+    for container in engine.containers.all():
+        if container.snapshot().running or container not in chosen:
+            continue
+        try:
+            written, _ = measure(engine, container)
+            remove.remove(engine, container, force=False, volumes=False, patience=PATIENCE_SECONDS)
+        except (EngineError, OSError) as error:
+            log.warning("container %s was not pruned: %s", container.id, error)
+            continue
+        removed.append(container.id)
+        reclaimed += written
+    return removed, reclaimed

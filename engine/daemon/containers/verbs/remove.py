@@ -1,0 +1,139 @@
+"""Remove a container: its record first, its files after.
+
+A daemon that dies in between leaves a home without a record, which the next one sweeps away (`files.sweep`).
+"""
+
+import contextlib
+import logging
+import signal
+
+from engine.daemon.containers import paths, states
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.mounts import points
+from engine.daemon.containers.record import Container, State
+from engine.daemon.containers.verbs import kill
+from engine.daemon.runtime.background import Turn
+from engine.daemon.store import containers as table
+from engine.daemon.tar.trees import remove_path
+from engine.errors import Conflict, NotFound, SystemFailure
+
+log = logging.getLogger(__name__)
+
+_STOP_FIRST = ": stop the container before removing or force remove"
+_sweeper = Turn("sweeper")
+
+
+def remove(
+    engine: object,
+    container: Container,
+    force: bool,
+    volumes: bool,
+    name: str = "",
+    *,
+    lasting: bool = True,
+    patience: float = -1,
+) -> None:
+    """Remove the container, killing it first with `force`; `volumes`: with its volumes that have no name.
+
+    name: how the client calls it; lasting: as for `create`; patience: seconds to wait for another verb, -1 as long as
+    that takes. Raises Conflict when it runs and `force` is not given, or when its removal is already under way.
+    """
+    name = name or container.id
+    while True:
+        state = container.snapshot()
+        if state.running:
+            _kill(engine, container, state, force, name)
+        if state.status == "removing":
+            raise Conflict(f"removal of container {name} is already in progress")
+        if not container.operation.acquire(timeout=patience):
+            raise Conflict(f"container {name} is busy")
+        try:
+            if state.running and container.removed:
+                return  # its end was enough: it was to be removed with it
+            # A start that was under way when we looked has had its turn before us.
+            if not container.settled().running:
+                finish(engine, container, volumes, lasting)
+                return
+        finally:
+            container.operation.release()
+
+
+def _kill(engine: object, container: Container, state: State, force: bool, name: str) -> None:
+    if not force:
+        way = " and must be unpaused first" if state.status == "paused" else _STOP_FIRST
+        raise Conflict(f'cannot remove container "{name}": container is {state.status}{way}')
+    try:
+        run = kill.send(engine, container, signal.SIGKILL, ends=True)
+    except Conflict:  # it has ended by itself since we looked
+        return
+    if not kill.await_end(container, run, kill.KILLED_SECONDS):
+        raise Conflict(f'cannot remove container "{name}": could not kill container')
+
+
+def finish(engine: object, container: Container, volumes: bool = False, lasting: bool = True) -> None:
+    """Remove a container that does not run; also what an earlier daemon began. The caller sees to `operation`."""
+    with container.changed:
+        if container.removed:
+            raise NotFound(f"No such container: {container.id}")
+        if container.state.status != "removing":
+            states.move(container, "removing")
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    _delete_record(engine, container, where, lasting)
+    engine.containers.remove(container)
+    _leave_networks(engine, container)
+    points.release(engine, container, volumes)
+    with container.changed:
+        container.removed = True
+        container.changed.notify_all()
+        container.ring()
+    engine.links.removed(container.id)
+    engine.execs.drop(container)
+    announce(engine, container, "destroy")
+    while container.waiting:
+        container.waiting.pop()[1].close()
+    _sweeper.add(_give_back, engine, where)
+
+
+def _leave_networks(engine: object, container: Container) -> None:
+    """It has left them at the end of its last run, unless there was no room on the disk to say so."""
+    if engine.networks.endpoints(container_id=container.id):
+        from engine.daemon.containers.endpoints import ending
+
+        ending.release(engine, container)
+
+
+def _delete_record(engine: object, container: Container, where: paths.Paths, lasting: bool) -> None:
+    try:
+        _delete(engine, container, lasting)
+    except SystemFailure as error:
+        log.warning("container %s: what it has written goes before its record: %s", container.id, error)
+    else:
+        return
+    # On a full disk there is room for no transaction, and this removal may be what is to make some.
+    with contextlib.suppress(OSError):  # then the transaction has no room either, and says so
+        remove_path(where.home)
+    try:
+        _delete(engine, container, lasting)
+    except SystemFailure:
+        with container.changed:
+            states.move(container, "dead")
+        raise
+
+
+def _delete(engine: object, container: Container, lasting: bool) -> None:
+    with engine.database.transaction(durable=lasting, frees=True) as connection:
+        table.delete(connection, container)
+
+
+def _give_back(engine: object, where: paths.Paths) -> None:
+    """Delete the home, and the image's layers if the image went before its container.
+
+    What cannot be deleted now is logged, and tried again at the next start.
+    """
+    try:
+        with contextlib.suppress(FileNotFoundError):  # there only when the record of its end could not be kept
+            remove_path(where.exec_dir)
+        remove_path(where.home)
+    except OSError as error:
+        log.warning("files of a removed container stay until the next start: %s", error)
+    engine.images.release(engine.containers.using)  # after the files: on a full disk it may need the room

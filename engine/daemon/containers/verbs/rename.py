@@ -1,0 +1,38 @@
+"""Give a container another name."""
+
+from engine.daemon.containers import naming
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.record import Container
+from engine.daemon.store import containers as table
+from engine.errors import Conflict, Invalid, NotFound
+
+
+def rename(engine: object, container: Container, name: str) -> None:
+    """Both names are taken until the new one is durable. Raises Invalid, and Conflict for a name that is in use."""
+    if not name:
+        raise Invalid("Neither old nor new names may be empty")
+    with container.operation:
+        if container.removed:
+            raise NotFound(f"No such container: {container.id}")
+        old = container.name
+        if name.removeprefix("/") == old:
+            raise Invalid("Renaming a container with the same name as its current name")
+        try:
+            new = naming.check(name)
+            engine.containers.take_name(container, new)
+        except (Invalid, Conflict) as error:
+            raise type(error)(f"Error when allocating new name: {error}") from error
+        try:
+            with engine.database.transaction(durable=True) as connection:
+                table.rename(connection, container, new)
+        except BaseException:
+            engine.containers.free_name(container, new)
+            raise
+        with container.changed:
+            container.name = new
+        engine.containers.free_name(container, old)
+        if engine.networks.endpoints(container_id=container.id):
+            from engine.daemon.containers.endpoints import renaming  # only where somebody may ask for the name
+
+            renaming.renamed(engine, container)
+        announce(engine, container, "rename", oldName=f"/{old}")

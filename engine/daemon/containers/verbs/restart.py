@@ -1,0 +1,26 @@
+"""Restart a container: stop it if it runs, and start it."""
+
+import contextlib
+
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.verbs import start, stop
+from engine.errors import NotModified
+
+
+def restart(engine: object, container: Container, stop_signal: str | None, timeout: int | None) -> None:
+    """Return once it runs (again). One that is to be removed at its end is not removed at this one.
+
+    Raises what `stop.stop` and `start.start` raise, but for NotModified.
+    """
+    with container.changed:
+        container.being_restarted += 1
+    try:
+        with contextlib.suppress(NotModified):
+            stop.stop(engine, container, stop_signal, timeout)
+        with contextlib.suppress(NotModified):  # somebody was faster
+            start.start(engine, container)
+    finally:
+        with container.changed:
+            container.being_restarted -= 1
+    announce(engine, container, "restart")

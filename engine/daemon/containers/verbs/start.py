@@ -1,0 +1,229 @@
+"""Start a container: by hand, or because its policy wants another run (`life.restarts`).
+
+Runs in the API's threads, and in those that restart; both hold `container.operation` until the container runs or has
+failed. What follows its end is in `end`.
+"""
+
+import contextlib
+import errno
+import logging
+import os
+
+from engine.daemon.containers import files, paths, states
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.health import probing
+from engine.daemon.containers.mounts import points
+from engine.daemon.containers.output import attach
+from engine.daemon.containers.record import Container, State
+from engine.daemon.containers.saving import save
+from engine.daemon.containers.security import copied, joins, specify, tracers, walls
+from engine.daemon.containers.verbs import remove, wait
+from engine.daemon.runtime import signalling
+from engine.daemon.runtime.background import later
+from engine.daemon.runtime.handshake import MonitorLost, StartFailure
+from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
+from engine.sandbox import stage
+from engine.wire import packed
+from engine.wire.schema import Start, Started
+
+log = logging.getLogger(__name__)
+
+_COMMAND_EXITS = frozenset({126, 127})
+_COMMAND_TEXT = "failed to create task for container: unable to start container process: error during container init: "
+_LAST_WORDS = 10
+_KILLED_SECONDS = 10
+_SETUP_EXIT = 128  # what docker records when the command was never tried
+
+
+def start(engine: object, container: Container) -> None:
+    """Start the container and return once its command runs.
+
+    Raises NotModified when it runs already (or is about to, by its policy), Conflict when it is paused, Invalid when
+    its command cannot be run (exit code 126 or 127 is recorded), SystemFailure when its sandbox cannot be made.
+    """
+    copied.prepare(engine, container)
+    with container.operation:
+        state = container.settled()
+        if state.status == "paused":
+            raise Conflict("cannot start a paused container, try unpause instead")
+        if state.running:
+            raise NotModified("")
+        if container.removed or state.status == "removing":
+            raise NotFound(f"No such container: {container.id}")
+        if state.status == "dead":
+            raise Conflict("container is marked for removal and cannot be started")
+        try:
+            launch(engine, container, by_hand=True)
+        except EngineError as error:
+            _record_failure(engine, container, error)
+            raise
+    wait.entrust(engine, container)
+
+
+def launch(engine: object, container: Container, *, by_hand: bool) -> None:
+    """Make the next run, and nothing of it stays when that fails; the caller holds `operation`."""
+    try:
+        started = _launch(engine, container)
+        for warning in started.warnings:
+            log.warning("container %s: %s", container.id, warning)
+        before = container.snapshot()
+        try:
+            record_start(engine, container, started, by_hand=by_hand)
+            engine.links.keep(container.id)
+        except BaseException:
+            _take_back(engine, container, started, before)
+            raise
+    except BaseException:  # whatever it was: nobody else would take it away
+        clear_run(engine, container, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id))
+        raise
+
+
+def _take_back(engine: object, container: Container, started: Started, before: State) -> None:
+    """End a run that could not be recorded, or not be watched: nobody would hear of its end."""
+    log.error("container %s: its start was not recorded, and so it is ended", container.id)
+    engine.links.drop(container.id)
+    if not signalling.kill_and_wait(started.pid, started.pid_start, _KILLED_SECONDS):
+        log.error("container %s: its process %d does not end after SIGKILL", container.id, started.pid)
+    if engine.networks.endpoints(container_id=container.id):
+        from engine.daemon.containers.endpoints import ending  # as everywhere
+
+        ending.release(engine, container)
+    with container.changed:
+        probing.drop(container)
+        container.state = before
+        container.changed.notify_all()
+        save(engine, container)
+
+
+def _launch(engine: object, container: Container) -> Started:
+    from engine.daemon.containers.endpoints import starting  # an idle daemon has started nothing
+
+    joins.take_name(engine, container)
+    settings = engine.settings
+    where = paths.of(settings.data_root, settings.exec_root, container.id)
+    _make_directories(engine, container, where)
+    wanted = specify.sandbox_of(engine, container, where)
+    make_cgroup = specify.make_cgroup(engine, container)
+    attach.let_go(container)
+    request = Start(
+        sandbox=packed.pack(wanted),
+        own_pids="pid" in wanted.namespaces,
+        pids=next((each[1:] for each in wanted.joined if each[0] == "pid"), ()),
+        tty=wanted.tty,
+        exec_dir=where.exec_dir,
+        log=specify.log_of(container, where),
+        stdin=container.config["OpenStdin"],
+        stdin_once=container.config["StdinOnce"],
+        clients=tuple(client for client, _ in container.waiting),
+    )
+    connections = [connection for _, connection in container.waiting]
+
+    def ask(ordinary: bool) -> Started:
+        network = starting.Start(engine, container)
+
+        def meanwhile() -> None:
+            make_cgroup()
+            network.prepare()
+
+        try:
+            with tracers.stilled(engine, container):
+                return engine.links.start(
+                    container.id, request, connections, meanwhile, network.plug, ordinary=ordinary
+                )
+        except BaseException:
+            network.undo()
+            raise
+
+    try:
+        try:
+            return ask(ordinary=stage.suits(wanted) and request.log.forward is None)
+        except MonitorLost as error:
+            # Perhaps somebody killed the spare that took the request: once more, from the beginning.
+            log.warning("container %s: %s; it is started anew", container.id, error)
+            clear_run(engine, container, where)
+            _make_directories(engine, container, where)
+            return ask(ordinary=False)
+    except StartFailure as error:
+        failed = error.failed
+        if failed.exit_code in _COMMAND_EXITS:
+            raise Invalid(_COMMAND_TEXT + failed.text) from error
+        raise
+    finally:
+        container.waiting.clear()
+        for connection in connections:
+            connection.close()
+
+
+def _make_directories(engine: object, container: Container, where: paths.Paths) -> None:
+    """The directories a run needs; a run that a dead daemon left half-made is cleared away. Raises SystemFailure."""
+    try:
+        try:
+            os.mkdir(where.exec_dir, 0o700)
+        except FileExistsError:
+            clear_run(engine, container, where)
+            os.mkdir(where.exec_dir, 0o700)
+        files.mend(where, container)
+        if not os.path.isdir(where.upper):
+            specify.make_root(engine, container, where)
+    except OSError as error:
+        raise SystemFailure(f"the directories of the container cannot be made: {error}") from error
+
+
+def record_start(engine: object, container: Container, started: Started, *, by_hand: bool = False) -> None:
+    """Note that the container runs; by hand: what its policy has counted, and that it was stopped, is forgotten."""
+    with container.changed:
+        state = container.state
+        first = not state.started_ns or (by_hand and state.stopped_by_hand)
+        state.pid, state.pid_start = started.pid, started.pid_start
+        state.started_ns = started.started_ns
+        state.exit_code, state.error, state.oom_killed = 0, "", False
+        if by_hand:
+            state.restart_count, state.stopped_by_hand = 0, False
+            container.held, container.delay = False, 0.0
+        container.doomed = False
+        states.move(container, "running")
+        probing.begin(engine, container)
+        # With a policy it is to run after a loss of power too, which says nothing new at the runs that follow.
+        save(engine, container, durable=first and container.host_config["RestartPolicy"]["Name"] != "no")
+        points.tell_mounted(engine, container)
+        announce(engine, container, "start")
+
+
+def _record_failure(engine: object, container: Container, error: EngineError) -> None:
+    exit_code = container.state.exit_code or _SETUP_EXIT  # what an earlier run has said stays, as with docker
+    if isinstance(error, Invalid) and isinstance(error.__cause__, StartFailure):
+        exit_code = error.__cause__.failed.exit_code
+    with container.changed:
+        container.state.exit_code = exit_code
+        container.state.error = str(error)
+        save(engine, container)
+        container.changed.notify_all()
+    if container.host_config["AutoRemove"]:
+        later(remove.remove, engine, container, False, True, about=container.id)
+
+
+def clear_run(engine: object, container: Container, where: paths.Paths) -> None:
+    """Take away what only a running container has: its cgroups and its exec directory.
+
+    The monitor of a start that has failed may be about to write its last words there.
+    """
+    clear_cgroups(engine, container)
+    with contextlib.suppress(FileNotFoundError):  # the start failed before it was made
+        for left in reversed(range(_LAST_WORDS)):
+            for name in os.listdir(where.exec_dir):
+                os.unlink(os.path.join(where.exec_dir, name))
+            try:
+                os.rmdir(where.exec_dir)
+                return
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY or not left:
+                    raise
+
+
+def clear_cgroups(engine: object, container: Container) -> None:
+    """Take away its cgroups, and whatever still is in them."""
+    engine.oom.forget(container)
+    try:
+        engine.cgroups.remove(container.id, walls.cgroup_parent(container))
+    except (OSError, SystemFailure) as error:
+        log.warning("container %s: its cgroups stay: %s", container.id, error)

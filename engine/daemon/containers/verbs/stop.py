@@ -1,0 +1,32 @@
+"""Stop a container: its stop signal, time to obey, then SIGKILL."""
+
+import signal
+
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.signals import parse_signal
+from engine.daemon.containers.verbs import kill
+from engine.errors import Conflict, NotModified, SystemFailure
+
+DEFAULT_SECONDS = 10
+
+
+def stop(engine: object, container: Container, stop_signal: str | None, timeout: int | None) -> None:
+    """Return once the container has ended. `timeout` in seconds; negative waits without end; None: the container's own.
+
+    Raises NotModified when it does not run, Invalid for an unknown signal.
+    """
+    if not container.snapshot().running:
+        raise NotModified("")
+    config = container.config
+    number = parse_signal(stop_signal or config.get("StopSignal") or "SIGTERM")
+    seconds = next((each for each in (timeout, config.get("StopTimeout")) if each is not None), DEFAULT_SECONDS)
+    try:
+        run = kill.send(engine, container, number, ends=True)
+    except Conflict as error:  # it has ended by itself since we looked
+        raise NotModified("") from error
+    if not kill.await_end(container, run, None if seconds < 0 else seconds):
+        kill.send(engine, container, signal.SIGKILL, ends=True, run=run)
+        if not kill.await_end(container, run, kill.KILLED_SECONDS):
+            raise SystemFailure(f"container {container.id} did not end after SIGKILL")
+    announce(engine, container, "stop")

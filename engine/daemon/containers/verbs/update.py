@@ -1,0 +1,118 @@
+"""Change the limits of a container, or its restart policy, while it runs or between its runs.
+
+Runs in the API's threads. What is changed is HostConfig, which is shown without copying: so a new one takes the old
+one's place, under `container.changed`. The order is dockerd's: what is wrong in itself, what does not go with what the
+container has, the kernel, the database; what the kernel refuses has not happened.
+"""
+
+from collections.abc import Callable
+
+from engine.daemon.containers import config, validate
+from engine.daemon.containers.announce import announce
+from engine.daemon.containers.record import Container
+from engine.daemon.containers.security import resources, walls
+from engine.daemon.store import containers as table
+from engine.errors import Conflict, EngineError, SystemFailure
+from engine.sandbox.spec import Limits
+
+_CHANGEABLE = (
+    "BlkioWeight",
+    "CpuShares",
+    "NanoCpus",
+    "CpuPeriod",
+    "CpuQuota",
+    "CpuRealtimePeriod",
+    "CpuRealtimeRuntime",
+    "CpusetCpus",
+    "CpusetMems",
+    "Memory",
+    "MemorySwap",
+    "MemoryReservation",
+)
+_ELSEWHERE = ("PidsLimit", "CpuCount", "CpuPercent", "IOMaximumIOps", "IOMaximumBandwidth")
+# What of an update does not go with what the container has already, and what dockerd says of it.
+_CONFLICTS = (
+    ("NanoCpus", "CpuPeriod", "Nano CPUs cannot be updated as CPU Period has already been set"),
+    ("NanoCpus", "CpuQuota", "Nano CPUs cannot be updated as CPU Quota has already been set"),
+    ("CpuPeriod", "NanoCpus", "CPU Period cannot be updated as NanoCPUs has already been set"),
+    ("CpuQuota", "NanoCpus", "CPU Quota cannot be updated as NanoCPUs has already been set"),
+)
+_MEMORY_ABOVE_SWAP = (
+    "Memory limit should be smaller than already set memoryswap limit, update the memoryswap at the same time"
+)
+_POLICY_OF_REMOVED = "Restart policy cannot be updated because AutoRemove is enabled for the container"
+
+
+def update(engine: object, find: Callable[[], Container], body: dict) -> list[str] | None:
+    """Change what the body names (0 and empty: leave it); the warnings, None when there are none, as dockerd has it.
+
+    find: returns the container; asked only once the body is seen to make sense. Raises Invalid, NotFound, Conflict,
+    SystemFailure.
+    """
+    asked = config.complete(config.HOST_CONFIG, {**body, "PidsLimit": None})
+    policy = validate.restart_policy(body.get("RestartPolicy") or {})
+    warnings = resources.check(asked, update=True)
+    warnings += resources.discard(asked, engine.cgroups)
+    for key in sorted(body):
+        if (
+            key not in (*_CHANGEABLE, *_ELSEWHERE, "RestartPolicy")
+            and body[key]
+            and body[key] != config.HOST_CONFIG[key]
+        ):
+            warnings.append(f"{key} cannot be changed by an update. It stays as it is.")
+    container = find()
+    with container.operation:
+        try:
+            _change(engine, container, asked, body.get("PidsLimit"), policy)
+        except EngineError as error:
+            raise type(error)(f"Cannot update container {container.id}: {error}") from error
+    announce(engine, container, "update")
+    return warnings or None
+
+
+def _change(engine: object, container: Container, asked: dict, pids: int | None, policy: dict | None) -> None:
+    state = container.settled()
+    if container.removed or state.status in ("removing", "dead"):
+        raise SystemFailure('container is marked for removal and cannot be "update"')
+    before = container.host_config
+    after = {**before, **{key: asked[key] for key in _CHANGEABLE if asked[key]}}
+    _check_together(before, asked)
+    if pids is not None:
+        after["PidsLimit"] = max(pids, 0)
+    if policy is not None:
+        if before["AutoRemove"] and policy["Name"] != "no":
+            raise Conflict(_POLICY_OF_REMOVED)
+        after["RestartPolicy"] = policy
+    running = state.status in ("running", "paused")
+    if running:
+        parent = walls.cgroup_parent(container)
+        engine.cgroups.update(container.id, _limits(engine, after), parent, _limits(engine, before))
+    try:
+        with container.changed:
+            container.host_config = after
+            with engine.database.transaction(durable=True) as connection:
+                table.save_settings(connection, container)
+    except BaseException:
+        with container.changed:
+            container.host_config = before
+        if running:
+            engine.cgroups.update(container.id, _limits(engine, before), parent, _limits(engine, after))
+        raise
+    if running and after["Memory"] > 0 >= before["Memory"]:
+        engine.oom.limited(engine, container)
+
+
+def _check_together(before: dict, asked: dict) -> None:
+    for wanted, present, text in _CONFLICTS:
+        if asked[wanted] > 0 and before[present] > 0:
+            raise Conflict(f"Conflicting options: {text}")
+    if asked["Memory"] and not asked["MemorySwap"] and asked["Memory"] > before["MemorySwap"]:
+        raise Conflict(_MEMORY_ABOVE_SWAP)
+
+
+def _limits(engine: object, host_config: dict) -> Limits:
+    """Those that can change while it runs: of devices, and of what only a new cgroup takes, nothing is said."""
+    plain = {**host_config, "MemorySwappiness": None, "OomKillDisable": False}
+    for key in ("BlkioWeightDevice", *(key for key in host_config if key.startswith("BlkioDevice"))):
+        plain[key] = None
+    return engine.cgroups.fitting(resources.limits_of(plain, str))[0]

@@ -1,0 +1,152 @@
+"""Wait for a container: until it is not running, until its next end, or until it is removed.
+
+Runs in the API's threads. A waiter sleeps on the container's bell and on its client's connection at once, and wakes for
+nothing else. As in dockerd, an end that a restart policy follows up lets go those who wait for "not running" too.
+
+A client's connection is the monitor's too, from the moment there is one (see `entrusted`). Should this daemon die, the
+monitor answers: at the end of the run, or when the next daemon has removed the container.
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.daemon.containers.record import Container, Entrusted
+from engine.errors import Invalid
+from engine.wire.waits import Wait
+
+log = logging.getLogger(__name__)
+
+_numbers = itertools.count()
+_TRIES = 100
+_TRY_SECONDS = 0.01
+
+CONDITIONS = ("not-running", "next-exit", "removed")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """One who waits; made before the answer's head is sent, so that an end in between is not missed."""
+
+    container: Container
+    condition: str
+    exits_before: int
+    running_before: bool
+
+    def is_over(self) -> bool:
+        """Whether there is nothing left to wait for; the caller holds `changed`."""
+        container = self.container
+        if container.removed:
+            return True
+        if self.condition == "removed":
+            return False
+        if self.condition == "not-running" and not self.running_before:
+            return True
+        return container.exits != self.exits_before
+
+    def result(self, sleep: Callable[[int], object]) -> tuple[int, str]:
+        """The exit code and the error text.
+
+        sleep: return when the descriptor it is given is readable, or raise whatever is to end the wait
+        """
+        container = self.container
+        while True:
+            with container.changed:
+                if self.is_over():
+                    return self._told()
+                bell = container.listen()
+            try:
+                sleep(bell.descriptor)
+            finally:
+                with container.changed:
+                    container.quit(bell)
+
+    def _told(self) -> tuple[int, str]:
+        container = self.container
+        if not container.removed and self.running_before and container.exits != self.exits_before:
+            return container.last_exit, ""  # the next run may have begun by now
+        # As in dockerd a removal that went well leaves no error: who called start has heard of the failure there.
+        failed = container.state.exit_code and not container.removed
+        return container.state.exit_code, container.state.error if failed else ""
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether what it waits for comes to pass without any daemon, or is sure to be done by the next one."""
+        return self.condition != "removed" or self.container.host_config["AutoRemove"]
+
+    def entrusted(
+        self, engine: object, descriptor: int, before: tuple[bytes, bytes, bytes], after: bytes, *, full_close: bool
+    ) -> "Keeping":
+        """Have the monitor of the present run, or of the next, keep the client's connection too, until it is answered.
+
+        The arguments are as in `Wait`. A context manager.
+        """
+        return Keeping(engine, self, descriptor, (full_close, before, after))
+
+
+class Keeping:
+    """The time in which a monitor has the connection of one who waits too.
+
+    Left with an exception, the monitor keeps it: the client has gone, which that sees too, or this daemon is about to.
+    Not a generator: there may be a thousand of these.
+    """
+
+    __slots__ = ("_engine", "_one", "_waiter")
+
+    def __init__(self, engine: object, waiter: Waiter, descriptor: int, how: tuple) -> None:
+        self._engine, self._waiter = engine, waiter
+        self._one = Entrusted(Wait(next(_numbers), waiter.condition == "removed", *how), descriptor)
+
+    def __enter__(self) -> Callable[[], bool]:
+        """What says whether a monitor has it now."""
+        container, one = self._waiter.container, self._one
+        with container.changed:
+            if self._waiter.is_lasting and not self._waiter.is_over():
+                container.entrusted[one.wait.number] = one
+        entrust(self._engine, container, one)
+        return self.held
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        container, one = self._waiter.container, self._one
+        with container.changed:
+            container.entrusted.pop(one.wait.number, None)
+        if kind is None and one.run is not None:
+            self._engine.links.answered(container.id, one.wait.number)
+
+    def held(self) -> bool:
+        """Whether a monitor has the connection, and the run has not ended."""
+        return self._one.run is not None and self._one.run == self._waiter.container.exits
+
+
+def entrust(engine: object, container: Container, one: Entrusted | None = None) -> None:
+    """Give those who wait to the monitor that runs, one or all of them, unless it has them."""
+    for _ in range(_TRIES):
+        with container.changed:
+            if _entrust(engine, container, one):
+                return
+        time.sleep(_TRY_SECONDS)  # it is busy; what is entrusted to it is no reason to wait longer
+    log.warning("container %s: its monitor does not keep all who wait", container.id)
+
+
+def _entrust(engine: object, container: Container, one: Entrusted | None) -> bool:
+    """False when there is more to be given than the monitor takes now; the caller holds `changed`."""
+    for number, each in container.entrusted.items() if one is None else ((one.wait.number, one),):
+        if number not in container.entrusted or each.run == container.exits:
+            continue
+        try:
+            if not engine.links.entrust(container.id, each.wait, each.descriptor):
+                return True
+        except BlockingIOError:
+            return False
+        each.run = container.exits
+    return True
+
+
+def subscribe(container: Container, condition: str) -> Waiter:
+    """Begin to wait; raises Invalid for an unknown condition."""
+    if condition not in CONDITIONS:
+        raise Invalid(f'invalid condition: "{condition}"')
+    with container.changed:
+        return Waiter(container, condition, container.exits, container.state.running)

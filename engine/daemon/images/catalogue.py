@@ -1,0 +1,390 @@
+"""The daemon's images: finding them by any of their names, adding one whole or not at all, naming and removing them.
+
+Runs in the daemon; any thread may call any method, one change of what is there at a time. The long work (downloads,
+unpacking) is done in the modules of each verb, without the lock, and ends in `add`, which makes the image durable
+before it becomes visible. Never shows a half image: what a crash leaves is swept when the store is opened.
+"""
+
+import collections
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from io import BufferedIOBase
+
+from engine.daemon import locks
+from engine.daemon.images import lookup, platform
+from engine.daemon.images.content import Content
+from engine.daemon.images.image import Image, load
+from engine.daemon.images.layers import storage
+from engine.daemon.images.layers.store import Layer, LayerStore, Session
+from engine.daemon.images.reference import Reference
+from engine.daemon.images.verbs import listing, remove
+from engine.daemon.store import builds
+from engine.daemon.store import images as table
+from engine.daemon.store.database import Database
+from engine.errors import NotFound
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[dict], None]
+# Who uses an image: its id → containers (`containers.record.Container`, or anything with id, layers and a snapshot()).
+UsedBy = Callable[[str], Sequence]
+Publish = Callable[[str, str, str, dict[str, str]], None]
+
+# Looked up at every create and inspect; a change forgets them all.
+_MOST_REMEMBERED = 64
+
+
+def _tell_nobody(kind: str, action: str, actor: str, attributes: dict[str, str]) -> None:
+    """For a store by itself."""
+
+
+class ImageStore:
+    """The images below data_root, and their rows in `database` (made with `store.images.SCHEMA`).
+
+    settings: `registry_mirrors` and `insecure_registries` of `engine.settings.Settings` are read
+    storage_kind: what `storage.choose` said; `layer_root` is the `base` of a container's `sandbox.spec.Root`
+    publish: tells an event (kind, action, actor, attributes) to whoever listens
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        data_root: str,
+        settings: object,
+        storage_kind: str = storage.OVERLAY,
+        publish: Publish = _tell_nobody,
+    ):
+        self.database = database
+        self.settings = settings
+        self._publish = publish
+        self.content = Content(data_root)
+        self.layer_root = os.path.join(data_root, "layers")
+        self.layers = LayerStore(database, self.layer_root, storage_kind == storage.OVERLAY)
+        self.changing = locks.Reentrant("images")
+        # Ids of images that a running build stands on, under `changing`: no pruning takes them.
+        self.held: collections.Counter[str] = collections.Counter()
+        self._found: dict[tuple[str, str], Image] = {}
+        self.layers.sweep()
+        with database.reading() as connection:
+            held = table.held_blobs(connection)
+        self.content.sweep(held)
+
+    # Finding
+
+    def find(self, ref: str, platform_text: str | None = None) -> Image:
+        """The image called `ref`: name, name:tag, name@digest, id, or a short id that no other image shares.
+
+        platform_text: `os[/arch[/variant]]` it must be for; without, the platform is the host's best, or any that is
+            here. Raises NotFound in docker's words, Invalid.
+        """
+        key = (ref, platform_text or "")
+        image = self._found.get(key)
+        if image is not None:
+            return image
+        with self.changing:
+            here = self._platforms(self.resolve(ref))
+            image = here[0]
+            if platform_text:
+                wanted = platform.parse(platform_text)
+                image = platform.best(here, wanted, strict=True)
+                if image is None:
+                    raise NotFound(
+                        f"image with reference {ref} was found but does not provide the specified platform ({wanted})"
+                    )
+            if len(self._found) >= _MOST_REMEMBERED:
+                self._found.clear()
+            self._found[key] = image
+            return image
+
+    def platforms(self, image: Image) -> list[Image]:
+        """The image as each of its platforms that are here: the host's best first. Raises NotFound."""
+        return self._platforms(image.id)
+
+    def has_children(self, image: Image) -> bool:
+        """True when an image that is here was made on top of it."""
+        with self.database.reading() as connection:
+            return table.has_children(connection, image.id)
+
+    def check(self, identity: str, layers: Sequence[str]) -> None:
+        """Raises NotFound unless the image with this id has a platform of these layers, as when it was found."""
+        wanted = tuple(layers)
+        with self.changing:
+            # Each new container asks, and what is remembered here was there at the last change.
+            if any(image.id == identity and image.layers == wanted for image in self._found.values()):
+                return
+            if not any(image.layers == wanted for image in self._platforms(identity)):
+                raise NotFound(f"No such image: {identity}")
+
+    def origin(self, identity: str, container_layers: Sequence[str] | None = None) -> Image:
+        """The image that a container was made of, also when it was removed since. Raises NotFound.
+
+        container_layers: those of the container, for the platform that it stands on
+        """
+        with self.database.reading() as connection:
+            row = table.image_of_containers(connection, identity)
+            found = row and [image for removed in (False, True) for image in lookup.platforms(connection, row, removed)]
+        if not found:
+            raise NotFound(f"No such image: {identity}")
+        same = [image for image in found if container_layers is None or image.layers == tuple(container_layers)]
+        return (same or found)[0]
+
+    def resolve(self, ref: str) -> str:
+        """The id of the image called `ref`, as for `find`."""
+        with self.database.reading() as connection:
+            return lookup.identity(connection, ref)
+
+    def all(self) -> list[Image]:
+        """Every image, as the platform that `find` would choose, newest first."""
+        with self.database.reading() as connection:
+            images = [lookup.platforms(connection, row)[0] for row in table.images(connection)]
+        return sorted(images, key=lambda image: image.created, reverse=True)
+
+    def count(self) -> int:
+        """How many images there are."""
+        with self.database.reading() as connection:
+            return table.count_images(connection)
+
+    def _platforms(self, identity: str) -> list[Image]:
+        with self.database.reading() as connection:
+            row = table.image(connection, identity)
+            if row is None:
+                raise NotFound(f"No such image: {identity}")
+            return lookup.platforms(connection, row)
+
+    # Changing
+
+    def session(self) -> Session:
+        """See `LayerStore.session`; `add` is called before it ends."""
+        return self.layers.session()
+
+    def add(
+        self,
+        session: Session,
+        target: dict,
+        manifest: str,
+        config: bytes,
+        image_layers: Sequence[Layer],
+        blobs: Iterable[tuple[str, int]],
+        names: Iterable[Reference],
+        parent: str = "",
+        boot: str = "",
+    ) -> Image:
+        """Make an image of what was unpacked in `session`, durable, then visible under `names`.
+
+        target: descriptor of the index or manifest that the names point at; manifest: digest of the platform's own
+        config: the checked config document; blobs: (digest, size) of everything that stands in `content` for it
+        boot: the host's boot id, for one that a later `settle` makes durable; a power cut before that takes it
+        """
+        session.settle(image_layers)
+        if not boot:
+            self.content.flush()
+        document = load(config, "image config")
+        with self.changing:
+            with self.database.transaction(durable=not boot) as connection:
+                table.mark_layers_ready(connection, [layer.number for layer in image_layers])
+                table.add_image(
+                    connection,
+                    identity=target["digest"],
+                    media_type=target["mediaType"],
+                    descriptor_size=target["size"],
+                    manifest=manifest,
+                    config=config.decode("utf-8", "replace"),
+                    created=document.get("created") or "",
+                    parent=parent,
+                    layers=[layer.number for layer in image_layers],
+                    blobs=blobs,
+                )
+                if boot:
+                    builds.unsettled(connection, target["digest"], boot)
+                for name in names:
+                    table.set_name(connection, name.canonical, target["digest"], time.time_ns())
+            self._found.clear()
+            return next(image for image in self._platforms(target["digest"]) if image.manifest == manifest)
+
+    def tag(self, image: Image, reference: Reference) -> None:
+        """Let a name, `latest` of it where it has no tag, point at the image, whatever it pointed at before.
+
+        Durable, then told. Raises NotFound when the image was removed meanwhile.
+        """
+        reference = reference.with_default_tag()
+        with self.changing:
+            with self.database.transaction(durable=True) as connection:
+                if table.image(connection, image.id) is None:
+                    raise NotFound(f"No such image: {image.id}")
+                table.set_name(connection, reference.canonical, image.id, time.time_ns())
+            self._found.clear()
+            self.announce("tag", image.id, reference.familiar, image)
+
+    def settle(self, images: Iterable[str]) -> None:
+        """Make images durable that were added with a `boot`."""
+        self.content.flush()
+        with self.database.transaction(durable=True, frees=True) as connection:
+            builds.settle(connection, images)
+
+    def untag(self, names: Iterable[str]) -> None:
+        """Take canonical names away; their images stay."""
+        with self.changing:
+            with self.database.transaction(durable=True, frees=True) as connection:
+                for name in names:
+                    table.drop_name(connection, name)
+            self._found.clear()
+
+    def announce(self, action: str, actor: str, name: str, image: Image | None = None) -> None:
+        """Tell what has happened to an image: `pull`, `load`, `import`, `create`, `tag`, `untag` or `delete`.
+
+        actor: the image's id (for a pull: its name); image: whose labels are told too, where docker tells them
+        """
+        labels = (image.config.get("config") or {}).get("Labels") or {} if image else {}
+        self._publish("image", action, actor, {**labels, "name": name})
+
+    def announce_prune(self, freed: int) -> None:
+        """Tell that a prune has set so many bytes free."""
+        self._publish("image", "prune", "", {"reclaimed": str(freed)})
+
+    def forget(self, identity: str, hold_layers: bool, manifests: Sequence[str] = ()) -> int:
+        """Take an image away, and with it the blobs that no other image holds; its layers go with `layers.collect`.
+
+        hold_layers: containers still stand on its layers, which stay until `release`.
+        manifests: only the platforms with these; an image without any platform is none. Returns the blobs' bytes.
+        """
+        with self.changing:
+            with self.database.transaction(durable=True, frees=True) as connection:
+                gone = manifests or table.manifests(connection, identity)
+                blobs = [blob for manifest in gone for blob in table.image_blobs(connection, identity, manifest)]
+                for manifest in gone:
+                    change = table.hide_platform if hold_layers else table.forget_platform
+                    change(connection, identity, manifest)
+            self._found.clear()
+            return 0 if hold_layers else self._drop_blobs({digest for digest, _ in blobs})
+
+    def _drop_blobs(self, digests: Iterable[str]) -> int:
+        """Remove those that no image holds; the bytes set free."""
+        freed = 0
+        for digest in digests:
+            with self.database.reading() as connection:
+                held = table.blob_is_held(connection, digest)
+            freed += 0 if held else self.content.remove(digest)
+        return freed
+
+    def drop_leftovers(self) -> int:
+        """Remove the blobs that failed pulls have left to be resumed from; the bytes set free."""
+        return self.drop_unheld(self.content.digests())
+
+    def drop_unheld(self, digests: Iterable[str]) -> int:
+        """Remove those of these blobs that no image holds and nobody has pinned; the bytes set free."""
+        freed = 0
+        for digest in digests:
+            # An image is added under it, and whoever makes one has its blobs pinned until then.
+            with self.changing:
+                freed += self._drop_blobs([digest])
+        return freed
+
+    def release(self, used_by: UsedBy) -> None:
+        """Let go of removed images that no container stands on any more; for after a container is removed."""
+        with self.changing:
+            with self.database.reading() as connection:
+                removed = table.removed_platforms(connection)
+                layers = {
+                    key: tuple(str(row["number"]) for row in table.image_layers(connection, *key)) for key in removed
+                }
+            unused = [key for key in removed if not remove.standing(layers[key], used_by(key[0]))]
+            for identity, manifest in unused:
+                self.forget(identity, hold_layers=False, manifests=[manifest])
+        if unused:
+            self.layers.collect()
+
+    # The verbs, each in its module; those that load heavy ones are imported when they are first asked for.
+
+    def pull(
+        self,
+        reference: str,
+        tag: str,
+        platform_text: str | None,
+        auth: dict | None,
+        progress: Progress,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> Image:
+        """Pull an image from its registry; see `pull.pull`."""
+        from engine.daemon.images.verbs import pull  # the registry's side is not needed by an idle daemon
+
+        return pull.pull(self, reference, tag, platform_text, auth, progress, gone)
+
+    def pull_all(
+        self,
+        reference: str,
+        platform_text: str | None,
+        auth: dict | None,
+        progress: Progress,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Pull every tag of a repository; see `pull.pull_all`."""
+        from engine.daemon.images.verbs import pull  # as above
+
+        pull.pull_all(self, reference, platform_text, auth, progress, gone)
+
+    def import_rootfs(
+        self,
+        stream: BufferedIOBase,
+        repo: str,
+        tag: str,
+        message: str,
+        changes: Sequence[str],
+        platform_text: str | None,
+        progress: Progress,
+    ) -> Image:
+        """Make a one-layer image of a root filesystem's tar; see `verbs.import_`.
+
+        progress is called with nothing: out of a request's body there is only the end to tell, the image's id.
+        """
+        from engine.daemon.images.verbs import import_  # as above
+
+        return import_.import_rootfs(self, stream, repo, tag, message, changes, platform_text)
+
+    def copy_layers(self, layers: Sequence[str], target: str) -> None:
+        """Where the storage is `copy`: fill a container's root; see `storage.copy_layers`."""
+        storage.copy_layers(self.layer_root, layers, target)
+
+    def load(self, stream: BufferedIOBase, progress: Progress, wanted: Sequence[platform.Platform] = ()) -> list[Image]:
+        """Load every image of a docker-archive or an OCI layout; see `load.load`."""
+        from engine.daemon.images.verbs import load  # as above
+
+        return load.load(self, stream, progress, wanted)
+
+    def archive(self, names: Sequence[str], wanted: Sequence[platform.Platform]) -> AbstractContextManager:
+        """The archive of images, as a context; see `save.archive`."""
+        from engine.daemon.images.verbs import save  # as above
+
+        return save.archive(self, names, wanted)
+
+    def remove(
+        self, ref: str, force: bool, noprune: bool, used_by: UsedBy, platforms: Sequence[str] = ()
+    ) -> list[dict]:
+        """Untag or delete an image; see `verbs.remove`."""
+        return remove.remove(self, ref, force, noprune, used_by, platforms)
+
+    def prune(self, filters: Mapping[str, Sequence[str]], used_by: UsedBy) -> tuple[list[dict] | None, int]:
+        """Remove the images that nobody uses; see `verbs.prune`."""
+        from engine.daemon.images.verbs import prune  # as above
+
+        return prune.prune(self, filters, used_by)
+
+    def images_json(
+        self,
+        filters: Mapping[str, Sequence[str]],
+        all: bool = False,
+        shared_size: bool = False,
+        manifests: bool = False,
+        used_by: UsedBy | None = None,
+        identity: bool = False,
+    ) -> list[dict]:
+        """GET /images/json; see `listing.images_json`."""
+        return listing.images_json(self, filters, all, shared_size, manifests, used_by, identity)
+
+    def inspect_json(
+        self, image: Image, manifests: bool = False, used_by: UsedBy | None = None, single: bool = False
+    ) -> dict:
+        """GET /images/{name}/json; see `listing.inspect_json`."""
+        return listing.inspect_json(self, image, manifests, used_by, single)

@@ -1,1 +1,0 @@
-"""Images to and from registries."""

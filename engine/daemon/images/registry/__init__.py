@@ -1,0 +1,1 @@
+"""The client of registries: what verbs ask of one, and how."""

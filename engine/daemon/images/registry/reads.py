@@ -1,0 +1,281 @@
+"""The distribution protocol, from the side that pulls: manifests by tag or digest, blobs from any byte on.
+
+Runs in the daemon, on the threads of a pull. Answers come as bytes whose digest is checked here where it is known;
+what they mean is for others. Authorization goes to the registry's own origin, never along a redirect to another one.
+Specification: OCI distribution-spec 1.1.
+"""
+
+import contextlib
+import re
+import urllib.parse
+from collections.abc import Iterator
+
+from engine.daemon import jsontext
+from engine.daemon.images import image as documents
+from engine.daemon.images.content import digest_of
+from engine.daemon.images.reference import Reference
+from engine.daemon.images.registry.auth import Authorizer, Credentials, parse_challenges
+from engine.daemon.images.registry.transport import (
+    ConnectFailure,
+    Origin,
+    Sender,
+    Transport,
+    is_insecure,
+    joined,
+    read_body,
+    split_url,
+)
+from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
+
+_OFFICIAL = "docker.io"
+_OFFICIAL_HOST = "registry-1.docker.io"
+_ACCEPT = ", ".join((*documents.MANIFESTS, *documents.INDEXES, "*/*"))
+_REDIRECTS = (301, 302, 303, 307, 308)
+_KEEP_METHOD = (307, 308)
+_MOST_REDIRECTS = 10
+_MOST_CHALLENGES = 2
+_TAGS_A_PAGE = 1000
+_MOST_TAGS = 20_000
+_MOST_PAGES = 1000
+# RFC 8288, as registries write it.
+_NEXT = re.compile(r'<([^<>\s]{1,2048})>\s*;\s*rel="?next"?')
+_LONGEST_ERROR = 64 * 1024
+
+
+class Registry:
+    """One endpoint that may have a repository: the registry itself, or a mirror of it."""
+
+    def __init__(
+        self,
+        netloc: str,
+        scheme: str,
+        repository: str,
+        insecure: tuple[str, ...],
+        credentials: Credentials,
+        actions: str = "pull",
+    ):
+        self._insecure = insecure
+        unchecked = is_insecure(netloc, insecure)
+        _, host, port, _ = split_url(f"{scheme}://{netloc}/")
+        has_port = port != 443 if scheme == "https" else True
+        # Where TLS is not insisted on, it is tried first, and then plain HTTP; the first that answers is kept to.
+        plain = [Origin("http", host, port if has_port else 80)] if unchecked and scheme == "https" else []
+        self._origins = [Origin(scheme, host, port, unchecked), *plain]
+        self.transport = Transport()
+        self.repository = repository
+        self._authorizer = Authorizer(credentials, f"repository:{repository}:{actions}", self._fetch_token)
+
+    @property
+    def origin(self) -> Origin:
+        """Where requests go now."""
+        return self._origins[0]
+
+    @property
+    def base(self) -> str:
+        """The URL that tells whether there is a registry, and whether it takes our credentials."""
+        return f"{self.origin.scheme}://{self.origin.netloc}/v2/"
+
+    def ping(self) -> None:
+        """Ask for `base`. Raises Unauthorized, SystemFailure."""
+        try:
+            answer, origin = self._answered("GET", "/v2/", {})
+        except ConnectFailure as failure:
+            if len(self._origins) > 1:
+                # Neither way works; the last one tried is the one to tell of, as dockerd does.
+                self._origins.pop(0)
+                self.ping()
+                return
+            raise ConnectFailure(str(failure).removeprefix("failed to do request: ")) from failure
+        try:
+            if answer.status >= 400:
+                raise refusal(answer, "GET", self.base)
+        finally:
+            self.transport.drop(origin)
+
+    def resolve(self, reference: str) -> str:
+        """The digest that a tag (or digest) stands for, or empty where the registry does not say. Raises NotFound."""
+        with self._ask("HEAD", f"manifests/{reference}", {"Accept": _ACCEPT}) as answer:
+            return answer.headers.get("Docker-Content-Digest", "")
+
+    def manifest(self, reference: str) -> tuple[bytes, str]:
+        """A manifest's or index's bytes and media type; bytes asked for by digest have that digest."""
+        with self._ask("GET", f"manifests/{reference}", {"Accept": _ACCEPT}) as answer:
+            data = read_body(answer, documents.LARGEST_DOCUMENT + 1)
+            kind = (answer.headers.get("Content-Type") or "").partition(";")[0].strip()
+        if len(data) > documents.LARGEST_DOCUMENT:
+            raise Invalid(f"the manifest is larger than {documents.LARGEST_DOCUMENT} bytes")
+        if ":" in reference and reference.startswith("sha256:") and digest_of(data) != reference:
+            raise SystemFailure(f"unexpected manifest digest {digest_of(data)}, expected {reference}")
+        return data, kind
+
+    def tags(self) -> list[str]:
+        """Every tag of the repository, page after page. Raises NotFound, Invalid."""
+        found: dict[str, None] = {}
+        path = f"tags/list?n={_TAGS_A_PAGE}"
+        for _ in range(_MOST_PAGES):
+            with self._ask("GET", path, {}) as answer:
+                data = read_body(answer, documents.LARGEST_DOCUMENT + 1)
+                link = answer.headers.get("Link") or ""
+            if len(data) > documents.LARGEST_DOCUMENT:
+                raise Invalid(f"the list of tags is larger than {documents.LARGEST_DOCUMENT} bytes")
+            found |= dict.fromkeys(_tags_of(data))
+            following = _NEXT.search(link)
+            if following is None:
+                return list(found)
+            if len(found) > _MOST_TAGS:
+                break
+            # Whatever host and path it names: only where to go on from is taken of it.
+            path = f"tags/list?{urllib.parse.urlsplit(following[1]).query}"
+        raise Invalid(f"the list of the tags of {self.repository} does not end: pull them one by one")
+
+    @contextlib.contextmanager
+    def blob(self, digest: str, start: int = 0) -> Iterator[tuple[object, int]]:
+        """The answer to read the blob from, and the byte it starts at: `start`, or 0 where ranges are not known."""
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        with self._ask("GET", f"blobs/{digest}", headers) as answer:
+            answer.paced.as_blob()
+            yield answer, start if answer.status == 206 and _starts_at(answer, start) else 0
+
+    @contextlib.contextmanager
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> Iterator[object]:
+        """A good answer to a request below the repository; what is left of its body is given up."""
+        url_path = f"/v2/{self.repository}/{path}"
+        answer, origin = self._answered(method, url_path, headers)
+        try:
+            if answer.status >= 400:
+                raise refusal(answer, method, f"{self.origin.scheme}://{self.origin.netloc}{url_path}")
+            yield answer
+        finally:
+            if not answer.isclosed():
+                self.transport.drop(origin)
+
+    def _answered(
+        self, method: str, path: str, headers: dict[str, str], body: bytes | Sender | None = None
+    ) -> tuple[object, Origin]:
+        for _ in range(_MOST_CHALLENGES + 1):
+            sent = self._authorizer.header
+            answer, origin = self._followed(method, path, headers, sent, body)
+            # Who was redirected to gets no credentials, and so does no token server that it names.
+            if answer.status != 401 or origin != self.origin:
+                return answer, origin
+            challenges = parse_challenges(answer.headers.get("WWW-Authenticate", ""))
+            read_body(answer, _LONGEST_ERROR)
+            self.transport.drop(origin)
+            self._authorizer.answer(challenges, sent)
+        raise Unauthorized("authorization failed: the registry keeps asking for credentials")
+
+    def _followed(
+        self, method: str, path: str, headers: dict[str, str], authorization: str, body: bytes | Sender | None = None
+    ) -> tuple[object, Origin]:
+        """The answer at the end of the redirects; one that would make a GET of another method is not followed."""
+        origin, target = self._first_origin(), path
+        for _ in range(_MOST_REDIRECTS):
+            own = {"Authorization": authorization} if authorization and origin == self.origin else {}
+            answer = self._sent(method, origin, target, {**headers, **own}, body)
+            location = answer.headers.get("Location")
+            known = _REDIRECTS if method in ("GET", "HEAD") else _KEEP_METHOD
+            if answer.status not in known or not location:
+                return answer, origin
+            base = f"{origin.scheme}://{origin.netloc}{target}"
+            read_body(answer, _LONGEST_ERROR)
+            if not answer.isclosed():
+                self.transport.drop(origin)
+            scheme, host, port, target = split_url(joined(base, location))
+            origin = self._origin_of(scheme, host, port)
+        raise SystemFailure(f"stopped after {_MOST_REDIRECTS} redirects")
+
+    def _first_origin(self) -> Origin:
+        """The origin that answers: plain HTTP takes the place of TLS once it turns out that there is none."""
+        while len(self._origins) > 1:
+            try:
+                read_body(self.transport.send("GET", self.origin, "/v2/", {}), _LONGEST_ERROR)
+            except ConnectFailure as failure:
+                if not failure.speaks_plain and self.origin.port != 443:
+                    return self.origin
+                self._origins.pop(0)
+            else:
+                del self._origins[1:]
+        return self.origin
+
+    def _origin_of(self, scheme: str, host: str, port: int) -> Origin:
+        if (scheme, host, port) == (self.origin.scheme, self.origin.host, self.origin.port):
+            return self.origin
+        other = Origin(scheme, host, port)
+        return Origin(scheme, host, port, is_insecure(other.netloc, self._insecure))
+
+    def _sent(
+        self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | Sender | None = None
+    ) -> object:
+        try:
+            return self.transport.send(method, origin, target, headers, body)
+        except ConnectFailure as failure:
+            url = f"{origin.scheme}://{origin.netloc}{target}"
+            raise ConnectFailure(
+                f'failed to do request: {method.capitalize()} "{url}": {failure}', failure.speaks_plain
+            ) from failure
+
+    def _fetch_token(self, url: str, headers: dict[str, str], form: dict[str, str] | None) -> tuple[int, dict]:
+        """See `auth.Fetch`. Credentials go over plain HTTP only where the registry itself is insecure."""
+        scheme, host, port, target = split_url(url)
+        origin = self._origin_of(scheme, host, port)
+        if scheme != "https" and not (origin.unchecked or self.origin.scheme == "http"):
+            raise Unauthorized(f"authorization failed: the token server {origin.netloc} does not use TLS")
+        body = urllib.parse.urlencode(form).encode() if form else None
+        kind = {"Content-Type": "application/x-www-form-urlencoded"} if form else {}
+        answer = self._sent("POST" if form else "GET", origin, target, {**headers, **kind}, body)
+        data = read_body(answer, documents.LARGEST_DOCUMENT)
+        try:
+            document = jsontext.parse(data, "answer of the token server")
+        except Invalid:
+            document = {}
+        return answer.status, document if isinstance(document, dict) else {}
+
+
+def registries(
+    reference: Reference, mirrors: tuple[str, ...], insecure: tuple[str, ...], auth: dict | None
+) -> list[Registry]:
+    """The endpoints to ask for a reference, best first: for docker.io its mirrors, without credentials, then itself."""
+    if reference.domain != _OFFICIAL:
+        return [Registry(reference.domain, "https", reference.path, insecure, Credentials.of(auth))]
+    found = []
+    for mirror in mirrors:
+        parts = urllib.parse.urlsplit(mirror if "://" in mirror else f"https://{mirror}")
+        found.append(Registry(parts.netloc, parts.scheme, reference.path, insecure, Credentials()))
+    return [*found, Registry(_OFFICIAL_HOST, "https", reference.path, insecure, Credentials.of(auth))]
+
+
+def _tags_of(data: bytes) -> list[str]:
+    """The tags in one page of the list."""
+    document = jsontext.parse(data, "list of tags")
+    # Go's registries write null for none.
+    tags = (document.get("tags") or []) if isinstance(document, dict) else None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise Invalid("invalid list of tags: it is no list of texts")
+    return tags
+
+
+def _starts_at(answer: object, start: int) -> bool:
+    """True when a partial answer is the part that was asked for."""
+    return (answer.headers.get("Content-Range") or "").startswith(f"bytes {start}-")
+
+
+def refusal(answer: object, method: str, url: str) -> EngineError:
+    """The failure that a status of 400 or more means, with the registry's own words where it has some."""
+    status, data = answer.status, read_body(answer, _LONGEST_ERROR)
+    said = _words(data)
+    if status == 404:
+        return NotFound(said or "not found")
+    if status in (401, 403):
+        return Unauthorized(said or f"unexpected status from {method} request to {url}: {status} {answer.reason}")
+    return SystemFailure(
+        f"unexpected status from {method} request to {url}: {status} {answer.reason}" + (f": {said}" if said else "")
+    )
+
+
+def _words(data: bytes) -> str:
+    """`code: message` of the first error in a registry's error document."""
+    try:
+        errors = jsontext.parse(data, "error")["errors"]
+        return f"{str(errors[0]['code']).lower().replace('_', ' ')}: {errors[0]['message']}"
+    except (Invalid, KeyError, IndexError, TypeError):
+        return ""

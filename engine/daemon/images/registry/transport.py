@@ -1,0 +1,414 @@
+"""HTTP to registries: connections kept open per thread, TLS or plain, and failures told in the words of Go's client.
+
+Runs in the daemon, on the threads of a pull; a `Transport` lives as long as one pull. Knows nothing of registries,
+follows no redirect and adds no credentials.
+"""
+
+import errno
+import functools
+import logging
+import os
+import select
+import socket
+import threading
+import urllib.parse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from engine.daemon.images.registry import paced
+from engine.daemon.images.registry.proxies import Proxy, proxy_for
+from engine.errors import Invalid, SystemFailure
+from engine.literals import quoted
+
+if TYPE_CHECKING:
+    import http.client
+    import ssl
+
+log = logging.getLogger(__name__)
+
+_CONNECT_SECONDS = 30.0
+CERTIFICATES = "/etc/docker/certs.d"
+_USER_AGENT = "engine/1.0 (linux)"
+_PORTS = {"https": 443, "http": 80}
+# Characters of a first line that is none of HTTP.
+_MOST_SHOWN = 100
+_LOOPBACK = ("127.0.0.0/8", "::1/128")
+
+
+class ConnectFailure(SystemFailure):
+    """No connection, or it broke before an answer came; `speaks_plain`: the other side has no TLS on that port."""
+
+    def __init__(self, text: str, speaks_plain: bool = False):
+        super().__init__(text)
+        self.speaks_plain = speaks_plain
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request goes: scheme, host without brackets, port, whether its certificate goes unchecked."""
+
+    scheme: str
+    host: str
+    port: int
+    unchecked: bool = False
+
+    @property
+    def netloc(self) -> str:
+        """host:port as a URL has it; the scheme's own port is left out."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def split_url(url: str) -> tuple[str, str, int, str]:
+    """scheme, host, port and request target of an http(s) URL. Raises SystemFailure for any other."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise SystemFailure(f"unsupported URL {url!r}") from error
+    if parts.scheme not in _PORTS or not parts.hostname or any(not 32 < ord(letter) < 127 for letter in url):
+        raise SystemFailure(f"unsupported URL {url!r}")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return parts.scheme, parts.hostname, port or _PORTS[parts.scheme], target
+
+
+def joined(base: str, location: str) -> str:
+    """The URL that a `Location` means, which may be relative. Raises SystemFailure for one that is none."""
+    # urllib leaves line ends out of what it reads, and so would take two lines for one URL.
+    if any(not 32 < ord(letter) < 127 for letter in location):
+        raise SystemFailure(f"unsupported URL {location!r}")
+    try:
+        return urllib.parse.urljoin(base, location)
+    except ValueError as error:
+        raise SystemFailure(f"unsupported URL {location!r}") from error
+
+
+def is_insecure(netloc: str, insecure: tuple[str, ...]) -> bool:
+    """True for a registry that may do without TLS: on a loopback address, or listed as host[:port] or network."""
+    try:
+        host = urllib.parse.urlsplit(f"//{netloc}").hostname or ""
+    except ValueError as error:  # brackets around what is no address
+        raise SystemFailure(f"unsupported registry {quoted(netloc)}") from error
+    if netloc in insecure or host in insecure or host == "localhost":
+        return True
+    import ipaddress  # costs memory that an idle daemon does without
+
+    networks = [ipaddress.ip_network(text, strict=False) for text in (*_LOOPBACK, *insecure) if "/" in text]
+    addresses = _addresses(host, len(networks) > len(_LOOPBACK))
+    return any(ipaddress.ip_address(address) in network for address in addresses for network in networks)
+
+
+def _addresses(host: str, resolve: bool) -> list[str]:
+    """The host's addresses: itself when it is one; a name is looked up only when a listed network asks for it."""
+    flags = 0 if resolve else socket.AI_NUMERICHOST
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
+    except (OSError, UnicodeError):  # UnicodeError: no host can be called so, IDNA makes nothing of it
+        return []
+    return [address[4][0].partition("%")[0] for address in found]
+
+
+class Sender(Protocol):
+    """A request's body that writes itself: any number of times, since a request may have to be sent again."""
+
+    size: int
+
+    def send(self, connection: socket.socket) -> bool:
+        """Write `size` bytes; False where the other side has answered before it had them all. Raises OSError."""
+
+
+class Transport:
+    """The connections of one pull. Every thread has its own, so no answer waits for another thread's."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._all: list[http.client.HTTPConnection] = []
+        self._interrupted = False
+
+    def close(self) -> None:
+        """Close every connection; a thread that is reading from one gets an error."""
+        with self._lock:
+            for connection in self._all:
+                # close() alone would leave a blocked reader where it is.
+                if connection.sock is not None:
+                    _shut(connection.sock)
+                connection.close()
+            self._all.clear()
+
+    def interrupt(self) -> None:
+        """Break every connection, so that no thread waits on; each stays open, and its number taken, until `close`."""
+        with self._lock:
+            self._interrupted = True
+            for connection in self._all:
+                if connection.sock is not None:
+                    _shut(connection.sock)
+
+    def send(
+        self, method: str, origin: Origin, target: str, headers: dict[str, str], body: "bytes | Sender | None" = None
+    ) -> "http.client.HTTPResponse":
+        """One request and the head of its answer; the body is the caller's to read, whole, or `drop` it.
+
+        body: bytes, or what writes itself into the connection. Raises ConnectFailure.
+        """
+        import http.client  # loads ssl and email: only once something is pulled
+
+        kept: dict[Origin, http.client.HTTPConnection] = self._local.__dict__.setdefault("kept", {})
+        sent = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity", **headers}
+        # A kept connection may have been closed by the other side meanwhile: then once more, on a new one.
+        last = kept.pop(origin, None)
+        if last is not None and not (body is None or isinstance(body, bytes)) and _has_ended(last):
+            last.close()
+            last = None
+        for connection in (last, None):
+            fresh = connection is None
+            try:
+                proxy = self._proxy(origin)
+                connection = connection or self._connect(origin, proxy)
+                plain = proxy if origin.scheme == "http" else None
+                answer = _exchange(connection, method, *_by_way_of(plain, origin, target, sent), body)
+            except (http.client.HTTPException, OSError) as error:
+                if connection is not None:
+                    connection.close()
+                # What writes itself may have been read in part: its owner knows where to go on.
+                if not fresh and (body is None or isinstance(body, bytes)):
+                    continue
+                raise self._failure(error) from error
+            if not answer.will_close:
+                kept[origin] = connection
+            return answer
+        raise AssertionError("the second round returns or raises")
+
+    def drop(self, origin: Origin) -> None:
+        """Close this thread's connection, whose present answer is not read to its end."""
+        connection = self._local.__dict__.get("kept", {}).pop(origin, None)
+        if connection is not None:
+            connection.close()
+
+    @staticmethod
+    def _proxy(origin: Origin) -> Proxy | None:
+        try:
+            return proxy_for(origin.scheme, origin.host, origin.port, os.environ)
+        except Invalid as error:
+            raise ConnectFailure(f"proxyconnect tcp: {error}") from error
+
+    def _connect(self, origin: Origin, proxy: Proxy | None) -> "http.client.HTTPConnection":
+        import http.client  # as above
+
+        connection = http.client.HTTPConnection(origin.host, origin.port, timeout=paced.SILENCE_SECONDS)
+        plain = _dial(origin.host, origin.port) if proxy is None else _dial_proxy(proxy)
+        try:
+            if origin.scheme == "https":
+                if proxy is not None:
+                    _tunnel(plain, proxy, origin)
+                plain = _tls(origin).wrap_socket(plain, server_hostname=origin.host)
+            plain.settimeout(paced.SILENCE_SECONDS)
+        except (OSError, ConnectFailure):
+            plain.close()
+            raise
+        connection.response_class = _answer_class()
+        connection.sock = plain
+        # Without one, http.client would make the next connection by itself, and plain.
+        connection.auto_open = 0
+        with self._lock:
+            self._all.append(connection)
+            if self._interrupted:
+                _shut(plain)
+        return connection
+
+    def _failure(self, error: Exception) -> ConnectFailure:
+        if isinstance(error, ConnectFailure):
+            return error
+        import http.client
+        import ssl  # here already, both
+
+        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
+            # Whatever it was, it goes to terminals and logs.
+            shown = ascii(error.line[:_MOST_SHOWN])[1:-1]
+            return ConnectFailure(f'net/http: HTTP/1.x transport connection broken: malformed HTTP response "{shown}"')
+        if isinstance(error, ssl.SSLCertVerificationError):
+            why = "certificate signed by unknown authority" if error.verify_code in _UNKNOWN else error.verify_message
+            return ConnectFailure(f"tls: failed to verify certificate: x509: {why}")
+        if isinstance(error, ssl.SSLError):
+            plain = error.reason in _PLAIN_ANSWERS
+            text = "http: server gave HTTP response to HTTPS client" if plain else f"tls: {error.reason or error}"
+            return ConnectFailure(text, speaks_plain=plain)
+        if isinstance(error, TimeoutError):
+            return ConnectFailure("net/http: timeout awaiting response headers")
+        if isinstance(error, ConnectionResetError | BrokenPipeError):
+            return ConnectFailure("read: connection reset by peer")
+        if isinstance(error, OSError) and error.errno:
+            return ConnectFailure(os.strerror(error.errno).lower())
+        return ConnectFailure("EOF" if not str(error) else str(error))
+
+
+def _by_way_of(proxy: Proxy | None, origin: Origin, target: str, headers: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Target and headers of a request that a proxy is to send on as it is; without one they stay what they are."""
+    if proxy is None:
+        return target, headers
+    own = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
+    return f"{origin.scheme}://{origin.netloc}{target}", {**headers, **own}
+
+
+def _dial_proxy(proxy: Proxy) -> socket.socket:
+    try:
+        return _dial(proxy.host, proxy.port)
+    except ConnectFailure as failure:
+        raise ConnectFailure(f"proxyconnect tcp: {failure}") from failure
+
+
+def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
+    """Have the proxy connect us through to the origin (RFC 9110, 9.3.6). Raises ConnectFailure, OSError."""
+    import http.client  # as above
+
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    head = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}", f"User-Agent: {_USER_AGENT}"]
+    if proxy.authorization:
+        head.append(f"Proxy-Authorization: {proxy.authorization}")
+    connection.settimeout(paced.SILENCE_SECONDS)
+    connection.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
+    # Nothing comes behind the head before we have spoken TLS, so nothing is lost in this answer's buffer.
+    answer = _answer_class()(connection, method="CONNECT")
+    try:
+        answer.begin()
+    except http.client.HTTPException as error:
+        raise ConnectFailure(f"proxyconnect tcp: malformed HTTP response: {error}") from error
+    finally:
+        answer.close()
+    if answer.status != 200:
+        raise ConnectFailure(answer.reason or f"proxyconnect tcp: {answer.status}")
+
+
+def _has_ended(connection: "http.client.HTTPConnection") -> bool:
+    """True when there is something to read where nothing was asked: mostly the end of the connection."""
+    if connection.sock is None:
+        return True
+    waiting = select.poll()
+    waiting.register(connection.sock, select.POLLIN)
+    return bool(waiting.poll(0))
+
+
+def _exchange(
+    connection: "http.client.HTTPConnection",
+    method: str,
+    target: str,
+    headers: dict[str, str],
+    body: "bytes | Sender | None",
+) -> "http.client.HTTPResponse":
+    if body is None or isinstance(body, bytes):
+        connection.request(method, target, body=body, headers=headers)
+        return connection.getresponse()
+    connection.request(method, target, headers={**headers, "Content-Length": str(body.size)})
+    failure: OSError | None = None
+    try:
+        whole = body.send(connection.sock)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        whole, failure = False, error
+    try:
+        answer = connection.getresponse()
+    except OSError as error:
+        raise failure or error from None
+    # What the other side left unread would be taken for the next request.
+    answer.will_close = answer.will_close or not whole
+    return answer
+
+
+def read_body(answer: "http.client.HTTPResponse", most: int) -> bytes:
+    """At most `most` bytes of an answer's body. Raises ConnectFailure where it breaks off or is malformed."""
+    import http.client  # loaded with the answer already
+
+    try:
+        return answer.read(most)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise ConnectFailure(f"failed to read the registry's answer: {str(error) or 'unexpected EOF'}") from error
+
+
+@functools.cache
+def _answer_class() -> type:
+    import http.client  # as above
+
+    class Answer(http.client.HTTPResponse):
+        """http.client's answer, which holds no more in memory than was asked for."""
+
+        def __init__(self, *arguments: object, **options: object):
+            super().__init__(*arguments, **options)
+            self.paced = paced.Paced(self.fp.detach())
+            self.fp = paced.Bounded(self.paced)
+
+    return Answer
+
+
+# Where a chain of certificates ends with nobody that is trusted (X509_V_ERR_*): no issuer, or its own.
+_UNKNOWN = (2, 18, 19, 20, 21)
+# What OpenSSL calls an answer that is no TLS record; it has had several names for it.
+_PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+
+
+def _shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError as error:
+        if error.errno not in (errno.ENOTCONN, errno.EBADF):  # the other side, or its own thread, was first
+            raise
+
+
+def _dial(host: str, port: int) -> socket.socket:
+    """A connection to the first address of `host` that takes one; raises ConnectFailure telling of the first."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # UnicodeError: no host can be called so, IDNA makes nothing of it
+        raise ConnectFailure(f"dial tcp: lookup {host}: no such host") from error
+    first: ConnectFailure | None = None
+    for family, kind, protocol, _, address in found:
+        shown = f"[{address[0]}]:{port}" if family == socket.AF_INET6 else f"{address[0]}:{port}"
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(_CONNECT_SECONDS)
+            connection.connect(address)
+            return connection
+        except TimeoutError:
+            connection.close()
+            first = first or ConnectFailure(f"dial tcp {shown}: i/o timeout")
+        except OSError as error:
+            connection.close()
+            first = first or ConnectFailure(f"dial tcp {shown}: connect: {os.strerror(error.errno).lower()}")
+    raise first or ConnectFailure(f"dial tcp: lookup {host}: no such host")
+
+
+def _tls(origin: Origin) -> "ssl.SSLContext":
+    """The context for one registry: the system's authorities, and what /etc/docker/certs.d holds for that host."""
+    import ssl  # as above
+
+    context = ssl.create_default_context()
+    if origin.unchecked:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    directory = os.path.join(CERTIFICATES, origin.netloc)
+    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
+        path = os.path.join(directory, name)
+        try:
+            if name.endswith(".crt"):
+                context.load_verify_locations(path)
+            elif name.endswith((".cert", ".key")):
+                _load_pair(context, path, name)
+        except (OSError, ValueError) as error:
+            raise ConnectFailure(f"failed to read {path}: {error}") from error
+    return context
+
+
+def _load_pair(context: "ssl.SSLContext", path: str, name: str) -> None:
+    """Show the registry our own certificate. Raises ConnectFailure where half of the pair is missing."""
+    certificate, key = (os.path.splitext(path)[0] + kind for kind in (".cert", ".key"))
+    if not os.path.exists(key):
+        raise ConnectFailure(
+            f"missing key {os.path.basename(key)} for client certificate {name}. "
+            "CA certificates must use the extension .crt"
+        )
+    if not os.path.exists(certificate):
+        raise ConnectFailure(f"missing client certificate {os.path.basename(certificate)} for key {name}")
+    context.load_cert_chain(certificate, key, password=_no_password)
+
+
+def _no_password() -> str:
+    # Otherwise OpenSSL asks for it on the daemon's terminal.
+    raise ValueError("the key is encrypted")

@@ -1,0 +1,192 @@
+"""One blob into a repository: mounted from a neighbour, or sent, and sent on from where it broke.
+
+Runs in the daemon, on the threads of a push. Bytes go from the blob's file to the socket by sendfile(2) where there is
+no TLS, and through one small buffer where there is. A registry that stops reading, or all but stops, is given up.
+"""
+
+import logging
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from engine.daemon.images.content import Content
+from engine.daemon.images.registry.download import Cancelled
+from engine.daemon.images.registry.writes import Refused, Upload, Writer
+from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
+
+if TYPE_CHECKING:
+    from threading import Event
+
+log = logging.getLogger(__name__)
+
+_STEP = 1 << 20
+_TLS_STEP = 128 * 1024
+# A registry that asks for chunks gets them of this size, unless its smallest one is larger.
+_CHUNK = 16 << 20
+_ATTEMPTS = 5
+_FIRST_PAUSE = 0.25
+# No new attempt when this long nothing got through: whoever waits should know.
+_PATIENCE = 45.0
+# The least that must get through in that time: a registry that reads slower than that is one that holds us up.
+_WINDOW = 60.0
+_LEAST = 64 * 1024
+# Statuses that may be others the next time; 416 and, of an upload, 404 mean that it has to begin again.
+_PASSING = frozenset({408, 416, 425, 429})
+
+
+class Stalled(SystemFailure):
+    """The registry reads too little for too long; not to be tried again."""
+
+
+class _Slice:
+    """Bytes of a file as a request's body; see `transport.Sender`. told: called with how many have gone out."""
+
+    def __init__(self, fd: int, start: int, size: int, told: Callable[[int], None]):
+        self._fd = fd
+        self._start = start
+        self.size = size
+        self._told = told
+
+    def send(self, connection: socket.socket) -> bool:
+        """See `transport.Sender`."""
+        is_plain = type(connection) is socket.socket
+        gone, noted, until = 0, 0, time.monotonic() + _WINDOW
+        waiting = select.poll()
+        # What can be read of a plain connection by now is an answer, so the rest is not wanted.
+        waiting.register(connection, select.POLLOUT | (select.POLLIN if is_plain else 0))
+        while gone < self.size:
+            left = until - time.monotonic()
+            if left <= 0 and gone - noted < min(_LEAST, self.size - noted):
+                raise Stalled(f"the registry stopped reading: {gone - noted} bytes in {_WINDOW:.0f} seconds")
+            if left <= 0:
+                noted, until = gone, time.monotonic() + _WINDOW
+                continue
+            ready = waiting.poll(left * 1000)
+            if ready and ready[0][1] & select.POLLIN:
+                return False
+            if ready:
+                gone += self._some(connection, gone, is_plain)
+                self._told(gone)
+        return True
+
+    def _some(self, connection: socket.socket, gone: int, is_plain: bool) -> int:
+        offset, left = self._start + gone, self.size - gone
+        if is_plain:
+            try:
+                sent = os.sendfile(connection.fileno(), self._fd, offset, min(_STEP, left))
+            except BlockingIOError:  # poll(2) may be wrong
+                return 0
+            if not sent:
+                raise SystemFailure("the blob ended early: its file is damaged")
+            return sent
+        data = os.pread(self._fd, min(_TLS_STEP, left), offset)
+        if not data:
+            raise SystemFailure("the blob ended early: its file is damaged")
+        connection.settimeout(_WINDOW)
+        try:
+            connection.sendall(data)
+        except TimeoutError:
+            raise Stalled(f"the registry stopped reading: nothing in {_WINDOW:.0f} seconds") from None
+        return len(data)
+
+
+class Blob:
+    """One blob on its way into `writer`'s repository.
+
+    sources: repositories of the same registry that may have it; told: called with the bytes that went out so far
+    """
+
+    def __init__(self, writer: Writer, part: dict, cancelled: "Event", told: Callable[[int], None]):
+        self._writer = writer
+        self._digest = part["digest"]
+        self._size = part["size"]
+        self._cancelled = cancelled
+        self._told_all = told
+        self._moved = time.monotonic()
+        self._furthest = 0
+
+    def mounted(self, sources: Iterable[str], refused: Callable[[str], None]) -> tuple[str, Upload | None]:
+        """The repository that it was mounted from, or empty, and an upload that was opened instead, if any.
+
+        refused: told of each source that did not do
+        """
+        for source in sources:
+            try:
+                upload = self._writer.mount(self._digest, source)
+            except (Refused, Unauthorized) as error:
+                log.info("%s is not mounted from %s: %s", self._digest, source, error)
+                refused(source)
+                continue
+            if upload is None:
+                return source, None
+            refused(source)
+            # The registry has opened an upload by that: another try would leave it behind.
+            return "", upload
+        return "", None
+
+    def send(self, content: Content, upload: Upload | None) -> None:
+        """Send it, as often as it makes sense. Raises Cancelled, NotFound, Unauthorized, SystemFailure."""
+        with content.open(self._digest) as file:
+            fd = file.fileno()
+            if os.fstat(fd).st_size != self._size:
+                raise NotFound(f"content digest {self._digest}: its file has another size than {self._size}")
+            for attempt in range(_ATTEMPTS):
+                try:
+                    upload = upload or self._writer.start()
+                    self._attempt(fd, upload)
+                    return
+                except (Cancelled, Stalled, NotFound, Unauthorized, Invalid):
+                    raise
+                except SystemFailure as failure:
+                    tired = time.monotonic() - self._moved > _PATIENCE
+                    if attempt == _ATTEMPTS - 1 or tired or not _may_pass(failure, upload):
+                        raise
+                    log.info("upload of %s is interrupted, trying again: %s", self._digest, failure)
+                    if self._cancelled.wait(_FIRST_PAUSE * 2**attempt):
+                        raise Cancelled("context canceled") from failure
+                    upload = self._resumed(upload, failure)
+
+    def _resumed(self, upload: Upload | None, failure: SystemFailure) -> Upload | None:
+        """Where the upload can go on; None for from the start."""
+        if upload is None:
+            return None
+        try:
+            found = self._writer.status(upload)
+        except (SystemFailure, NotFound, Invalid) as error:
+            log.info("the upload of %s cannot be resumed: %s", self._digest, error)
+            return None
+        if found and found.done > self._furthest:
+            raise Refused(
+                f"the registry says it has {found.done} bytes of {self._digest}, of which it got {self._furthest}", 416
+            ) from failure
+        return found
+
+    def _attempt(self, fd: int, upload: Upload) -> None:
+        """Whole in one request, or what is left in as many as the registry wants."""
+        if not upload.done and not upload.smallest:
+            self._writer.finish(upload, self._digest, self._slice(fd, 0, self._size))
+            return
+        chunk = max(_CHUNK, upload.smallest) if upload.smallest else self._size
+        while upload.done < self._size:
+            upload = self._writer.append(upload, self._slice(fd, upload.done, min(chunk, self._size - upload.done)))
+        self._writer.finish(upload, self._digest, b"")
+
+    def _slice(self, fd: int, start: int, size: int) -> _Slice:
+        def told(gone: int) -> None:
+            if self._cancelled.is_set():
+                raise Cancelled("context canceled")
+            self._moved = time.monotonic()
+            self._furthest = max(self._furthest, start + gone)
+            self._told_all(start + gone)
+
+        return _Slice(fd, start, size, told)
+
+
+def _may_pass(failure: SystemFailure, upload: Upload | None) -> bool:
+    """Whether the same might work later."""
+    if not isinstance(failure, Refused):
+        return True
+    return failure.status >= 500 or failure.status in _PASSING or (failure.status == 404 and upload is not None)

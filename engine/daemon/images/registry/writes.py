@@ -1,0 +1,219 @@
+"""The distribution protocol, from the side that pushes: what is there already, uploads, mounts and manifests.
+
+Runs in the daemon, on the threads of a push. Knows where an upload goes on (its `Location`) and never sends the
+registry's authorization to another origin than its own. Nothing here tries again; `upload` decides that.
+Specification: OCI distribution-spec 1.1, "Push".
+"""
+
+import contextlib
+import re
+import urllib.parse
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from engine.daemon.images.reference import Reference
+from engine.daemon.images.registry.auth import Credentials
+from engine.daemon.images.registry.reads import Registry, refusal
+from engine.daemon.images.registry.transport import Origin, Sender, joined, read_body, split_url
+from engine.errors import SystemFailure, Unauthorized
+
+_OFFICIAL = "docker.io"
+_OFFICIAL_HOST = "registry-1.docker.io"
+_LARGEST_ANSWER = 64 * 1024
+_RANGE = re.compile(r"(?:bytes=)?0-([0-9]{1,19})")
+_CHUNK_LENGTH = re.compile(r"[0-9]{1,19}")
+# A mount that is refused in one of these ways may still be an upload; an error of the registry itself is one.
+_MOUNT_REFUSED = (400, 401, 403, 404, 405)
+_BINARY = {"Content-Type": "application/octet-stream"}
+
+
+class Refused(SystemFailure):
+    """The registry answered with an error's status, or with one that makes no sense."""
+
+    def __init__(self, text: str, status: int):
+        super().__init__(text)
+        self.status = status
+
+
+class Place(NamedTuple):
+    """Where the next request of an upload goes."""
+
+    origin: Origin
+    target: str
+
+    @property
+    def url(self) -> str:
+        """As an error shows it: without the query, in which others' signatures stand."""
+        return f"{self.origin.scheme}://{self.origin.netloc}{self.target.partition('?')[0]}"
+
+
+class Upload(NamedTuple):
+    """An upload that the registry has opened: where it goes on, how much it has, its smallest chunk (0: any size)."""
+
+    place: Place
+    done: int = 0
+    smallest: int = 0
+
+
+class Writer(Registry):
+    """A repository that is pushed to."""
+
+    def __init__(self, reference: Reference, insecure: tuple[str, ...], auth: dict | None):
+        host = _OFFICIAL_HOST if reference.domain == _OFFICIAL else reference.domain
+        super().__init__(host, "https", reference.path, insecure, Credentials.of(auth), actions="pull,push")
+
+    def greet(self, neighbours: Iterable[str] = ()) -> None:
+        """The first request: see `ping`. Asks also for the right to read the neighbours, which a mount from them takes.
+
+        Where the token server gives nothing for so much, it is asked for this repository alone.
+        """
+        own = self._authorizer.scope
+        scopes = [f"repository:{repository}:pull" for repository in neighbours]
+        self._authorizer.scope = " ".join((own, *scopes))
+        try:
+            self.ping()
+        except Unauthorized:
+            if not scopes:
+                raise
+            self._authorizer.scope = own
+            self.ping()
+
+    def has_blob(self, digest: str) -> bool:
+        """True when the repository has the blob."""
+        return self._has(f"blobs/{digest}", {})
+
+    def has_manifest(self, digest: str, media_type: str) -> bool:
+        """True when the repository has the manifest or index."""
+        return self._has(f"manifests/{digest}", {"Accept": media_type})
+
+    def _has(self, path: str, headers: dict[str, str]) -> bool:
+        place = self._own(path)
+        with self._exchange("HEAD", place, headers) as answer:
+            if answer.status == 404:
+                return False
+            self._good(answer, "HEAD", place)
+            return True
+
+    def put_manifest(self, reference: str, digest: str, media_type: str, data: bytes) -> None:
+        """Put a manifest or index under a tag, or under its digest, as which the registry must know it too."""
+        place = self._own(f"manifests/{reference}")
+        with self._exchange("PUT", place, {"Content-Type": media_type}, data) as answer:
+            self._good(answer, "PUT", place)
+            self._same(answer, digest)
+
+    # Uploads
+
+    def start(self) -> Upload:
+        """Open an upload."""
+        place = self._own("blobs/uploads/")
+        with self._exchange("POST", place, {}, b"") as answer:
+            self._good(answer, "POST", place)
+            return self._opened(answer, place)
+
+    def mount(self, digest: str, source: str) -> Upload | None:
+        """Have the blob from another repository: None when that is done, an upload where there was only that.
+
+        Raises Refused when it was neither.
+        """
+        place = self._own("blobs/uploads/?" + urllib.parse.urlencode({"mount": digest, "from": source}))
+        with self._exchange("POST", place, {}, b"") as answer:
+            if answer.status == 201:
+                self._same(answer, digest)
+                return None
+            if answer.status in _MOUNT_REFUSED:
+                raise Refused(f"the registry does not mount {digest} from {source}", answer.status)
+            self._good(answer, "POST", place)
+            return self._opened(answer, place)
+
+    def append(self, upload: Upload, body: Sender) -> Upload:
+        """Send one chunk from `upload.done` on. Raises Refused when the registry says that it got another length."""
+        end = upload.done + body.size
+        headers = {**_BINARY, "Content-Range": f"{upload.done}-{end - 1}"}
+        with self._exchange("PATCH", upload.place, headers, body) as answer:
+            self._good(answer, "PATCH", upload.place)
+            after = self._upload(answer, upload.place)
+            if answer.headers.get("Range") is not None and after.done != end:
+                raise Refused(f"the registry says it has {after.done} bytes of an upload, of which it got {end}", 416)
+            return after._replace(done=end, smallest=upload.smallest)
+
+    def finish(self, upload: Upload, digest: str, body: Sender | bytes) -> None:
+        """Send the rest and say what it all is."""
+        origin, target = upload.place
+        mark = "&" if "?" in target else "?"
+        place = Place(origin, f"{target}{mark}{urllib.parse.urlencode({'digest': digest})}")
+        with self._exchange("PUT", place, _BINARY, body) as answer:
+            self._good(answer, "PUT", place)
+            self._same(answer, digest)
+
+    def status(self, upload: Upload) -> Upload | None:
+        """How much of an interrupted upload the registry has; None when it has forgotten it, or nothing came."""
+        with self._exchange("GET", upload.place, {}) as answer:
+            if answer.status == 404:
+                return None
+            self._good(answer, "GET", upload.place)
+            if "Location" not in answer.headers:
+                return None
+            found = self._upload(answer, upload.place)
+            # 0-0 is written for one byte, and for none.
+            return found._replace(smallest=upload.smallest) if found.done > 1 else None
+
+    # Requests
+
+    def _own(self, path: str) -> Place:
+        return Place(self.origin, f"/v2/{self.repository}/{path}")
+
+    @contextlib.contextmanager
+    def _exchange(
+        self, method: str, place: Place, headers: dict[str, str], body: Sender | bytes | None = None
+    ) -> Iterator[object]:
+        """The answer, whatever its status; what is left of its body is given up."""
+        origin, target = place
+        if origin == self.origin:
+            answer, origin = self._answered(method, target, headers, body)
+        else:
+            # Somebody else's: no authorization, and no redirect from there to yet another one.
+            answer = self._sent(method, origin, target, headers, body)
+        try:
+            yield answer
+        finally:
+            if not answer.isclosed():
+                read_body(answer, _LARGEST_ANSWER)
+            if not answer.isclosed():
+                self.transport.drop(origin)
+
+    def _good(self, answer: object, method: str, place: Place) -> None:
+        if 200 <= answer.status < 300:
+            return
+        failure = refusal(answer, method, place.url)
+        # Only a refusal of the credentials means the same everywhere.
+        raise failure if isinstance(failure, Unauthorized) else Refused(str(failure), answer.status)
+
+    def _opened(self, answer: object, place: Place) -> Upload:
+        """A new upload: its range is written as 0-0, which would be one byte."""
+        return self._upload(answer, place)._replace(done=0)
+
+    def _upload(self, answer: object, place: Place) -> Upload:
+        """The upload that an answer tells of."""
+        location = answer.headers.get("Location")
+        if not location:
+            raise SystemFailure(f"the registry does not say where the upload to {place.url} goes on")
+        span = _RANGE.fullmatch(answer.headers.get("Range") or "")
+        least = _CHUNK_LENGTH.fullmatch(answer.headers.get("OCI-Chunk-Min-Length") or "")
+        done = int(span[1]) + 1 if span else 0
+        return Upload(self._place(location, place), done, int(least[0]) if least else 0)
+
+    def _place(self, location: str, here: Place) -> Place:
+        """A `Location`, which may be relative. Raises SystemFailure for what is no HTTP, or gives TLS up."""
+        base = f"{here.origin.scheme}://{here.origin.netloc}{here.target}"
+        scheme, host, port, target = split_url(joined(base, location))
+        origin = self._origin_of(scheme, host, port)
+        if here.origin.scheme == "https" and scheme != "https" and not origin.unchecked:
+            raise SystemFailure(f"the registry sends an upload to {origin.netloc}, which does not use TLS")
+        return Place(origin, target)
+
+    @staticmethod
+    def _same(answer: object, digest: str) -> None:
+        said = answer.headers.get("Docker-Content-Digest", "")
+        # A registry may name it by another algorithm.
+        if said and said.partition(":")[0] == digest.partition(":")[0] and said != digest:
+            raise Refused(f"the registry took {digest} for {said!r}", 400)

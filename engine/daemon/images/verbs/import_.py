@@ -1,0 +1,75 @@
+"""Importing: one image made of the tar of a root filesystem (POST /images/create?fromSrc=-).
+
+Runs in the daemon, on the request's thread.
+"""
+
+import time
+from collections.abc import Sequence
+from io import BufferedIOBase
+
+from engine.daemon.clock import rfc3339
+from engine.daemon.images import image as documents
+from engine.daemon.images import platform
+from engine.daemon.images.image import Image
+from engine.daemon.images.making import add_made, unpack
+from engine.daemon.images.reference import Reference
+from engine.errors import Invalid
+
+TYPE_CHECKING = False  # as `typing` has it, which a small daemon does without
+if TYPE_CHECKING:
+    from engine.daemon.images.catalogue import ImageStore
+
+
+def import_rootfs(
+    store: "ImageStore",
+    stream: BufferedIOBase,
+    repo: str,
+    tag: str,
+    message: str,
+    changes: Sequence[str],
+    platform_text: str | None,
+) -> Image:
+    """Make an image of one layer out of `stream`, a tar, plain or compressed; an empty repo gives it no name.
+
+    changes: Dockerfile instructions for its config. Raises Invalid, SystemFailure.
+    """
+    names = [_name(repo, tag)] if repo else []
+    config = _changed(changes) if changes else {}
+    target = platform.parse(platform_text) if platform_text else platform.host()
+    with store.session() as session, store.content.incoming() as blob:
+        layer, form = unpack(session, stream, blob)
+        layer_part = documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)
+        with store.content.pinned([blob.digest]):
+            blob.keep()
+            document = _config(config, layer.diff_id, message or "Imported from -", target)
+            image = add_made(store, session, document, [layer_part], [layer], names)
+    for name in names:
+        store.announce("tag", image.id, name.familiar, image)
+    store.announce("import", image.id, image.id, image)
+    return image
+
+
+def _changed(changes: Sequence[str]) -> dict:
+    from engine.daemon.images import changes as instructions  # late: with it comes all of the Dockerfile's grammar
+
+    return instructions.apply({}, changes)
+
+
+def _name(repo: str, tag: str) -> Reference:
+    reference = Reference.parse(repo)
+    if reference.digest:
+        raise Invalid("cannot import digest reference")
+    return (reference.with_tag(tag) if tag else reference).with_default_tag()
+
+
+def _config(config: dict, diff_id: str, message: str, target: platform.Platform) -> dict:
+    created = rfc3339(time.time_ns())
+    return {
+        "created": created,
+        "architecture": target.architecture,
+        **({"variant": target.variant} if target.variant else {}),
+        "os": target.os,
+        "config": config,
+        "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+        "history": [{"created": created, "comment": message}],
+    }

@@ -1,0 +1,298 @@
+"""What the API shows of images: GET /images/json and GET /images/{name}/json.
+
+Runs in the daemon, on the request's thread; reads, and changes nothing. Shapes: ImageSummary, ImageInspect and
+ImageManifestSummary of the definition, filled in as a current dockerd does (transcript 208-210, 232).
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+
+from engine.daemon.clock import rfc3339
+from engine.daemon.images import platform
+from engine.daemon.images.image import (
+    INDEXES,
+    LARGEST_DOCUMENT,
+    Image,
+    descriptor,
+    index_entries,
+    load,
+    media_type_of,
+)
+from engine.daemon.images.reference import Reference, check_digest
+from engine.daemon.images.verbs.remove import standing
+from engine.daemon.store import images as table
+from engine.errors import Invalid, NotFound
+
+TYPE_CHECKING = False  # as `typing` has it, which an idle daemon does without
+if TYPE_CHECKING:
+    from engine.daemon.images.catalogue import ImageStore
+
+UsedBy = Callable[[str], Sequence]
+
+_SECOND = 1_000_000_000
+# How BuildKit marks the manifest that describes another one of the same index.
+_ATTESTED = "vnd.docker.reference.digest"
+_PLATFORM = ("architecture", "os", "os.version", "os.features", "variant")
+
+
+def images_json(
+    store: "ImageStore",
+    filters: Mapping[str, Sequence[str]],
+    everything: bool,
+    shared_size: bool,
+    manifests: bool,
+    used_by: UsedBy | None,
+    identity: bool = False,
+) -> list[dict]:
+    """ImageSummary of each image that passes the filters, newest first.
+
+    everything: also the untagged parents of other images; identity: where each platform came from, which needs
+    manifests. Raises Invalid (`invalid filter 'x'`), NotFound.
+    """
+    from engine.daemon.images import filters as rules  # an idle daemon has not been asked for a filter
+
+    tests = rules.compile_filters(store, filters)
+    images = sorted(store.all(), key=lambda image: rules.created_ns(image) or 0, reverse=True)
+    parents = {image.parent for image in images}
+    shown = [image for image in images if everything or image.names or image.id not in parents]
+    shared = _shared(store) if shared_size else None
+    summaries = []
+    for image in shown:
+        if all(test(image) for test in tests):
+            with contextlib.suppress(NotFound):  # another client has just removed it
+                summaries.append(_summary(store, image, shared, manifests, used_by, identity))
+    return [_of_names(summary, asked) for summary in summaries] if (asked := filters.get("reference")) else summaries
+
+
+def _of_names(summary: dict, patterns: Sequence[str]) -> dict:
+    """An image that was asked for by patterns of names, with those of its names alone that fit."""
+    from engine.daemon.images import filters as rules  # as above
+
+    matches = rules.by_reference(patterns)
+    tags = [tag for tag in summary["RepoTags"] if matches(Reference.parse(tag))]
+    named = {Reference.parse(tag).familiar_name for tag in tags}
+    digests = [one for one in summary["RepoDigests"] if one.partition("@")[0] in named or matches(Reference.parse(one))]
+    return {**summary, "RepoTags": tags, "RepoDigests": digests}
+
+
+def inspect_json(
+    store: "ImageStore", image: Image, manifests: bool = False, used_by: UsedBy | None = None, single: bool = False
+) -> dict:
+    """ImageInspect of one image.
+
+    single: of the image's platform alone, as when the client has named one: by its manifest's digest and size
+    """
+    config = image.config
+    shown = {
+        "Id": image.manifest if single else image.id,
+        "RepoTags": list(image.repo_tags),
+        "RepoDigests": list(image.repo_digests),
+        "Comment": _comment(config),
+        "Created": image.created,
+        "Author": config.get("author", ""),
+        "Config": config.get("config") or {},
+        "Architecture": config.get("architecture", ""),
+        "Variant": config.get("variant", ""),
+        "Os": config.get("os", ""),
+        "OsVersion": config.get("os.version", ""),
+        "Parent": image.parent,
+        "Size": image.size if single else _size(store, store.platforms(image)),
+        "RootFS": {"Type": "layers", "Layers": image.diff_ids},
+        "Metadata": {"LastTagTime": rfc3339(image.tagged_ns)},
+        "Descriptor": _manifest_descriptor(store, image) if single and image.manifest != image.id else image.descriptor,
+        "Identity": _identity(image),
+    }
+    for name in ("Comment", "Created", "Author", "Variant", "OsVersion", "Parent", "Identity"):
+        if not shown[name]:
+            del shown[name]
+    if manifests:
+        shown["Manifests"] = manifests_json(store, image, used_by, identity=False)
+    return shown
+
+
+def manifests_json(store: "ImageStore", image: Image, used_by: UsedBy | None, identity: bool) -> list[dict]:
+    """ImageManifestSummary of each manifest of an index, whether it is here or not; or of the image's only one."""
+    here = {one.manifest: one for one in store.platforms(image)}
+    containers = used_by(image.id) if used_by else ()
+    listed = _index(store, image)
+    entries = {entry["digest"]: entry for entry in listed}
+    # One of an index within the index is here without an entry.
+    more = {digest: _manifest_descriptor(store, one) for digest, one in here.items() if digest not in entries}
+    shown = []
+    for digest, entry in {**entries, **more}.items():
+        one = here.get(digest)
+        summary = _absent(store, entry) if one is None else _present(store, one, entry, containers)
+        if one is not None and identity and (found := _identity(one)):
+            summary["ImageData"]["Identity"] = found
+        shown.append(summary)
+    return shown
+
+
+def _index(store: "ImageStore", image: Image) -> list[dict]:
+    """The entries of an image's index; none for one that is a manifest."""
+    if image.descriptor["mediaType"] not in INDEXES:
+        return []
+    return index_entries(load(store.content.read(image.id, LARGEST_DOCUMENT), "index"))
+
+
+def _present(store: "ImageStore", image: Image, entry: dict, containers: Sequence) -> dict:
+    unpacked = sum(image.layer_sizes)
+    own = image.descriptor["size"] if image.manifest != image.id else 0  # the index is of no platform alone
+    content = image.content_size - own
+    said = _platform(entry.get("platform")) or _platform(image.config)
+    return {
+        "ID": image.manifest,
+        "Descriptor": _cleaned({**_manifest_descriptor(store, image), **entry, "platform": said}),
+        "Available": True,
+        "Kind": "image",
+        "Size": {"Content": content, "Total": content + unpacked},
+        "ImageData": {
+            "Platform": said,
+            "Containers": [container.id for container in standing(image.layers, containers)],
+            "Size": {"Unpacked": unpacked},
+            "UnpackedSize": unpacked,  # which the definition requires too, and nowhere describes
+        },
+    }
+
+
+def _absent(store: "ImageStore", entry: dict) -> dict:
+    """A manifest that is known from the index alone."""
+    shown = {
+        "ID": entry["digest"],
+        "Descriptor": _cleaned(entry),
+        "Available": False,
+        "Kind": "unknown",
+        "Size": {"Content": 0, "Total": 0},
+    }
+    annotations = entry.get("annotations")
+    attested = annotations.get(_ATTESTED) if isinstance(annotations, dict) else None
+    if isinstance(attested, str) and _is_digest(attested):
+        return {**shown, "Kind": "attestation", "AttestationData": {"For": attested}}
+    said = _platform(entry.get("platform"))
+    if not said or said.get("os") == "unknown":
+        return shown
+    return {
+        **shown,
+        "Kind": "image",
+        "ImageData": {"Platform": said, "Containers": [], "Size": {"Unpacked": 0}, "UnpackedSize": 0},
+    }
+
+
+def _is_digest(text: str) -> bool:
+    try:
+        check_digest(text)
+    except Invalid:
+        return False
+    return True
+
+
+def _platform(said: object) -> dict:
+    """The fields of an OCI platform that are sound, in a stranger's index or config."""
+    if not isinstance(said, dict):
+        return {}
+    found = {
+        key: said[key] for key in _PLATFORM if key != "os.features" and isinstance(said.get(key), str) and said[key]
+    }
+    features = said.get("os.features")
+    if isinstance(features, list) and features and all(isinstance(one, str) for one in features):
+        found["os.features"] = features
+    return found if found.get("architecture") and found.get("os") else {}
+
+
+def _cleaned(entry: dict) -> dict:
+    """A descriptor of an index with what a client may rely on: the digest and size are checked, the rest is not yet."""
+    kind, annotations = entry.get("mediaType"), entry.get("annotations")
+    shown = descriptor(kind if isinstance(kind, str) else "", entry["digest"], entry["size"])
+    if isinstance(annotations, dict) and all(isinstance(text, str) for text in annotations.values()):
+        shown["annotations"] = annotations
+    if said := _platform(entry.get("platform")):
+        shown["platform"] = said
+    return shown
+
+
+def _manifest_descriptor(store: "ImageStore", image: Image) -> dict:
+    """The descriptor of a platform's own manifest, with the platform."""
+    manifest = store.content.read(image.manifest, LARGEST_DOCUMENT)
+    kind = media_type_of(load(manifest, "manifest"))
+    return {**descriptor(kind, image.manifest, len(manifest)), "platform": _own_platform(image)}
+
+
+def _own_platform(image: Image) -> dict:
+    shown = platform.of(image.config)
+    data = {"architecture": shown.architecture, "os": shown.os}
+    return {**data, "variant": shown.variant} if shown.variant else data
+
+
+def _size(store: "ImageStore", platforms: Sequence[Image]) -> int:
+    """Bytes of an image with all its platforms, of what they share once."""
+    if len(platforms) == 1:
+        return platforms[0].size
+    layers = {name: size for one in platforms for name, size in zip(one.layers, one.layer_sizes, strict=True)}
+    with store.database.reading() as connection:
+        blobs = table.image_blobs(connection, platforms[0].id)
+    return sum(layers.values()) + sum(size for _, size in blobs)
+
+
+def _identity(image: Image) -> dict | None:
+    """Where the image came from; what was made here came from nowhere."""
+    if not image.names or image.parent:
+        return None
+    return {"Pull": [{"Repository": name} for name in _repositories(image)]}
+
+
+def created_seconds(created: str) -> int:
+    """Seconds since the epoch of an RFC 3339 time; 0 for none, or for one that nobody can read."""
+    from engine.daemon import moments  # with datetime, which an idle daemon does without
+
+    try:
+        return moments.parse(created, 0) // _SECOND
+    except Invalid:
+        return 0
+
+
+def _summary(
+    store: "ImageStore",
+    image: Image,
+    shared: set[str] | None,
+    manifests: bool,
+    used_by: UsedBy | None,
+    identity: bool,
+) -> dict:
+    platforms = store.platforms(image) if image.descriptor["mediaType"] in INDEXES else [image]
+    shown = {
+        "Containers": len(used_by(image.id)) if used_by else -1,
+        "Created": created_seconds(image.created),
+        "Id": image.id,
+        "Labels": (image.config.get("config") or {}).get("Labels") or {},
+        "ParentId": image.parent,
+        "Descriptor": image.descriptor,
+        "RepoDigests": list(image.repo_digests),
+        "RepoTags": list(image.repo_tags),
+        "SharedSize": -1,
+        "Size": _size(store, platforms),
+    }
+    if shared is not None:
+        parts = {name: size for one in platforms for name, size in zip(one.layers, one.layer_sizes, strict=True)}
+        with store.database.reading() as connection:
+            parts |= table.image_blobs(connection, image.id)
+        shown["SharedSize"] = sum(size for name, size in parts.items() if name in shared)
+    if manifests:
+        shown["Manifests"] = manifests_json(store, image, used_by, identity)
+    return shown
+
+
+def _comment(config: dict) -> str:
+    """The last step's comment, where docker import and commit put theirs."""
+    history = config.get("history")
+    last = history[-1] if isinstance(history, list) and history else {}
+    return config.get("comment") or (last.get("comment", "") if isinstance(last, dict) else "")
+
+
+def _repositories(image: Image) -> list[str]:
+    return list(dict.fromkeys(Reference.parse(name).name for name in image.names))
+
+
+def _shared(store: "ImageStore") -> set[str]:
+    """The layers and blobs that more than one image holds."""
+    with store.database.reading() as connection:
+        return {str(number) for number in table.shared_layers(connection)} | table.shared_blobs(connection)

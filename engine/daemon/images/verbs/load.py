@@ -1,0 +1,287 @@
+"""Loading images from an archive: what `docker save`, podman and skopeo write, docker-archives and OCI layouts alike.
+
+Runs in the daemon, on the request's thread. The outer tar is read once, as it arrives (see `members`); then the
+documents in it say which images there are. Everything hostile in them ends in Invalid or NotFound, and what was not
+added to the store by then is removed. Formats: docker's image spec v1.2, OCI image-layout; the oldest is `legacy`'s.
+"""
+
+import contextlib
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from engine.daemon.images import image as documents
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.archives import legacy
+from engine.daemon.images.archives.members import PIECE, Members, Progress
+from engine.daemon.images.image import Image
+from engine.daemon.images.making import add_made
+from engine.daemon.images.platform import Platform
+from engine.daemon.images.reference import Reference
+from engine.daemon.tar import compression
+from engine.daemon.tar import reader as tar
+from engine.daemon.tar.compression import Unpacked
+from engine.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.layers.store import Session
+
+# Writers fill up their last record; what follows an archive's end beyond that is no part of it.
+_MOST_TRAILING = 64 << 20
+# Each is made durable by itself.
+_MOST_IMAGES = 1_000
+_MOST_MANIFESTS = 1_000
+_DEEPEST_INDEX = 3
+_NAME = "io.containerd.image.name"
+_REF_NAME = "org.opencontainers.image.ref.name"
+
+
+def load(store: "ImageStore", stream: BinaryIO, progress: Progress, wanted: Sequence[Platform] = ()) -> list[Image]:
+    """Load every image of the archive in `stream` (plain or compressed); the images, in the archive's order.
+
+    wanted: only these platforms of each, and each must be there; none: all that are there.
+    Progress: `{"stream": "Loaded image: busybox:latest\\n"}` for each name. Raises Invalid, NotFound, SystemFailure.
+    """
+    with store.session() as session, contextlib.closing(Members(store, session, progress)) as members:
+        outer = io.BufferedReader(Unpacked(stream), PIECE)
+        members.read(tar.TarReader(outer))
+        _read_to_the_end(outer)
+        images = []
+        for image, names in _Loading(store, session, members, wanted).images():
+            shown = [f"Loaded image: {name.familiar}\n" for name in names] or [f"Loaded image ID: {image.id}\n"]
+            for text in shown:
+                progress({"stream": text})
+            store.announce("load", image.id, image.id, image)
+            images.append(image)
+        return images
+
+
+def _read_to_the_end(outer: io.BufferedReader) -> None:
+    """A compressed stream is checked only when it is read to its end."""
+    left = _MOST_TRAILING
+    while data := outer.read1(PIECE):
+        left -= len(data)
+        if left < 0:
+            raise Invalid("invalid archive: it goes on after its end")
+
+
+class _Loading:
+    """What one archive's documents make of its files."""
+
+    def __init__(self, store: "ImageStore", session: "Session", members: Members, wanted: Sequence[Platform]):
+        self._store = store
+        self._session = session
+        self._members = members
+        self._wanted = wanted
+
+    def images(self) -> Iterator[tuple[Image, list[Reference]]]:
+        """Add each image; the image, and the names that the archive gives it."""
+        index, manifest = self._members.document("index.json"), self._members.document("manifest.json")
+        # dockerd writes both since version 25; the layout has the image's own digests and is read first.
+        if index is not None:
+            yield from self._layout(documents.load(index, "index.json"))
+        elif manifest is not None:
+            yield from self._docker_archive(manifest)
+        elif (repositories := self._members.document("repositories")) is not None:
+            for config, digests, names in legacy.images(self._members, repositories):
+                yield self._made(config, digests, names), names
+        else:
+            raise Invalid("unrecognized image format")
+
+    # OCI layouts
+
+    def _layout(self, index: dict) -> Iterator[tuple[Image, list[Reference]]]:
+        targets: dict[str, tuple[dict, list[Reference]]] = {}
+        for part in documents.index_entries(index):
+            _, names = targets.setdefault(part["digest"], (part, []))
+            names += [name for name in _names_of(part) if name not in names]
+        _check_count(targets)
+        for part, names in targets.values():
+            yield self._target(part, names), names
+
+    def _target(self, target: dict, names: list[Reference]) -> Image:
+        """An entry of index.json: the image in each of its platforms that are there and wanted."""
+        whole, broken = [], None
+        walk = _Walk(self._store, self._members)
+        for leaf in walk.leaves(target):
+            try:
+                whole.append(self._checked(leaf))
+            except NotFound as error:
+                # `docker save` writes the platforms that it has, and the index of all of them.
+                broken = broken or error
+        chosen = self._choose(whole, names, target)
+        if not chosen:
+            raise broken or NotFound(f"no matching manifest for {platforms.host()} in the manifest list entries")
+        # The best comes last: it is the one that stands for the image.
+        for leaf in reversed(chosen):
+            image = self._add(walk.top, leaf, names if leaf is chosen[0] else [])
+        return image
+
+    def _choose(self, whole: list["_Leaf"], names: list[Reference], target: dict) -> list["_Leaf"]:
+        """The platforms to be added, best first. Raises NotFound when a wanted one is not there."""
+        if not self._wanted:
+            return platforms.sorted_for(platforms.host(), whole)
+        chosen = []
+        for one in self._wanted:
+            found = platforms.best(whole, one, strict=True)
+            if found is None:
+                raise _without(one, names[0].familiar if names else target["digest"])
+            if found not in chosen:
+                chosen.append(found)
+        return chosen
+
+    def _checked(self, leaf: "_Leaf") -> "_Leaf":
+        """The manifest with all that it names. Raises NotFound for what is missing, Invalid for what is not that."""
+        config_part, layer_parts = documents.manifest_parts(leaf.document)
+        for part in (config_part, *layer_parts):
+            self._members.blob(part)
+        leaf.data = self._store.content.read(config_part["digest"], documents.LARGEST_DOCUMENT)
+        leaf.config = documents.config_of(leaf.data, len(layer_parts))
+        return leaf
+
+    def _add(self, target: dict, leaf: "_Leaf", names: list[Reference]) -> Image:
+        config_part, layer_parts = documents.manifest_parts(leaf.document)
+        diff_ids = documents.diff_ids_of(leaf.config)
+        layers = [self._members.layer(part["digest"], diff) for part, diff in zip(layer_parts, diff_ids, strict=True)]
+        blobs = [(part["digest"], part["size"]) for part in (*leaf.chain, config_part, *layer_parts)]
+        manifest = leaf.chain[-1]["digest"]
+        return self._store.add(self._session, target, manifest, leaf.data, layers, blobs, names)
+
+    # docker-archives
+
+    def _docker_archive(self, manifest: bytes) -> Iterator[tuple[Image, list[Reference]]]:
+        wrapped = documents.load(b'{"images":' + manifest + b"}", "manifest.json")
+        entries = wrapped.get("images")
+        if not isinstance(entries, list):
+            raise Invalid("invalid manifest.json: it is no list")
+        _check_count(entries)
+        for entry in entries:
+            config_name, layer_names, tags = _entry_of(entry)
+            config = self._members.document(config_name)
+            if config is None:
+                raise Invalid(f"invalid archive: {config_name!r} is missing")
+            if len(layer_names) > documents.MOST_LAYERS:
+                raise Invalid(
+                    f"max depth exceeded: {len(layer_names)} layers, where {documents.MOST_LAYERS} are allowed"
+                )
+            found = [(name, self._members.find(name)) for name in layer_names]
+            for name, file in found:
+                if file is None:
+                    raise Invalid(f"invalid archive: {name!r} is missing")
+            names = [_name(tag) for tag in tags]
+            yield self._made(config, [file for _, file in found], names), names
+
+    def _made(self, config: bytes, files: list[tuple[str, int]], names: list[Reference]) -> Image:
+        """An image that came without a manifest: its config, and each layer's digest and size, lowest first."""
+        document = documents.config_of(config, len(files))
+        for one in self._wanted:
+            if platforms.rank(one, platforms.of(document), strict=True) is None:
+                raise _without(one, names[0].familiar if names else "of the archive")
+        diff_ids = documents.diff_ids_of(document)
+        parts, layers = [], []
+        for (digest, size), diff_id in zip(files, diff_ids, strict=True):
+            layers.append(self._members.layer(digest, diff_id))
+            parts.append(documents.descriptor(self._layer_type(digest), digest, size))
+        return add_made(self._store, self._session, config, parts, layers, names)
+
+    def _layer_type(self, digest: str) -> str:
+        """The media type of a layer's blob, by its first bytes."""
+        with self._store.content.open(digest) as blob:
+            form = compression.Peeked(blob).form
+        return f"{documents.OCI_LAYER}+{form}" if form else documents.OCI_LAYER
+
+
+class _Leaf:
+    """One platform: the descriptors from the target down to its manifest, and that; see `_Loading._checked`."""
+
+    __slots__ = ("chain", "config", "data", "document")
+
+    def __init__(self, chain: list[dict], document: dict):
+        self.chain = chain
+        self.document = document
+        self.data = b""
+        self.config: dict = {}
+
+
+class _Walk:
+    """From an entry of index.json to the manifests below it: through indexes in indexes, as far as they are there."""
+
+    def __init__(self, store: "ImageStore", members: Members):
+        self._store = store
+        self._members = members
+        self._seen: set[str] = set()
+        self.top: dict = {}
+
+    def leaves(self, target: dict) -> Iterator[_Leaf]:
+        """Each manifest once. Raises NotFound, Invalid."""
+        part, document = self._read(target)
+        self.top = part
+        yield from self._below([part], document)
+
+    def _below(self, chain: list[dict], document: dict) -> Iterator[_Leaf]:
+        if chain[-1]["mediaType"] not in documents.INDEXES:
+            yield _Leaf(chain, document)
+            return
+        if len(chain) > _DEEPEST_INDEX:
+            raise Invalid("invalid index: too many indexes inside one another")
+        for entry in documents.index_entries(document):
+            architecture = (entry.get("platform") or {}).get("architecture")
+            # What stands beside an image of BuildKit says of itself that it is for an unknown platform.
+            if entry["digest"] in self._seen or architecture == "unknown" or not self._members.has(entry):
+                continue
+            part, below = self._read(entry)
+            yield from self._below([*chain, part], below)
+
+    def _read(self, part: dict) -> tuple[dict, dict]:
+        """A manifest or index: its descriptor, of the type that it says itself, and the document."""
+        self._seen.add(part["digest"])
+        if len(self._seen) > _MOST_MANIFESTS:
+            raise Invalid(f"invalid index: more than {_MOST_MANIFESTS} manifests")
+        self._members.blob(part)
+        document = documents.load(self._store.content.read(part["digest"], documents.LARGEST_DOCUMENT), "manifest")
+        kind = documents.media_type_of(document, part.get("mediaType", ""))
+        return documents.descriptor(kind, part["digest"], part["size"]), document
+
+
+def _names_of(part: dict) -> list[Reference]:
+    """The name that an entry of index.json carries; a bare tag (skopeo, umoci) names nothing by itself."""
+    annotations = part.get("annotations")
+    annotations = annotations if isinstance(annotations, dict) else {}
+    for text in (annotations.get(_NAME), annotations.get(_REF_NAME)):
+        if isinstance(text, str) and (":" in text or "/" in text):
+            return [_name(text, part["digest"])]
+    return []
+
+
+def _name(text: str, digest: str = "") -> Reference:
+    """A name that an archive gives to an image. Raises Invalid for a digest that is not the image's own.
+
+    By it one would get this image, and take it for the other.
+    """
+    reference = Reference.parse(text).with_default_tag()
+    if reference.digest not in ("", digest):
+        raise Invalid(f'invalid tag "{reference.familiar}"')
+    return reference
+
+
+def _entry_of(entry: object) -> tuple[str, list[str], list[str]]:
+    """Config, Layers and RepoTags of one image in manifest.json."""
+    entry = entry if isinstance(entry, dict) else {}
+    config, layers, tags = entry.get("Config"), entry.get("Layers") or [], entry.get("RepoTags") or []
+    if not isinstance(config, str) or not _is_texts(layers) or not _is_texts(tags):
+        raise Invalid("invalid manifest.json: Config, Layers or RepoTags is of the wrong type")
+    return config, layers, tags
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _check_count(images: Sequence | dict) -> None:
+    if len(images) > _MOST_IMAGES:
+        raise Invalid(f"invalid archive: more than {_MOST_IMAGES} images")
+
+
+def _without(wanted: Platform, shown: str) -> NotFound:
+    return NotFound(f"image {shown} doesn't provide the requested platform ({wanted})")

@@ -1,0 +1,245 @@
+"""Pushing images: from a name to what a registry is to have of it, its blobs several at once, its manifests after them.
+
+Runs in the daemon, on the request's thread and on up to five of its own, which have ended when `push` returns. What is
+sent is what was pulled, loaded or made, byte for byte, so digests never change on the way.
+
+What goes of an index of which only some platforms are here: see `choice`.
+"""
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from engine.daemon.images import platform
+from engine.daemon.images.image import Image
+from engine.daemon.images.reference import Reference, check_digest
+from engine.daemon.images.registry.choice import Choice, Document, Plan
+from engine.daemon.images.registry.download import Cancelled
+from engine.daemon.images.registry.report import Progress, Report
+from engine.daemon.images.registry.upload import Blob
+from engine.daemon.images.registry.writes import Writer
+from engine.daemon.store import blobsources
+from engine.errors import Invalid, NotFound, Unauthorized
+
+if TYPE_CHECKING:
+    from engine.daemon.images.catalogue import ImageStore
+
+log = logging.getLogger(__name__)
+
+# dockerd's max-concurrent-uploads.
+_AT_ONCE = 5
+_MOST_SOURCES = 3
+# Each is a part of the URL that a token server is asked by.
+_MOST_NEIGHBOURS = 16
+
+
+def push(
+    store: "ImageStore", text: str, tag: str, platform_text: str | None, auth: dict | None, progress: Progress
+) -> None:
+    """Push the image that `text` and `tag` name, or with neither tag nor digest every tag of that repository.
+
+    auth: the decoded X-Registry-Auth. A name that is none is told before the first line of progress: Invalid.
+    Raises NotFound, Conflict, Unauthorized, SystemFailure.
+    """
+    reference = _reference(text, tag)
+    wanted = platform.parse(platform_text) if platform_text else None
+    report = Report(progress)
+    report.line(f"The push refers to repository [{reference.name}]")
+    images = _images(store, reference)
+    writer = Writer(reference, tuple(store.settings.insecure_registries), auth)
+    with contextlib.closing(writer.transport), _told_as_docker():
+        pushes = [_Push(store, writer, named, image, wanted, report) for named, image in images]
+        with contextlib.ExitStack() as stack:
+            for one in pushes:
+                stack.enter_context(one.pinned())
+            neighbours = {source for one in pushes for source in one.all_sources()}
+            writer.greet(sorted(neighbours)[:_MOST_NEIGHBOURS])
+            for one in pushes:
+                one.run()
+
+
+def _reference(text: str, tag: str) -> Reference:
+    reference = Reference.parse(text)
+    if not tag:
+        return reference
+    if reference.digest:
+        raise Invalid("refusing to create a tag with a digest reference")
+    if tag.startswith("sha"):
+        with contextlib.suppress(Invalid):  # a tag that begins like a digest
+            check_digest(tag)
+            return reference.with_digest(tag)
+    return reference.with_tag(tag)
+
+
+def _images(store: "ImageStore", reference: Reference) -> list[tuple[Reference, Image]]:
+    """What is to be pushed, and as what."""
+    if reference.tag or reference.digest:
+        try:
+            return [(reference, store.find(reference.familiar))]
+        except NotFound as error:
+            raise NotFound(f"tag does not exist: {reference.familiar}") from error
+    named = [(Reference.parse(name), image) for image in store.all() for name in image.names]
+    found = [(other, image) for other, image in named if other.name == reference.name and other.tag]
+    if not found:
+        raise NotFound(f"An image does not exist locally with the tag: {reference.familiar_name}")
+    return sorted(found, key=lambda pair: pair[0].tag)
+
+
+@contextlib.contextmanager
+def _told_as_docker():
+    try:
+        yield
+    except Unauthorized as error:
+        text = f"push access denied, repository does not exist or may require authorization: {error}"
+        raise Unauthorized(text) from error
+
+
+class _Push:
+    """One image on its way to one name."""
+
+    def __init__(
+        self,
+        store: "ImageStore",
+        writer: Writer,
+        reference: Reference,
+        image: Image,
+        wanted: platform.Platform | None,
+        report: Report,
+    ):
+        self._store = store
+        self._content = store.content
+        self._writer = writer
+        self._reference = reference
+        self._image = image
+        self._wanted = wanted
+        self._report = report
+        self._choice = Choice(self._content, image.descriptor)
+
+    def pinned(self) -> contextlib.AbstractContextManager:
+        """While this lasts nothing of the image can be removed."""
+        return self._content.pinned(self._choice.everything())
+
+    def all_sources(self) -> set[str]:
+        """The repositories from which something might be mounted."""
+        blobs = self._choice.blobs()
+        with self._store.database.reading() as connection:
+            return {source for digest in blobs for source in self._sources(connection, digest)}
+
+    def _sources(self, connection: object, digest: str) -> list[str]:
+        # One more, in case this repository is among them.
+        found = blobsources.repositories(connection, self._reference.domain, digest, _MOST_SOURCES + 1)
+        return [source for source in found if source != self._reference.path][:_MOST_SOURCES]
+
+    def run(self) -> None:
+        """Everything, to the line that gives the digest."""
+        plan = self._plan()
+        self._blobs(plan)
+        for document in plan.documents:
+            self._manifest(document, document is plan.documents[-1])
+        with self._store.database.transaction() as connection:
+            blobsources.remember(connection, self._reference.domain, self._reference.path, plan.blobs)
+        name, target = self._reference.tag or self._reference.digest, plan.target
+        self._report.line(f"{name}: digest: {target['digest']} size: {target['size']}")
+        if target["digest"] != self._image.id and self._wanted is None:
+            instead = {"originalIndex": self._image.descriptor, "selectedManifest": target}
+            self._report.aux({"manifestPushedInsteadOfIndex": True, **instead})
+        result = {"Tag": self._reference.tag, "Digest": target["digest"], "Size": target["size"]}
+        self._report.aux(result)
+        self._store.announce("push", self._reference.familiar, self._reference.familiar_name, self._image)
+
+    def _plan(self) -> Plan:
+        familiar = self._reference.familiar
+        if self._wanted is not None:
+            return self._choice.of_platform(self._wanted, familiar)
+        missing = self._choice.missing
+        if missing and not all(self._writer.has_manifest(part["digest"], part["mediaType"]) for part in missing):
+            return self._choice.best(familiar)
+        return self._choice.whole()
+
+    def _manifest(self, document: Document, is_last: bool) -> None:
+        """Put a document, unless the registry's answer for that name is just this one."""
+        part = document.part
+        reference = self._reference.tag if is_last and self._reference.tag else part["digest"]
+        self._report.check()
+        try:
+            there = self._writer.resolve(reference) == part["digest"]
+        except NotFound:
+            there = False
+        if not there:
+            self._writer.put_manifest(reference, part["digest"], part["mediaType"], document.data)
+
+    # Blobs
+
+    def _blobs(self, plan: Plan) -> None:
+        """Have every blob in the repository, five at a time."""
+        parts = list(plan.blobs.values())
+        layers = [part for part in parts if part["digest"] in plan.layers]
+        for part in layers:
+            self._report.line("Preparing", _short(part["digest"]), {})
+        for part in layers[_AT_ONCE:]:
+            self._report.line("Waiting", _short(part["digest"]), {})
+        waiting = parts[::-1]
+        failures: list[BaseException] = []
+        lock = threading.Lock()
+
+        def work() -> None:
+            while True:
+                with lock:
+                    if not waiting or failures:
+                        return
+                    part = waiting.pop()
+                try:
+                    self._blob(part, part["digest"] in plan.layers)
+                except BaseException as error:
+                    with lock:
+                        failures.append(error)
+                    end()
+
+        def end() -> None:
+            self._report.cancelled.set()
+            # The others must not wait for a silent registry first.
+            self._writer.transport.interrupt()
+
+        self._report.attend([(f"push-{number}", work) for number in range(min(_AT_ONCE, len(parts)))], end)
+        if failures:
+            # The first one: the others are only told that it is over.
+            raise next((error for error in failures if not isinstance(error, Cancelled)), failures[0])
+
+    def _blob(self, part: dict, shown: bool) -> None:
+        digest, size = part["digest"], part["size"]
+        identity = _short(digest)
+
+        def told(gone: int) -> None:
+            if shown:
+                self._report.part("Pushing", identity, gone, size)
+
+        self._report.check()
+        status = "Layer already exists"
+        if not self._writer.has_blob(digest):
+            blob = Blob(self._writer, part, self._report.cancelled, told)
+            source, upload = blob.mounted(self._blob_sources(digest), lambda source: self._forget(digest, source))
+            if not source:
+                self._send(blob, part, upload)
+            status = f"Mounted from {source}" if source else "Pushed"
+        if shown:
+            self._report.line(status, identity, {})
+
+    def _send(self, blob: Blob, part: dict, upload: object) -> None:
+        try:
+            blob.send(self._content, upload)
+        except NotFound:
+            self._report.aux({"contentMissing": True, "desc": part})
+            raise
+
+    def _blob_sources(self, digest: str) -> list[str]:
+        with self._store.database.reading() as connection:
+            return self._sources(connection, digest)
+
+    def _forget(self, digest: str, source: str) -> None:
+        with self._store.database.transaction() as connection:
+            blobsources.forget(connection, self._reference.domain, digest, source)
+
+
+def _short(digest: str) -> str:
+    return digest.partition(":")[2][:12]

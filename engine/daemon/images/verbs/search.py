@@ -1,0 +1,147 @@
+"""Searching an index of images by words, as docker's first registry API has it: GET /v1/search.
+
+Runs in the daemon, on the request's thread. What names no host goes to index.docker.io; `HOST/words` goes to that host.
+"""
+
+import contextlib
+import re
+import urllib.parse
+
+from engine.daemon.images import image as documents
+from engine.daemon.images.registry.auth import Authorizer, Credentials
+from engine.daemon.images.registry.reads import Registry
+from engine.daemon.images.registry.transport import ConnectFailure, read_body
+from engine.errors import Invalid, SystemFailure
+from engine.literals import integer
+
+_OFFICIAL = "docker.io"
+_OFFICIAL_HOST = "index.docker.io"
+_DEFAULT_LIMIT = 25
+_MOST = 100
+_FILTERS = ("is-automated", "is-official", "stars")
+_TRUE, _FALSE = ("1", "true"), ("0", "false")
+_SCOPE = "registry:catalog:search"
+# The fields of one answer, in docker's order, and what each is.
+_FIELDS = {"star_count": int, "is_official": bool, "name": str, "is_automated": bool, "description": str}
+
+
+class _Index(Registry):
+    """An index that is only searched."""
+
+    def __init__(self, netloc: str, insecure: tuple[str, ...], credentials: Credentials):
+        super().__init__(netloc, "https", "", insecure, credentials)
+        self._authorizer = Authorizer(credentials, _SCOPE, self._fetch_token)
+
+    def ask(self, target: str) -> bytes:
+        """The document at `target`. Raises SystemFailure."""
+        try:
+            answer, _ = self._answered("GET", target, {"X-Docker-Token": "true"})
+        except ConnectFailure as failure:
+            if len(self._origins) > 1:
+                # Neither TLS nor plain HTTP: the last one tried is the one to tell of.
+                self._origins.pop(0)
+                return self.ask(target)
+            raise ConnectFailure(str(failure).removeprefix("failed to do request: ")) from failure
+        if answer.status != 200:
+            raise SystemFailure(f"Unexpected status code {answer.status}")
+        data = read_body(answer, documents.LARGEST_DOCUMENT + 1)
+        if len(data) > documents.LARGEST_DOCUMENT:
+            raise SystemFailure(f"the answer to a search is larger than {documents.LARGEST_DOCUMENT} bytes")
+        return data
+
+
+def search(settings: object, term: str, limit_text: str, filters: dict, auth: dict | None) -> list[dict]:
+    """GET /images/search. settings: `insecure_registries` is read. Raises Invalid, Unauthorized, SystemFailure."""
+    limit = _limit(limit_text)
+    for name in filters:
+        if name not in _FILTERS:
+            raise Invalid(f"invalid filter '{name}'")
+    automated, official = _flag(filters, "is-automated"), _flag(filters, "is-official")
+    stars = _stars(filters)
+    if automated:
+        # Nobody's images are built by the index any more, so nothing can match.
+        return []
+    host, words = _split(term)
+    try:
+        index = _Index(host, tuple(settings.insecure_registries), Credentials.of(auth))
+    except SystemFailure as error:  # the host is none that a URL could have
+        raise Invalid(f"invalid index name ({host})") from error
+    with contextlib.closing(index.transport):
+        data = index.ask(f"/v1/search?{urllib.parse.urlencode({'q': words, 'n': limit})}")
+    found = _results(data)
+    return [
+        {**result, "is_automated": False}
+        for result in found
+        if result["star_count"] >= stars and (official is None or result["is_official"] == official)
+    ]
+
+
+def _limit(text: str) -> int:
+    if not text:
+        return _DEFAULT_LIMIT
+    try:
+        limit = integer(text) or _DEFAULT_LIMIT
+    except Invalid as error:
+        raise Invalid(f"invalid limit specified: {error}") from error
+    if not 1 <= limit <= _MOST:
+        raise Invalid(f"limit {limit} is outside the range of [1, {_MOST}]")
+    return limit
+
+
+def _flag(filters: dict, name: str) -> bool | None:
+    """The one value of a filter that is true or false; None when it is not given."""
+    values = filters.get(name)
+    if not values:
+        return None
+    if len(values) == 1 and values[0] in _TRUE + _FALSE:
+        return values[0] in _TRUE
+    raise Invalid(f"invalid filter '{name}=[{' '.join(values)}]'")
+
+
+def _stars(filters: dict) -> int:
+    least = 0
+    for value in filters.get("stars", ()):
+        try:
+            least = max(least, integer(value))
+        except Invalid as error:
+            raise Invalid(f"invalid filter 'stars={value}': {error}") from error
+    return least
+
+
+def _split(term: str) -> tuple[str, str]:
+    """The host to ask, and the words to ask it for."""
+    if "://" in term:
+        raise Invalid(f"invalid repository name: repository name ({term}) should not have a scheme")
+    host, slash, rest = term.partition("/")
+    if not slash or not ("." in host or ":" in host or host == "localhost"):
+        return _OFFICIAL_HOST, term.removeprefix("library/")
+    if host in (_OFFICIAL, _OFFICIAL_HOST):
+        return _OFFICIAL_HOST, rest.removeprefix("library/")
+    if not re.fullmatch(r"[A-Za-z0-9.:\[\]-]+", host) or host.startswith("-"):
+        raise Invalid(f"invalid index name ({host})")
+    return host, rest
+
+
+def _results(data: bytes) -> list[dict]:
+    """The answers in the index's document, each with every field; raises SystemFailure."""
+    try:
+        results = documents.load(data, "search results").get("results") or []
+    except Invalid as error:
+        raise SystemFailure(f"error decoding registry search results: {error}") from error
+    if not isinstance(results, list):
+        raise SystemFailure("error decoding registry search results: results is no list")
+    return [_result(result) for result in results]
+
+
+def _result(result: object) -> dict:
+    if not isinstance(result, dict):
+        raise SystemFailure("error decoding registry search results: a result is no object")
+    found = {}
+    for name, kind in _FIELDS.items():
+        value = result.get(name)
+        value = kind() if value is None else value
+        # A bool is an int in Python, and none in JSON.
+        if type(value) is not kind:
+            raise SystemFailure(f"error decoding registry search results: {name} is of the wrong type")
+        found[name] = value
+    return found

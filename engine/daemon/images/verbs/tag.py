@@ -1,0 +1,36 @@
+"""Tagging: giving an image one more name (POST /images/{name}/tag).
+
+Runs in the daemon, on the request's thread.
+"""
+
+from typing import TYPE_CHECKING
+
+from engine.daemon.images.image import Image
+from engine.daemon.images.reference import Reference
+from engine.errors import Invalid
+
+if TYPE_CHECKING:
+    from engine.daemon.images.catalogue import ImageStore
+
+
+def tag(store: "ImageStore", ref: str, repo: str, name: str) -> Image:
+    """Let `repo:name` (`latest` without a name) point at the image called `ref`; the image.
+
+    Raises Invalid in docker's words (transcript 214, 215), before the image is looked for; NotFound.
+    """
+    reference = target(repo, name)
+    image = store.find(ref)
+    store.tag(image, reference)
+    return image
+
+
+def target(repo: str, name: str) -> Reference:
+    """The reference that the two parameters mean. Raises Invalid."""
+    reference = Reference.parse(repo)
+    if reference.digest:
+        raise Invalid("refusing to create a tag with a digest reference")
+    if name:
+        reference = reference.with_tag(name)
+    if reference.familiar_name == "sha256":
+        raise Invalid("refusing to create an ambiguous tag using digest algorithm as name")
+    return reference.with_default_tag()

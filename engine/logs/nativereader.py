@@ -1,0 +1,35 @@
+"""The C muxer's reader behind the same name as its Python twin: `send`, see engine.logs.reader.
+
+Run by the daemon's threads. While bytes move no Python object is touched and the interpreter's lock is free.
+"""
+
+import os
+
+from _muxer._native import ffi, lib
+
+from engine.logs.query import Query
+
+
+def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ended_fd: int | None = None) -> bool:
+    """See engine.logs.reader.send."""
+    prefix = ffi.from_buffer(query.prefix)
+    asked = ffi.new(
+        "struct mux_query *",
+        {
+            "want_stdout": query.stdout,
+            "want_stderr": query.stderr,
+            "timestamps": query.timestamps,
+            "tty": query.tty,
+            "chunked": chunked,
+            "first_ns": query.first_ns,
+            "last_ns": query.last_ns,
+            "tail": -1 if query.tail is None else max(query.tail, 0),
+            "prefix": ffi.cast("uint8_t *", prefix),
+            "prefix_size": len(query.prefix),
+        },
+    )
+    ended = -1 if ended_fd is None else ended_fd
+    result = lib.mux_send(os.fsencode(directory), sink_fd, asked, ended)
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return result == 1

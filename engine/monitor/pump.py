@@ -1,0 +1,398 @@
+"""Moves a container's bytes: its output to the log and the attached clients, theirs to its stdin. The Python twin.
+
+Run by the monitor, in its only thread, for all the container's life; the oracle of `_muxer/pump.c`. It never blocks
+but in poll(2), never waits for one client while another could be served, and never loses a byte for a client that is
+merely slow: such a client slows the container. A client that is still catching up with the log slows nobody.
+
+Descriptors given to `add_output`, `set_input` and `add_client` belong to the pump, which closes them; those given to
+`watch` stay their owner's. SIGPIPE must be ignored in the process, as Python does.
+"""
+
+import errno
+import os
+import select
+from collections.abc import Callable
+
+from engine.logs import format
+from engine.logs.drivers.jsonfile import TOLD, UNTOLD
+from engine.logs.writer import Writer
+from engine.monitor.clients import Client
+
+Event = tuple
+"""What `run` returns:
+
+    ("readable", fd)           a watched descriptor has something to tell; said again until that is taken
+    ("eof", stream)            the container has closed this output; everything of it is in the log
+    ("client", number, what)   `gone`: it has left; `detached`: it sent the detach keys; both: its descriptor is closed.
+                               `stdin-closed`: it has closed its sending half, all of it has been written
+    ("rotated",)               the log has a file that wants compressing: it is `busy`, and is not rotated, until told
+    ("unlogged", errno)        the log could not be written (a full disk): said once, until a write works again. The
+                               chunk went to the clients all the same
+"""
+
+_TURNS = 8  # chunks of one output, or blocks for one client, before the others have their turn
+_TTY_END = frozenset({errno.EIO})  # what a master reads when the last slave is closed
+_HEARD = 8  # what is watched is told so often before clients are read although it is ready
+_DRAIN_LIMIT = 16 << 20  # bytes: a descendant that outlives process 1 may write for ever
+
+
+class Pump:
+    """All the byte streams of one container."""
+
+    name = "python"
+
+    def __init__(self, log: Writer | None, tty: bool = False):
+        self._log = log
+        self._tty = tty
+        self._outputs: dict[int, int] = {}  # stream → fd
+        self._clients: dict[int, Client] = {}
+        self._last_number = 0
+        self._watched: list[int] = []
+        self._heard = 0  # how often in a row what is watched was told instead of reading clients
+        self._events: list[Event] = []
+        self._input_fd = -1
+        self._input_closed = False  # it was there once
+        self._close_on_eof = False
+        self._closing_input = False  # a client has sent its end; close when all is written
+        self._input = memoryview(b"")  # read from a client, not yet written
+        self._input_from: Client | None = None  # whose end of stdin is to be told when _input is written
+        self._buffer = bytearray(format.FRAME.size + format.LARGEST_CHUNK)
+        self._draining = False
+        self._unlogged = False
+
+    # What the monitor says.
+
+    def add_output(self, stream: int, fd: int) -> None:
+        """Takes over the reading end of the container's stdout (1) or stderr (2), or (as 1) the master of its tty."""
+        fd = os.dup(fd) if fd == self._input_fd else fd
+        os.set_blocking(fd, False)
+        self._outputs[stream] = fd
+
+    def set_input(self, fd: int, close_on_eof: bool = False) -> None:
+        """Takes over the writing end of the container's stdin, or the master of its tty; -1: there is none.
+
+        The master may be the descriptor that `add_output` was given: it is then the pump's once.
+
+        close_on_eof: it is closed once a client has ended its sending half and all of that is written (StdinOnce);
+        never on a tty, whose master carries the output as well.
+        """
+        if fd >= 0:
+            fd = os.dup(fd) if fd in self._outputs.values() else fd
+            os.set_blocking(fd, False)
+        self._input_fd, self._close_on_eof = fd, close_on_eof and not self._tty
+
+    def add_client(
+        self, fd: int, streams: int, framed: bool, detach: bytes = b"", replay: bool = False, owed: bytes = b""
+    ) -> int:
+        """Takes over a client's connected socket and returns the client's number.
+
+        streams: the sum of 1 (its bytes go to stdin), 2 (it gets stdout), 4 (it gets stderr)
+        framed: a frame per chunk, else raw bytes. detach: the bytes that detach it, at most 64, empty for none
+        replay: first all that is in the log, then what comes, without gap or duplicate; nothing of a log that is not
+            `readable`. owed: bytes that it gets before all that comes
+
+        What was sent on a Unix socket before, the head of an answer, it is to have read before it is given anything.
+        """
+        if len(detach) > 64:
+            raise ValueError("more than 64 detach keys")
+        self._last_number += 1
+        client = Client(self._last_number, fd, streams, framed, detach)
+        client.pending = memoryview(owed)
+        if replay and self._log is not None and self._log.readable:
+            client.begin_replay(self._log)
+        self._clients[client.number] = client
+        return client.number
+
+    def unfinished(self, stream: int) -> bytes:
+        """What the log holds back of the stream's unfinished line."""
+        return self._log.unfinished(stream) if self._log is not None else b""
+
+    def watch(self, fd: int) -> None:
+        """Has `run` return when `fd` is readable or hangs up; `fd` stays the caller's."""
+        self._watched.append(fd)
+
+    def unwatch(self, fd: int) -> None:
+        """Ends the watch; to be called before `fd` is closed."""
+        self._watched.remove(fd)
+
+    @property
+    def clients(self) -> int:
+        """How many clients are attached."""
+        return len(self._clients)
+
+    def run(self) -> Event:
+        """Moves bytes until there is something to tell. Raises OSError only for what poll(2) cannot do."""
+        while True:
+            fd = self._turn(None)
+            if self._events:
+                return self._events.pop(0)
+            if fd >= 0:
+                return ("readable", fd)
+
+    def drain(self) -> None:
+        """Reads what is left in the outputs, into the log, without waiting for any client; for when process 1 is gone.
+
+        The log may pass its size for once: a rotation could take away what a client has not read yet.
+        Clients that cannot take it now get it later: from the log, or, without one, from memory.
+        """
+        self._draining = True
+        for stream in list(self._outputs):
+            self._read_output(stream, _DRAIN_LIMIT // format.LARGEST_CHUNK)
+        for stream in format.STREAMS:
+            self._end_line(stream)
+        self._draining = False
+
+    def close_clients(self, patience_ms: int = 10_000) -> None:
+        """Lets every client have all that it is owed, then closes it; drops them once none takes anything for a while.
+
+        patience_ms: that while. No event is told of them any more. Watched descriptors wait meanwhile.
+        """
+        watched, self._watched, self._heard = self._watched, [], 0
+        outputs, self._outputs = self._outputs, {}
+        events, self._events = self._events, []
+        self._input, self._input_from = memoryview(b""), None
+        for client in self._clients.values():
+            client.sends = False
+        in_vain = False
+        while self._clients:
+            for client in list(self._clients.values()):
+                if in_vain or not client.owed:
+                    self._remove(client)
+            in_vain = bool(self._clients) and self._turn(patience_ms) == -2
+            self._events = []
+        self._watched, self._outputs = watched, outputs
+        self._events = [event for event in events if event[0] != "client"]
+
+    def close(self) -> None:
+        """Gives every descriptor back at once, whatever is still owed."""
+        for client in list(self._clients.values()):
+            self._remove(client)
+        for fd in self._outputs.values():
+            os.close(fd)
+        self._outputs = {}
+        self._input, self._input_from = memoryview(b""), None
+        self._close_input()
+        self._events = []
+
+    # One turn of the loop.
+
+    def _turn(self, wait_ms: float | None) -> int:
+        """Waits, then moves what can be moved. Returns a watched descriptor that is ready, -1, or -2 if nothing was.
+
+        What is watched is heard before clients are read: a terminal has its new size before what is typed after that.
+        """
+        looks = [look for client in self._clients.values() if (look := client.look_again()) is not None]
+        if looks:
+            wait_ms = min(looks) * 1000
+        poll = select.poll()
+        if self._outputs and self._may_read_outputs():
+            for fd in self._outputs.values():
+                poll.register(fd, select.POLLIN)
+        if self._input and self._input_fd >= 0:
+            poll.register(self._input_fd, select.POLLOUT)
+        for client in self._clients.values():
+            if not client.hung_up:
+                poll.register(client.fd, self._interest(client))
+        for fd in self._watched:  # last: poll(2) looks in this order
+            poll.register(fd, select.POLLIN)
+        ready = dict(poll.poll(0 if self._events or self._heard else wait_ms))
+        for stream, fd in list(self._outputs.items()):
+            if fd in ready:
+                self._read_output(stream, _TURNS)
+        if self._input_fd in ready:
+            self._write_input()
+        watched = next((fd for fd in self._watched if fd in ready), -1)
+        if watched >= 0:
+            # It goes to the end of the row, so that a busy one cannot keep the others from being heard.
+            self._watched.remove(watched)
+            self._watched.append(watched)
+        self._heard = self._heard + 1 if watched >= 0 and self._heard < _HEARD else 0
+        for client in list(self._clients.values()):
+            events = ready.get(client.fd, 0) & (~select.POLLIN if self._heard else ~0)
+            if client.held:
+                events |= select.POLLOUT
+            if events:
+                self._serve(client, events)
+        for client in list(self._clients.values()):
+            if client.hung_up and not self._heard:
+                self._read_client(client)
+        return watched if ready or looks else -2
+
+    def _tell(self, *event: object) -> None:
+        """Queues an event; one that waits already is not told twice."""
+        if event not in self._events and not (event[0] == "unlogged" and event[:1] in [e[:1] for e in self._events]):
+            self._events.append(event)
+
+    def _may_read_outputs(self) -> bool:
+        """False while a client that is up to date has not taken the last chunk (or many, before it has read its head),
+        or a rotation is due and must wait.
+        """
+        if any(client.full for client in self._clients.values()):
+            return False
+        return not (self._log is not None and self._log.full and (self._log.busy or self._held_back()))
+
+    def _held_back(self) -> bool:
+        """True while a rotation would remove a segment that a replaying client has not opened yet."""
+        oldest = self._log.number + 1 - self._log.max_files
+        return any(client.replaying and client.segment < oldest for client in self._clients.values())
+
+    def _interest(self, client: Client) -> int:
+        events = 0
+        if client.owed and not client.held:
+            events |= select.POLLOUT
+        if client.sends and not self._input and (self._input_fd >= 0 or self._input_closed):
+            events |= select.POLLIN
+        return events
+
+    # Output.
+
+    def _read_output(self, stream: int, turns: int) -> None:
+        """Reads chunks of one output until it is empty, or somebody must be waited for, or its turn is over."""
+        fd = self._outputs[stream]
+        payload = memoryview(self._buffer)[format.FRAME.size :]
+        for _ in range(turns):
+            if not self._draining and not self._may_read_outputs():
+                return
+            if self._log is not None and self._log.full and not self._draining and not self._log.json:
+                self._logged(self._log.rotate)  # lines of JSON see to it themselves, between any two
+            try:
+                size = os.readv(fd, [payload])
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno not in _TTY_END:
+                    raise
+                size = 0
+            if size == 0:
+                os.close(self._outputs.pop(stream))
+                self._end_line(stream)
+                self._tell("eof", stream)
+                return
+            format.FRAME.pack_into(self._buffer, 0, stream, size)
+            self._deliver(stream, memoryview(self._buffer)[: format.FRAME.size + size])
+
+    def _deliver(self, stream: int, frame: memoryview) -> None:
+        """One chunk: to the log, then to each client that is up to date."""
+        place = (self._log.number, self._log.position) if self._log is not None else None
+        payload = frame[format.FRAME.size :]
+        readable = place is not None and self._logged(self._log.append, stream, payload) and self._log.readable
+        for client in list(self._clients.values()):
+            if client.replaying or client.hung_up or not client.streams & 1 << stream:
+                continue
+            if client.pending and readable:
+                client.fall_back(self._log, *place)  # only when draining: what it misses it reads from the log
+                continue
+            client.take(frame)
+            if not client.send():
+                self._leave(client, "gone")
+
+    def _logged(self, call: Callable[..., None], *arguments: object) -> bool:
+        """Does something to the log; False when that has failed. The first failure of a row is told."""
+        failed = None
+        try:
+            call(*arguments)
+        except OSError as error:
+            failed = error
+        if failed and not self._unlogged:
+            self._tell("unlogged", failed.errno)
+        self._unlogged = failed is not None
+        if self._log.busy == UNTOLD:
+            self._log.busy = TOLD
+            self._tell("rotated")
+        return failed is None
+
+    def _end_line(self, stream: int) -> None:
+        if self._log is not None and self._log.json:
+            self._logged(self._log.end, stream)
+
+    # Clients.
+
+    def _serve(self, client: Client, events: int) -> None:
+        """What poll said of one client."""
+        if events & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
+            # It takes nothing any more, but what it sent before it left is still to reach the container.
+            client.hung_up = True
+            client.drop_pending()
+            return
+        if events & select.POLLOUT and not self._send_owed(client):
+            self._leave(client, "gone")
+            return
+        if events & select.POLLIN:
+            self._read_client(client)
+
+    def _send_owed(self, client: Client) -> bool:
+        for _ in range(_TURNS):
+            if not client.send():
+                return False
+            if client.pending or not client.replaying:
+                return True
+            client.load(self._log)
+        return True
+
+    def _read_client(self, client: Client) -> None:
+        """Takes bytes for stdin, as long as the container takes them."""
+        while client.sends and not self._input and (self._input_fd >= 0 or self._input_closed):
+            data = client.receive()
+            if data is None:
+                return
+            if not data:
+                client.sends = False
+                self._end_of_client(client)
+                break
+            forward, found = client.sift(data)
+            self._input = memoryview(forward)
+            self._write_input()
+            if found:
+                self._leave(client, "detached")
+                return
+            if not client.hung_up:
+                return
+        if client.hung_up and (not client.sends or (self._input_fd < 0 and not self._input_closed)):
+            self._leave(client, "gone")
+
+    def _end_of_client(self, client: Client) -> None:
+        self._input = memoryview(client.withheld())
+        self._input_from = client
+        self._closing_input = self._closing_input or self._close_on_eof
+        self._write_input()
+
+    def _leave(self, client: Client, what: str) -> None:
+        if client.number not in self._clients:
+            return
+        self._remove(client)
+        self._tell("client", client.number, what)
+        if what == "gone" and client.sends and self._close_on_eof:
+            client.sends = False
+            self._closing_input = True
+            self._write_input()
+
+    def _remove(self, client: Client) -> None:
+        del self._clients[client.number]
+        client.close()
+
+    # Input.
+
+    def _write_input(self) -> None:
+        """Writes what was read from a client, and does what was to be done after it."""
+        while self._input and self._input_fd >= 0:
+            try:
+                self._input = self._input[os.write(self._input_fd, self._input) :]
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno not in (errno.EPIPE, errno.EIO):
+                    raise
+                self._close_input()  # the container has closed its stdin; what more is sent to it is thrown away
+        self._input = memoryview(b"")
+        if self._input_from is not None:
+            self._tell("client", self._input_from.number, "stdin-closed")
+            self._input_from = None
+        if self._closing_input:
+            self._close_input()
+
+    def _close_input(self) -> None:
+        if self._input_fd >= 0:
+            os.close(self._input_fd)
+            self._input_closed = True
+        self._input_fd = -1
+        self._closing_input = False

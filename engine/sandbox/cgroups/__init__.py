@@ -1,0 +1,1 @@
+"""The cgroups of a container, on whichever hierarchy the host has."""

@@ -1,0 +1,343 @@
+"""What the cgroups of both versions have in common: making, entering, limiting, emptying and removing a container's.
+
+Runs in the daemon, whose threads may call it at once: every call is for one container and keeps no state. What differs
+between the versions is in `v1` and `v2`; here is what a caller sees, and docker's words for what a host
+lacks. It never moves another process than the one it is told, and never touches a cgroup outside its parent.
+
+Entering costs: to write another process's pid into cgroup.procs makes the kernel wait for a grace period of RCU (5 to
+15 ms measured), while a single-threaded process that writes 0 into version 1's `tasks` waits for nothing (0.02 ms). So
+init enters by itself: `Sandbox.cgroups` is to be `entries(id)`.
+"""
+
+import contextlib
+import errno
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+
+from engine.errors import SystemFailure
+from engine.sandbox.cgroups import subtree
+from engine.sandbox.device_rules import DEFAULT
+from engine.sandbox.spec import Limits
+
+PARENT = "/engine"
+"""The cgroup that all containers' cgroups are in, unless the caller says otherwise."""
+
+_GONE = frozenset({errno.ENOENT, errno.ENODEV})  # the second for a file that was open when its cgroup was removed
+_LATEST_REMOVAL = 2.0
+_PAUSE = 0.001
+
+_DISCARDED: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (
+        ("memory", "memory_swap"),
+        "memory",
+        "Your kernel does not support memory limit capabilities or the cgroup is not mounted. Limitation discarded.",
+    ),
+    (
+        ("memory_swap",),
+        "swap",
+        "Your kernel does not support swap limit capabilities or the cgroup is not mounted. "
+        "Memory limited without swap.",
+    ),
+    (
+        ("memory_reservation",),
+        "memory_reservation",
+        "Your kernel does not support memory soft limit capabilities or the cgroup is not mounted. "
+        "Limitation discarded.",
+    ),
+    (
+        ("pids",),
+        "pids",
+        "Your kernel does not support PIDs limit capabilities or the cgroup is not mounted. PIDs limit discarded.",
+    ),
+    (
+        ("cpu_shares",),
+        "cpu_shares",
+        "Your kernel does not support CPU shares or the cgroup is not mounted. Shares discarded.",
+    ),
+    (
+        ("cpu_period", "cpu_quota", "nano_cpus"),
+        "cpu_cfs",
+        "Your kernel does not support CPU CFS scheduler. CPU period/quota discarded.",
+    ),
+    (
+        ("cpuset_cpus", "cpuset_mems"),
+        "cpuset",
+        "Your kernel does not support cpuset or the cgroup is not mounted. Cpuset discarded.",
+    ),
+    (
+        ("memory_swappiness",),
+        "memory_swappiness",
+        "Your kernel does not support memory swappiness capabilities or the cgroup is not mounted. "
+        "Memory swappiness discarded.",
+    ),
+    (
+        ("oom_kill_disable",),
+        "oom_kill_disable",
+        "Your kernel does not support OomKillDisable. OomKillDisable discarded.",
+    ),
+    (
+        ("blkio_weight",),
+        "blkio_weight",
+        "Your kernel does not support Block I/O weight or the cgroup is not mounted. Weight discarded.",
+    ),
+    (
+        ("blkio_weight_device",),
+        "blkio_weight_device",
+        "Your kernel does not support Block I/O weight_device or the cgroup is not mounted. Weight-device discarded.",
+    ),
+    (
+        ("blkio_read_bps",),
+        "blkio_throttle",
+        "Your kernel does not support BPS Block I/O read limit or the cgroup is not mounted. "
+        "Block I/O BPS read limit discarded.",
+    ),
+    (
+        ("blkio_write_bps",),
+        "blkio_throttle",
+        "Your kernel does not support BPS Block I/O write limit or the cgroup is not mounted. "
+        "Block I/O BPS write limit discarded.",
+    ),
+    (
+        ("blkio_read_iops",),
+        "blkio_throttle",
+        "Your kernel does not support IOPS Block read limit or the cgroup is not mounted. "
+        "Block I/O IOPS read limit discarded.",
+    ),
+    (
+        ("blkio_write_iops",),
+        "blkio_throttle",
+        "Your kernel does not support IOPS Block write limit or the cgroup is not mounted. "
+        "Block I/O IOPS write limit discarded.",
+    ),
+)
+"""Fields of Limits, the feature they need, and what docker says without it."""
+_NOTHING = Limits()
+
+
+class Cgroups(ABC):
+    """What the host has. A subclass a version says how; the methods here are the same for all.
+
+    version: "1" or "2", as `info` shows it (hybrid is "1"); hybrid: version 2 is mounted beside version 1;
+    controllers: all that can be used; features: which kinds of limit work, of `memory`, `swap`, `memory_reservation`,
+    `memory_swappiness`, `oom_kill_disable`, `pids`, `cpu_shares`, `cpu_cfs`, `cpu_rt`, `cpuset`, `blkio_weight`,
+    `blkio_weight_device`, `blkio_throttle`
+    """
+
+    version = ""
+    hybrid = False
+
+    def __init__(self, root: str, controllers: frozenset[str], features: frozenset[str]) -> None:
+        """root: where the hierarchies are mounted."""
+        self.root = root
+        self.controllers = controllers
+        self.features = features
+
+    def fitting(self, limits: Limits) -> tuple[Limits, list[str]]:
+        """The limits that this host can keep, and docker's warning for each that it cannot."""
+        if limits == _NOTHING:
+            return limits, []
+        if limits.memory_swap < 0 and "swap" not in self.features:
+            limits = replace(limits, memory_swap=0)  # unlimited it is anyway
+        warnings = []
+        for names, feature, words in _DISCARDED:
+            nothing = {name: getattr(_NOTHING, name) for name in names}
+            if feature not in self.features and any(getattr(limits, name) != nothing[name] for name in names):
+                limits = replace(limits, **nothing)
+                warnings.append(words)
+        return limits, warnings
+
+    def path_text(self, id: str, parent: str = PARENT) -> str:
+        """The cgroup as /proc/PID/cgroup shows it."""
+        return f"{parent.rstrip('/')}/{id}"
+
+    @abstractmethod
+    def directories(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
+        """The cgroup's directory in each hierarchy that is used, as host paths."""
+
+    @abstractmethod
+    def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
+        """The files into which process 1, single-threaded, writes "0" to enter: for `Sandbox.cgroups`."""
+
+    def create(
+        self,
+        id: str,
+        limits: Limits,
+        parent: str = PARENT,
+        *,
+        all_devices: bool = False,
+        devices: tuple[str, ...] = (),
+    ) -> None:
+        """Make the cgroup and set its limits (those that `fitting` returns). Raises SystemFailure.
+
+        all_devices: do not restrict which devices may be used (privileged); devices: rules (see `device_rules`) for
+        what may be used besides the usual. What was made before a failure is removed.
+        """
+        try:
+            self._create(id, limits, parent, None if all_devices else (*DEFAULT, *devices))
+        except OSError as error:
+            self.remove(id, parent)
+            raise self._failure(id, parent, error) from error
+
+    @abstractmethod
+    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
+        """Make it and set the limits; raises OSError, and leaves what it made to the caller. devices: None for all."""
+
+    def update(self, id: str, limits: Limits, parent: str = PARENT, before: Limits = _NOTHING) -> None:
+        """Change the limits of a cgroup that is in use to these, which are all that it is to have.
+
+        before: what it has now; where one of the new ones is refused it gets these back. Raises SystemFailure with the
+        kernel's reason.
+        """
+        if before.pids and not limits.pids:
+            limits = replace(limits, pids=-1)
+        try:
+            self._update(id, limits, parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):  # what has been refused is told, and what could not be put back is not
+                self._update(id, before, parent)
+            raise self._failure(id, parent, error) from error
+
+    @abstractmethod
+    def _update(self, id: str, limits: Limits, parent: str) -> None:
+        """Write the limits, in an order in which one does not keep another from being written; raises OSError."""
+
+    def freeze(self, id: str, parent: str = PARENT) -> None:
+        """Stop all processes of the cgroup where they are, and return once they have stopped. Raises SystemFailure."""
+        try:
+            self._freeze(id, parent)
+        except OSError as error:
+            raise self._failure(id, parent, error) from error
+
+    @abstractmethod
+    def _freeze(self, id: str, parent: str) -> None:
+        """See `freeze`; raises OSError, TimeoutError where they do not all stop in time, and then none is stopped."""
+
+    def thaw(self, id: str, parent: str = PARENT) -> None:
+        """Let frozen processes go on; those that are not frozen, and a cgroup that is not there, are fine.
+
+        Raises SystemFailure.
+        """
+        try:
+            self._thaw(id, parent)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise self._failure(id, parent, error) from error
+
+    @abstractmethod
+    def _thaw(self, id: str, parent: str) -> None:
+        """See `thaw`; raises OSError."""
+
+    def _failure(self, id: str, parent: str, error: OSError) -> SystemFailure:
+        where = f"{error.filename}: " if error.filename else ""
+        return SystemFailure(f"cgroup {self.path_text(id, parent)}: {where}{error.strerror}")
+
+    def wake(self, id: str, parent: str = PARENT) -> None:
+        """Let who was killed die: version 1 keeps it from those whom the container itself has frozen, however deep."""
+        for directory in self.directories(id, parent) if self.version == "1" else ():
+            try:
+                if os.path.exists(f"{directory}/freezer.state"):
+                    subtree.thaw(directory)
+            except OSError as error:
+                if error.errno not in _GONE:  # else it has died
+                    raise self._failure(id, parent, error) from error
+
+    def join(self, id: str, pid: int, parent: str = PARENT) -> None:
+        """Move a process. Slow (see above): for what cannot enter by itself. Raises SystemFailure."""
+        try:
+            for directory in self.directories(id, parent):
+                write(f"{directory}/cgroup.procs", str(pid))
+        except OSError as error:
+            raise SystemFailure(f"cgroup {self.path_text(id, parent)}: {error.strerror}") from error
+
+    def processes(self, id: str, parent: str = PARENT) -> list[int]:
+        """The pids in the cgroup; none when it does not exist."""
+        try:
+            return [int(pid) for pid in read(f"{self.directories(id, parent)[0]}/cgroup.procs").split()]
+        except (FileNotFoundError, IndexError):
+            return []
+
+    def remove(self, id: str, parent: str = PARENT) -> None:
+        """Kill what is left in the cgroup and remove it; one that is not there is fine. Raises SystemFailure."""
+        latest = time.monotonic() + _LATEST_REMOVAL
+        for directory in reversed(self.directories(id, parent)):
+            while not _removed(directory):
+                if time.monotonic() > latest:
+                    raise SystemFailure(f"cgroup {self.path_text(id, parent)}: processes do not go away")
+                for each in self.directories(id, parent):
+                    with contextlib.suppress(OSError):  # what is in the way of one is heard of when it is not removed
+                        subtree.cleared(each)
+                # Version 1 has no event for a cgroup that has become empty.
+                time.sleep(_PAUSE)
+
+    def leave(self, parent: str = PARENT) -> None:
+        """Remove the parent itself, as far as no container is in it; `create` makes it again."""
+        for directory in self.directories("", parent):
+            try:
+                os.rmdir(directory)
+            except OSError as error:
+                if error.errno not in (errno.EBUSY, errno.ENOTEMPTY, errno.ENOENT):
+                    raise
+
+    @abstractmethod
+    def oom_killed(self, id: str, parent: str = PARENT) -> bool:
+        """Whether the kernel killed a process here because the memory limit was reached; False when it is unknown."""
+
+
+def cpu_quota(limits: Limits) -> tuple[int, int]:
+    """(quota, period) in microseconds for the CFS scheduler; 0 for what was not asked for."""
+    if limits.nano_cpus:
+        return limits.nano_cpus * 100_000 // 1_000_000_000, 100_000
+    return limits.cpu_quota, limits.cpu_period
+
+
+def wait_until(reached: Callable[[], bool], seconds: float) -> bool:
+    """Ask until it is so or the time is over; whether it is so. For what a cgroup has no event for."""
+    latest = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() > latest:
+            return False
+        time.sleep(_PAUSE)
+    return True
+
+
+def write(path: str, value: str) -> None:
+    """Write a value into a cgroup's file, in one write(2). Raises OSError with the path."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, value.encode())
+        finally:
+            os.close(fd)
+    except OSError as error:
+        error.filename = path
+        raise
+
+
+def read(path: str) -> str:
+    """The text of a cgroup's file. Raises OSError."""
+    with open(path, "rb", buffering=0) as file:
+        return (file.readall() or b"").decode()
+
+
+def counter(path: str, name: str) -> int:
+    """One of the `name value` lines of a file; 0 when the file or the line is not there."""
+    try:
+        text = read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} ")), 0)
+
+
+def _removed(directory: str) -> bool:
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise SystemFailure(f"{directory}: {error.strerror}") from error
+        return False
+    return True

@@ -1,0 +1,210 @@
+"""Cgroups version 1: one hierarchy a controller, or a few controllers mounted together.
+
+Runs in the daemon, through `cgroups.detect`. With hybrid hosts the controllers are here and version 2 only names
+processes: it is left alone, since entering it costs a grace period and limits nothing.
+"""
+
+import errno
+import os
+
+from engine.sandbox.cgroups.hierarchy import PARENT, Cgroups, counter, cpu_quota, read, wait_until, write
+from engine.sandbox.spec import Limits
+
+_WANTED = frozenset({"memory", "cpu", "cpuacct", "pids", "devices", "blkio", "freezer", "cpuset"})
+
+_FEATURES = {
+    "memory": "memory/memory.limit_in_bytes",
+    "swap": "memory/memory.memsw.limit_in_bytes",
+    "memory_reservation": "memory/memory.soft_limit_in_bytes",
+    "cpu_shares": "cpu/cpu.shares",
+    "cpu_cfs": "cpu/cpu.cfs_quota_us",
+    "cpuset": "cpuset/cpuset.cpus",
+    "memory_swappiness": "memory/memory.swappiness",
+    "oom_kill_disable": "memory/memory.oom_control",
+    "cpu_rt": "cpu/cpu.rt_runtime_us",
+    "blkio_throttle": "blkio/blkio.throttle.read_bps_device",
+}
+# The root itself has no weight: these say that every other cgroup has one, in the kernel's older and newer words.
+_WEIGHTS = {"blkio/blkio.leaf_weight": "blkio.", "blkio/blkio.bfq.io_serviced": "blkio.bfq."}
+_UNLIMITED_RT = "950000"
+_LATEST_FROZEN = 10.0
+
+
+def detect(root: str) -> "CgroupsV1":
+    """The hierarchies mounted at `root`/<controller>[,<controller>]; links beside them are passed over."""
+    hierarchies: dict[str, frozenset[str]] = {}
+    with os.scandir(root) as entries:
+        for entry in entries:
+            wanted = _WANTED.intersection(entry.name.split(","))
+            if wanted and entry.is_dir(follow_symlinks=False) and os.path.exists(f"{entry.path}/tasks"):
+                hierarchies[entry.name] = frozenset(wanted)
+    return CgroupsV1(root, hierarchies)
+
+
+class CgroupsV1(Cgroups):
+    """Version 1, or hybrid."""
+
+    version = "1"
+
+    def __init__(self, root: str, hierarchies: dict[str, frozenset[str]]) -> None:
+        """hierarchies: directory name below `root` -> the controllers that are used there."""
+        self._mounts = {controller: f"{root}/{name}" for name, group in hierarchies.items() for controller in group}
+        self._hierarchies = tuple(f"{root}/{name}" for name in sorted(hierarchies))
+        features = {feature for feature, file in _FEATURES.items() if self._has(file)}
+        # The root of the hierarchy has no pids.max of its own.
+        features.update({"pids"} & self._mounts.keys())
+        self._weight = next((prefix for file, prefix in _WEIGHTS.items() if self._has(file)), "")
+        if self._weight:
+            features.update({"blkio_weight", "blkio_weight_device"})
+        super().__init__(root, frozenset(self._mounts), frozenset(features))
+        self.hybrid = os.path.exists(f"{root}/unified/cgroup.controllers")
+
+    def _has(self, file: str) -> bool:
+        controller, _, name = file.partition("/")
+        return controller in self._mounts and os.path.exists(f"{self._mounts[controller]}/{name}")
+
+    def directories(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
+        """See Cgroups."""
+        path = self.path_text(id, parent)
+        return tuple(f"{mount}{path}" for mount in self._hierarchies)
+
+    def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
+        """See Cgroups."""
+        return tuple(f"{directory}/tasks" for directory in self.directories(id, parent))
+
+    def oom_killed(self, id: str, parent: str = PARENT) -> bool:
+        """See Cgroups; the kernel counts since Linux 4.13."""
+        if "memory" not in self._mounts:
+            return False
+        path = f"{self._mounts['memory']}{self.path_text(id, parent)}/memory.oom_control"
+        return counter(path, "oom_kill") > 0
+
+    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
+        path = self.path_text(id, parent)
+        for mount in self._hierarchies:
+            try:
+                os.mkdir(f"{mount}{path}", 0o755)
+            except FileNotFoundError:
+                self._make_parent(mount, parent)
+                os.mkdir(f"{mount}{path}", 0o755)
+            if mount != self._mounts.get("cpuset"):
+                continue
+            if parent != PARENT or not read(f"{mount}{path}/cpuset.mems").strip():
+                # Somebody else's parent may have neither CPUs nor the wish to pass them on, and a daemon that was
+                # killed while it made our own has left one that has none yet.
+                self._make_parent(mount, parent)
+                _inherit_cpuset(f"{mount}{path}", f"{mount}{parent.rstrip('/')}")
+        if limits.cpu_rt_runtime and parent == PARENT:
+            self._let_run_in_real_time(parent)
+        for controller, name, value in self._settings(limits):
+            write(f"{self._mounts[controller]}{path}/{name}", value)
+        if "devices" in self._mounts and devices is not None:
+            _restrict_devices(f"{self._mounts['devices']}{path}", devices)
+
+    def _make_parent(self, mount: str, parent: str) -> None:
+        """The parent and what is above it. Without CPUs and memory nodes of its own a cpuset takes nobody in."""
+        made = mount
+        for name in parent.strip("/").split("/"):
+            if not name:
+                continue
+            above, made = made, f"{made}/{name}"
+            os.makedirs(made, 0o755, exist_ok=True)
+            if mount != self._mounts.get("cpuset"):
+                continue
+            _inherit_cpuset(made, above)
+            # From here on the kernel copies them itself.
+            write(f"{made}/cgroup.clone_children", "1")
+
+    def _let_run_in_real_time(self, parent: str) -> None:
+        """Give the engine's own parent as much as the kernel's default is: what it has not it cannot pass on."""
+        path = f"{self._mounts['cpu']}{parent}/cpu.rt_runtime_us"
+        if read(path).strip() == "0":
+            write(path, _UNLIMITED_RT)
+
+    def _update(self, id: str, limits: Limits, parent: str) -> None:
+        path = self.path_text(id, parent)
+        rows = self._settings(limits)
+        memory = f"{self._mounts.get('memory')}{path}/memory.limit_in_bytes"
+        if limits.memory_swap > 0 and "memory" in self._mounts and int(read(memory)) >= limits.memory_swap:
+            pass  # shrinking: memory alone comes before memory and swap, and is never above it
+        else:
+            rows.sort(key=lambda row: row[1] != "memory.memsw.limit_in_bytes")
+        refused = []
+        for controller, name, value in rows:
+            file = f"{self._mounts[controller]}{path}/{name}"
+            try:
+                write(file, value)
+            except OSError as error:
+                # A period that does not go with the old quota may go with the new one.
+                if error.errno != errno.EINVAL or not name.startswith("cpu."):
+                    raise
+                refused.append((file, value))
+        for file, value in refused:
+            write(file, value)
+
+    def _freeze(self, id: str, parent: str) -> None:
+        state = self._freezer(id, parent)
+
+        def frozen() -> bool:
+            write(state, "FROZEN")  # again and again: who was forked meanwhile has missed the first
+            return read(state).strip() == "FROZEN"
+
+        if not wait_until(frozen, _LATEST_FROZEN):
+            write(state, "THAWED")
+            raise TimeoutError(errno.ETIMEDOUT, "unable to freeze: processes do not stop", state)
+
+    def _thaw(self, id: str, parent: str) -> None:
+        write(self._freezer(id, parent), "THAWED")
+
+    def _freezer(self, id: str, parent: str) -> str:
+        if "freezer" not in self._mounts:
+            raise OSError(errno.EOPNOTSUPP, "this host has no freezer controller")
+        return f"{self._mounts['freezer']}{self.path_text(id, parent)}/freezer.state"
+
+    def _settings(self, limits: Limits) -> list[tuple[str, str, str]]:
+        """(controller, file, value) for each limit that is set, in an order the kernel accepts."""
+        quota, period = cpu_quota(limits)
+        swappiness = "" if limits.memory_swappiness is None else str(limits.memory_swappiness)
+        rows = (
+            ("memory", "memory.limit_in_bytes", limits.memory),
+            # Never below the limit just set, so after it.
+            ("memory", "memory.memsw.limit_in_bytes", limits.memory_swap),
+            ("memory", "memory.soft_limit_in_bytes", limits.memory_reservation),
+            ("memory", "memory.swappiness", swappiness),
+            ("memory", "memory.oom_control", "1" if limits.oom_kill_disable else ""),
+            ("cpu", "cpu.shares", limits.cpu_shares),
+            ("cpu", "cpu.rt_period_us", limits.cpu_rt_period),
+            ("cpu", "cpu.rt_runtime_us", limits.cpu_rt_runtime),
+            ("cpu", "cpu.cfs_period_us", period),
+            ("cpu", "cpu.cfs_quota_us", quota),
+            ("cpuset", "cpuset.cpus", limits.cpuset_cpus),
+            ("cpuset", "cpuset.mems", limits.cpuset_mems),
+            ("pids", "pids.max", "max" if limits.pids < 0 else limits.pids),
+            ("blkio", f"{self._weight}weight", limits.blkio_weight),
+            *_per_device(f"{self._weight}weight_device", limits.blkio_weight_device),
+            *_per_device("blkio.throttle.read_bps_device", limits.blkio_read_bps),
+            *_per_device("blkio.throttle.write_bps_device", limits.blkio_write_bps),
+            *_per_device("blkio.throttle.read_iops_device", limits.blkio_read_iops),
+            *_per_device("blkio.throttle.write_iops_device", limits.blkio_write_iops),
+        )
+        return [(controller, file, str(value)) for controller, file, value in rows if value]
+
+
+def _per_device(file: str, values: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]:
+    return [("blkio", file, f"{device} {value}") for device, value in values]
+
+
+def _inherit_cpuset(directory: str, above: str) -> None:
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        if not read(f"{directory}/{file}").strip():
+            write(f"{directory}/{file}", read(f"{above}/{file}").strip())
+
+
+def _restrict_devices(directory: str, devices: tuple[str, ...]) -> None:
+    write(f"{directory}/devices.deny", "a")
+    fd = os.open(f"{directory}/devices.allow", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        for rule in devices:
+            os.write(fd, rule.encode())
+    finally:
+        os.close(fd)

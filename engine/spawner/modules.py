@@ -1,0 +1,73 @@
+"""Modules that a process forked from the spawner may need one day, kept as they were when the spawner started.
+
+Run once by the spawner, inherited by all that it forks. A monitor lives for months, and an upgrade meanwhile puts
+another version's files in the place of those that it came from, or none: what it imports then does not fit, or ends it,
+and the next daemon ends its container. So nothing may be imported from a file once the spawner has settled. What every
+monitor runs is imported before; what few of them do (the resolver, the senders of lines, a reader for who attaches to a
+log of JSON lines) is kept here as packed code, which takes a fraction of the memory that the modules would.
+"""
+
+import importlib.util
+import marshal
+import sys
+import zlib
+
+MODULES = (
+    "engine.kernel.netlink.nftexpressions",
+    "engine.kernel.netns",
+    "engine.logs.attributes",
+    "engine.logs.compress",
+    "engine.logs.drivers.journald",
+    "engine.logs.drivers.syslog",
+    "engine.logs.following",
+    "engine.logs.inotify",
+    "engine.logs.jsonlines",
+    "engine.logs.jsonreader",
+    "engine.logs.query",
+    "engine.logs.sink",
+    "engine.resolver.forward",
+    "engine.resolver.loop",
+    "engine.resolver.main",
+    "engine.resolver.packets",
+    "engine.resolver.redirect",
+    "engine.resolver.served",
+    "engine.resolver.servers",
+    "engine.resolver.service",
+    "engine.resolver.streams",
+    "engine.resolver.zones",
+)
+"""With all that they import themselves, but for what the spawner has imported."""
+
+
+class Kept:
+    """A finder and loader for `sys.meta_path` (importlib's documentation, MetaPathFinder) that touches no file."""
+
+    def __init__(self) -> None:
+        self._code: dict[str, tuple[str, bytes]] = {}
+
+    def keep(self, name: str) -> None:
+        """Keep the code of a module; its package is imported."""
+        spec = importlib.util.find_spec(name)
+        self._code[name] = spec.origin, zlib.compress(marshal.dumps(spec.loader.get_code(name)), 1)
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> object | None:
+        """The spec of a kept module; None for any other."""
+        if name not in self._code:
+            return None
+        return importlib.util.spec_from_file_location(name, self._code[name][0], loader=self)
+
+    def create_module(self, _spec: object) -> None:
+        """A module like any other."""
+
+    def exec_module(self, module: object) -> None:
+        """Make a module what its code says."""
+        exec(marshal.loads(zlib.decompress(self._code[module.__name__][1])), vars(module))
+
+
+def keep() -> None:
+    """Keep all that may be needed, and from now on take it from here."""
+    kept = Kept()
+    for name in MODULES:
+        if name not in sys.modules:
+            kept.keep(name)
+    sys.meta_path.insert(0, kept)

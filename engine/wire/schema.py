@@ -1,0 +1,247 @@
+"""The messages that the daemon, the spawner, the monitors and the resolver exchange: one frozen dataclass each.
+
+Pure data. The order of descriptors that travel with a message is part of its contract and stands in its docstring.
+A field is only ever added with a default, so that a daemon can adopt the monitors of an older one.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Who else is sent each line: the driver's module in `engine.logs` and what its `Sender` is made from.
+
+    most: bytes of lines that wait for it at most, more are dropped; 0: the container waits
+    """
+
+    driver: str
+    values: tuple[tuple[str, str], ...]
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogTarget:
+    """Where a container's output is kept: `directory` (empty: nowhere), bytes a segment, number of segments.
+
+    file: of a log of JSON lines, its name in the directory; empty: it is of the engine's own form
+    attributes: the same in each of those lines; compress: those that a rotation has closed
+    forward: to whom the lines are sent as well
+    """
+
+    directory: str
+    max_size: int = 0
+    max_files: int = 1
+    file: str = ""
+    attributes: bytes = b""
+    compress: bool = False
+    forward: Forward | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """How an attached client is served.
+
+    streams: sum of 1 (its bytes go to stdin), 2 (it gets stdout), 4 (it gets stderr)
+    framed:  output carries the 8-byte header (no terminal)
+    detach:  the key sequence that detaches it; empty: none
+    replay:  it first gets everything in the log so far
+    """
+
+    streams: int
+    framed: bool
+    detach: bytes = b""
+    replay: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """daemon → spawner: make this container. Descriptors: the monitor's end of its link, then one socket a client.
+
+    sandbox: as `wire.packed` makes it; own_pids: it has a PID namespace of its own, which the monitor makes
+    pids: (pid, start time) of the process whose PID namespace it has instead, which the monitor enters; else empty
+    """
+
+    sandbox: bytes
+    exec_dir: str
+    log: LogTarget
+    own_pids: bool = True
+    pids: tuple[int, ...] = ()
+    tty: bool = False
+    stdin: bool = False
+    stdin_once: bool = False
+    clients: tuple[Client, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exec:
+    """daemon → spawner: run one more process in a container that runs. Descriptors: the monitor's end of its link, a
+    pidfd of the container's process 1, then one socket a client.
+
+    process: what it becomes, a sandbox of which only what `join` says is looked at, as `wire.packed` makes it
+    pid: process 1, for kernels whose setns(2) takes no pidfd
+    traced: somebody in the PID namespace may trace others (CAP_SYS_PTRACE), so nothing is to be had there of a newcomer
+    """
+
+    process: bytes
+    pid: int
+    tty: bool = False
+    stdin: bool = False
+    clients: tuple[Client, ...] = ()
+    traced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacesReady:
+    """monitor → daemon: process 1 waits in its namespaces for cgroup and network (pid and start time on the host)."""
+
+    pid: int
+    pid_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """daemon → monitor: cgroup and network are in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """monitor → daemon: execve worked; also the greeting to a daemon that connects later.
+
+    started_ns: since the epoch; warnings: what was asked for and could not be had on this host
+    keeps_waiters: the monitor understands what a daemon says of those who wait (`engine.wire.waits`)
+    """
+
+    pid: int
+    pid_start: int
+    started_ns: int
+    warnings: tuple[str, ...] = ()
+    keeps_waiters: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spawns:
+    """spawner → daemon: the greeting. version: the same for the same files and the same Python, and else another."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """monitor → daemon: words for its log. What was asked of an exec and could not be had on this host, before
+    `Started`; or, of any monitor and at any time, what the daemon has said that could not be done or understood."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """monitor → daemon: process 1 never came to execve. `exit_code` is what a shell would say (125, 126, 127)."""
+
+    step: str
+    errno: int
+    text: str
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """monitor → daemon, and the text of the exit file: process 1 has ended and its output is on disk.
+
+    Also the greeting of a monitor that stays for those who wait for this end; waiters: how many they are
+    """
+
+    exit_code: int
+    finished_ns: int
+    started_ns: int = 0
+    waiters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """monitor → daemon: a client has sent its detach keys and was let go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """daemon → monitor: serve one more client. Descriptor: its socket.
+
+    after: (inode, offset) up to which the daemon has sent it a log of JSON lines; None: it is owed nothing of one
+    """
+
+    client: Client
+    after: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """daemon → monitor: the terminal's new size."""
+
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeResolver:
+    """daemon → spawner: answer the names of containers, be found in `exec_root`. Descriptor: the resolver's end of its
+    first link."""
+
+    exec_root: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolves:
+    """resolver → daemon: the greeting, by which a daemon learns whom it serves.
+
+    serves: (container id, start time of its process 1) of each; pid, pid_start: its own on the host
+    """
+
+    pid: int
+    pid_start: int
+    serves: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One network that a container is in, and what it is called there.
+
+    network, name: the network's id and name; names: the container's, the first is what its addresses are called
+    addresses: IPv4's and IPv6's, as text; links: (alias, name) that this container alone may ask for
+    """
+
+    network: str
+    name: str
+    names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """daemon → resolver: this run of a container has these places from now on, and no others.
+
+    Descriptors: its network namespace, a pidfd of its process 1. Answered with `Served`.
+    pid_start: of its process 1, which names the run; forwards: what no place knows is asked of others
+    servers: whom to ask, from the container's network; none: the host's, from the host's
+    dotted: names of one label are never asked of others
+    """
+
+    container: str
+    pid_start: int
+    places: tuple[Place, ...]
+    forwards: bool = False
+    servers: tuple[str, ...] = ()
+    dotted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """resolver → daemon: that was done; or `text` says why not."""
+
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """daemon → resolver: nobody is to find this container any more, nor be served in it. Answered with `Served`."""
+
+    container: str

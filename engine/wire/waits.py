@@ -1,0 +1,78 @@
+"""What a daemon says to a monitor of those who wait for its container's end: short datagrams that C can read too.
+
+Pure; made by the daemon, read by `engine.monitor.waiters` and by `_muxer/waiters.c`. The first byte says which it is:
+
+    W + number, flags, four sizes, four texts   one who waits, whose connection comes along: the texts go before an exit
+                                                code of one, two and three digits, and after it
+    A + number                                  the daemon has answered that one
+    S                                           the end is recorded: whoever waits for it and has lost its daemon is
+                                                answered by the monitor
+    R                                           the container is removed: the same for those who wait for that
+
+The monitor knows nothing of what the texts are. Only a monitor whose `Started` says so (`keeps_waiters`) understands.
+"""
+
+import struct
+from dataclasses import dataclass
+
+WAITS, ANSWERED, SETTLED, REMOVED = b"W", b"A", b"S", b"R"
+WORDS = frozenset({WAITS, ANSWERED, SETTLED, REMOVED})
+FOR_REMOVAL, FULL_CLOSE = 1, 2
+DIGITS = 3
+"""An exit code has so many at the most."""
+_HEAD = struct.Struct("=cQB4B")
+_NUMBER = struct.Struct("=cQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One who waits.
+
+    number: how the daemon that has sent it calls it; for_removal: it waits until the container is removed
+    full_close: its socket tells a close from an end of sending, so only that is a hang-up
+    before: what is sent before a code of one, two and three digits; after: what follows the code
+    """
+
+    number: int
+    for_removal: bool
+    full_close: bool
+    before: tuple[bytes, bytes, bytes]
+    after: bytes
+
+    def answer(self, code: int) -> bytes:
+        """All that is sent in the end."""
+        digits = b"%d" % (code & 0xFF)
+        return self.before[len(digits) - 1] + digits + self.after
+
+
+def pack(wait: Wait) -> bytes:
+    """The W datagram."""
+    texts = (*wait.before, wait.after)
+    flags = FOR_REMOVAL * wait.for_removal | FULL_CLOSE * wait.full_close
+    return _HEAD.pack(WAITS, wait.number, flags, *map(len, texts)) + b"".join(texts)
+
+
+def unpack(datagram: bytes) -> Wait:
+    """Who waits, of a W datagram; ValueError if it is none."""
+    if len(datagram) < _HEAD.size:
+        raise ValueError("a datagram about one who waits was cut")
+    mark, number, flags, *sizes = _HEAD.unpack_from(datagram)
+    if mark != WAITS or len(datagram) != _HEAD.size + sum(sizes):
+        raise ValueError("not a datagram about one who waits")
+    texts, place = [], _HEAD.size
+    for size in sizes:
+        texts.append(datagram[place : place + size])
+        place += size
+    return Wait(number, bool(flags & FOR_REMOVAL), bool(flags & FULL_CLOSE), tuple(texts[:DIGITS]), texts[DIGITS])
+
+
+def pack_answered(number: int) -> bytes:
+    """The A datagram."""
+    return _NUMBER.pack(ANSWERED, number)
+
+
+def unpack_answered(datagram: bytes) -> int | None:
+    """The number of an A datagram, None if it is none."""
+    if len(datagram) != _NUMBER.size or datagram[:1] != ANSWERED:
+        return None
+    return _NUMBER.unpack(datagram)[1]

@@ -1,0 +1,53 @@
+"""The order of a joiner's steps, which security depends on, and the datagrams that it reports with."""
+
+import os
+
+from engine.birth import join, process
+from engine.wire import channel, report
+from engine.wire.schema import Failed
+
+
+def place(name: str) -> int:
+    return [step.__name__ for _, step in join.STEPS].index(name)
+
+
+def test_everything_is_closed_before_anything_is_entered() -> None:
+    assert place("seclude") == 0 < place("cgroup") < place("enter")
+
+
+def test_nothing_of_the_containers_files_is_looked_at_from_outside() -> None:
+    assert place("enter") < min(place(name) for name in ("user", "directory", "terminal_", "streams"))
+
+
+def test_there_is_nothing_left_to_be_had_when_somebody_is_born() -> None:
+    born = place("bear")
+    assert max(place(name) for name in ("enter", "directory", "limits", "privileges")) < born < place("fork")
+    assert join.STEPS[-1][1].__name__ == "execute"
+
+
+def test_every_step_has_a_name_for_a_client_to_read() -> None:
+    assert all(name.isalpha() for name, _ in join.STEPS)
+
+
+def test_a_birth_says_whether_the_command_runs_already() -> None:
+    assert report.encode_birth(1234, executed=False) == report.BORN + b"1234"
+    assert report.encode_birth(1234, executed=True) == report.EXECUTED + b"1234"
+
+
+def test_what_is_passed_on_to_the_daemon_is_a_whole_message() -> None:
+    failed = Failed("exec", 2, "no such file", 127)
+    assert channel.unpack(channel.datagram(failed), []) == (failed, [])
+
+
+def test_all_descriptors_but_some_are_closed() -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            kept = [os.open("/", os.O_PATH) for _ in range(6)][1::2]
+            process.close_all_but(kept)
+            listed = {int(name) for name in os.listdir("/proc/self/fd")}
+            left = {fd for fd in listed if os.path.lexists(f"/proc/self/fd/{fd}")}  # without the listing's own
+            os._exit(0 if left - {0, 1, 2} == set(kept) else 1)
+        finally:
+            os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

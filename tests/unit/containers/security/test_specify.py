@@ -1,0 +1,50 @@
+"""A container's writable directory: made once, whole, also after an attempt that was cut off."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from engine.daemon.containers import paths
+from engine.daemon.containers.security import specify
+from tests.unit.containers.test_states import container
+
+
+@pytest.fixture
+def where(tmp_path):
+    made = paths.of(str(tmp_path), str(tmp_path / "run"), "a" * 64)
+    os.makedirs(made.home)
+    return made
+
+
+def copying(copy_layers):
+    return SimpleNamespace(storage="copy", images=SimpleNamespace(copy_layers=copy_layers))
+
+
+def fill(layers, target):
+    assert os.listdir(target) == []
+    open(os.path.join(target, "file"), "w").close()
+
+
+def test_a_copied_root_is_where_it_is_run_from(where):
+    specify.make_root(copying(fill), container(), where)
+    assert sorted(os.listdir(where.upper)) == [".dockerenv", "file"]
+    assert not os.path.exists(where.work)
+
+
+def test_a_copy_that_was_cut_off_is_begun_anew(where):
+    def cut_off(layers, target):
+        fill(layers, target)
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        specify.make_root(copying(cut_off), container(), where)
+    assert not os.path.exists(where.upper)
+    specify.make_root(copying(fill), container(), where)
+    assert sorted(os.listdir(where.upper)) == [".dockerenv", "file"]
+
+
+def test_an_overlay_half_made_is_finished(where):
+    os.mkdir(where.work)
+    specify.make_root(SimpleNamespace(storage="overlayfs"), container(), where)
+    assert os.path.isdir(where.upper)

@@ -1,0 +1,202 @@
+"""The listing and its filters."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from engine.daemon.containers.record import State
+from engine.daemon.containers.verbs.create import create
+from engine.daemon.containers.verbs.inspect import inspect
+from engine.daemon.containers.verbs.listing import Asked, list_containers, status_text
+from engine.daemon.network.record import Published
+from engine.errors import Invalid, NotFound
+from tests.unit.containers import recorded
+from tests.unit.containers.fakes import BUSYBOX, make_engine
+from tests.unit.containers.verbs.test_inspect import COMMAND, kinds
+
+LISTED, WITH_SIZES, BAD_STATUS = 115, 116, 121
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """Three containers, oldest first: one (created), two (exited with 3), three (running)."""
+    engine = make_engine(tmp_path)
+    create(engine, "rec-one", {"Image": "busybox:latest", "Cmd": COMMAND, "Labels": {"a": "1", "b": ""}}, None)
+    two, _ = create(engine, "rec-two", {"Cmd": ["x"], "ExposedPorts": {"80/tcp": {}}}, None)
+    three, _ = create(engine, "three", {"Image": "busybox", "HostConfig": {"NetworkMode": "none"}}, None)
+    now = time.time_ns()
+    two.state = State("exited", exit_code=3, started_ns=now - 9 * SECOND, finished_ns=now - 5 * SECOND)
+    three.state = State("running", pid=1, started_ns=now - 130 * SECOND)
+    return engine
+
+
+def names(engine, **asked) -> list[str]:
+    return [entry["Names"][0] for entry in list_containers(engine, Asked(**asked))]
+
+
+def test_a_container_is_shown_as_dockerd_shows_it(engine):
+    expected = next(entry for entry in recorded.answer(LISTED) if entry["Names"] == ["/rec-one"])
+    shown = list_containers(engine, Asked(all=True))[-1]
+    assert list(shown) == list(expected)
+    assert kinds(shown) == kinds({**expected, "Labels": {"a": "", "b": ""}})
+    for key in ("Image", "ImageID", "ImageManifestDescriptor", "Command", "State", "Status", "HostConfig", "Health"):
+        assert shown[key] == expected[key]
+    assert shown["NetworkSettings"] == expected["NetworkSettings"]
+
+
+def test_a_container_without_an_image_has_no_labels_and_no_descriptor(engine):
+    expected = next(entry for entry in recorded.answer(LISTED) if entry["Image"] == "")
+    shown = list_containers(engine, Asked(all=True))[1]
+    assert list(shown) == list(expected)
+    assert (shown["Labels"], shown["ImageID"]) == (None, "")
+
+
+def test_sizes_stand_in_every_entry_when_asked_for(engine):
+    shown = list_containers(engine, Asked(all=True, size=True))
+    assert all(set(entry) >= {"SizeRw", "SizeRootFs"} for entry in shown)
+    assert set(shown[-1]) == set(recorded.answer(WITH_SIZES)[2])
+
+
+def test_only_running_ones_are_shown_without_all_newest_first_with_it(engine):
+    assert names(engine) == ["/three"]
+    assert names(engine, all=True) == ["/three", "/rec-two", "/rec-one"]
+    assert names(engine, limit=2) == ["/three", "/rec-two"]
+    assert names(engine, limit=-1) == ["/three"]
+
+
+def test_a_running_container_shows_its_exposed_ports_and_one_that_ended_does_not(engine):
+    two = engine.containers.find("rec-two")
+    two.config["ExposedPorts"] = {"80/tcp": {}, "53-54/udp": {}, "an image's/nonsense": {}}
+    assert list_containers(engine, Asked(all=True))[1]["Ports"] == []
+    two.state.status = "running"
+    assert list_containers(engine, Asked())[1]["Ports"] == []
+    (endpoint,) = engine.networks.join(two.id, two.networking)
+    assert list_containers(engine, Asked())[1]["Ports"] == [
+        {"PrivatePort": 53, "Type": "udp"},
+        {"PrivatePort": 54, "Type": "udp"},
+        {"PrivatePort": 80, "Type": "tcp"},
+    ]
+    assert inspect(engine, two)["NetworkSettings"]["Ports"] == {"53/udp": None, "54/udp": None, "80/tcp": None}
+    published = Published(80, "tcp", "0.0.0.0", 8080), Published(80, "tcp", "::", 8080)
+    engine.networks.update(replace(endpoint, ports=published))
+    assert list_containers(engine, Asked())[1]["Ports"][2:] == [
+        {"IP": "0.0.0.0", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"},
+        {"IP": "::", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"},
+    ]
+    assert inspect(engine, two)["NetworkSettings"]["Ports"]["80/tcp"] == [
+        {"HostIp": "0.0.0.0", "HostPort": "8080"},
+        {"HostIp": "::", "HostPort": "8080"},
+    ]
+    for filters, found in (
+        ({"expose": ("70-90/tcp",)}, ["/rec-two"]),
+        ({"expose": ("80/udp",)}, []),
+        ({"publish": ("8080",)}, ["/rec-two"]),
+        ({"publish": ("80",)}, []),
+        ({"publish": ("80",), "expose": ("53/udp",)}, ["/rec-two"]),
+        ({"publish": ("80",), "expose": ("80",), "name": ("three",)}, []),
+    ):
+        assert names(engine, filters=filters) == found
+    engine.networks.leave([endpoint])
+    engine.networks.join(two.id, {"host": two.networking["bridge"]})
+    assert list_containers(engine, Asked())[1]["Ports"] == []
+
+
+def test_an_untagged_image_is_shown_by_its_id(engine):
+    del engine.images.by_name["busybox:latest"]
+    assert list_containers(engine, Asked(all=True))[-1]["Image"] == BUSYBOX
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"status": ("exited", "created")}, ["/rec-two", "/rec-one"]),
+        ({"name": ("rec-",)}, ["/rec-two", "/rec-one"]),
+        ({"name": ("^/three$", "[")}, ["/three"]),
+        ({"label": ("a",)}, ["/rec-one"]),
+        ({"label": ("a=1", "b=")}, ["/rec-one"]),
+        ({"label": ("a=1", "c")}, []),
+        ({"exited": ("3",)}, ["/rec-two"]),
+        ({"exited": ("0",)}, []),
+        ({"before": ("three",)}, ["/rec-two", "/rec-one"]),
+        ({"since": ("rec-one",)}, ["/three", "/rec-two"]),
+        ({"before": ("three",), "since": ("rec-one",)}, ["/rec-two"]),
+        ({"ancestor": ("busybox",)}, ["/three", "/rec-one"]),
+        ({"ancestor": ("nope",)}, []),
+        ({"network": ("none",)}, ["/three"]),
+        ({"network": ("bridge", "none")}, ["/three", "/rec-two", "/rec-one"]),
+        ({"expose": ("70-90/tcp",)}, []),  # as dockerd: the ports of those that run
+        ({"publish": ("80",)}, []),
+        ({"volume": ("/data",)}, []),
+        ({"health": ("none",)}, ["/three", "/rec-two", "/rec-one"]),
+        ({"health": ("healthy",)}, []),
+        ({"isolation": ("default",)}, ["/three", "/rec-two", "/rec-one"]),
+        ({"is-task": ("true",)}, []),
+        ({"is-task": ("false",)}, ["/three", "/rec-two", "/rec-one"]),
+        ({"name": ()}, ["/three", "/rec-two", "/rec-one"]),
+    ],
+    ids=str,
+)
+def test_a_filter_chooses(engine, filters, expected):
+    assert names(engine, all=True, filters=filters) == expected
+
+
+def test_a_filter_by_id_takes_a_part_of_it(engine):
+    container = engine.containers.find("three")
+    assert names(engine, filters={"id": (container.id[:20],)}) == ["/three"]
+
+
+def test_asking_for_a_status_or_an_order_shows_those_that_do_not_run(engine):
+    assert names(engine, filters={"status": ("exited",)}) == ["/rec-two"]
+    assert names(engine, filters={"since": ("rec-one",)}) == ["/three", "/rec-two"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "text"),
+    [
+        ({"nope": ("x",)}, "invalid filter 'nope'"),
+        ({"status": ("weird",)}, recorded.answer(BAD_STATUS)["message"]),
+        ({"exited": ("x",)}, "invalid filter 'exited=x'"),
+        ({"is-task": ("x",)}, "invalid filter 'is-task=x'"),
+        ({"expose": ("90-80",)}, "invalid port '90-80': value out of range"),
+    ],
+)
+def test_an_impossible_filter_is_refused(engine, filters, text):
+    with pytest.raises(Invalid) as caught:
+        list_containers(engine, Asked(filters=filters))
+    assert str(caught.value) == text
+
+
+def test_an_unknown_container_as_a_border_is_not_found(engine):
+    with pytest.raises(NotFound, match="No such container: nope"):
+        list_containers(engine, Asked(filters={"before": ("nope",)}))
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (State(), "Created"),
+        (State("running", started_ns=SECOND), "Up 4 minutes"),
+        (State("paused", started_ns=SECOND), "Up 4 minutes (Paused)"),
+        (State("exited", exit_code=137, finished_ns=200 * SECOND), "Exited (137) 49 seconds ago"),
+        (State("restarting", exit_code=1, finished_ns=249 * SECOND), "Restarting (1) Less than a second ago"),
+        (State("removing"), "Removal In Progress"),
+        (State("dead"), "Dead"),
+    ],
+)
+def test_the_state_in_words(state, text):
+    assert status_text(state, 249 * SECOND + 5) == text
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", r"(a)\1", "a*a*a*a*b", "(?P<x>a)(?P=x)", "x" * 257])
+def test_an_expression_that_could_take_for_ever_is_refused(engine, pattern):
+    with pytest.raises(Invalid, match="could take too long"):
+        names(engine, filters={"name": (pattern,)})
+
+
+def test_the_slowest_expression_that_is_taken_is_quick(engine):
+    engine.containers.find("three").name = "a" * 100_000
+    begun = time.process_time()
+    assert names(engine, filters={"name": ("a*a*a*b",)}) == []
+    assert time.process_time() - begun < 2

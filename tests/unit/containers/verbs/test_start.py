@@ -1,0 +1,72 @@
+"""What a start that has failed leaves behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from engine.daemon.containers.verbs import create, start
+from engine.kernel import syscalls
+from engine.wire.schema import Started
+from tests.unit.containers.fakes import make_engine
+
+
+@pytest.fixture
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A run's directory with a file in it; its cgroups are another test's."""
+    monkeypatch.setattr(start, "clear_cgroups", lambda *_: None)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "monitor.sock").touch()
+    return SimpleNamespace(exec_dir=str(run))
+
+
+def test_last_words_that_come_while_a_run_is_cleared_away_go_too(
+    where: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = os.rmdir
+
+    def late(path: str) -> None:
+        monkeypatch.setattr(os, "rmdir", remove)
+        Path(path, "exit").touch()
+        remove(path)
+
+    monkeypatch.setattr(os, "rmdir", late)
+    start.clear_run(None, None, where)
+    assert not os.path.exists(where.exec_dir)
+
+
+def test_one_who_never_stops_speaking_is_told_of(where: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed(path)[:-1])
+    with pytest.raises(OSError, match="not empty"):
+        start.clear_run(None, None, where)
+
+
+@pytest.mark.parametrize("fails", ["record_start", "keep"])
+def test_a_run_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """It would go on with nobody to hear of its end."""
+    engine = make_engine(tmp_path)
+    container, _ = create.create(engine, "one", {"Image": "busybox"}, None)
+    done: list[str] = []
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("a mistake of ours")
+
+    engine.links = SimpleNamespace(keep=lambda _: None, drop=done.append)
+    monkeypatch.setattr(start, "clear_run", lambda *_: done.append("cleared"))
+    monkeypatch.setattr(engine.links if fails == "keep" else start, fails, fail)
+    with subprocess.Popen(["sleep", "60"]) as process, contextlib.closing(SimpleNamespace(close=process.kill)):
+        started = Started(process.pid, syscalls.process_start(process.pid), 9)
+        monkeypatch.setattr(start, "_launch", lambda *_: started)
+        with pytest.raises(ValueError, match="a mistake of ours"):
+            start.start(engine, container)
+        assert process.wait(10) == -signal.SIGKILL
+    assert done == [container.id, "cleared"]
+    state = container.snapshot()
+    assert (state.status, state.pid) == ("created", 0)
+    assert container.operation.acquire(blocking=False)

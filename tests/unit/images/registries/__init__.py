@@ -1,1 +1,0 @@
-"""Tests of the image store's room images/registries, without root."""

@@ -1,0 +1,354 @@
+"""Layers that arrive: unpacked meanwhile, side by side; silence, trickles, a full disk, and clients that go away."""
+
+import contextlib
+import os
+import pathlib
+import threading
+import time
+
+import pytest
+
+from engine.daemon.images import platform
+from engine.daemon.images.registry import download, paced
+from engine.daemon.images.registry import reads as protocol
+from engine.daemon.store import images as table
+from engine.daemon.tar.space import NoSpace
+from engine.errors import Invalid, SystemFailure
+from tests.unit.images import made
+from tests.unit.images.fakeregistry import answer
+from tests.unit.images.made import MadeImage, archive, files_below, member
+
+HOST = platform.host()
+OWN = {"architecture": HOST.architecture, **({"variant": HOST.variant} if HOST.variant else {})}
+_SECONDS = 10.0
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(download, "_FIRST_PAUSE", 0.0)
+
+
+@pytest.fixture
+def image():
+    """Its first layer does not pack, so that half of what is sent is half of what comes out."""
+    return MadeImage(
+        archive(member("early", os.urandom(600_000)), member("late", b"x")), archive(member("b", b"2")), **OWN
+    )
+
+
+def pull(store, registry, **options):
+    return store.pull(f"{registry.address}/x", "latest", None, None, lambda line: None, **options)
+
+
+def path_of(image, number=0):
+    return f"/v2/x/blobs/{made.digest(image.packed[number])}"
+
+
+def begin(handler, data, size=None):
+    """The head of an answer of `size` bytes, and the first of them."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(data) if size is None else size))
+    handler.end_headers()
+    handler.wfile.write(data)
+    handler.wfile.flush()
+    handler.close_connection = True
+
+
+def until(condition):
+    """Wait for what another thread does."""
+    end = time.monotonic() + _SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def unpacked(store):
+    return files_below(pathlib.Path(store.layer_root))
+
+
+def begun(store, blob):
+    """How many bytes of the blob are on the disk."""
+    path = pathlib.Path(store.content.partial_path(made.digest(blob)))
+    return path.stat().st_size if path.exists() else 0
+
+
+def leftovers(store):
+    """What a pull left on the disk: half blobs, and layers."""
+    tmp = pathlib.Path(store.content.temporary_path()).parent
+    return {path.name for path in tmp.iterdir() if path.stat().st_size} | unpacked(store)
+
+
+def test_a_layer_is_unpacked_while_it_arrives_and_has_no_name_before_all_of_it_was_checked(store, registry, image):
+    registry.add(image, "latest")
+    whole = image.packed[0]
+    seen = []
+
+    def hook(handler):
+        if handler.path != path_of(image):
+            return False
+        begin(handler, whole[:-1], len(whole))
+        until(lambda: any(name.endswith("/late") for name in unpacked(store)))
+        with store.database.reading() as connection:
+            seen.append(table.layer_by_diff_id(connection, made.digest(image.layers[0])))
+        seen.append(store.all())
+        handler.wfile.write(whole[-1:])
+        return True
+
+    registry.hook = hook
+    found = pull(store, registry)
+    assert seen == [None, []]
+    assert pathlib.Path(store.layer_root, found.layers[0], "late").read_text() == "x"
+
+
+def test_a_layer_does_not_wait_for_the_one_before_it(store, registry, image):
+    registry.add(image, "latest")
+
+    def hook(handler):
+        if handler.path == path_of(image):
+            until(lambda: any(name.endswith("/b") for name in unpacked(store)))
+        return False
+
+    registry.hook = hook
+    if len(os.sched_getaffinity(0)) > 1:
+        assert len(pull(store, registry).layers) == 2
+
+
+def test_a_download_that_breaks_while_it_is_unpacked_goes_on_in_both(store, registry, image):
+    registry.add(image, "latest")
+    whole, broken = image.packed[0], []
+
+    def hook(handler):
+        if handler.path != path_of(image) or len(broken) == 3:
+            return False
+        start = int(handler.headers.get("Range", "bytes=0-")[6:-1])
+        broken.append(start)
+        handler.send_response(206 if start else 200)
+        handler.send_header("Content-Length", str(len(whole) - start))
+        handler.send_header("Content-Range", f"bytes {start}-{len(whole) - 1}/{len(whole)}")
+        handler.end_headers()
+        handler.wfile.write(whole[start : start + 150_000])
+        handler.close_connection = True
+        return True
+
+    registry.hook = hook
+    found = pull(store, registry)
+    assert broken == [0, 150_000, 300_000]
+    assert pathlib.Path(store.layer_root, found.layers[0], "early").stat().st_size == 600_000
+
+
+def test_a_server_that_begins_anew_in_the_middle_is_followed_all_the_same(store, registry, image):
+    registry.add(image, "latest")
+    whole, broken = image.packed[0], []
+
+    def hook(handler):
+        if handler.path != path_of(image):
+            return False
+        # No word of ranges: the second answer is the whole again.
+        begin(handler, whole if broken else whole[:400_000], len(whole))
+        broken.append(handler.path)
+        return True
+
+    registry.hook = hook
+    found = pull(store, registry)
+    assert len(broken) == 2
+    assert pathlib.Path(store.layer_root, found.layers[0], "late").read_text() == "x"
+
+
+@pytest.mark.parametrize("place", [0.3, 0.9])
+def test_a_layer_that_comes_damaged_is_refused_as_such_and_leaves_nothing(store, registry, image, place):
+    registry.add(image, "latest")
+    data = bytearray(image.packed[0])
+    at = int(len(data) * place)
+    data[at : at + 64] = bytes(64)
+    registry.blobs[made.digest(image.packed[0])] = bytes(data)
+    with pytest.raises(Invalid, match="unexpected commit digest"):
+        pull(store, registry)
+    assert leftovers(store) == set()
+    registry.add(image, "latest")
+    assert len(pull(store, registry).layers) == 2
+
+
+def test_a_layer_that_is_damaged_at_home_is_refused_when_its_blob_is_right(store, registry):
+    layer = archive(member("f", os.urandom(5000)))
+    broken = MadeImage(layer, **OWN)
+    other = broken.packed[0][:3000] + bytes(50)
+    broken.packed[0] = other
+    broken.document["layers"][0] = made.part(broken.document["layers"][0]["mediaType"], other)
+    broken.manifest = made.json.dumps(broken.document).encode()
+    registry.add(broken, "latest")
+    registry.blobs[made.digest(other)] = other
+    with pytest.raises(Invalid, match=r"damaged gzip stream|unexpected EOF"):
+        pull(store, registry)
+    assert unpacked(store) == set()
+
+
+# Registries that fall silent, or nearly
+
+
+@pytest.mark.parametrize("kind", ["/blobs/", "/manifests/"])
+def test_a_registry_that_falls_silent_is_given_up(store, registry, image, monkeypatch, kind):
+    monkeypatch.setattr(paced, "SILENCE_SECONDS", 0.05)
+    registry.add(image, "latest")
+    ended = threading.Event()
+
+    def hook(handler):
+        if kind not in handler.path or handler.command == "HEAD":
+            return False
+        begin(handler, b"{", 500)
+        return ended.wait(_SECONDS)
+
+    registry.hook = hook
+    with pytest.raises(SystemFailure, match="timed out"):
+        pull(store, registry)
+    ended.set()
+    assert unpacked(store) == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [("/blobs/", "less than 1024 bytes a second"), ("/manifests/", "context deadline exceeded")]
+)
+def test_a_registry_that_trickles_is_given_up_too(store, registry, image, monkeypatch, kind, text):
+    monkeypatch.setattr(paced, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(paced, "_DOCUMENT_SECONDS", 0.2)
+    monkeypatch.setattr(download, "_ATTEMPTS", 1)
+    registry.add(image, "latest")
+    ended = threading.Event()
+
+    def hook(handler):
+        if kind not in handler.path or handler.command == "HEAD":
+            return False
+        begin(handler, b"{", 500_000)
+        try:
+            while not ended.wait(0.02):
+                handler.wfile.write(b" ")
+        except OSError:
+            pass  # the daemon has hung up
+        return True
+
+    registry.hook = hook
+    with pytest.raises(SystemFailure, match=text):
+        pull(store, registry)
+    ended.set()
+
+
+def _flood(handler, line):
+    """Say it again and again, as fast as it is read."""
+    handler.close_connection = True
+    with contextlib.suppress(OSError):  # the daemon has hung up
+        while True:
+            handler.wfile.write(line * 1000)
+    return True
+
+
+@pytest.mark.parametrize("kind", ["/manifests/", "/blobs/"])
+def test_a_registry_that_never_ends_to_say_continue_is_given_up(store, registry, image, monkeypatch, kind):
+    monkeypatch.setattr(download, "_ATTEMPTS", 1)
+    registry.add(image, "latest")
+    registry.hook = lambda handler: kind in handler.path and _flood(handler, b"HTTP/1.1 100 Continue\r\n\r\n")
+    with pytest.raises(SystemFailure, match="the answer's head is longer than"):
+        pull(store, registry)
+
+
+def test_trailers_without_end_take_nothing_from_a_blob_that_is_whole(store, registry, image):
+    registry.add(image, "latest")
+
+    def hook(handler):
+        blob = registry.blobs.get(handler.path.rpartition("/")[2])
+        if blob is None:
+            return False
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"%x\r\n%b\r\n0\r\n" % (len(blob), blob))
+        return _flood(handler, b"X-Trailer: of very many\r\n")
+
+    registry.hook = hook
+    pull(store, registry)
+    assert unpacked(store) != set()
+
+
+def test_a_client_that_goes_away_while_the_registry_is_silent_ends_the_pull(store, registry, image):
+    registry.add(image, "latest")
+    ended, silent = threading.Event(), threading.Event()
+
+    def hook(handler):
+        if handler.path != path_of(image):
+            return False
+        begin(handler, image.packed[0][:1000], len(image.packed[0]))
+        silent.set()
+        return ended.wait(_SECONDS)
+
+    registry.hook = hook
+    began = time.monotonic()
+    with pytest.raises(SystemFailure, match="context canceled"):
+        pull(store, registry, gone=lambda: silent.is_set() and begun(store, image.packed[0]) == 1000)
+    ended.set()
+    assert time.monotonic() - began < 3
+    assert unpacked(store) == set()
+    assert not any(thread.name.startswith(("pull-", "read-ahead")) for thread in threading.enumerate())
+    registry.hook = lambda handler: False
+    pull(store, registry)
+    assert ("range", "bytes=1000-") in [item for _, headers in registry.blob_requests() for item in headers.items()]
+
+
+# A full disk
+
+
+def test_a_disk_that_fills_up_fails_the_pull_and_gets_all_its_room_back(store, registry, image, monkeypatch):
+    registry.add(image, "latest")
+    monkeypatch.setattr(download, "_SPACE_STEP", 300_000)
+
+    def full(fd):
+        until(lambda: store.content.has(made.digest(image.packed[1])))
+        raise NoSpace("no space left on device")
+
+    monkeypatch.setattr(download, "check_space", full)
+    with pytest.raises(NoSpace, match="no space left on device"):
+        pull(store, registry)
+    assert leftovers(store) == set()
+    assert not any(store.content.has(digest) for digest in image.blobs)
+
+
+# Every tag
+
+
+def test_every_tag_of_a_repository_is_pulled_whatever_the_pages_of_its_list(store, registry, image):
+    registry.add(image, "one", "two", "three")
+    lines = []
+
+    def hook(handler):
+        path, _, query = handler.path.partition("?")
+        if path != "/v2/x/tags/list":
+            return False
+        if query == "n=1000":
+            link = '</v2/x/tags/list?n=2&last=two>; rel="next"'
+            return answer(handler, 200, b'{"name":"x","tags":["one","two"]}', Link=link)
+        assert query == "n=2&last=two"
+        return answer(handler, 200, b'{"name":"x","tags":["three"]}')
+
+    registry.hook = hook
+    store.pull_all(f"{registry.address}/x", None, None, lines.append)
+    tags = store.find(image.digest).repo_tags
+    assert set(tags) == {f"{registry.address}/x:{tag}" for tag in ("one", "two", "three")}
+    assert [line["id"] for line in lines if line["status"] == "Pulling from x"] == ["one", "two", "three"]
+    assert len(registry.blob_requests()) == 3
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"tags":5}', b'{"tags":[1]}', b"{"])
+def test_a_list_of_tags_that_is_none_is_refused(store, registry, body):
+    registry.hook = lambda handler: "/tags/" in handler.path and answer(handler, 200, body)
+    with pytest.raises((Invalid, SystemFailure)):
+        store.pull_all(f"{registry.address}/x", None, None, print)
+
+
+def test_a_list_of_tags_without_an_end_is_given_up(store, registry, monkeypatch):
+    monkeypatch.setattr(protocol, "_MOST_PAGES", 5)
+
+    def hook(handler):
+        link = "</v2/x/tags/list?n=1>; rel=next"
+        return "/tags/" in handler.path and answer(handler, 200, b'{"tags":["a"]}', Link=link)
+
+    registry.hook = hook
+    with pytest.raises(Invalid, match="does not end"):
+        store.pull_all(f"{registry.address}/x", None, None, print)
+    assert len(registry.asked) == 5

@@ -1,0 +1,3 @@
+"""What the tests of engine.monitor share: each test that moves bytes runs once per twin."""
+
+from tests.unit.muxer.twins import container, pipe, served, twin  # noqa: F401

@@ -1,0 +1,254 @@
+"""The daemon's settings: command line, daemon.json, and that README.md shows the same options."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.commandline import parse
+from engine.errors import Invalid, Unavailable
+from engine.settings import every
+
+ROOT = Path(__file__).parents[3]
+
+
+def made(tmp_path, arguments=(), document=None, uid=0, environ=None):
+    config = tmp_path / "daemon.json"
+    config.write_text(document if isinstance(document, str) else json.dumps(document or {}))
+    return every.from_arguments(["--config-file", str(config), *arguments], environ or {}, uid)
+
+
+def refusal(call, *arguments, **named):
+    with pytest.raises(Invalid) as caught:
+        call(*arguments, **named)
+    return str(caught.value)
+
+
+def test_the_readme_shows_the_options_as_they_are_declared():
+    assert every.options_table() in (ROOT / "README.md").read_text()
+
+
+def test_every_setting_has_one_option_and_every_option_a_setting():
+    keys = [option.key.replace("-", "_") for option in every.OPTIONS if option.key]
+    assert sorted(keys) == sorted(every.Settings.__dataclass_fields__)
+
+
+def test_the_help_text_fits_a_page_and_names_every_option():
+    text = every.usage()
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(f"--{option.name}" in text for option in every.OPTIONS)
+
+
+def test_nothing_said_gives_the_defaults_of_root(tmp_path):
+    chosen = made(tmp_path)
+    assert chosen.hosts == ("unix:///run/engine.sock",)
+    assert (chosen.data_root, chosen.exec_root) == ("/var/lib/engine", "/run/engine")
+    assert (chosen.debug, chosen.log_level, chosen.muxer) == (False, "info", "auto")
+
+
+def test_a_users_daemon_listens_in_the_users_runtime_directory(tmp_path):
+    assert made(tmp_path, uid=7, environ={"XDG_RUNTIME_DIR": "/x"}).hosts == ("unix:///x/engine.sock",)
+    assert made(tmp_path, uid=7).hosts == ("unix:///run/user/7/engine.sock",)
+
+
+def test_a_users_daemon_is_refused_and_roots_is_not():
+    every.refuse_rootless(0)
+    with pytest.raises(Unavailable, match="rootless"):
+        every.refuse_rootless(1000)
+
+
+def test_the_file_gives_every_key_of_the_table(tmp_path):
+    document = {
+        "hosts": ["unix:///a", "fd://"],
+        "data-root": "/d",
+        "exec-root": "/e",
+        "pidfile": "/p",
+        "group": "docker",
+        "debug": True,
+        "log-level": "warn",
+        "registry-mirrors": ["https://m"],
+        "insecure-registries": ["r:5000"],
+        "muxer": "python",
+        "init": True,
+        "init-path": "/i",
+        "default-ulimits": {"nofile": {"Name": "nofile", "Soft": 5, "Hard": 9}, "core": {"Soft": 0, "Hard": -1}},
+        "log-driver": "json-file",
+        "log-opts": {"max-size": "1m", "tag": "a=b"},
+        "tlsverify": True,
+        "tlscacert": "/ca",
+        "tlscert": "/c",
+        "tlskey": "/k",
+        "bridge": "",
+        "bip": "10.9.0.1/16",
+        "bip6": "fd09::1/64",
+        "fixed-cidr": "10.9.1.0/24",
+        "fixed-cidr-v6": "fd09::/80",
+        "default-gateway": "10.9.0.254",
+        "default-gateway-v6": "fd09::fe",
+        "ipv6": True,
+        "mtu": 1400,
+        "icc": True,
+        "ip-masq": False,
+        "ip": "127.0.0.1",
+        "ip-forward": False,
+        "ip-forward-no-drop": True,
+        "iptables": False,
+        "ip6tables": False,
+        "default-address-pools": [{"base": "10.0.0.0/8", "size": 24}, {"base": "fd01::/48", "size": 64}],
+        "default-network-opts": {"bridge": {"com.docker.network.driver.mtu": "1234"}},
+        "dns": ["9.9.9.9"],
+        "dns-search": ["example.org"],
+        "dns-opts": ["ndots:2"],
+        "host-gateway-ips": ["10.1.1.1", "fd00::1"],
+    }
+    assert document.keys() == {option.key for option in every.OPTIONS if option.key}
+    chosen = made(tmp_path, document=document)
+    expected = document | {
+        "hosts": ("unix:///a", "fd://"),
+        "registry-mirrors": ("https://m/",),
+        "insecure-registries": ("r:5000",),
+        "default-ulimits": ("nofile=5:9", "core=0:-1"),
+        "log-opts": ("max-size=1m", "tag=a=b"),
+        "mtu": "1400",
+        "default-address-pools": ("10.0.0.0/8,24", "fd01::/48,64"),
+        "default-network-opts": ("bridge=com.docker.network.driver.mtu=1234",),
+        "dns": ("9.9.9.9",),
+        "dns-search": ("example.org",),
+        "dns-opts": ("ndots:2",),
+        "host-gateway-ips": ("10.1.1.1", "fd00::1"),
+    }
+    assert chosen == every.Settings(**{key.replace("-", "_"): value for key, value in expected.items()})
+
+
+def test_an_empty_list_in_the_file_is_the_default(tmp_path):
+    assert made(tmp_path, document={"hosts": []}).hosts == ("unix:///run/engine.sock",)
+
+
+def test_an_empty_file_and_a_byte_order_mark_are_read(tmp_path):
+    assert made(tmp_path, document=" \n").debug is False
+    assert made(tmp_path, document='\ufeff{"debug": true}').debug is True
+
+
+def test_a_key_in_both_places_is_refused_in_dockerds_words(tmp_path):
+    text = refusal(made, tmp_path, ["-H", "unix:///a", "-D"], {"hosts": ["unix:///b"], "debug": True, "group": "g"})
+    assert text.endswith(
+        "the following directives are specified both as a flag and in the configuration file: "
+        'debug: (from flag: true, from file: true), hosts: (from flag: ["unix:///a"], from file: ["unix:///b"])'
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({"foo": 1, "bar": 2}, "the following directives don't match any configuration option: bar, foo"),
+        ({"debug": "x"}, 'debug: expected true or false, got "x"'),
+        ({"data-root": 1}, "data-root: expected a string, got 1"),
+        ({"hosts": "unix:///a"}, 'hosts: expected a list of strings, got "unix:///a"'),
+        ({"hosts": [1]}, "hosts: expected a list of strings, got [1]"),
+        ({"log-level": "loud"}, "log-level: give one of debug, info, warn, error, fatal"),
+        ("[]", "not a JSON object"),
+        ('{"debug":', "Expecting value"),
+    ],
+)
+def test_a_wrong_file_is_refused_and_named(tmp_path, document, text):
+    found = refusal(made, tmp_path, document=document)
+    assert found.startswith(f"unable to configure the daemon with file {tmp_path}/daemon.json: ")
+    assert text in found
+
+
+def test_a_missing_file_matters_only_when_it_was_asked_for(tmp_path, monkeypatch):
+    text = refusal(every.from_arguments, ["--config-file", str(tmp_path / "nope")], {}, 0)
+    assert text.endswith("No such file or directory")
+    monkeypatch.setattr(every, "CONFIG_FILE", str(tmp_path / "nope"))
+    assert every.from_arguments([], {}, 0).debug is False
+
+
+@pytest.mark.parametrize(
+    ("text", "full"),
+    [
+        ("unix:///a/b", "unix:///a/b"),
+        ("fd://", "fd://"),
+        ("fd://*", "fd://*"),
+        ("tcp://", "tcp://0.0.0.0:2376"),
+        ("tcp://:1", "tcp://0.0.0.0:1"),
+        ("tcp://a", "tcp://a:2376"),
+        ("tcp://a:1", "tcp://a:1"),
+        ("tcp://[::1]:1", "tcp://[::1]:1"),
+        ("tcp://[::1]", "tcp://[::1]:2376"),
+    ],
+)
+def test_an_address_is_completed(text, full):
+    assert every.host(text) == full
+
+
+@pytest.mark.parametrize(
+    "text", ["", "foo://x", "/run/x", "unix://x", "tcp://a:b", "tcp://a:99999", "tcp://::1:1", "tcp://a/b:1"]
+)
+def test_an_address_that_cannot_be_listened_on_is_refused(text):
+    with pytest.raises(Invalid):
+        every.host(text)
+
+
+def test_tcp_is_refused_without_tlsverify_and_tlsverify_without_its_files(tmp_path):
+    assert "--tlsverify" in refusal(made, tmp_path, ["-H", "tcp://:1"])
+    assert "--tlscert, --tlskey" in refusal(made, tmp_path, ["--tlsverify", "--tlscacert", "/ca"])
+    files = ["--tlsverify", "--tlscacert=/ca", "--tlscert=/c", "--tlskey=/k"]
+    assert made(tmp_path, ["-H", "tcp://:1", *files]).hosts == ("tcp://0.0.0.0:1",)
+
+
+@pytest.mark.parametrize("text", ["m", "ftp://m", "https://", "https://u:p@m", "https://m?x", "https://m/#x"])
+def test_a_mirror_that_is_no_plain_url_is_refused(tmp_path, text):
+    with pytest.raises(Invalid):
+        made(tmp_path, ["--registry-mirror", text])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("nofile=5", "nofile=5:5"), ("nproc=5:9", "nproc=5:9"), ("core=-1", "core=-1:-1")]
+)
+def test_a_default_limit_is_completed(tmp_path, text, wanted):
+    assert made(tmp_path, ["--default-ulimit", text]).default_ulimits == (wanted,)
+
+
+@pytest.mark.parametrize(
+    "text", ["nofile", "nofile=", "nofile=a", "nofile=9:5", "nofile=-1:5", "nofoo=1", "nofile=1:2:3"]
+)
+def test_a_default_limit_that_is_none_is_refused(tmp_path, text):
+    with pytest.raises(Invalid, match="ulimit"):
+        made(tmp_path, ["--default-ulimit", text])
+
+
+def test_mirrors_and_registries_are_brought_to_one_form(tmp_path):
+    chosen = made(tmp_path, ["--registry-mirror", "http://m:5000", "--insecure-registry", "http://r:5000"])
+    assert chosen.registry_mirrors == ("http://m:5000/",)
+    assert chosen.insecure_registries == ("r:5000",)
+
+
+def test_paths_become_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert made(tmp_path, ["--data-root", "d"]).data_root == f"{tmp_path}/d"
+    assert "empty" in refusal(made, tmp_path, ["--data-root", ""])
+
+
+def test_an_argument_that_is_no_option_is_refused(tmp_path):
+    assert refusal(made, tmp_path, ["extra"]) == '"engine daemon" accepts no arguments'
+
+
+def test_the_defaults_of_the_table_pass_their_own_checks():
+    for option in every.OPTIONS:
+        defaults = option.default if isinstance(option.default, tuple) else (option.default,)
+        for default in defaults:
+            if default and option.kind != "flag":
+                assert option.check(default) == default
+
+
+def test_every_option_can_be_given_on_the_command_line():
+    values = {"host": "fd://", "log-level": "warn", "muxer": "c", "registry-mirror": "http://m/", "log-opt": "a=b"}
+    values["default-ulimit"] = "nofile=5"
+    values |= {"bridge": "br0", "bip": "10.1.0.1/16", "bip6": "fd00::1/64", "mtu": "1400", "ip": "127.0.0.1"}
+    values |= {"fixed-cidr": "10.1.1.0/24", "fixed-cidr-v6": "fd00::/80"}
+    values |= {"default-gateway": "10.1.0.2", "default-gateway-v6": "fd00::2", "host-gateway-ip": "10.1.0.3"}
+    values |= {"default-address-pool": "base=10.0.0.0/8,size=24", "default-network-opt": "bridge=a=b"}
+    values |= {"dns": "9.9.9.9", "dns-search": "example.org", "dns-opt": "ndots:2"}
+    for option in every.OPTIONS:
+        words = [f"--{option.name}"] if option.kind == "flag" else [f"--{option.name}", values.get(option.name, "/x")]
+        assert list(parse(every.OPTIONS, words)[0]) == [option.name]
