@@ -52,7 +52,7 @@ def native_arguments() -> dict:
 
 
 class BuildWithInit(build_ext):
-    """Builds docker-init (see _muxer/dockerinit.c) beside the muxer, of which it is no part but that both are C."""
+    """Builds docker-init (_muxer/process/dockerinit.c) beside the muxer, of which it is no part but that both are C."""
 
     def run(self) -> None:
         """As build_ext; then the program."""

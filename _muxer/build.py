@@ -16,25 +16,12 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path(__file__).resolve().parent
-SOURCES = (
-    "format.c",
-    "log.c",
-    "json.c",
-    "client.c",
-    "flow.c",
-    "pump.c",
-    "waiters.c",
-    "view.c",
-    "sink.c",
-    "lines.c",
-    "seek.c",
-    "read.c",
-    "finish.c",
-    "newborn.c",
-    "stay.c",
-    "title.c",
-    "spawn.c",
-)
+PARTS = {
+    "log": ("format", "room", "lasting", "jsonfile", "writer", "segment", "sink", "lines", "seek", "reader"),
+    "pump": ("client", "flow", "pump", "waiters"),
+    "process": ("finish", "newborn", "keeper", "title", "spawner"),
+}
+SOURCES = tuple(os.path.join(part, f"{name}.c") for part, names in PARTS.items() for name in names)
 # 64-bit file offsets and times also where `long` has 32 bits.
 MACROS = [("_GNU_SOURCE", None), ("_FILE_OFFSET_BITS", "64"), ("_TIME_BITS", "64")]
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"]
@@ -87,7 +74,7 @@ def build_init(target: Path) -> Path | None:
         return None
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")[0]
     made = target / f"{INIT}.new"
-    command = [shutil.which(compiler) or "cc", *INIT_FLAGS, "-o", str(made), str(HERE / "dockerinit.c")]
+    command = [shutil.which(compiler) or "cc", *INIT_FLAGS, "-o", str(made), str(HERE / "process" / "dockerinit.c")]
     subprocess.run(command, check=True)
     os.replace(made, target / INIT)  # a container that runs keeps the old one
     return target / INIT

@@ -1,8 +1,9 @@
 """What a process is called in ps(1): the name of its command, and its command line.
 
-Run by every process of the engine that is forked and not executed, once it knows what it is; `_muxer/title.c` does the
-same in the processes that are not in Python then. A child that has not named itself bears its parent's names, so none
-of them may hold what a container is not to read: whoever shares its PID namespace sees a process before its execve(2).
+Run by every process of the engine that is forked and not executed, once it knows what it is; `_muxer/process/title.c`
+does the same in the processes that are not in Python then. A child that has not named itself bears its parent's names,
+so none of them may hold what a container is not to read: whoever shares its PID namespace sees a process before its
+execve(2).
 """
 
 import ctypes

@@ -1,8 +1,9 @@
 """What a loss of power leaves of a log's older files: a rotation never deletes what is on the disk before what is not.
 
-Run by the monitor, in its only thread, at a rotation alone; the twin of what `_muxer/log.c` says of it. To wait for the
-disk stops the container's output for so long. So nobody waits for a file to be deleted that is itself so young that it
-may be nowhere but in memory: a container that fills its whole log in so short a time loses no more than that by it.
+Run by the monitor, in its only thread, at a rotation alone; the twin of what `_muxer/log/writer.c` says of it. To wait
+for the disk stops the container's output for so long. So nobody waits for a file to be deleted that is itself so young
+that it may be nowhere but in memory: a container that fills its whole log in so short a time loses no more than that by
+it.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Cuts the chunks of a log into lines and dresses each for the client.
 
-Pure: chunks in, bytes out; used by the Python reader, and the oracle of `_muxer/lines.c`. One frame per line, for
+Pure: chunks in, bytes out; used by the Python reader, and the oracle of `_muxer/log/lines.c`. One frame per line, for
 clients iterate frames and expect lines; a line longer than LINE_LIMIT goes out in pieces, as docker's does.
 """
 

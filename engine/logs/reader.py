@@ -1,4 +1,4 @@
-"""Sends a container's log to a client: the Python twin of `_muxer/read.c`, and its oracle.
+"""Sends a container's log to a client: the Python twin of `_muxer/log/reader.c`, and its oracle.
 
 Run by a thread of the daemon, which it blocks until the client has everything or is gone; holds no lock, and does not
 care whether the container's monitor, or anything else, still writes. It never serves a byte that no valid record

@@ -1,6 +1,6 @@
 """Finds where in a log the reading has to begin for `tail` and `since`.
 
-Run by a thread of the daemon; reads segments, keeps nothing. The oracle of `_muxer/seek.c`.
+Run by a thread of the daemon; reads segments, keeps nothing. The oracle of `_muxer/log/seek.c`.
 
 Streams are interleaved and lines go out in the order in which they end, so a place is not one number but one per
 stream: a line of stdout may begin long before the last line of stderr and still end after it.

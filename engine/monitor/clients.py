@@ -1,7 +1,7 @@
 """One attached client of a container: what it is owed, what it has sent, and where it is in the log.
 
-Run by the monitor, inside the Python pump; the oracle of `_muxer/client.c`. It never blocks: every send and receive
-says MSG_DONTWAIT, whatever the mode of the descriptor, which others may share.
+Run by the monitor, inside the Python pump; the oracle of `_muxer/pump/client.c`. It never blocks: every send and
+receive says MSG_DONTWAIT, whatever the mode of the descriptor, which others may share.
 """
 
 import errno

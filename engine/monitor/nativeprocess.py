@@ -1,4 +1,4 @@
-"""The spawner's loop and the two processes of a monitor, launcher and keeper, in C (`_muxer/spawn.c`, `_muxer/stay.c`).
+"""The spawner's loop and the two processes of a monitor, launcher and keeper, in C (`_muxer/process/`).
 
 A process that runs Python after a fork copies the pages that it touches, half a megabyte in no time. So the spawner
 forks two processes for a container: the launcher starts it in Python and ends, and the keeper stays in C from its first

@@ -1,8 +1,8 @@
 """Moves a container's bytes: its output to the log and the attached clients, theirs to its stdin. The Python twin.
 
-Run by the monitor, in its only thread, for all the container's life; the oracle of `_muxer/pump.c`. It never blocks
-but in poll(2), never waits for one client while another could be served, and never loses a byte for a client that is
-merely slow: such a client slows the container. A client that is still catching up with the log slows nobody.
+Run by the monitor, in its only thread, for all the container's life; the oracle of `_muxer/pump/pump.c`. It never
+blocks but in poll(2), never waits for one client while another could be served, and never loses a byte for a client
+that is merely slow: such a client slows the container. A client that is still catching up with the log slows nobody.
 
 Descriptors given to `add_output`, `set_input` and `add_client` belong to the pump, which closes them; those given to
 `watch` stay their owner's. SIGPIPE must be ignored in the process, as Python does.

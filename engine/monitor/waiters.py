@@ -1,6 +1,6 @@
 """The clients that wait for a container's end, kept for the case that the daemon dies. The Python twin.
 
-Owned by the monitor, in its one thread; the oracle of `_muxer/waiters.c`. It never blocks and reads nothing.
+Owned by the monitor, in its one thread; the oracle of `_muxer/pump/waiters.c`. It never blocks and reads nothing.
 
 The daemon has each of these connections too, and as long as it lives it is the daemon that answers: only then does who
 waits find the end recorded. It says so (`answered`), and the monitor forgets that one. When the daemon dies, those whom

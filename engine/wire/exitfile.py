@@ -3,7 +3,7 @@
 Written by the monitor, and by the resolver where it crashes; read by the daemon. Each appears whole or not at all
 (write, rename); it is not synced, because a power cut that takes it takes the whole exec root. The exec root is mostly
 a small tmpfs that others can fill, so the space of an exit file is taken before its container runs (`reserve`): what
-is written over it, made shorter and renamed needs none. `_muxer/finish.c` writes the same way.
+is written over it, made shorter and renamed needs none. `_muxer/process/finish.c` writes the same way.
 """
 
 import contextlib

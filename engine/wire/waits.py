@@ -1,6 +1,7 @@
 """What a daemon says to a monitor of those who wait for its container's end: short datagrams that C can read too.
 
-Pure; made by the daemon, read by `engine.monitor.waiters` and by `_muxer/waiters.c`. The first byte says which it is:
+Pure; made by the daemon, read by `engine.monitor.waiters` and by `_muxer/pump/waiters.c`. The first byte says which it
+is:
 
     W + number, flags, four sizes, four texts   one who waits, whose connection comes along: the texts go before an exit
                                                 code of one, two and three digits, and after it

@@ -1,8 +1,8 @@
 """A log as docker's driver `json-file` keeps it, byte for byte: its options, its lines, and the writer of them.
 
 Run by the monitor, in its only thread (with the C pump this object only owns the descriptors); the oracle of
-`_muxer/json.c`. A log is a file of lines `{"log":"...","stream":"stdout","time":"..."}`, and its older parts `.1`,
-`.2`, ... beside it, perhaps compressed (`.1.gz`). It opens nothing but these.
+`_muxer/log/jsonfile.c`. A log is a file of lines `{"log":"...","stream":"stdout","time":"..."}`, and its older parts
+`.1`, `.2`, ... beside it, perhaps compressed (`.1.gz`). It opens nothing but these.
 """
 
 import os

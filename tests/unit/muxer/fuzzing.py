@@ -8,14 +8,15 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from _muxer.build import PARTS
+
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).with_name("fuzz")
 MUXER = ROOT / "_muxer"
-TARGETS = ("log", "pump", "stay", "waiters")
-"""The log's files read back; output, clients and their keys; what the two halves of a monitor tell each
-other; who waits for the end."""
-# But for those that fork (spawn.c, newborn.c); stay.c, finish.c and title.c are in their target.
-SOURCES = ("format", "log", "json", "client", "flow", "pump", "waiters", "view", "sink", "lines", "seek", "read")
+TARGETS = ("log", "pump", "keeper", "waiters")
+"""The log's files read back; output, clients, their keys; what a launcher tells its keeper; who waits for the end."""
+# Of the part `process` those that fork (spawner.c, newborn.c) have no target, and the others are in the keeper's.
+SOURCES = tuple(f"{part}/{name}" for part in ("log", "pump") for name in PARTS[part])
 FLAGS = (
     *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"),
     *("-fno-omit-frame-pointer", "-fno-sanitize-recover=all"),
@@ -33,7 +34,7 @@ def build(compiler: str, main: Sequence[str], sanitizers: str, made: Path, objec
 def compiled(compiler: str, sanitizers: str, directory: Path) -> list[Path]:
     """The muxer's own files as objects, for several targets. Raises CalledProcessError."""
     _run(compiler, sanitizers, "-c", *_sources(), where=directory)
-    return [directory / f"{name}.o" for name in SOURCES]
+    return [directory / f"{Path(name).name}.o" for name in SOURCES]
 
 
 def _sources() -> list[Path]:

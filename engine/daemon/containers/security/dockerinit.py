@@ -1,7 +1,8 @@
 """The process 1 that a container gets with Init: whether it does, and which program that is.
 
-Runs in the daemon's request threads at each start. The program is the engine's own (`_muxer/dockerinit.c`) unless the
-daemon was told of another one; it is bound over the container's /sbin/docker-init, as docker does, and read-only.
+Runs in the daemon's request threads at each start. The program is the engine's own (`_muxer/process/dockerinit.c`)
+unless the daemon was told of another one; it is bound over the container's /sbin/docker-init, as docker does, and
+read-only.
 """
 
 import os

@@ -2,7 +2,7 @@
 #ifndef FUZZ_PLACE_H
 #define FUZZ_PLACE_H
 
-#include "format.h"
+#include "log/format.h"
 #include "muxer.h"
 
 #include <fcntl.h>

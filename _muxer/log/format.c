@@ -1,5 +1,5 @@
 /* The shapes of a log's files: bytes to values and back, the same on every byte order and word size. */
-#include "format.h"
+#include "log/format.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /* What the half of a monitor that stays is told: the handover with its descriptors, and the reports of a birth. */
 #include "place.h"
 
-#include "../../../../_muxer/stay.c" /* for what is static in there */
+#include "../../../../_muxer/process/keeper.c" /* for what is static in there */
 
-#include "../../../../_muxer/finish.c"
-#include "../../../../_muxer/title.c"
+#include "../../../../_muxer/process/finish.c"
+#include "../../../../_muxer/process/title.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     static struct mux_stay stay;

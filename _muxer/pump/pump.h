@@ -2,8 +2,10 @@
 #ifndef MUXER_PUMP_H
 #define MUXER_PUMP_H
 
-#include "client.h"
-#include "log.h"
+#include "pump/client.h"
+#include "log/jsonfile.h"
+#include "log/lasting.h"
+#include "log/writer.h"
 
 #define TURNS 8u /* chunks of one output, or blocks for one client, before the others have their turn */
 

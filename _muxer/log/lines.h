@@ -3,7 +3,7 @@
 #define MUXER_LINES_H
 
 #include "muxer.h"
-#include "sink.h"
+#include "log/sink.h"
 
 #define LINE_PARTS 8u /* of an unfinished line, where they lie in the window */
 

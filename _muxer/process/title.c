@@ -1,6 +1,6 @@
 /* What a process is called in ps(1), as engine/kernel/title.py tells of it; for the processes that do not wake Python to
  * name themselves. */
-#include "stay.h"
+#include "process/keeper.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

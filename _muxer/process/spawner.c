@@ -1,10 +1,10 @@
 /* The spawner's loop. What it touches while it is forked from, its children are left with; so it waits and forks in here,
- * and never in Python. A monitor that it forks is two halves at once, see stay.c.
+ * and never in Python. A monitor that it forks is two halves at once, see keeper.c.
  *
  * When the spawner has been quiet for a moment it makes a spare: a monitor whose launching half has prepared what every
  * ordinary container has, and waits for a request. The next request that may have it takes it. Where execs are asked for
  * there is one of another kind beside it, which is let go when they have ceased. */
-#include "stay.h"
+#include "process/keeper.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,8 @@
 /* Appends to a log of JSON lines, byte for byte as docker's driver json-file does: the twin of engine/logs/drivers/jsonfile.py,
  * in whose words the form is told. */
-#include "log.h"
+#include "log/jsonfile.h"
+
+#include "log/lasting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -144,7 +146,7 @@ static int add(struct mux_log *log, struct json *json, unsigned stream, const ui
     int failed = 0;
     bool full = log->limit > 0 && log->position + json->out_size >= log->limit;
     if (json->out_size > 0 && (full || json->out_size + room > json->out.size)) failed = flush(log, json);
-    if (full && !log->busy && failed == 0) failed = log_rotate(log);
+    if (full && !log->busy && failed == 0) failed = json_rotate(log);
     /* A line for which there was no new file goes to the old one. */
     if (!room_reserve(&json->out, json->out_size + room > OUT_SIZE ? json->out_size + room : OUT_SIZE)) return -ENOMEM;
     stamp(time, time_ns);

@@ -1,6 +1,6 @@
 /* Moves bytes when the pump's loop says that they can be moved: output to the log and the clients, theirs to stdin.
  * The twin of the second half of engine/monitor/pump.py. It never waits. */
-#include "pump.h"
+#include "pump/pump.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -14,7 +14,7 @@
  *
  * The kernel takes some 25 ns for each line's two segments, so lines up to SHORT_LINE bytes are copied (2026-11-22, 128
  * MB of 100-byte lines, the two in turn: 1.6 GB/s for 1.0, and 0.08 s of processor time for 0.13), longer ones never. */
-#include "lines.h"
+#include "log/lines.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #define MUXER_SEEK_H
 
 #include "muxer.h"
-#include "view.h"
+#include "log/segment.h"
 
 /* A byte of the payload of a record. */
 struct place {

@@ -2,7 +2,7 @@
 #ifndef MUXER_SINK_H
 #define MUXER_SINK_H
 
-#include "format.h"
+#include "log/format.h"
 
 #include <sys/uio.h>
 

@@ -1,8 +1,8 @@
 /* The end of a container, in the half of its monitor that stayed: the same steps in the same order as in
  * engine/monitor/life.py, without waking the interpreter, which would copy hundreds of pages first. */
-#include "stay.h"
+#include "process/keeper.h"
 
-#include "format.h"
+#include "log/format.h"
 
 #include <errno.h>
 #include <fcntl.h>

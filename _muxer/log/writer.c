@@ -1,12 +1,13 @@
 /* Appends to a log of the engine's own form, and goes on to its next segment: the twin of engine/logs/writer.py. */
-#include "log.h"
+#include "log/writer.h"
+
+#include "log/jsonfile.h"
+#include "log/lasting.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-bool log_full(const struct mux_log *log) { return log && log->limit > 0 && log->position >= log->limit; }
 
 int log_append(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *frame, size_t size) {
     uint8_t bytes[RECORD_SIZE];
@@ -54,24 +55,6 @@ static int begin(struct mux_log *log, uint32_t number) {
     log->open_lines = 0;
     log->limit = log->max_size;
     return 0;
-}
-
-/* What was written within this time may be nowhere but in memory, see engine/logs/lasting.py. */
-#define YOUNG_NS (30 * UINT64_C(1000000000))
-
-bool log_is_old(const struct mux_log *log, const char *name) {
-    struct stat found;
-    if (fstatat(log->directory_fd, name, &found, AT_SYMLINK_NOFOLLOW) < 0) return false;
-    uint64_t written = (uint64_t)found.st_mtim.tv_sec * UINT64_C(1000000000) + (uint64_t)found.st_mtim.tv_nsec;
-    return written > log->last_ns || log->last_ns - written >= YOUNG_NS;
-}
-
-int log_sync(const struct mux_log *log, const char *name) {
-    int fd = openat(log->directory_fd, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno == ENOENT ? 0 : -errno;
-    int failed = fdatasync(fd) < 0 ? -errno : 0;
-    close(fd);
-    return failed;
 }
 
 /* Puts the segments after this one on the disk that are full; a clean one costs next to nothing. */

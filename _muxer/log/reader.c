@@ -1,9 +1,9 @@
 /* Sends a container's log to a client, in a thread of the daemon: the twin of engine/logs/reader.py. It blocks its
  * thread, holds no lock, and does not care whether anybody still writes. */
-#include "lines.h"
-#include "seek.h"
-#include "sink.h"
-#include "view.h"
+#include "log/lines.h"
+#include "log/seek.h"
+#include "log/sink.h"
+#include "log/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* The clients that wait for the container's end, kept for the case that the daemon dies: the twin of
  * engine/monitor/waiters.py, in whose words the rules are told; the bytes that come with each are engine/wire/waits.py's. */
-#include "client.h"
+#include "pump/client.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The loop of a pump: one container's bytes, moved in the monitor's only thread for all the container's life. The twin
  * of the first half of engine/monitor/pump.py, in whose words the rules are told. The poll table is made anew each turn
  * from the state, so that no registration can be forgotten. */
-#include "pump.h"
+#include "pump/pump.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* One attached client: what it is owed, what it has sent, and where it is in the log. It never blocks: every send and
  * receive says MSG_DONTWAIT, whatever the mode of the descriptor, which others may share. */
-#include "client.h"
+#include "pump/client.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,23 +15,6 @@
 
 #define HEAD_MS 10000   /* for so long at most is a head waited for that is not read */
 #define LONGEST_LOOK 20 /* ms */
-
-bool room_reserve(struct room *room, size_t size) {
-    if (size <= room->size) return true;
-    size_t wanted = (size + 65535u) & ~(size_t)65535u;
-    void *bytes = room->bytes ? mremap(room->bytes, room->size, wanted, MREMAP_MAYMOVE)
-                              : mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (wanted < size || bytes == MAP_FAILED) return false;
-    room->bytes = bytes;
-    room->size = wanted;
-    return true;
-}
-
-void room_release(struct room *room) {
-    if (room->bytes) munmap(room->bytes, room->size);
-    room->bytes = NULL;
-    room->size = 0;
-}
 
 bool client_pending(const struct client *client) { return client->end > client->start; }
 

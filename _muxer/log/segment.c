@@ -1,6 +1,6 @@
 /* Reads a segment by preads, never by a mapping: a file that is cut short under a mapping kills the process that looks
  * at it (SIGBUS), and a log is a thing that people truncate by hand. From the window the bytes go out as they lie. */
-#include "view.h"
+#include "log/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* Finds the start of a reading. Streams are interleaved and lines go out in the order in which they end, so a place is
  * not one number but one per stream: a line of stdout may begin long before the last line of stderr and end after. */
-#include "seek.h"
+#include "log/seek.h"
 
-#include "lines.h"
+#include "log/lines.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Writes to a client what lies in many places, in one system call. The descriptor may be blocking or not, a socket or a
  * pipe. */
-#include "sink.h"
+#include "log/sink.h"
 
 #include <errno.h>
 #include <poll.h>

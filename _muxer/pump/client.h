@@ -2,19 +2,11 @@
 #ifndef MUXER_CLIENT_H
 #define MUXER_CLIENT_H
 
-#include "format.h"
+#include "log/format.h"
+#include "log/room.h"
 #include "muxer.h"
 
 #define LARGEST_DETACH 64u
-
-/* A stretch of memory that costs nothing until it is used, and nothing again once it was let go. */
-struct room {
-    uint8_t *bytes;
-    size_t size;
-};
-
-bool room_reserve(struct room *room, size_t size); /* what is in it stays; false: out of memory */
-void room_release(struct room *room);
 
 struct client {
     struct client *next;

@@ -2,7 +2,7 @@
 #ifndef MUXER_VIEW_H
 #define MUXER_VIEW_H
 
-#include "format.h"
+#include "log/format.h"
 
 #define WINDOW (4u * LARGEST_FRAME) /* bytes of a .log file held at a time */
 #define BLOCK 1024u                 /* records of an index held at a time */
