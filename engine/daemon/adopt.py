@@ -13,6 +13,7 @@ from engine.daemon.containers.health import probing
 from engine.daemon.containers.life import end, restarts
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import pause, remove, start
+from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import SilentMonitor
 from engine.errors import EngineError
@@ -22,7 +23,7 @@ from engine.wire.schema import Exited, Started
 log = logging.getLogger(__name__)
 
 
-def adopt_all(engine: object) -> list[Container]:
+def adopt_all(engine: ContainerParts) -> list[Container]:
     """Bring every container's record up to date with what is there, and watch what runs.
 
     Returns those that do not run and that their restart policy wants to run, oldest first; for now they wait.
@@ -30,7 +31,7 @@ def adopt_all(engine: object) -> list[Container]:
     wanted = []
     left = engine.networks.endpoints()  # also of those who turn out to have ended
     containers = engine.containers.all()
-    engine.links.call((container.id, _where(engine, container).exec_dir, endpoint.NAME) for container in containers)
+    engine.monitors.call((container.id, _where(engine, container).exec_dir, endpoint.NAME) for container in containers)
     for container in reversed(containers):
         try:
             if _adopt(engine, container):
@@ -41,7 +42,7 @@ def adopt_all(engine: object) -> list[Container]:
     return wanted
 
 
-def _adopt_networks(engine: object, left: bool) -> None:
+def _adopt_networks(engine: ContainerParts, left: bool) -> None:
     """Only where somebody has a network, or had one: an idle daemon loads nothing of it."""
     if left or engine.containers.any(lambda container: container.state.alive):
         from engine.daemon.containers.endpoints import adopting
@@ -53,11 +54,11 @@ def _adopt_networks(engine: object, left: bool) -> None:
         leavings.resume(engine)
 
 
-def _where(engine: object, container: Container) -> paths.Paths:
+def _where(engine: ContainerParts, container: Container) -> paths.Paths:
     return paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
 
 
-def _adopt(engine: object, container: Container) -> bool:
+def _adopt(engine: ContainerParts, container: Container) -> bool:
     """Adopt one; True when it is to be started."""
     status = container.state.status
     if status == "removing":
@@ -66,10 +67,10 @@ def _adopt(engine: object, container: Container) -> bool:
     where = _where(engine, container)
     was_alive = container.state.alive
     try:
-        found = engine.links.adopt(container.id, where.exec_dir)
+        found = engine.monitors.adopt(container.id, where.exec_dir)
     except SilentMonitor as silent:
         if was_alive and silent.linked:
-            engine.links.keep(container.id)  # it runs on, as far as anyone knows
+            engine.monitors.keep(container.id)  # it runs on, as far as anyone knows
         raise
     if isinstance(found, Started):
         _go_on(engine, container, found)
@@ -85,7 +86,7 @@ def _adopt(engine: object, container: Container) -> bool:
     return _follow_up(engine, container)
 
 
-def _go_on(engine: object, container: Container, found: Started) -> None:
+def _go_on(engine: ContainerParts, container: Container, found: Started) -> None:
     """It runs: so it is recorded, paused or not, and its end is to be heard."""
     try:
         if container.state.alive:
@@ -96,17 +97,17 @@ def _go_on(engine: object, container: Container, found: Started) -> None:
         engine.oom.adopt(engine, container)
         _adopt_execs(engine, container)
     finally:
-        engine.links.keep(container.id)
+        engine.monitors.keep(container.id)
 
 
-def _adopt_execs(engine: object, container: Container) -> None:
+def _adopt_execs(engine: ContainerParts, container: Container) -> None:
     if homes.find(_where(engine, container).exec_dir):
         from engine.daemon.containers.exec import verbs as execution  # an idle daemon runs nothing in containers
 
         execution.adopt(engine, container)
 
 
-def _follow_up(engine: object, container: Container) -> bool:
+def _follow_up(engine: ContainerParts, container: Container) -> bool:
     """What is to become of one that does not run: as at an end, but that its policy forgets what it has counted."""
     if restarts.wanted_at_start(container):
         return True

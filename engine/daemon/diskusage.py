@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from engine.daemon.build import prune as builds
 from engine.daemon.containers.verbs import listing as containers
 from engine.daemon.images import usage as images
+from engine.daemon.parts import ContainerParts
 from engine.daemon.volumes import listing as volumes
 from engine.daemon.volumes import usage
 from engine.errors import Invalid
@@ -17,7 +18,7 @@ from engine.errors import Invalid
 _ACTIVE = frozenset({"running", "paused", "restarting"})
 
 
-def measure(engine: object, kinds: Collection[str]) -> dict[str, dict]:
+def measure(engine: ContainerParts, kinds: Collection[str]) -> dict[str, dict]:
     """Each of these kinds (of `KINDS`) as its `Items` and the sums of them."""
     return {kind: _MEASURES[kind](engine) for kind in KINDS if kind in kinds}
 
@@ -39,7 +40,7 @@ def _summed(items: list[dict], active: int, size: int, reclaimable: int) -> dict
     }
 
 
-def _images(engine: object) -> dict:
+def _images(engine: ContainerParts) -> dict:
     used_by = engine.containers.using
     items = engine.images.images_json({}, shared_size=True, used_by=used_by)
     # Not of the items alone: those that others were made of are not listed, and go with them.
@@ -48,7 +49,7 @@ def _images(engine: object) -> dict:
     return _summed(items, sum(item["Containers"] > 0 for item in items), total, reclaimable)
 
 
-def _containers(engine: object) -> dict:
+def _containers(engine: ContainerParts) -> dict:
     items = containers.list_containers(engine, containers.Asked(all=True, size=True))
     for item in items:
         item.pop("ImageManifestDescriptor", None)  # only a list of containers tells it
@@ -57,7 +58,7 @@ def _containers(engine: object) -> dict:
     return _summed(items, active, sum(item["SizeRw"] for item in items), idle)
 
 
-def _volumes(engine: object) -> dict:
+def _volumes(engine: ContainerParts) -> dict:
     """Volumes with options of their own are left out: what is mounted there is elsewhere."""
     items = []
     for volume in engine.volumes.all():
@@ -69,7 +70,7 @@ def _volumes(engine: object) -> dict:
     return _summed(items, sum(each["RefCount"] > 0 for each in figures), sum(each["Size"] for each in figures), idle)
 
 
-def _builds(engine: object) -> dict:
+def _builds(engine: ContainerParts) -> dict:
     items = builds.figures(engine)
     idle = sum(item["Size"] for item in items if not (item["InUse"] or item["Shared"]))
     return _summed(items, sum(item["InUse"] for item in items), sum(item["Size"] for item in items), idle)

@@ -19,6 +19,7 @@ from time import monotonic
 
 from engine.daemon import busy, locks
 from engine.daemon.loglines import FORMAT, OneLine, shown
+from engine.daemon.parts import DaemonParts
 from engine.errors import NotFound
 
 _STDERR = 2
@@ -34,7 +35,7 @@ class Dump:
 
     def __init__(self, spawner: object) -> None:
         self._spawner = spawner
-        self.engine: object | None = None
+        self.engine: DaemonParts | None = None
         self._asked = 0
         signal.signal(signal.SIGUSR1, lambda *_: self._answer())
 
@@ -78,7 +79,7 @@ class Dump:
         if self.engine is None:
             return
         yield f"  resolver: {self.engine.names.shown()}"
-        for link, descriptor, watched in self.engine.links.shown():
+        for link, descriptor, watched in self.engine.monitors.shown():
             watch = "watched" if watched else "not watched yet"
             yield f"  monitor of {self._whose(link)}: descriptor {descriptor}, {watch}"
 

@@ -13,6 +13,7 @@ import time
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.output.logconfig import BUILT_DRIVERS, NONE
 from engine.daemon.images import platform
+from engine.daemon.parts import DaemonParts
 from engine.settings.every import VERSION
 
 INDEX_SERVER = "https://index.docker.io/v1/"
@@ -74,7 +75,7 @@ def version(newest: str, oldest: str) -> dict:
     }
 
 
-def info(engine: object) -> dict:
+def info(engine: DaemonParts) -> dict:
     """A SystemInfo, its keys in the order in which dockerd shows them."""
     from engine.daemon.images.registry import proxies  # a registry's side, as of a pull
     from engine.daemon.network.drivers import choice  # and a network's
@@ -159,14 +160,14 @@ def _address_pools(settings: object) -> dict[str, list[dict]]:
     return {"DefaultAddressPools": [{"Base": base, "Size": int(size)} for base, _, size in pools]} if pools else {}
 
 
-def _firewall(engine: object) -> dict | None:
+def _firewall(engine: DaemonParts) -> dict | None:
     """What keeps networks apart, and where; nothing where the daemon may have no rules."""
     if not (engine.settings.iptables or engine.settings.ip6tables):
         return None
     return {"Driver": FIREWALL, "Info": [["Table", f"inet {engine.firewall.table}"]]}
 
 
-def _container_counts(engine: object) -> dict[str, int]:
+def _container_counts(engine: DaemonParts) -> dict[str, int]:
     states = [container.snapshot() for container in engine.containers.all()]
     running = sum(state.status == "running" for state in states)
     paused = sum(state.status == "paused" for state in states)

@@ -7,8 +7,12 @@ notices on its own, the process is gone.
 import json
 import math
 import re
+from typing import Any
 
 from engine.errors import Invalid
+
+Object = dict[str, Any]
+"""A JSON object whose members are looked up by name: a schema, or the code that made it, says what they are."""
 
 DEEPEST = 100
 # A value takes 50 bytes and more in memory where its text takes two: a small document must not become a large one.

@@ -29,8 +29,8 @@ from engine.daemon.containers.life import end, restarts
 from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
-from engine.daemon.containers.roster import Registry
-from engine.daemon.images.catalogue import ImageStore
+from engine.daemon.containers.roster import Roster
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
 from engine.daemon.network.firewall.control import Firewall
 from engine.daemon.network.names import Names
@@ -39,7 +39,7 @@ from engine.daemon.network.ports import Ports
 from engine.daemon.network.wiring import Wiring
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.events import Events
-from engine.daemon.runtime.monitors import Links
+from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.spawner import Spawner
 from engine.daemon.store import builds as build_table
@@ -87,9 +87,9 @@ class Engine:
     storage: str
     muxer: str
     database: Database
-    images: ImageStore
-    containers: Registry
-    links: Links
+    images: Catalogue
+    containers: Roster
+    monitors: Monitors
     cgroups: Cgroups
     events: Events
     volumes: Volumes
@@ -133,7 +133,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         _release_images(engine)
         _finish_builds(engine)
         server = Servers(engine)
-        threading.Thread(target=engine.links.watch, name="links", daemon=True).start()
+        threading.Thread(target=engine.monitors.watch, name="links", daemon=True).start()
         server.start()
         if due:
             later(restarts.resume, engine, due)
@@ -279,7 +279,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         kind = storage.choose(settings.data_root)
         identity = _engine_id(settings.data_root)
     with database.reading() as connection:
-        containers = Registry(container_table.load_all(connection), container_table.load_descriptors(connection))
+        containers = Roster(container_table.load_all(connection), container_table.load_descriptors(connection))
     loglines.name_by(containers.glance)
     files.sweep(settings.data_root, containers.__contains__)
 
@@ -295,7 +295,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         with contextlib.suppress(NotFound):  # it is being removed
             announce(engine, containers.find(container_id), "detach")
 
-    events, links = Events(), Links(spawner, ended, detached)
+    events, monitors = Events(), Monitors(spawner, ended, detached)
     firewall = Firewall(identity, settings)
     engine = Engine(
         settings=settings,
@@ -304,9 +304,9 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         storage=kind,
         muxer=select(settings.muxer),
         database=database,
-        images=ImageStore(database, settings.data_root, settings, kind, events.publish),
+        images=Catalogue(database, settings.data_root, settings, kind, events.publish),
         containers=containers,
-        links=links,
+        monitors=monitors,
         cgroups=detection.detect(),
         events=events,
         schedule=Schedule(),
@@ -317,6 +317,6 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         wiring=Wiring(firewall.open_network),
         firewall=firewall,
         ports=Ports(settings),
-        names=Names(settings.exec_root, settings, spawner, links),
+        names=Names(settings.exec_root, settings, spawner, monitors),
     )
     return engine

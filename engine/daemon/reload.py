@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from engine.daemon import loglines
+from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError
 from engine.settings.every import Settings
 
@@ -20,7 +21,7 @@ CHANGEABLE = ("debug", "insecure_registries", "registry_mirrors")
 """The settings that are asked for whenever they are needed, of those that dockerd takes over too."""
 
 
-def reload(engine: object, read: Callable[[], Settings]) -> None:
+def reload(engine: DaemonParts, read: Callable[[], Settings]) -> None:
     """Take over what has changed and tell it; a configuration that cannot be read changes nothing.
 
     read: the settings as a daemon that starts now would have them; raises EngineError

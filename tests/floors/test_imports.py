@@ -9,8 +9,9 @@ import pytest
 
 from tests.floors.sources import PROJECT, Import, exists, files, imports, module, name_of, tree
 
-# What every thread of the daemon tells an operator of itself.
-TOLD_BY_ALL = {"engine.daemon.busy", "engine.daemon.locks"}
+# Open to every room of the daemon: what a thread tells an operator of itself, and what a verb may ask for.
+DAEMONS_OWN = {"engine.daemon.busy", "engine.daemon.locks", "engine.daemon.parts"}
+TYPES = "engine.daemon.parts"
 OPEN_TO_ALL = ("engine.errors", "engine.literals", "engine.settings", "engine.commandline", "engine.muxer")
 BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.protocols", "engine.kernel")
 # Each room, and the rooms that it may import; what is not listed is forbidden. A room is the longest name that fits.
@@ -39,6 +40,8 @@ ROOMS = {
     "engine.daemon.clock": (),
     "engine.daemon.busy": (),
     "engine.daemon.locks": (),
+    # Types alone, of all the rooms; a test sees to it that it loads none of them.
+    "engine.daemon.parts": ("engine.daemon", *BASE),
     "engine.daemon.loglines": (),
     "engine.daemon.dump": ("engine.daemon.loglines",),
     "engine.daemon.jsontext": BASE,
@@ -187,7 +190,7 @@ def allowed(own: str, other: str) -> bool:
         return True
     if own != "engine.daemon" and inside(other, own):
         return True
-    if inside(own, "engine.daemon") and other in TOLD_BY_ALL:
+    if inside(own, "engine.daemon") and other in DAEMONS_OWN:
         return True
     return any(inside(other, listed) for listed in ROOMS[own])
 
@@ -230,6 +233,46 @@ def test_the_engine_imports_the_standard_library_only() -> None:
         top = found.module.split(".")[0]
         assert top in ours or top in sys.stdlib_module_names, f"{place}: {top}"
         assert top != "engine" or exists(found.module), f"{place}: no module {found.module}"
+
+
+def circles() -> list[list[str]]:
+    """Groups of modules that need each other (Tarjan: strongly connected components), also by imports in functions."""
+    needs = {module(path): {found.module for found in imports(path)} - {TYPES} for path in ENGINE_FILES}
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_: list[str] = []
+    found = []
+
+    def visit(name: str) -> None:
+        order[name] = lowest[name] = len(order)
+        open_.append(name)
+        for other in needs[name] & needs.keys():
+            if other not in order:
+                visit(other)
+            if other in open_:
+                lowest[name] = min(lowest[name], lowest[other])
+        if lowest[name] == order[name]:
+            group = open_[open_.index(name) :]
+            del open_[-len(group) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for name in needs:
+        if name not in order:
+            visit(name)
+    return found
+
+
+def test_no_modules_need_each_other() -> None:
+    """No circle, between rooms or inside one."""
+    assert not circles()
+
+
+def test_the_parts_are_types_alone() -> None:
+    """What every room of the daemon imports loads none of them."""
+    script = f"import sys, {TYPES}; print(*(name for name in sys.modules if name.startswith('engine.')))"
+    loaded = subprocess.run([sys.executable, "-S", "-c", script], cwd=PROJECT, capture_output=True, text=True)
+    assert loaded.stdout.split() == ["engine.daemon", TYPES], loaded.stderr
 
 
 def loaded_by(name: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.daemon.images.catalogue import ImageStore
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
 from engine.daemon.images.layers.merged import within
 from engine.daemon.store import images as table
@@ -143,7 +143,7 @@ def either_store(request, tmp_path):
     root = _made(tmp_path / "root")
     (root / "storage").write_text(request.param + "\n")
     settings = made.types.SimpleNamespace(registry_mirrors=(), insecure_registries=())
-    return ImageStore(Database(str(root / "engine.db"), table.SCHEMA), str(root), settings, request.param)
+    return Catalogue(Database(str(root / "engine.db"), table.SCHEMA), str(root), settings, request.param)
 
 
 def _made(path: Path) -> Path:

@@ -113,11 +113,11 @@ def test_the_daemons_umask_is_no_part_of_an_image(unpacked):
 
 SCRIPT = """
 import sys, types
-from engine.daemon.images.catalogue import ImageStore
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.store.database import Database
 from engine.daemon.store import images
 settings = types.SimpleNamespace(registry_mirrors=(), insecure_registries=())
-store = ImageStore(Database(sys.argv[1] + "/db", images.SCHEMA), sys.argv[1], settings, "copy")
+store = Catalogue(Database(sys.argv[1] + "/db", images.SCHEMA), sys.argv[1], settings, "copy")
 store.import_rootfs(sys.stdin.buffer, "big", "", "", (), None, print)
 # Not ru_maxrss, which remembers the process that this one was forked from.
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 from engine.daemon.network.names import Names
 from engine.daemon.network.record import Endpoint, Network
-from engine.daemon.runtime.monitors import Links
+from engine.daemon.runtime.monitors import Monitors
 from engine.kernel import syscalls
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
@@ -113,7 +113,7 @@ class Site:
 
     def restart(self) -> None:
         """Another daemon takes over, which knows nothing yet; the earlier one is as good as killed."""
-        links = Links(self._spawner, lambda *_: None)
+        links = Monitors(self._spawner, lambda *_: None)
         threading.Thread(target=links.watch, daemon=True).start()
         if hasattr(self, "names"):
             self.leave_link()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.daemon.images.catalogue import ImageStore
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.registry.auth import Credentials
 from engine.daemon.images.registry.reads import Registry
 from engine.errors import EngineError, Invalid, Unauthorized
@@ -39,13 +39,13 @@ def registry() -> Iterator[FakeRegistry]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ImageStore:
+def store(tmp_path: Path) -> Catalogue:
     """A store below a directory of its own."""
     (tmp_path / "root").mkdir()
     return made.store(tmp_path / "root")
 
 
-def pull(store: ImageStore, registry: FakeRegistry, tag: str = "latest") -> object:
+def pull(store: Catalogue, registry: FakeRegistry, tag: str = "latest") -> object:
     return store.pull(f"{registry.address}/x", tag, None, {}, lambda _: None)
 
 
@@ -58,7 +58,7 @@ def hold(registry: FakeRegistry, document: dict, kind: str = "manifest") -> None
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("place", ["config", "layer", "index", "header"])
 def test_cve_2024_3727_a_digest_is_no_path(
-    store: ImageStore, registry: FakeRegistry, tmp_path: Path, name: str, place: str
+    store: Catalogue, registry: FakeRegistry, tmp_path: Path, name: str, place: str
 ) -> None:
     """Neither on the disk nor in what is asked of the registry, with its credentials, next."""
     image = MadeImage(archive(directory("d")))
@@ -84,7 +84,7 @@ def test_cve_2024_3727_a_digest_is_no_path(
 
 
 @pytest.mark.parametrize("kind", ["manifest", "index"])
-def test_cve_2021_41190_a_document_is_one_thing_alone(store: ImageStore, registry: FakeRegistry, kind: str) -> None:
+def test_cve_2021_41190_a_document_is_one_thing_alone(store: Catalogue, registry: FakeRegistry, kind: str) -> None:
     """One that is a manifest to one reader and an index to the next is refused, whatever the header calls it."""
     image = MadeImage(archive(directory("d")))
     registry.add(image)
@@ -97,7 +97,7 @@ def test_cve_2021_41190_a_document_is_one_thing_alone(store: ImageStore, registr
 
 
 @pytest.mark.parametrize("what", ["manifest", "error", "token"])
-def test_cve_2020_1702_an_answer_without_end_is_not_read(store: ImageStore, registry: FakeRegistry, what: str) -> None:
+def test_cve_2020_1702_an_answer_without_end_is_not_read(store: Catalogue, registry: FakeRegistry, what: str) -> None:
     """A manifest, the words of a refusal, a token: each has its bound, and the connection is closed at it."""
     sent = []
     floods = []

@@ -12,6 +12,7 @@ from engine.daemon.api.answers import Empty, Json, Response, Text
 from engine.daemon.api.request import RAW_STREAM, Request
 from engine.daemon.api.streams import ClientGone
 from engine.daemon.api.versions import check_version, parse_version, plain_errors, split_version
+from engine.daemon.parts import DaemonParts
 from engine.errors import (
     CommandFailed,
     Conflict,
@@ -64,7 +65,7 @@ class Route:
 class Dispatcher:
     """Routes requests to handlers, with one look into a table for all but the patterns that take several segments."""
 
-    def __init__(self, engine: object, routes: Iterable[Route]):
+    def __init__(self, engine: DaemonParts, routes: Iterable[Route]):
         self._engine = engine
         self._fixed: dict[tuple[str, str], Route] = {}
         self._one_segment: dict[tuple[str, str, str], tuple[str, Route]] = {}

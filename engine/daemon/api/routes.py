@@ -11,6 +11,7 @@ from engine.daemon.api.handlers import system
 from engine.daemon.api.handlers.containers import everyday as containers
 from engine.daemon.api.handlers.images import everyday as images
 from engine.daemon.api.request import Request
+from engine.daemon.parts import DaemonParts
 from engine.errors import NotBuilt
 
 
@@ -27,7 +28,7 @@ class Late:
         """The function itself."""
         return getattr(import_module(f"engine.daemon.api.handlers.{self.module}"), self.name)
 
-    def __call__(self, engine: object, request: Request) -> Response | None:
+    def __call__(self, engine: DaemonParts, request: Request) -> Response | None:
         return self.loaded()(engine, request)
 
 
@@ -150,7 +151,7 @@ REFUSED = (
 def _not_built(method: str, pattern: str, reason: str) -> Handler:
     text = f"{method} {pattern} is not built in this engine: {reason}"
 
-    def refuse(engine: object, request: object) -> None:
+    def refuse(engine: DaemonParts, request: object) -> None:
         raise NotBuilt(text)
 
     return refuse

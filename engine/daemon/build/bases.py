@@ -8,13 +8,14 @@ from collections.abc import Callable
 from engine.daemon.build.options import Options
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
+from engine.daemon.parts import ContainerParts
 from engine.errors import NotFound
 
 _HUB, _HUB_KEY = "docker.io", "https://index.docker.io/v1/"
 
 
 def find(
-    engine: object,
+    engine: ContainerParts,
     name: str,
     platform: str,
     options: Options,

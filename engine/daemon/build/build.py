@@ -14,11 +14,12 @@ from engine.daemon.build.options import Options
 from engine.daemon.build.output import Output, short
 from engine.daemon.build.state import Maker
 from engine.daemon.images.image import Image
+from engine.daemon.parts import ContainerParts
 from engine.errors import EngineError
 
 
 def build(
-    engine: object,
+    engine: ContainerParts,
     options: Options,
     body: BinaryIO,
     progress: Callable[[dict], None],
@@ -60,7 +61,7 @@ def _warn(output: Output, warnings: tuple[str, ...]) -> None:
         output.command(f"[WARNING]: {text}\n".encode(), True)
 
 
-def _finish(engine: object, options: Options, output: Output, image: Image, unused: list[str]) -> None:
+def _finish(engine: ContainerParts, options: Options, output: Output, image: Image, unused: list[str]) -> None:
     if unused:
         output.text(f"[Warning] One or more build-args [{' '.join(unused)}] were not consumed\n")
     output.text(f"Successfully built {short(image.id)}\n")

@@ -17,6 +17,7 @@ from engine.daemon.dockerfile import commands, instructions, parser, scope, word
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
+from engine.daemon.parts import ContainerParts
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.literals import natural
 
@@ -34,7 +35,7 @@ class Build:
     built: number of a stage → what it has made, None for nothing; fresh: see `bases.find`
     """
 
-    engine: object
+    engine: ContainerParts
     options: Options
     context: object
     output: Output

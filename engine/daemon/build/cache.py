@@ -11,6 +11,7 @@ import time
 
 from engine.daemon.images import image as documents
 from engine.daemon.images.image import Image
+from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
 from engine.daemon.store import images as image_table
 from engine.errors import NotFound
@@ -35,7 +36,7 @@ class Cache:
     blind: nothing is looked up (nocache), but what is made is remembered; sources: the images of `cachefrom`
     """
 
-    def __init__(self, engine: object, blind: bool, sources: tuple[str, ...]):
+    def __init__(self, engine: ContainerParts, blind: bool, sources: tuple[str, ...]):
         self._engine = engine
         self._blind = blind
         self._sources = () if blind else sources

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import SystemFailure
@@ -31,7 +32,7 @@ _locked: set[int] = set()
 _making: set[str] = set()
 
 
-def room(engine: object) -> str:
+def room(engine: ContainerParts) -> str:
     """Where the directories are."""
     path = os.path.join(engine.settings.data_root, _ROOM)
     os.makedirs(path, mode=0o700, exist_ok=True)
@@ -40,7 +41,7 @@ def room(engine: object) -> str:
 
 @contextlib.contextmanager
 def taken(
-    engine: object,
+    engine: ContainerParts,
     name: str,
     sharing: str,
     owner: tuple[int, int, int],
@@ -66,7 +67,7 @@ def taken(
 
 
 def _take(
-    engine: object,
+    engine: ContainerParts,
     name: str,
     sharing: str,
     owner: tuple[int, int, int],
@@ -108,7 +109,9 @@ def _hold(number: int, sharing: str) -> int:
     return number
 
 
-def _make(engine: object, name: str, sharing: str, owner: tuple[int, int, int], fill: Callable[[int], None]) -> int:
+def _make(
+    engine: ContainerParts, name: str, sharing: str, owner: tuple[int, int, int], fill: Callable[[int], None]
+) -> int:
     """A new directory, filled, and held before anybody else can find it."""
     above = os.open(room(engine), _DIRECTORY)
     part = f"new-{os.urandom(8).hex()}"
@@ -143,12 +146,12 @@ def _make(engine: object, name: str, sharing: str, owner: tuple[int, int, int], 
         os.close(above)
 
 
-def size(engine: object, number: int) -> int:
+def size(engine: ContainerParts, number: int) -> int:
     """The bytes that a directory takes, hard links once; what goes meanwhile is not counted."""
     return weigh.below(os.path.join(room(engine), str(number)), weigh.room, directories=True)
 
 
-def remove(engine: object, number: int) -> bool:
+def remove(engine: ContainerParts, number: int) -> bool:
     """Take a directory away; False when a step uses it."""
     with _turn:
         if number in _users:
@@ -165,7 +168,7 @@ def in_use(number: int) -> bool:
         return number in _users
 
 
-def sweep(engine: object) -> None:
+def sweep(engine: ContainerParts) -> None:
     """Take away what has no row and no step makes: a crash left it."""
     with _turn:
         with engine.database.reading() as connection:
@@ -175,7 +178,7 @@ def sweep(engine: object) -> None:
         _remove(engine, name)
 
 
-def _remove(engine: object, name: str) -> None:
+def _remove(engine: ContainerParts, name: str) -> None:
     above = os.open(room(engine), _DIRECTORY)
     try:
         with contextlib.suppress(FileNotFoundError):

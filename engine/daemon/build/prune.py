@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from engine.daemon import moments
 from engine.daemon.build import directories
 from engine.daemon.clock import rfc3339
+from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
 from engine.errors import Invalid
 
@@ -55,7 +56,7 @@ class Record:
     number: int = 0
 
 
-def records(engine: object) -> list[Record]:
+def records(engine: ContainerParts) -> list[Record]:
     """Everything that is kept for builds, what was used last first."""
     with engine.database.reading() as connection:
         rows, mounts = table.entries(connection), table.mounts(connection)
@@ -90,7 +91,7 @@ def records(engine: object) -> list[Record]:
     return sorted(found, key=lambda record: record.used_ns, reverse=True)
 
 
-def figures(engine: object) -> list[dict]:
+def figures(engine: ContainerParts) -> list[dict]:
     """As the BuildCache of GET /system/df."""
     return [
         {
@@ -108,7 +109,7 @@ def figures(engine: object) -> list[dict]:
     ]
 
 
-def _named(engine: object) -> set[str]:
+def _named(engine: ContainerParts) -> set[str]:
     """Ids of the images that have a name, and of all that those were made from."""
     images = {image.id: image for image in engine.images.all()}
     found: set[str] = set()
@@ -122,7 +123,7 @@ def _named(engine: object) -> set[str]:
     return found
 
 
-def prune(engine: object, asked: Asked) -> tuple[list[str], int]:
+def prune(engine: ContainerParts, asked: Asked) -> tuple[list[str], int]:
     """Let go of what is not needed; the ids of that, and the bytes that were set free. Raises Invalid."""
     tests = [_FILTERS[name](values) for name, values in asked.filters.items()]
     everything = records(engine)
@@ -147,7 +148,7 @@ def prune(engine: object, asked: Asked) -> tuple[list[str], int]:
     return deleted, freed
 
 
-def _enough(engine: object, asked: Asked, total: int, record: Record) -> bool:
+def _enough(engine: ContainerParts, asked: Asked, total: int, record: Record) -> bool:
     """Whether no more needs to go for the space that was asked for; what takes none stays then."""
     if not (asked.reserved or asked.most or asked.free):
         return False

@@ -6,13 +6,14 @@ Runs in a thread of its own at the daemon's start, and only when there is someth
 import logging
 
 from engine.daemon.build.run import discard
+from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
 from engine.errors import EngineError, NotFound
 
 log = logging.getLogger(__name__)
 
 
-def recover(engine: object, steps: list[str], images: list[str]) -> None:
+def recover(engine: ContainerParts, steps: list[str], images: list[str]) -> None:
     """Take away the containers of those steps, running or not, and settle the images, which are whole.
 
     Both were read before the first client could begin another build.

@@ -21,6 +21,7 @@ from engine.daemon.containers.contents import commit
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import create, remove, start, wait
 from engine.daemon.dockerfile import commands
+from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
 from engine.errors import CommandFailed, EngineError, Invalid, NotFound
 from engine.logs.format import FRAME
@@ -233,7 +234,7 @@ def _discard(build: object, container: Container) -> None:
     discard(build.engine, container)
 
 
-def discard(engine: object, container: Container) -> None:
+def discard(engine: ContainerParts, container: Container) -> None:
     """As `_discard`, for one that a daemon before this one has left too."""
     with contextlib.suppress(NotFound):  # somebody else was faster
         remove.remove(engine, container, force=True, volumes=True, lasting=False)
@@ -246,6 +247,6 @@ def _let_stay(build: object, container: Container) -> None:
     _let_go(build.engine, container)
 
 
-def _let_go(engine: object, container: Container) -> None:
+def _let_go(engine: ContainerParts, container: Container) -> None:
     with engine.database.transaction(frees=True) as connection:
         table.end_step(connection, container.id)

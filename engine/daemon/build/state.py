@@ -19,6 +19,7 @@ from engine.daemon.images import making
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers.store import Layer
+from engine.daemon.parts import ContainerParts
 from engine.daemon.tar.writer import END, Chunk
 from engine.errors import Invalid, NotFound
 from engine.kernel.syscalls import boot_id
@@ -88,7 +89,7 @@ class Maker:
     session: pins every layer of the build until its end
     """
 
-    def __init__(self, engine: object):
+    def __init__(self, engine: ContainerParts):
         self._store = engine.images
         self._session = self._store.session()
         self._boot = boot_id()
@@ -112,7 +113,7 @@ class Maker:
 
     @property
     def session(self) -> object:
-        """See `ImageStore.session`."""
+        """See `Catalogue.session`."""
         return self._session
 
     def settle(self) -> None:

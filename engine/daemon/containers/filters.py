@@ -10,6 +10,7 @@ from engine.daemon.containers.endpoints.shown import endpoints_of
 from engine.daemon.containers.ports import open_ports
 from engine.daemon.containers.record import Container, State
 from engine.daemon.network.record import Published
+from engine.daemon.parts import ContainerParts
 from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
 from engine.errors import Invalid, NotFound
 from engine.literals import LAST_PORT, integer
@@ -24,7 +25,7 @@ _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 SHOW_ALL = frozenset({"status", "before", "since"})
 
 
-def compile_filters(engine: object, filters: dict[str, tuple[str, ...]]) -> list[Match]:
+def compile_filters(engine: ContainerParts, filters: dict[str, tuple[str, ...]]) -> list[Match]:
     """One function a filter. Raises Invalid for an unknown filter or value, NotFound for an unknown container."""
     for name in filters:
         if name not in FILTERS:
@@ -45,7 +46,7 @@ def _bad_value(name: str, value: str, what: str, allowed: tuple[str, ...]) -> In
 def _by_pattern(text: Callable[[Container], tuple[str, ...]]) -> Callable[[object, tuple[str, ...]], Match]:
     """A filter whose values are regular expressions, found anywhere in one of a container's texts."""
 
-    def compile_values(_engine: object, values: tuple[str, ...]) -> Match:
+    def compile_values(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
         patterns = [compile_pattern(value) for value in values]
         return lambda container, _state: any(
             pattern.search(candidate[:MOST_SEARCHED]) for candidate in text(container) for pattern in patterns
@@ -54,21 +55,21 @@ def _by_pattern(text: Callable[[Container], tuple[str, ...]]) -> Callable[[objec
     return compile_values
 
 
-def _status(_engine: object, values: tuple[str, ...]) -> Match:
+def _status(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
     for value in values:
         if value not in STATUSES:
             raise _bad_value("status", value, "state", STATUSES)
     return lambda _container, state: state.status in values
 
 
-def _health(_engine: object, values: tuple[str, ...]) -> Match:
+def _health(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
     for value in values:
         if value not in _HEALTH:
             raise _bad_value("health", value, "health", _HEALTH)
     return lambda _container, state: (state.health.status if state.health else "none") in values
 
 
-def _exited(_engine: object, values: tuple[str, ...]) -> Match:
+def _exited(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
     codes = set()
     for value in values:
         try:
@@ -78,7 +79,7 @@ def _exited(_engine: object, values: tuple[str, ...]) -> Match:
     return lambda _container, state: state.status == "exited" and state.exit_code in codes
 
 
-def _label(_engine: object, values: tuple[str, ...]) -> Match:
+def _label(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
     wanted = [value.partition("=") for value in values]
 
     def match(container: Container, _state: State) -> bool:
@@ -88,7 +89,7 @@ def _label(_engine: object, values: tuple[str, ...]) -> Match:
     return match
 
 
-def _ancestor(engine: object, values: tuple[str, ...]) -> Match:
+def _ancestor(engine: ContainerParts, values: tuple[str, ...]) -> Match:
     images = []
     for value in values:
         try:
@@ -106,17 +107,17 @@ def _ancestor(engine: object, values: tuple[str, ...]) -> Match:
     return match
 
 
-def _before(engine: object, values: tuple[str, ...]) -> Match:
+def _before(engine: ContainerParts, values: tuple[str, ...]) -> Match:
     limit = engine.containers.find(values[0]).created_ns
     return lambda container, _state: container.created_ns < limit
 
 
-def _since(engine: object, values: tuple[str, ...]) -> Match:
+def _since(engine: ContainerParts, values: tuple[str, ...]) -> Match:
     limit = engine.containers.find(values[0]).created_ns
     return lambda container, _state: container.created_ns > limit
 
 
-def _network(_engine: object, values: tuple[str, ...]) -> Match:
+def _network(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
     def match(container: Container, _state: State) -> bool:
         for name, endpoint in container.networking.items():
             network_id = endpoint["NetworkID"]
@@ -127,7 +128,7 @@ def _network(_engine: object, values: tuple[str, ...]) -> Match:
     return match
 
 
-def _volume(_engine: object, values: tuple[str, ...]) -> Match:
+def _volume(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
     def match(container: Container, _state: State) -> bool:
         return any(
             point["Destination"] in values or (point["Name"] or point["Source"]) in values for point in container.mounts
@@ -136,12 +137,12 @@ def _volume(_engine: object, values: tuple[str, ...]) -> Match:
     return match
 
 
-def _isolation(_engine: object, _values: tuple[str, ...]) -> Match:
+def _isolation(_engine: ContainerParts, _values: tuple[str, ...]) -> Match:
     # A word of Windows; on Linux dockerd passes every container.
     return lambda _container, _state: True
 
 
-def _is_task(_engine: object, values: tuple[str, ...]) -> Match:
+def _is_task(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
     wanted = set()
     for value in values:
         if value.lower() not in _BOOLEANS:
@@ -154,7 +155,7 @@ def _is_task(_engine: object, values: tuple[str, ...]) -> Match:
 def _by_port(numbers: Callable[[tuple[int, str], list[Published]], set[int]]) -> Callable[..., Match]:
     """A filter whose values are ports: `80`, `80/udp`, `8000-8010/tcp`; of what a listing shows of a container's."""
 
-    def compile_values(engine: object, values: tuple[str, ...]) -> Match:
+    def compile_values(engine: ContainerParts, values: tuple[str, ...]) -> Match:
         wanted = {port for value in values for port in _port_range(value)}
 
         def match(container: Container, state: State) -> bool:

@@ -15,7 +15,7 @@ from engine.errors import Conflict, Invalid, NotFound
 _ID_LENGTH = 64
 
 
-class Registry:
+class Roster:
     """The containers of a daemon.
 
     descriptors: (image id, manifest) → descriptor of the manifest, with its platform, as inspect shows it; kept here

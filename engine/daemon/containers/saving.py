@@ -6,13 +6,14 @@ Called by the verbs, in any thread of the daemon, with `container.changed` held.
 import logging
 
 from engine.daemon.containers.record import Container
+from engine.daemon.parts import DatabasePart
 from engine.daemon.store import containers as table
 from engine.errors import SystemFailure
 
 log = logging.getLogger(__name__)
 
 
-def save(engine: object, container: Container, *, durable: bool = False) -> bool:
+def save(engine: DatabasePart, container: Container, *, durable: bool = False) -> bool:
     """Keep the state; False on a full disk, where the exec directory alone tells the next daemon what has happened.
 
     durable: also over a loss of power, for what decides whether the container runs after it

@@ -41,7 +41,7 @@ def _tell_nobody(kind: str, action: str, actor: str, attributes: dict[str, str])
     """For a store by itself."""
 
 
-class ImageStore:
+class Catalogue:
     """The images below data_root, and their rows in `database` (made with `store.images.SCHEMA`).
 
     settings: `registry_mirrors` and `insecure_registries` of `engine.settings.Settings` are read

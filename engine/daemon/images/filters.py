@@ -14,7 +14,7 @@ from engine.daemon.images.reference import Reference
 from engine.errors import Invalid
 
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 Match = Callable[[Image], bool]
 
@@ -25,7 +25,7 @@ _LONGEST_PATTERN = 512
 
 
 def compile_filters(
-    store: "ImageStore", filters: Mapping[str, Sequence[str]], allowed: Iterable[str] | None = None
+    store: "Catalogue", filters: Mapping[str, Sequence[str]], allowed: Iterable[str] | None = None
 ) -> list[Match]:
     """One function a filter. Raises Invalid for an unknown filter or value, NotFound for an unknown image."""
     known = FILTERS if allowed is None else {name: FILTERS[name] for name in allowed}
@@ -52,12 +52,12 @@ def truth(name: str, values: Sequence[str]) -> bool:
     return values[0] in _TRUE
 
 
-def _dangling(_: "ImageStore", values: Sequence[str]) -> Match:
+def _dangling(_: "Catalogue", values: Sequence[str]) -> Match:
     wanted = truth("dangling", values)
     return lambda image: bool(image.names) != wanted
 
 
-def _label(_: "ImageStore", values: Sequence[str]) -> Match:
+def _label(_: "Catalogue", values: Sequence[str]) -> Match:
     pairs = [value.partition("=") for value in values]
 
     def test(image: Image) -> bool:
@@ -67,12 +67,12 @@ def _label(_: "ImageStore", values: Sequence[str]) -> Match:
     return test
 
 
-def _not_label(store: "ImageStore", values: Sequence[str]) -> Match:
+def _not_label(store: "Catalogue", values: Sequence[str]) -> Match:
     tests = [_label(store, [value]) for value in values]
     return lambda image: not any(test(image) for test in tests)
 
 
-def _reference(_: "ImageStore", values: Sequence[str]) -> Match:
+def _reference(_: "Catalogue", values: Sequence[str]) -> Match:
     matches = by_reference(values)
     return lambda image: any(matches(Reference.parse(name)) for name in image.names)
 
@@ -131,19 +131,19 @@ def _class(pattern: str, negated: str, members: str) -> str:
     return f"(?!/)[{negated}{shown}]"
 
 
-def _before(store: "ImageStore", values: Sequence[str]) -> Match:
+def _before(store: "Catalogue", values: Sequence[str]) -> Match:
     limits = [limit for value in values if (limit := created_ns(store.find(value))) is not None]
     return lambda image: (made := created_ns(image)) is not None and any(made < limit for limit in limits)
 
 
-def _since(store: "ImageStore", values: Sequence[str]) -> Match:
+def _since(store: "Catalogue", values: Sequence[str]) -> Match:
     limits = [limit for value in values if (limit := created_ns(store.find(value))) is not None]
     # An image without a date is older than all that have one.
     undated = len(limits) < len(values)
     return lambda image: (made := created_ns(image)) is not None and (undated or any(made > limit for limit in limits))
 
 
-def _until(_: "ImageStore", values: Sequence[str]) -> Match:
+def _until(_: "Catalogue", values: Sequence[str]) -> Match:
     from engine.daemon import moments  # as above
 
     if len(values) != 1:
@@ -155,7 +155,7 @@ def _until(_: "ImageStore", values: Sequence[str]) -> Match:
     return lambda image: (created_ns(image) or 0) < limit
 
 
-FILTERS: dict[str, Callable[["ImageStore", Sequence[str]], Match]] = {
+FILTERS: dict[str, Callable[["Catalogue", Sequence[str]], Match]] = {
     "dangling": _dangling,
     "label": _label,
     "label!": _not_label,

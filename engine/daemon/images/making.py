@@ -20,7 +20,7 @@ TYPE_CHECKING = False  # as `typing` has it, which a small daemon does without
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 # Half the size for a tenth of the time that the best level takes: somebody waits for it.
 _LEVEL = 1
@@ -128,7 +128,7 @@ def _unpacked(session: object, tee: _Tee) -> object:
 
 
 def add_made(
-    store: "ImageStore",
+    store: "Catalogue",
     session: object,
     config: dict | bytes,
     layer_parts: list[dict],
@@ -139,7 +139,7 @@ def add_made(
 ) -> Image:
     """Make the OCI manifest of an image that came without one, and add the image. The layers' blobs are there, pinned.
 
-    config: the document, or the exact bytes of one that must keep its digest; boot: see `ImageStore.add`
+    config: the document, or the exact bytes of one that must keep its digest; boot: see `Catalogue.add`
     """
     data = config if isinstance(config, bytes) else documents.dump(config)
     config_part = documents.descriptor(documents.OCI_CONFIG, digest_of(data), len(data))

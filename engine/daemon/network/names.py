@@ -7,14 +7,9 @@ answers, see `engine.resolver`) is loaded, and that process started, with the fi
 from collections.abc import Iterable, Mapping, Sequence
 
 from engine.daemon import locks
-from engine.daemon.network.record import Endpoint, Pair
+from engine.daemon.network.record import Endpoint, Pair, has_resolver
 
 NO_LINKS: Mapping[str, Mapping[str, str]] = {}
-
-
-def has_resolver(pairs: Iterable[Pair]) -> bool:
-    """Whether the names of one with these endpoints are the resolver's to answer."""
-    return any(network.user_defined and network.wired for network, _ in pairs)
 
 
 class Names:

@@ -5,6 +5,7 @@ that an idle daemon needs nothing to read them with. A `Network` never changes; 
 container runs (or is about to) and is replaced, never changed, once others know it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -133,3 +134,8 @@ Pair = tuple[Network, Endpoint]
 DEFAULT = "bridge"
 """The name of the network that a container is in when nobody says another."""
 BUILTIN = (DEFAULT, "host", "none")
+
+
+def has_resolver(pairs: Iterable[Pair]) -> bool:
+    """Whether the names of one with these endpoints are the resolver's to answer."""
+    return any(network.user_defined and network.wired for network, _ in pairs)

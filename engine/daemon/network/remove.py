@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from engine.daemon import locks
 from engine.daemon.network import filters
 from engine.daemon.network.record import Network
+from engine.daemon.parts import NetworkParts
 from engine.errors import Conflict, EngineError
 
 log = logging.getLogger(__name__)
@@ -16,14 +17,14 @@ log = logging.getLogger(__name__)
 _pruning = locks.Lock("pruning of networks")
 
 
-def remove(engine: object, network: Network) -> None:
+def remove(engine: NetworkParts, network: Network) -> None:
     """Remove a network. Raises Forbidden while it is in use, NotFound, SystemFailure where the kernel refuses."""
     with engine.networks.removing(network) as staying:
         engine.firewall.close_network(network)
         engine.wiring.remove(network, staying)
 
 
-def prune(engine: object, asked: Mapping[str, tuple[str, ...]]) -> list[Network]:
+def prune(engine: NetworkParts, asked: Mapping[str, tuple[str, ...]]) -> list[Network]:
     """Remove the networks that the filters choose and nobody uses; configurations and predefined ones stay.
 
     One that cannot be removed, as somebody has just begun to use it, is left out. Raises Invalid, and Conflict while
@@ -40,7 +41,7 @@ def prune(engine: object, asked: Mapping[str, tuple[str, ...]]) -> list[Network]
     return removed
 
 
-def _pruned(engine: object, network: Network) -> bool:
+def _pruned(engine: NetworkParts, network: Network) -> bool:
     if network.builtin or network.config_only or engine.networks.endpoints(network.id):
         return False
     try:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from engine.daemon import locks
 from engine.daemon.network.drivers import parents
-from engine.daemon.network.names import has_resolver
-from engine.daemon.network.record import Endpoint, Pair
+from engine.daemon.network.record import Endpoint, Pair, has_resolver
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.errors import EngineError, Invalid, SystemFailure

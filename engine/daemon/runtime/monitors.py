@@ -44,7 +44,7 @@ Heard = Callable[[str, Exited | Detached | None], None]
 """What is called with the id and what its monitor has told; None: that has died."""
 
 
-class Links:
+class Monitors:
     """All links of a daemon.
 
     ended: called in a watching thread with (container id, Exited or None): None when the monitor itself has died

@@ -12,7 +12,7 @@ from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.state import EMPTY_LAYER, Maker, State
 from engine.daemon.images import image as documents
 from engine.daemon.images import making, platform
-from engine.daemon.images.catalogue import ImageStore
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.verbs import prune
 from engine.daemon.store import builds, images
 from engine.daemon.store.database import Database
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.root
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ImageStore]:
+def store(tmp_path: Path) -> Iterator[Catalogue]:
     """An empty store, which waits for no disk."""
     database = Database(str(tmp_path / "engine.db"), (*images.SCHEMA, *builds.SCHEMA))
-    empty = ImageStore(database, str(tmp_path), SimpleNamespace(registry_mirrors=(), insecure_registries=()))
+    empty = Catalogue(database, str(tmp_path), SimpleNamespace(registry_mirrors=(), insecure_registries=()))
     empty.content.flush = lambda: None
     yield empty
     database.close()
@@ -36,7 +36,7 @@ def state(**more: object) -> State:
     return State(Arguments({}, {}), platform.parse("linux/arm/v7"), **more)
 
 
-def unsettled(store: ImageStore) -> list[str]:
+def unsettled(store: Catalogue) -> list[str]:
     with store.database.reading() as connection:
         return builds.all_unsettled(connection)
 
@@ -47,7 +47,7 @@ def step(maker: Maker, stage: State, name: str) -> None:
         maker.add(stage, f"make {name}", part)
 
 
-def test_each_step_stands_on_the_one_before(store: ImageStore) -> None:
+def test_each_step_stands_on_the_one_before(store: Catalogue) -> None:
     stage = state(author="me")
     with Maker(SimpleNamespace(images=store)) as maker:
         step(maker, stage, "a")
@@ -63,13 +63,13 @@ def test_each_step_stands_on_the_one_before(store: ImageStore) -> None:
     assert last.created == last.config["history"][-1]["created"]
 
 
-def test_a_layer_with_nothing_in_it_is_none(store: ImageStore) -> None:
+def test_a_layer_with_nothing_in_it_is_none(store: Catalogue) -> None:
     with Maker(SimpleNamespace(images=store)) as maker, maker.packed(iter((END,))) as part:
         assert part is None
     assert EMPTY_LAYER.startswith("sha256:5f70bf18a086")
 
 
-def test_images_are_durable_and_let_go_of_at_the_builds_end(store: ImageStore) -> None:
+def test_images_are_durable_and_let_go_of_at_the_builds_end(store: Catalogue) -> None:
     stage = state()
     with Maker(SimpleNamespace(images=store)) as maker:
         step(maker, stage, "a")
@@ -78,7 +78,7 @@ def test_images_are_durable_and_let_go_of_at_the_builds_end(store: ImageStore) -
     assert unsettled(store) == [] and not store.held
 
 
-def test_a_build_that_fails_settles_what_it_made(store: ImageStore) -> None:
+def test_a_build_that_fails_settles_what_it_made(store: Catalogue) -> None:
     stage = state()
     with pytest.raises(Invalid), Maker(SimpleNamespace(images=store)) as maker:
         step(maker, stage, "a")
@@ -86,7 +86,7 @@ def test_a_build_that_fails_settles_what_it_made(store: ImageStore) -> None:
     assert unsettled(store) == [] and store.find(stage.identity)
 
 
-def test_no_image_has_more_layers_than_an_overlay_takes(store: ImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_image_has_more_layers_than_an_overlay_takes(store: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MOST_LAYERS", 2)
     stage = state()
     with Maker(SimpleNamespace(images=store)) as maker:
@@ -97,7 +97,7 @@ def test_no_image_has_more_layers_than_an_overlay_takes(store: ImageStore, monke
         maker.add(stage, "metadata goes on", None)
 
 
-def test_a_step_of_another_image_is_taken_with_its_layer_and_its_moment(store: ImageStore) -> None:
+def test_a_step_of_another_image_is_taken_with_its_layer_and_its_moment(store: Catalogue) -> None:
     source = state()
     with Maker(SimpleNamespace(images=store)) as maker:
         step(maker, source, "a")
@@ -110,7 +110,7 @@ def test_a_step_of_another_image_is_taken_with_its_layer_and_its_moment(store: I
     assert stage.image.config["history"] == source.image.config["history"]
 
 
-def test_a_history_that_promises_a_layer_too_many_is_refused(store: ImageStore) -> None:
+def test_a_history_that_promises_a_layer_too_many_is_refused(store: Catalogue) -> None:
     source = state()
     with Maker(SimpleNamespace(images=store)) as maker:
         step(maker, source, "a")
@@ -134,7 +134,7 @@ def test_a_stage_begins_with_a_path_and_without_triggers() -> None:
 
 
 def test_a_pruning_finds_no_image_of_a_build_that_nobody_holds(
-    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+    store: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even one that begins in the moment when the image has been added."""
     add_made = making.add_made

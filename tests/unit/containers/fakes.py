@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 from engine.daemon.containers.exec.known import Execs
 from engine.daemon.containers.life.oom import OomWatch
-from engine.daemon.containers.roster import Registry
+from engine.daemon.containers.roster import Roster
 from engine.daemon.network.networks import Networks
 from engine.daemon.runtime.events import Events
-from engine.daemon.runtime.monitors import Links
+from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.store import containers as table
 from engine.daemon.store import networks as network_table
@@ -109,8 +109,8 @@ def make_engine(root: object, images: FakeImages | None = None) -> SimpleNamespa
         networks=Networks(database, settings, "1" * 64, events),
         database=database,
         images=images or FakeImages(),
-        containers=Registry(),
-        links=Links(None, lambda *_: None),  # which no monitor is linked to
+        containers=Roster(),
+        monitors=Monitors(None, lambda *_: None),  # which no monitor is linked to
         events=events,
         execs=Execs(),
         oom=OomWatch(),

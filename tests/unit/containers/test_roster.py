@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.roster import Registry
+from engine.daemon.containers.roster import Roster
 from engine.errors import Conflict, Invalid, NotFound
 
 
@@ -15,7 +15,7 @@ def make(container_id: str, name: str = "", image_id: str = "sha256:1", created_
 
 @pytest.fixture
 def registry():
-    return Registry([make("aa1", "one", created_ns=1), make("aa2", "two", created_ns=2), make("b", "aa", created_ns=3)])
+    return Roster([make("aa1", "one", created_ns=1), make("aa2", "two", created_ns=2), make("b", "aa", created_ns=3)])
 
 
 def test_a_container_is_found_by_id_name_and_unique_prefix(registry):

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from engine.daemon.images import platform
-from engine.daemon.images.catalogue import ImageStore
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import unpack
 from engine.daemon.tar import trees
 from engine.errors import EngineError, NotFound
@@ -270,7 +270,7 @@ class Pipe:
         return self._file.read(min(count, self._most))
 
 
-def load_and_check(store: ImageStore, data: bytes) -> bool:
+def load_and_check(store: Catalogue, data: bytes) -> bool:
     """Load: AssertionError unless the store holds whole images, or nothing at all, and nothing was written elsewhere.
 
     Any failure but an `EngineError` passes through. The store is empty before and after; True when it was loaded.

@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterable
 from pathlib import Path
 
-from engine.daemon.images.catalogue import ImageStore
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
@@ -131,11 +131,11 @@ def docker_archive(image: MadeImage, tags: list[str], layer_links: bool = False)
     return archive(*members, member("manifest.json", json.dumps(manifest).encode()))
 
 
-def store(root: Path, mirrors: tuple[str, ...] = (), insecure: tuple[str, ...] = ()) -> ImageStore:
+def store(root: Path, mirrors: tuple[str, ...] = (), insecure: tuple[str, ...] = ()) -> Catalogue:
     """An image store in the directory, with plain copies, which need no rights of root."""
     settings = types.SimpleNamespace(registry_mirrors=mirrors, insecure_registries=insecure)
     database = Database(str(root / "engine.db"), table.SCHEMA)
-    return ImageStore(database, str(root), settings, storage.COPY)
+    return Catalogue(database, str(root), settings, storage.COPY)
 
 
 def files_below(root: Path) -> set[str]:

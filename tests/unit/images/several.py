@@ -3,7 +3,7 @@
 import io
 from collections.abc import Sequence
 
-from engine.daemon.images.catalogue import ImageStore
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import OCI_INDEX, Image
 from engine.daemon.images.reference import Reference
 from tests.unit.images import made
@@ -24,7 +24,7 @@ def index_of(members: dict[str, MadeImage], *more: dict) -> bytes:
     return made.index(*(image.entry(architecture=name) for name, image in members.items()), *more)
 
 
-def add(store: ImageStore, index: bytes, image: MadeImage, *names: str) -> Image:
+def add(store: Catalogue, index: bytes, image: MadeImage, *names: str) -> Image:
     """Add one platform of an index."""
     target = made.part(OCI_INDEX, index)
     blobs = [index, image.manifest, *image.blobs.values()]
@@ -40,7 +40,7 @@ def add(store: ImageStore, index: bytes, image: MadeImage, *names: str) -> Image
         return store.add(session, target, image.digest, image.config, layers, pairs, references)
 
 
-def import_(store: ImageStore, repo: str = "", contents: bytes = b"x", changes: Sequence[str] = ()) -> Image:
+def import_(store: Catalogue, repo: str = "", contents: bytes = b"x", changes: Sequence[str] = ()) -> Image:
     """An image of one file."""
     stream = io.BytesIO(archive(member("file", contents)))
     return store.import_rootfs(stream, repo, "", "", changes, None, lambda line: None)

@@ -16,7 +16,7 @@ from engine.daemon.runtime import handshake
 from engine.daemon.runtime import monitors as module
 from engine.daemon.runtime import spawner as spawning
 from engine.daemon.runtime.handshake import SilentMonitor, StartFailure
-from engine.daemon.runtime.monitors import Links
+from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, SystemFailure, Unavailable
 from engine.kernel import syscalls
@@ -74,7 +74,7 @@ def links():
     ours, theirs = Channel.pair()
     ended = queue.Queue()
     with ours, theirs:
-        links = Links(Spawner(ours, "auto", "/nowhere"), lambda *arguments: ended.put(arguments))
+        links = Monitors(Spawner(ours, "auto", "/nowhere"), lambda *arguments: ended.put(arguments))
         links.spawner_for_tests, links.ended_for_tests = theirs, ended
         yield links
 

@@ -14,7 +14,7 @@ from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.stats import watching
 from engine.daemon.runtime import worker
 from engine.daemon.runtime.background import Turn, later
-from engine.daemon.runtime.monitors import Links
+from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.worker import Worker
 from tests.unit.runtime.refusing import without_threads
@@ -56,7 +56,7 @@ def test_what_was_asked_for_while_there_was_no_thread_is_done_once_there_is_one(
     with without_threads(monkeypatch) as asked:
         LAZY[name](done, tmp_path, monkeypatch)
         assert asked and done.empty()
-    watching = Links(None, None)
+    watching = Monitors(None, None)
     threading.Thread(target=watching.watch, daemon=True).start()
     assert done.get(timeout=SECONDS) == "done"
 

@@ -12,10 +12,11 @@ from engine.daemon.api.streams import ClientGone
 from engine.daemon.build import prune as pruning
 from engine.daemon.build.build import build as build_image
 from engine.daemon.build.options import read
+from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
 
-def build(engine: object, request: Request) -> None:
+def build(engine: DaemonParts, request: Request) -> None:
     """POST /build"""
     auths = decode_auths(request.headers.get(CONFIG_HEADER, ""))
     options = read(request.query, auths, request.version >= versions.BUILD_IDS_SINCE)
@@ -28,7 +29,7 @@ def build(engine: object, request: Request) -> None:
         build_image(engine, options, request.body, progress, request.wait, check, request.gone)
 
 
-def prune(engine: object, request: Request) -> Response:
+def prune(engine: DaemonParts, request: Request) -> Response:
     """POST /build/prune"""
     query = request.query
     asked = pruning.Asked(

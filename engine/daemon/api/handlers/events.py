@@ -12,6 +12,7 @@ from engine.daemon.api.eventfilter import SCOPE, compile_filters
 from engine.daemon.api.negotiation import choose
 from engine.daemon.api.request import Request
 from engine.daemon.clock import SECOND
+from engine.daemon.parts import DaemonParts
 from engine.daemon.runtime.events import Event
 from engine.errors import Invalid
 from engine.literals import timestamp
@@ -23,7 +24,7 @@ _MOST_REMEMBERED = 4096  # bytes of a line; few are longer, and those are not to
 _RECORD_SEPARATOR = b"\x1e"  # before each text of a JSON sequence, RFC 7464
 
 
-def events(engine: object, request: Request) -> None:
+def events(engine: DaemonParts, request: Request) -> None:
     """GET /events"""
     query = request.query
     since_ns, until_ns = _moment(request, "since"), _moment(request, "until")

@@ -8,6 +8,7 @@ from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.request import RAW_STREAM, Request
 from engine.daemon.containers.exec import verbs as executing
 from engine.daemon.containers.exec.known import Exec
+from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
 _MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
@@ -16,11 +17,11 @@ _SINCE_CONSOLE_SIZE = (1, 42)
 _LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
 
 
-def _exec(engine: object, request: Request) -> Exec:
+def _exec(engine: DaemonParts, request: Request) -> Exec:
     return engine.execs.find(request.parameters["id"])
 
 
-def create(engine: object, request: Request) -> Response:
+def create(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/exec"""
     asked = request.json(schemas.EXEC_CREATE)
     if not asked.get("Cmd"):
@@ -31,7 +32,7 @@ def create(engine: object, request: Request) -> Response:
     return Json({"Id": executing.create(engine, container, asked).id}, 201)
 
 
-def start(engine: object, request: Request) -> Response | None:
+def start(engine: DaemonParts, request: Request) -> Response | None:
     """POST /exec/{id}/start"""
     asked = request.json(schemas.EXEC_START)
     one = _exec(engine, request)
@@ -52,7 +53,7 @@ def _size(request: Request, asked: dict) -> tuple[int, int] | None:
     return rows, columns
 
 
-def resize(engine: object, request: Request) -> Response:
+def resize(engine: DaemonParts, request: Request) -> Response:
     """POST /exec/{id}/resize"""
     rows, columns = (request.query.number(name, 0) for name in ("h", "w"))
     for number in (rows, columns):
@@ -62,6 +63,6 @@ def resize(engine: object, request: Request) -> Response:
     return Empty(200)
 
 
-def inspect(engine: object, request: Request) -> Response:
+def inspect(engine: DaemonParts, request: Request) -> Response:
     """GET /exec/{id}/json"""
     return Json(executing.inspect(engine, _exec(engine, request)))

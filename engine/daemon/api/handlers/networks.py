@@ -14,20 +14,21 @@ from engine.daemon.containers.endpoints import disconnect as disconnecting
 from engine.daemon.network import filters, shown
 from engine.daemon.network import remove as removal
 from engine.daemon.network.record import Network
+from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid, NotFound
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("", "0", "f", "F", "FALSE", "false", "False")
 
 
-def list_(engine: object, request: Request) -> Response:
+def list_(engine: DaemonParts, request: Request) -> Response:
     """GET /networks"""
     chosen = filters.listed(request.query.filters(), lambda network: bool(engine.networks.endpoints(network.id)))
     found = (_inspected(engine, network, {}) for network in engine.networks.all() if chosen(network))
     return Json([versions.listed_network(request.version, each) for each in found])
 
 
-def inspect(engine: object, request: Request) -> Response:
+def inspect(engine: DaemonParts, request: Request) -> Response:
     """GET /networks/{id}"""
     query, reference = request.query, request.parameters["id"]
     verbose = query.text("verbose")
@@ -40,7 +41,7 @@ def inspect(engine: object, request: Request) -> Response:
     return Json(versions.network(request.version, _inspected(engine, network, engine.networks.status(network))))
 
 
-def _inspected(engine: object, network: Network, status: dict) -> dict:
+def _inspected(engine: DaemonParts, network: Network, status: dict) -> dict:
     def name_of(container_id: str) -> str:
         try:
             return engine.containers.find(container_id).name
@@ -50,27 +51,27 @@ def _inspected(engine: object, network: Network, status: dict) -> dict:
     return shown.inspect(network, engine.networks.endpoints(network.id), status, name_of)
 
 
-def create(engine: object, request: Request) -> Response:
+def create(engine: DaemonParts, request: Request) -> Response:
     """POST /networks/create"""
     body = versions.created_network(request.version, request.required_json(NETWORK_CREATE))
     network, warning = engine.networks.create(body)
     return Json({"Id": network.id, "Warning": warning}, 201)
 
 
-def remove(engine: object, request: Request) -> Response:
+def remove(engine: DaemonParts, request: Request) -> Response:
     """DELETE /networks/{id}"""
     removal.remove(engine, engine.networks.find(request.parameters["id"]))
     return Empty()
 
 
-def connect(engine: object, request: Request) -> Response:
+def connect(engine: DaemonParts, request: Request) -> Response:
     """POST /networks/{id}/connect"""
     body = request.required_json(NETWORK_CONNECT)
     connecting.connect(engine, request.parameters["id"], body.get("Container") or "", body.get("EndpointConfig"))
     return Empty(200)
 
 
-def disconnect(engine: object, request: Request) -> Response:
+def disconnect(engine: DaemonParts, request: Request) -> Response:
     """POST /networks/{id}/disconnect"""
     body = request.required_json(NETWORK_DISCONNECT)
     force = bool(body.get("Force"))
@@ -78,7 +79,7 @@ def disconnect(engine: object, request: Request) -> Response:
     return Empty(200)
 
 
-def prune(engine: object, request: Request) -> Response:
+def prune(engine: DaemonParts, request: Request) -> Response:
     """POST /networks/prune"""
     removed = [network.name for network in removal.prune(engine, request.query.filters())]
     return Json({"NetworksDeleted": removed or None})

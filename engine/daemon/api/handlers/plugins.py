@@ -9,6 +9,7 @@ from engine.daemon.api.body import Array, Struct
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import STRING, STRINGS
 from engine.daemon.images.reference import Reference
+from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid, NotFound, SystemFailure
 
 _FILTERS = ("capability", "enabled")
@@ -16,7 +17,7 @@ _ENABLED = frozenset({"true", "false", "1", "0"})
 _PRIVILEGES = Array(Struct("plugin.Privilege", {"Name": STRING, "Description": STRING, "Value": STRINGS}))
 
 
-def list_(engine: object, request: Request) -> Response:
+def list_(engine: DaemonParts, request: Request) -> Response:
     """GET /plugins"""
     filters = request.query.filters(_FILTERS)
     enabled = filters.get("enabled", ())
@@ -25,32 +26,32 @@ def list_(engine: object, request: Request) -> Response:
     return Json([])
 
 
-def privileges(engine: object, request: Request) -> Response:
+def privileges(engine: DaemonParts, request: Request) -> Response:
     """GET /plugins/privileges: none for what cannot be looked at, as dockerd says of a registry that is not there."""
     _reference(request.query.text("remote"))
     return Json([])
 
 
-def refuse(engine: object, request: Request) -> None:
+def refuse(engine: DaemonParts, request: Request) -> None:
     """Whatever is asked of one plugin: there is none of that name."""
     raise _missing(request.parameters["name"])
 
 
-def enable(engine: object, request: Request) -> None:
+def enable(engine: DaemonParts, request: Request) -> None:
     """POST /plugins/{name}/enable"""
     if request.query.number("timeout") is None:
         raise SystemFailure('strconv.Atoi: parsing "": invalid syntax')
     raise _missing(request.parameters["name"])
 
 
-def upgrade(engine: object, request: Request) -> None:
+def upgrade(engine: DaemonParts, request: Request) -> None:
     """POST /plugins/{name}/upgrade"""
     request.json(_PRIVILEGES)
     _reference(request.query.text("remote"))
     raise _missing(_reference(request.parameters["name"]).with_default_tag().familiar)
 
 
-def set_(engine: object, request: Request) -> None:
+def set_(engine: DaemonParts, request: Request) -> None:
     """POST /plugins/{name}/set"""
     request.required_json(STRINGS)
     raise _missing(request.parameters["name"])

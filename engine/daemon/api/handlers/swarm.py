@@ -7,6 +7,7 @@ ends in the same way, since this engine is of one host alone.
 from engine.daemon.api.body import Struct
 from engine.daemon.api.request import Request
 from engine.daemon.network.drivers.choice import NO_MANAGER
+from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid, SystemFailure, Unavailable
 from engine.literals import BOOLEANS, UINT64, boolean, integer
 
@@ -19,12 +20,12 @@ _SPOKEN_OF = {"nodes": "node", "services": "service", "swarm": "swarm"}
 _ANYTHING = Struct("swarm.Spec", {})
 
 
-def refuse(engine: object, request: Request) -> None:
+def refuse(engine: DaemonParts, request: Request) -> None:
     """What needs nothing but a manager: to look at one thing, or to remove it."""
     raise Unavailable(NO_MANAGER)
 
 
-def list_(engine: object, request: Request) -> None:
+def list_(engine: DaemonParts, request: Request) -> None:
     """GET /nodes, /services, /tasks, /secrets, /configs"""
     request.query.filters()
     if request.version >= _STATUS_SINCE and request.path == "/services":
@@ -32,19 +33,19 @@ def list_(engine: object, request: Request) -> None:
     raise Unavailable(NO_MANAGER)
 
 
-def inspect_service(engine: object, request: Request) -> None:
+def inspect_service(engine: DaemonParts, request: Request) -> None:
     """GET /services/{id}"""
     _check_flag(request, "insertDefaults")
     raise Unavailable(NO_MANAGER)
 
 
-def create(engine: object, request: Request) -> None:
+def create(engine: DaemonParts, request: Request) -> None:
     """POST /services/create, /secrets/create, /configs/create, and /swarm/unlock: whatever comes with a body."""
     request.required_json(_ANYTHING)
     raise Unavailable(NO_MANAGER)
 
 
-def update(engine: object, request: Request) -> None:
+def update(engine: DaemonParts, request: Request) -> None:
     """POST /swarm/update and /nodes/{id}/update, with its siblings of services, secrets and configs"""
     request.required_json(_ANYTHING)
     _check_version(request)
@@ -54,14 +55,14 @@ def update(engine: object, request: Request) -> None:
     raise Unavailable(NO_MANAGER)
 
 
-def logs(engine: object, request: Request) -> None:
+def logs(engine: DaemonParts, request: Request) -> None:
     """GET /services/{id}/logs and /tasks/{id}/logs"""
     if not (request.query.flag("stdout") or request.query.flag("stderr")):
         raise SystemFailure("Bad parameters: you must choose at least one stream")
     raise Unavailable(NO_MANAGER)
 
 
-def leave(engine: object, request: Request) -> None:
+def leave(engine: DaemonParts, request: Request) -> None:
     """POST /swarm/leave"""
     raise Unavailable(_NO_MEMBER)
 

@@ -9,6 +9,7 @@ from engine.daemon.api.answers import Json, Response, Text
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import AUTH_CONFIG
 from engine.daemon.api.versions import OLDEST_TEXT
+from engine.daemon.parts import DaemonParts
 
 _PING_FIELDS = (
     # Of BuildKit (2) this engine has nothing; the classic builder is the one that a client is to expect.
@@ -19,22 +20,22 @@ _PING_FIELDS = (
 )
 
 
-def ping(engine: object, request: Request) -> Response:
+def ping(engine: DaemonParts, request: Request) -> Response:
     """GET and HEAD /_ping: proof of life, and in its headers what the daemon speaks."""
     return Text("OK" if request.method == "GET" else "", fields=_PING_FIELDS)
 
 
-def version(engine: object, request: Request) -> Response:
+def version(engine: DaemonParts, request: Request) -> Response:
     """GET /version"""
     return Json(facts.version(versions.newest_for(request.headers.get("user-agent", "")), OLDEST_TEXT))
 
 
-def info(engine: object, request: Request) -> Response:
+def info(engine: DaemonParts, request: Request) -> Response:
     """GET /info"""
     return Json(versions.info(request.version, facts.info(engine)))
 
 
-def auth(engine: object, request: Request) -> Response:
+def auth(engine: DaemonParts, request: Request) -> Response:
     """POST /auth: check credentials against their registry."""
     credentials = request.json(AUTH_CONFIG)
     from engine.daemon.api.login import check_login  # the registry's side is not needed by an idle daemon

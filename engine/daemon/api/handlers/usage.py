@@ -7,9 +7,10 @@ from engine.daemon import diskusage
 from engine.daemon.api import usageform
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.request import Request
+from engine.daemon.parts import DaemonParts
 
 
-def df(engine: object, request: Request) -> Response:
+def df(engine: DaemonParts, request: Request) -> Response:
     """GET /system/df"""
     kinds = diskusage.KINDS
     if request.version >= usageform.TYPES_SINCE and "type" in request.query:

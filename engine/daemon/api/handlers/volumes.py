@@ -7,6 +7,7 @@ from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.handlers.swarm import NO_MANAGER
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import VOLUME_CREATE
+from engine.daemon.parts import DaemonParts
 from engine.daemon.volumes import listing
 from engine.daemon.volumes import prune as pruning
 from engine.errors import Unavailable
@@ -17,13 +18,13 @@ _CLUSTERS_SINCE = (1, 42)
 _NAMED_SPARED_SINCE = (1, 42)
 
 
-def list_(engine: object, request: Request) -> Response:
+def list_(engine: DaemonParts, request: Request) -> Response:
     """GET /volumes"""
     chosen = listing.chosen(engine.volumes, request.query.filters())
     return Json({"Volumes": [listing.show(volume) for volume in chosen], "Warnings": None})
 
 
-def create(engine: object, request: Request) -> Response:
+def create(engine: DaemonParts, request: Request) -> Response:
     """POST /volumes/create: a volume of this name that is there already is as good."""
     body = request.required_json(VOLUME_CREATE)
     if body.get("ClusterVolumeSpec") is not None and request.version >= _CLUSTERS_SINCE:
@@ -34,23 +35,23 @@ def create(engine: object, request: Request) -> Response:
     return Json(listing.show(volume), 201)
 
 
-def inspect(engine: object, request: Request) -> Response:
+def inspect(engine: DaemonParts, request: Request) -> Response:
     """GET /volumes/{name}"""
     return Json(listing.show(engine.volumes.get(request.parameters["name"])))
 
 
-def update(engine: object, request: Request) -> None:
+def update(engine: DaemonParts, request: Request) -> None:
     """PUT /volumes/{name}: only what a swarm has can be changed."""
     raise Unavailable(_NO_CLUSTER_VOLUMES)
 
 
-def remove(engine: object, request: Request) -> Response:
+def remove(engine: DaemonParts, request: Request) -> Response:
     """DELETE /volumes/{name}"""
     engine.volumes.remove(request.parameters["name"], request.query.flag("force"))
     return Empty()
 
 
-def prune(engine: object, request: Request) -> Response:
+def prune(engine: DaemonParts, request: Request) -> Response:
     """POST /volumes/prune"""
     before = request.version < _NAMED_SPARED_SINCE
     removed, reclaimed = pruning.prune(engine.volumes, request.query.filters(), all_by_default=before)

@@ -21,6 +21,7 @@ from engine.daemon.containers.contents import put as unpacking
 from engine.daemon.containers.contents import rootfs
 from engine.daemon.containers.contents.rootfs import View
 from engine.daemon.containers.record import Container
+from engine.daemon.parts import ContentParts
 from engine.daemon.tar import writer as tarwriter
 from engine.daemon.tar.space import NoSpace
 from engine.errors import Invalid, NotFound, SystemFailure
@@ -59,7 +60,7 @@ class Asked:
 Begin = Callable[[dict], Callable[[tarwriter.Chunk], None]]
 
 
-def status(engine: object, container: Container, reference: str, path: str) -> dict:
+def status(engine: ContentParts, container: Container, reference: str, path: str) -> dict:
     """The ContainerPathStat of a path. reference: what the client called the container; Raises NotFound."""
 
     def work(seen: View) -> dict:
@@ -73,7 +74,7 @@ def status(engine: object, container: Container, reference: str, path: str) -> d
         return rootfs.visit(engine, container, work)
 
 
-def send(engine: object, container: Container, reference: str, path: str, begin: Begin) -> None:
+def send(engine: ContentParts, container: Container, reference: str, path: str, begin: Begin) -> None:
     """Send what is at the path as a tar.
 
     begin: called once, with the ContainerPathStat, when it is sure that there will be one; what it returns takes the
@@ -97,7 +98,7 @@ def send(engine: object, container: Container, reference: str, path: str, begin:
 
 
 def _announced(
-    engine: object, container: Container, write: Callable[[tarwriter.Chunk], None]
+    engine: ContentParts, container: Container, write: Callable[[tarwriter.Chunk], None]
 ) -> Callable[[tarwriter.Chunk], None]:
     announce(engine, container, "archive-path")
     return write
@@ -129,7 +130,7 @@ def _pack(
         os.close(top)
 
 
-def receive(engine: object, container: Container, reference: str, asked: Asked, body: BinaryIO) -> None:
+def receive(engine: ContentParts, container: Container, reference: str, asked: Asked, body: BinaryIO) -> None:
     """Unpack the (compressed) tar `body` into a directory of the container.
 
     Raises NotFound, Invalid for a place where nothing can be unpacked, SystemFailure for an archive that is wrong.
@@ -156,7 +157,7 @@ class _Stopped(Exception):
     """The container has ended before the first byte of the body was read."""
 
 
-def _kept(engine: object, body: BinaryIO) -> BinaryIO:
+def _kept(engine: ContentParts, body: BinaryIO) -> BinaryIO:
     """The body in a file that has no name."""
     place = os.path.join(engine.settings.data_root, "tmp")
     fd = os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)

@@ -19,6 +19,7 @@ from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.daemon.images.layers import merged
 from engine.daemon.images.layers.whiteouts import OPAQUE, OPAQUE_ATTRIBUTE, WHITEOUT
+from engine.daemon.parts import ContentParts
 from engine.daemon.tar.writer import open_file
 from engine.errors import NotFound, SystemFailure
 
@@ -62,12 +63,12 @@ class Change:
     kind: int
 
 
-def changes(engine: object, container: Container) -> list[dict]:
+def changes(engine: ContentParts, container: Container) -> list[dict]:
     """A FilesystemChange for each path, directories before what is in them."""
     return compare(engine, container, lambda _, found: [{"Path": change.path, "Kind": change.kind} for change in found])
 
 
-def compare(engine: object, container: Container, use: Callable[[int, Iterator[Change]], T]) -> T:
+def compare(engine: ContentParts, container: Container, use: Callable[[int, Iterator[Change]], T]) -> T:
     """`use(top, changes)`: a descriptor of where the changed files are, by the same paths, and the changes, read once.
 
     Raises SystemFailure, and NotFound when the container is removed meanwhile.
@@ -100,7 +101,7 @@ def _use(use: Callable[[int, Iterator[Change]], T], top: int, lower: "_Lower | N
         return use(top, found)
 
 
-def _image(engine: object, container: Container) -> "_Plain | None":
+def _image(engine: ContentParts, container: Container) -> "_Plain | None":
     """The root of the container's image. Its mount's namespace is gone by then; it lives with the descriptor."""
     if not container.layers:
         return None

@@ -26,6 +26,7 @@ from engine.daemon.images import making, platform
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers.whiteouts import WHITEOUT
 from engine.daemon.images.reference import Reference
+from engine.daemon.parts import ContentParts
 from engine.daemon.tar.writer import Chunk, Packer
 from engine.errors import Conflict, Invalid, NotFound
 from engine.kernel.beneath import open_beneath
@@ -66,7 +67,7 @@ class Asked:
     config: dict | None = None
 
 
-def commit(engine: object, container: Container, asked: Asked) -> str:
+def commit(engine: ContentParts, container: Container, asked: Asked) -> str:
     """Make the image; its id. Raises Invalid, Conflict, NotFound, SystemFailure."""
     name = _name(asked)
     made = instructions.apply(asked.config or container.config, asked.changes)
@@ -102,7 +103,7 @@ def _check(container: Container) -> None:
 
 
 @contextlib.contextmanager
-def _paused(engine: object, container: Container) -> Iterator[None]:
+def _paused(engine: ContentParts, container: Container) -> Iterator[None]:
     """Pause the container if it runs; one that somebody else has paused, or that ends just now, is left as it is."""
     run = None
     if container.snapshot().status == "running":
@@ -115,7 +116,7 @@ def _paused(engine: object, container: Container) -> Iterator[None]:
             pausing.end_pause(engine, container, run)
 
 
-def _image(engine: object, container: Container, asked: Asked, made: dict, names: list[Reference]) -> Image:
+def _image(engine: ContentParts, container: Container, asked: Asked, made: dict, names: list[Reference]) -> Image:
     store = engine.images
     parent = store.origin(container.image_id, container.layers)
     with store.session() as session, store.content.incoming() as blob, contextlib.ExitStack() as pins:
@@ -144,7 +145,7 @@ def _not_there(diff_id: str) -> object:
     return refuse
 
 
-def layer(engine: object, container: Container, session: object, blob: object) -> tuple[object, str] | None:
+def layer(engine: ContentParts, container: Container, session: object, blob: object) -> tuple[object, str] | None:
     """What the container has changed as a layer of the session, its blob filled on the way, and its compression.
 
     None where nothing has changed.

@@ -9,14 +9,14 @@ import os
 
 from engine.daemon.containers.endpoints import ending, etc, keeping, moving, requested, wires
 from engine.daemon.containers.record import Container
-from engine.daemon.network.names import has_resolver
-from engine.daemon.network.record import DEFAULT
+from engine.daemon.network.record import DEFAULT, has_resolver
+from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
 
 
-def adopt(engine: object) -> None:
+def adopt(engine: EndpointParts) -> None:
     """Make the host what the containers that run need, whatever happened meanwhile."""
     running = [container for container in engine.containers.all() if container.state.alive]
     _drop_the_dead(engine, {container.id for container in running})
@@ -41,7 +41,7 @@ def adopt(engine: object) -> None:
     _adopt_names(engine, pairs)
 
 
-def _drop_the_dead(engine: object, running: set[str]) -> None:
+def _drop_the_dead(engine: EndpointParts, running: set[str]) -> None:
     dead = engine.networks.adopt(running)
     networks = {network.id: network for network in engine.networks.all()}
     wired = [(networks[each.network], each) for each in dead if each.host_interface and each.network in networks]
@@ -49,7 +49,7 @@ def _drop_the_dead(engine: object, running: set[str]) -> None:
     _try("the addresses of ended containers are not free", engine.networks.leave, dead)
 
 
-def _join_unwired(engine: object, container: Container) -> None:
+def _join_unwired(engine: EndpointParts, container: Container) -> None:
     """The networks without addresses keep no rows."""
     for name, settings in container.networking.items():
         network = requested.find(engine, settings["NetworkID"] or name)
@@ -58,7 +58,7 @@ def _join_unwired(engine: object, container: Container) -> None:
             _try(f"container {container.id} is not shown in {name}", engine.networks.join, container.id, wanted)
 
 
-def _agree(engine: object, container: Container) -> None:
+def _agree(engine: EndpointParts, container: Container) -> None:
     """After a connect or a disconnect that was cut short: what the record does not name goes, what is gone has no name.
 
     A record without the network's id is of an engine that wired nothing.
@@ -75,7 +75,7 @@ def _agree(engine: object, container: Container) -> None:
         keeping.keep(engine, container, kept, durable=True, frees=True)
 
 
-def _pull_out(engine: object, container: Container, pair: tuple, staying: wires.Pairs) -> None:
+def _pull_out(engine: EndpointParts, container: Container, pair: tuple, staying: wires.Pairs) -> None:
     network, endpoint = pair
     netns = wires.namespace(container.state.pid, container.state.pid_start)
     try:
@@ -86,7 +86,7 @@ def _pull_out(engine: object, container: Container, pair: tuple, staying: wires.
     etc.drop(engine, container, endpoint, staying)
 
 
-def _open_links(engine: object, container: Container, places: wires.Pairs) -> None:
+def _open_links(engine: EndpointParts, container: Container, places: wires.Pairs) -> None:
     if container.host_config["Links"]:
         from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
 
@@ -95,7 +95,7 @@ def _open_links(engine: object, container: Container, places: wires.Pairs) -> No
                 legacylinks.open_ways(engine, network, endpoint, legacylinks.running(engine, container))
 
 
-def _adopt_names(engine: object, pairs: dict[Container, wires.Pairs]) -> None:
+def _adopt_names(engine: EndpointParts, pairs: dict[Container, wires.Pairs]) -> None:
     served = []
     for container, places in pairs.items():
         if has_resolver(places):

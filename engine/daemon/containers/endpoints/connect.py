@@ -10,14 +10,14 @@ import os
 from engine.daemon.containers import config
 from engine.daemon.containers.endpoints import ending, etc, keeping, moving, requested, wires
 from engine.daemon.containers.record import Container, State
-from engine.daemon.network.names import has_resolver
-from engine.daemon.network.record import Network
+from engine.daemon.network.record import Network, has_resolver
+from engine.daemon.parts import EndpointParts
 from engine.errors import Conflict, Forbidden, Invalid, SystemFailure
 
 _NOT_RUNNING = "container {} is not running"
 
 
-def connect(engine: object, network_reference: str, container_reference: str, settings: dict | None) -> None:
+def connect(engine: EndpointParts, network_reference: str, container_reference: str, settings: dict | None) -> None:
     """settings: EndpointSettings of the API, or None. Raises docker's errors, and then nothing of it is there."""
     if not container_reference:
         raise Invalid('invalid name or ID supplied: ""')
@@ -37,7 +37,7 @@ def connect(engine: object, network_reference: str, container_reference: str, se
             keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
 
 
-def _plug_in(engine: object, container: Container, network: Network, wanted: dict, state: State) -> None:
+def _plug_in(engine: EndpointParts, container: Container, network: Network, wanted: dict, state: State) -> None:
     if engine.networks.endpoints(network.id, container.id):
         raise Forbidden(f"endpoint with name {container.name} already exists in network {network.name}")
     exits = container.exits
@@ -62,7 +62,7 @@ def _plug_in(engine: object, container: Container, network: Network, wanted: dic
 
 
 def _make(
-    engine: object,
+    engine: EndpointParts,
     container: Container,
     network: Network,
     wanted: dict,

@@ -10,12 +10,13 @@ import os
 from engine.daemon.containers.endpoints import etc, keeping, moving, requested, wires
 from engine.daemon.containers.record import Container, State
 from engine.daemon.network.record import Endpoint, Network
+from engine.daemon.parts import EndpointParts
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 
 log = logging.getLogger(__name__)
 
 
-def disconnect(engine: object, network_reference: str, container_reference: str, force: bool) -> None:
+def disconnect(engine: EndpointParts, network_reference: str, container_reference: str, force: bool) -> None:
     """force: also where the network is no more. Raises docker's errors."""
     try:
         container = engine.containers.find(container_reference)
@@ -39,14 +40,14 @@ def disconnect(engine: object, network_reference: str, container_reference: str,
         wires.tell(engine, container, network, "disconnect")
 
 
-def _note(engine: object, container: Container, name: str) -> None:
+def _note(engine: EndpointParts, container: Container, name: str) -> None:
     if name not in container.networking:
         raise EngineError(f"container {container.id} is not connected to the network {name}")
     left = {other: settings for other, settings in container.networking.items() if other != name}
     keeping.keep(engine, container, left, durable=True, frees=True)
 
 
-def _pull_out(engine: object, container: Container, network: Network, state: State) -> None:
+def _pull_out(engine: EndpointParts, container: Container, network: Network, state: State) -> None:
     if container.host_config["NetworkMode"] == "host" and network.driver == "host":
         raise Invalid(requested.HOST_NETWORK)
     endpoint = next(iter(engine.networks.endpoints(network.id, container.id)), None)
@@ -73,7 +74,7 @@ def _pull_out(engine: object, container: Container, network: Network, state: Sta
         log.warning("container %s: %s", container.id, error)
 
 
-def _unplug(engine: object, network: Network, endpoint: Endpoint, state: State, others: wires.Pairs) -> None:
+def _unplug(engine: EndpointParts, network: Network, endpoint: Endpoint, state: State, others: wires.Pairs) -> None:
     try:
         netns = wires.namespace(state.pid, state.pid_start)
     except SystemFailure:

@@ -10,12 +10,13 @@ from engine.daemon.containers.endpoints import leavings, wires
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import joins
 from engine.daemon.network.record import Endpoint, Network
+from engine.daemon.parts import EndpointParts
 from engine.errors import SystemFailure
 
 log = logging.getLogger(__name__)
 
 
-def release(engine: object, container: Container) -> None:
+def release(engine: EndpointParts, container: Container) -> None:
     """A run has ended: its endpoints are no more when this returns."""
     pairs = wires.places(engine, container)
     if pairs:
@@ -25,7 +26,7 @@ def release(engine: object, container: Container) -> None:
         leavings.take_away(engine, wired, held=joins.has_guests(engine, container))
 
 
-def give_back(engine: object, container: Container, pairs: wires.Pairs, *, told: bool = True) -> None:
+def give_back(engine: EndpointParts, container: Container, pairs: wires.Pairs, *, told: bool = True) -> None:
     """Take away all that these endpoints have, but for their wires. told: that they were connected was an event.
 
     Never raises: what stays is logged, and the daemon's next start takes it away.
@@ -43,7 +44,7 @@ def give_back(engine: object, container: Container, pairs: wires.Pairs, *, told:
             wires.tell(engine, container, network, "disconnect")
 
 
-def _free(engine: object, container: Container, endpoints: list[Endpoint]) -> None:
+def _free(engine: EndpointParts, container: Container, endpoints: list[Endpoint]) -> None:
     """Give the addresses away, which nobody answers to any more."""
     wired = [endpoint for endpoint in endpoints if endpoint.host_interface]
     try:
@@ -54,7 +55,7 @@ def _free(engine: object, container: Container, endpoints: list[Endpoint]) -> No
         log.warning("container %s: its addresses are not free yet: %s", container.id, error)
 
 
-def unplug_all(engine: object, pairs: list[tuple[Network, Endpoint]]) -> None:
+def unplug_all(engine: EndpointParts, pairs: list[tuple[Network, Endpoint]]) -> None:
     """Take away the host's ends of wires whose containers have ended, if they are still there."""
     for network, endpoint in pairs:
         try:

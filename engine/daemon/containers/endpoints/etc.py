@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from engine.daemon.containers import files, paths
 from engine.daemon.containers.endpoints import hosts, requested, wires
 from engine.daemon.containers.record import Container
-from engine.daemon.network.names import has_resolver
-from engine.daemon.network.record import DEFAULT, Endpoint
+from engine.daemon.network.record import DEFAULT, Endpoint, has_resolver
+from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError, SystemFailure
 
 _NO_GATEWAY = "unable to derive the IP value for host-gateway"
 
 
-def write(engine: object, container: Container, pairs: wires.Pairs, links: str) -> None:
+def write(engine: EndpointParts, container: Container, pairs: wires.Pairs, links: str) -> None:
     """Write both for a run. links: lines that go behind its own. Raises SystemFailure."""
     where = _where(engine, container)
     text = files.first_hosts(container) + hosts.extra(container, _gateways(engine, container))
@@ -26,12 +26,12 @@ def write(engine: object, container: Container, pairs: wires.Pairs, links: str) 
         _write_resolv_conf(engine, container, pairs)
 
 
-def _write_resolv_conf(engine: object, container: Container, pairs: wires.Pairs) -> None:
+def _write_resolv_conf(engine: EndpointParts, container: Container, pairs: wires.Pairs) -> None:
     ipv6 = any(endpoint.ipv6 for _, endpoint in pairs)
     files.write_resolv_conf(_where(engine, container), engine.settings, container, has_resolver(pairs), ipv6=ipv6)
 
 
-def add(engine: object, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:
+def add(engine: EndpointParts, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:
     """It has one more endpoint now; pairs: all of them."""
     where = _where(engine, container)
     with _failing():
@@ -39,7 +39,7 @@ def add(engine: object, container: Container, endpoint: Endpoint, pairs: wires.P
         _write_resolv_conf(engine, container, pairs)
 
 
-def drop(engine: object, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:
+def drop(engine: EndpointParts, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:
     """It has lost an endpoint; pairs: those that stay."""
     where = _where(engine, container)
     with _failing():
@@ -47,7 +47,7 @@ def drop(engine: object, container: Container, endpoint: Endpoint, pairs: wires.
         _write_resolv_conf(engine, container, pairs)
 
 
-def _where(engine: object, container: Container) -> paths.Paths:
+def _where(engine: EndpointParts, container: Container) -> paths.Paths:
     return paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
 
 
@@ -59,7 +59,7 @@ def _failing() -> Iterator[None]:
         raise SystemFailure(f"the container's files of its networks cannot be written: {error}") from error
 
 
-def _gateways(engine: object, container: Container) -> tuple[str, ...]:
+def _gateways(engine: EndpointParts, container: Container) -> tuple[str, ...]:
     """The host's addresses, for a container that asks for them; the bridge that has them is there from then on."""
     if not hosts.asks_for_gateway(container):
         return ()

@@ -11,6 +11,7 @@ import os
 import re
 
 from engine.daemon.containers import paths
+from engine.daemon.parts import EndpointParts
 from engine.daemon.runtime.background import later
 from engine.errors import SystemFailure
 
@@ -20,7 +21,7 @@ _DYING_SECONDS = 1.0  # a namespace that nothing holds has gone by then
 _NAME = re.compile(r"veth[0-9a-f]+")
 
 
-def note(engine: object, names: list[str]) -> None:
+def note(engine: EndpointParts, names: list[str]) -> None:
     """Remember these wires, before it is forgotten whose they were."""
     try:
         for name in names:
@@ -33,7 +34,7 @@ def note(engine: object, names: list[str]) -> None:
         log.warning("a daemon that is killed now will not take away what is left of %s: %s", " ".join(names), error)
 
 
-def take_away(engine: object, names: list[str], *, held: bool) -> None:
+def take_away(engine: EndpointParts, names: list[str], *, held: bool) -> None:
     """See that these wires go. held: another container is in their namespace."""
     if held and names:
         later(_discard, engine, names)
@@ -41,7 +42,7 @@ def take_away(engine: object, names: list[str], *, held: bool) -> None:
         engine.schedule.at(_DYING_SECONDS, _look, engine, names)
 
 
-def resume(engine: object) -> None:
+def resume(engine: EndpointParts) -> None:
     """Take away what an earlier daemon has left."""
     try:
         names = [name for name in os.listdir(_place(engine)) if _NAME.fullmatch(name)]
@@ -51,7 +52,7 @@ def resume(engine: object) -> None:
         _discard(engine, names)
 
 
-def _look(engine: object, names: list[str]) -> None:
+def _look(engine: EndpointParts, names: list[str]) -> None:
     """Most have gone by themselves; to remove one may take a while."""
     try:
         left = engine.wiring.remaining(names)
@@ -63,7 +64,7 @@ def _look(engine: object, names: list[str]) -> None:
         later(_discard, engine, left)
 
 
-def _discard(engine: object, names: list[str]) -> None:
+def _discard(engine: EndpointParts, names: list[str]) -> None:
     try:
         engine.wiring.discard(names)
     except SystemFailure as error:  # the next daemon's start tries again
@@ -72,7 +73,7 @@ def _discard(engine: object, names: list[str]) -> None:
     _forget(engine, names)
 
 
-def _forget(engine: object, names: list[str]) -> None:
+def _forget(engine: EndpointParts, names: list[str]) -> None:
     for name in names:
         try:
             os.unlink(_place(engine, name))
@@ -82,7 +83,7 @@ def _forget(engine: object, names: list[str]) -> None:
             log.warning("the note of the wire %s stays: %s", name, error)
 
 
-def _place(engine: object, name: str = "") -> str:
+def _place(engine: EndpointParts, name: str = "") -> str:
     return os.path.join(paths.wires(engine.settings.exec_root), name)
 
 

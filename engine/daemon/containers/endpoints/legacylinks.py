@@ -14,6 +14,7 @@ from engine.daemon.containers.endpoints import hosts
 from engine.daemon.containers.ports import exposed_ports
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import DEFAULT, Endpoint, Network
+from engine.daemon.parts import EndpointParts
 from engine.daemon.store import containers as table
 from engine.errors import EngineError, Invalid, NotFound
 
@@ -34,7 +35,7 @@ def parse(text: str) -> tuple[str, str]:
     return name, alias
 
 
-def resolved(engine: object, links: list[str]) -> list[str]:
+def resolved(engine: EndpointParts, links: list[str]) -> list[str]:
     """The Links of a new container in the form that is kept: `id of the other:alias`; of one alias the first holds.
 
     Raises Invalid where there is no such container, or none that can be linked to.
@@ -47,7 +48,7 @@ def resolved(engine: object, links: list[str]) -> list[str]:
     return [f"{other}:{alias}" for alias, other in found.items()]
 
 
-def _other(engine: object, name: str) -> Container:
+def _other(engine: EndpointParts, name: str) -> Container:
     try:
         other = engine.containers.find(name)
         while other.host_config["NetworkMode"].startswith("container:"):
@@ -60,7 +61,7 @@ def _other(engine: object, name: str) -> Container:
     return other
 
 
-def children(engine: object, container: Container) -> Iterator[tuple[str, Container]]:
+def children(engine: EndpointParts, container: Container) -> Iterator[tuple[str, Container]]:
     """(alias, the other container) of its links, without those to containers that are no more."""
     for text in container.host_config["Links"] or ():
         other, _, alias = text.partition(":")
@@ -68,7 +69,7 @@ def children(engine: object, container: Container) -> Iterator[tuple[str, Contai
             yield alias, engine.containers.find(other)
 
 
-def unlink(engine: object, name: str) -> None:
+def unlink(engine: EndpointParts, name: str) -> None:
     """Take away a link by its whole name, `container/alias`. Raises NotFound; EngineError for no link's name."""
     of, _, alias = name.strip("/").rpartition("/")
     if not of:
@@ -88,16 +89,16 @@ def unlink(engine: object, name: str) -> None:
             hosts.renew(_hosts_of(engine, container), _names(alias, found[alias]), "")
 
 
-def _hosts_of(engine: object, container: Container) -> str:
+def _hosts_of(engine: EndpointParts, container: Container) -> str:
     return paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).etc("hosts")
 
 
-def shown(engine: object, container: Container) -> list[str] | None:
+def shown(engine: EndpointParts, container: Container) -> list[str] | None:
     """The Links of its HostConfig as inspect has them."""
     return [f"/{other.name}:/{container.name}/{alias}" for alias, other in children(engine, container)] or None
 
 
-def aliases(engine: object) -> dict[str, list[str]]:
+def aliases(engine: EndpointParts) -> dict[str, list[str]]:
     """Container's id → the names that others have for it, as a listing shows them beside its own."""
     found: dict[str, list[str]] = {}
     for container in engine.containers.all():
@@ -106,7 +107,7 @@ def aliases(engine: object) -> dict[str, list[str]]:
     return found
 
 
-def linked(engine: object, container: Container) -> list[tuple[str, Container, Endpoint]]:
+def linked(engine: EndpointParts, container: Container) -> list[tuple[str, Container, Endpoint]]:
     """What `running` gives, of all that it links to. Raises in docker's words where one does not run, or not there."""
     found = running(engine, container)
     there = {other.id for _, other, _ in found}
@@ -118,7 +119,7 @@ def linked(engine: object, container: Container) -> list[tuple[str, Container, E
     return found
 
 
-def running(engine: object, container: Container) -> list[tuple[str, Container, Endpoint]]:
+def running(engine: EndpointParts, container: Container) -> list[tuple[str, Container, Endpoint]]:
     """(alias, container, its endpoint in the default network) of those that it links to and that are there now."""
     network = engine.networks.find(DEFAULT)
     return [
@@ -137,13 +138,15 @@ def _names(alias: str, other: Container) -> str:
     return " ".join(dict.fromkeys((alias, other.config["Hostname"], other.name)))
 
 
-def open_ways(engine: object, network: Network, ours: Endpoint, links: list[tuple[str, Container, Endpoint]]) -> None:
+def open_ways(
+    engine: EndpointParts, network: Network, ours: Endpoint, links: list[tuple[str, Container, Endpoint]]
+) -> None:
     """Let the container come to the exposed ports of those that it links to, where the network is closed within."""
     for _, other, endpoint in links:
         engine.firewall.link(network, ours, endpoint, exposed_ports(other))
 
 
-def tell_parents(engine: object, container: Container, network: Network, endpoint: Endpoint) -> None:
+def tell_parents(engine: EndpointParts, container: Container, network: Network, endpoint: Endpoint) -> None:
     """A container has another address now: those that run and link to it are to find it there."""
     for parent in engine.containers.all():
         if not (parent.host_config["Links"] and parent.state.alive):

@@ -9,12 +9,13 @@ from dataclasses import replace
 from engine.daemon.containers.endpoints import portspecs, wires
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import Endpoint, Network, PortRequest
+from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
 
 
-def settle(engine: object, container: Container, *, required: bool = False) -> None:
+def settle(engine: EndpointParts, container: Container, *, required: bool = False) -> None:
     """Have the container's ports published through the right network.
 
     What cannot be had is logged, as nobody is left who could be told; where it is `required` it is docker's error.
@@ -43,7 +44,7 @@ def settle(engine: object, container: Container, *, required: bool = False) -> N
 
 
 def _publish(
-    engine: object, container: Container, network: Network, endpoint: Endpoint, requests: list[PortRequest]
+    engine: EndpointParts, container: Container, network: Network, endpoint: Endpoint, requests: list[PortRequest]
 ) -> None:
     try:
         with wires.Worded(wires.NO_PORT.format(container.name)):

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from engine.daemon.containers.endpoints import requested, wires
 from engine.daemon.containers.record import Container
-from engine.daemon.network.names import has_resolver
+from engine.daemon.network.record import has_resolver
+from engine.daemon.parts import EndpointParts
 from engine.errors import SystemFailure
 
 log = logging.getLogger(__name__)
 
 
-def renamed(engine: object, container: Container) -> None:
+def renamed(engine: EndpointParts, container: Container) -> None:
     """Nothing for one that does not run, or that is only in networks without names."""
     state = container.snapshot()
     pairs = wires.places(engine, container)

@@ -8,6 +8,7 @@ import re
 
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import BUILTIN, Network
+from engine.daemon.parts import EndpointParts
 from engine.errors import Invalid, NotFound
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}|[0-9a-f]{2}(-[0-9a-f]{2}){5}|[0-9a-f]{4}(\.[0-9a-f]{4}){2}", re.I)
@@ -24,7 +25,7 @@ REMOVED = "Container {} is marked for removal and cannot be connected or disconn
 HOST_NETWORK = "container cannot be disconnected from host network or connected to host network"
 
 
-def settled(engine: object, networking: dict) -> dict:
+def settled(engine: EndpointParts, networking: dict) -> dict:
     """The networks of a new container, by their names and in the order of these, with the ids of those that are there.
 
     networking: as `config.networking` makes it. Raises Invalid.
@@ -41,7 +42,7 @@ def settled(engine: object, networking: dict) -> dict:
     return dict(sorted(found.items()))
 
 
-def find(engine: object, reference: str) -> Network | None:
+def find(engine: EndpointParts, reference: str) -> Network | None:
     """The network, or None where it is not there (yet)."""
     try:
         return engine.networks.find(reference)
@@ -104,7 +105,7 @@ def _wrong_options(options: dict | None) -> list[str]:
     return endpointoptions.problems(options)
 
 
-def check_beside(engine: object, container: Container, network: Network) -> None:
+def check_beside(engine: EndpointParts, container: Container, network: Network) -> None:
     """Raise Invalid where a container cannot have this network beside those that it has."""
     mode = container.host_config["NetworkMode"]
     if mode.startswith("container:"):

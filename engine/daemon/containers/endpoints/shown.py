@@ -7,14 +7,15 @@ from engine.daemon.containers import ports
 from engine.daemon.containers.record import Container, State
 from engine.daemon.images.content import digest_of
 from engine.daemon.network.record import Endpoint
+from engine.daemon.parts import EndpointParts
 
 
-def endpoints_of(engine: object, container: Container, state: State) -> list[Endpoint]:
+def endpoints_of(engine: EndpointParts, container: Container, state: State) -> list[Endpoint]:
     """What a container that runs has; nothing of any other, though its end may still be under way."""
     return engine.networks.endpoints(container_id=container.id) if state.alive else []
 
 
-def settings(engine: object, container: Container, state: State) -> dict:
+def settings(engine: EndpointParts, container: Container, state: State) -> dict:
     """NetworkSettings of an inspect."""
     endpoints = endpoints_of(engine, container, state)
     its_own = state.alive and not container.host_config["NetworkMode"].startswith("container:")

@@ -9,8 +9,8 @@ import os
 from engine.daemon.containers.endpoints import ending, etc, portspecs, requested, wires
 from engine.daemon.containers.endpoints.keeping import keep
 from engine.daemon.containers.record import Container
-from engine.daemon.network.names import has_resolver
-from engine.daemon.network.record import DEFAULT, Network, Published
+from engine.daemon.network.record import DEFAULT, Network, Published, has_resolver
+from engine.daemon.parts import EndpointParts
 
 _FAILED = "failed to set up container networking: "
 
@@ -18,7 +18,7 @@ _FAILED = "failed to set up container networking: "
 class Start:
     """What one start of a container makes of its networks; nothing where it has another's, or none at all."""
 
-    def __init__(self, engine: object, container: Container) -> None:
+    def __init__(self, engine: EndpointParts, container: Container) -> None:
         self._engine = engine
         self._container = container
         self._pairs: wires.Pairs = ()

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from engine.daemon.containers.endpoints import requested
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import DEFAULT, Network, Pair
+from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError, NotFound
 from engine.sandbox import namespaces
 
@@ -30,7 +31,7 @@ class Worded:
             raise type(error)(f"{self._prefix}{error}") from error
 
 
-def networks_of(engine: object, container: Container) -> dict[str, Network]:
+def networks_of(engine: EndpointParts, container: Container) -> dict[str, Network]:
     """The networks that a container is to be in, by the names they have in its record: NetworkMode's first, as eth0.
 
     Raises NotFound in docker's words; Invalid where they cannot be had together.
@@ -51,7 +52,7 @@ def networks_of(engine: object, container: Container) -> dict[str, Network]:
     return dict(sorted(found.items(), key=lambda each: (mode not in (each[0], each[1].id), each[0])))
 
 
-def places(engine: object, container: Container) -> Pairs:
+def places(engine: EndpointParts, container: Container) -> Pairs:
     """Its endpoints and their networks, as they are now."""
     found = []
     for endpoint in engine.networks.endpoints(container_id=container.id):
@@ -73,7 +74,7 @@ def way_out(container: Container, networks: Iterable[Network]) -> Network | None
     return chosen if chosen is not None and chosen.driver == "bridge" else None
 
 
-def bring_up(engine: object, network: Network) -> None:
+def bring_up(engine: EndpointParts, network: Network) -> None:
     """Have the network's device on the host, with the firewall's rules for it, before anybody is plugged into it."""
     if engine.wiring.ensure(network):
         engine.wiring.attach(network, engine.networks.endpoints(network.id))
@@ -98,13 +99,13 @@ def links_of(container: Container, pairs: Pairs) -> dict[str, dict[str, str]]:
     return legacylinks.of_endpoints(container, [network for network, _ in pairs])
 
 
-def make_known(engine: object, container: Container, pairs: Pairs, netns: int, pid: int, pid_start: int) -> None:
+def make_known(engine: EndpointParts, container: Container, pairs: Pairs, netns: int, pid: int, pid_start: int) -> None:
     """Have the container's names answered to, and its questions answered, in its user-defined networks."""
     links = links_of(container, pairs)
     engine.names.join(preferred(pairs), netns, pid, pid_start, container.host_config, links)
 
 
-def tell(engine: object, container: Container, network: Network, action: str) -> None:
+def tell(engine: EndpointParts, container: Container, network: Network, action: str) -> None:
     """Publish the event `connect` or `disconnect`."""
     told = {"container": container.id, "name": network.name, "type": network.driver}
     engine.events.publish("network", action, network.id, told)

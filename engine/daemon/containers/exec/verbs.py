@@ -24,6 +24,7 @@ from engine.daemon.containers.exec.known import KEPT_SECONDS, Command, Exec
 from engine.daemon.containers.output import attach, head
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import specify, tracers
+from engine.daemon.parts import ExecParts
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure
@@ -66,7 +67,7 @@ class Captured:
     timed_out: bool
 
 
-def create(engine: object, container: Container, asked: dict) -> Exec:
+def create(engine: ExecParts, container: Container, asked: dict) -> Exec:
     """Note what is to be run. asked: an ExecCreateRequest. Raises Conflict unless the container runs, Invalid."""
     _check_active(container)
     keys = b""
@@ -99,14 +100,14 @@ def create(engine: object, container: Container, asked: dict) -> Exec:
     return _register(engine, container, command)
 
 
-def _register(engine: object, container: Container, command: Command) -> Exec:
+def _register(engine: ExecParts, container: Container, command: Command) -> Exec:
     made = Exec(os.urandom(32).hex(), container, command)
     engine.execs.add(made)
     announce(engine, container, f"exec_create: {command.text}", execID=made.id)
     return made
 
 
-def start(engine: object, one: Exec, asked: Asked, hijack: Callable[[], socket.socket]) -> None:
+def start(engine: ExecParts, one: Exec, asked: Asked, hijack: Callable[[], socket.socket]) -> None:
     """Run it. Attached, its streams are the connection's that `hijack` hands out, and what fails is told there.
 
     Raises Conflict unless the container runs; detached also when the exec has been started before, and Invalid when its
@@ -154,7 +155,7 @@ def _tell(connection: socket.socket, text: bytes, framed: bool) -> None:
         log.debug("nobody hears that an exec failed: %s", error)
 
 
-def _take(engine: object, one: Exec) -> None:
+def _take(engine: ExecParts, one: Exec) -> None:
     """Make the start this caller's. Raises Conflict when it has been another's."""
     if one.status != "created":
         _settle(engine, one)
@@ -166,7 +167,9 @@ def _take(engine: object, one: Exec) -> None:
         one.move("starting")
 
 
-def _run(engine: object, one: Exec, size: tuple[int, int] | None, clients: list[tuple[Client, socket.socket]]) -> None:
+def _run(
+    engine: ExecParts, one: Exec, size: tuple[int, int] | None, clients: list[tuple[Client, socket.socket]]
+) -> None:
     """From the start that was taken to a command that runs."""
     announce(engine, one.container, f"exec_start: {one.command.text}", execID=one.id)
     try:
@@ -177,10 +180,12 @@ def _run(engine: object, one: Exec, size: tuple[int, int] | None, clients: list[
     with one.changed:
         one.pid, one.pid_start = started.pid, started.pid_start
         one.move("running")
-    engine.links.keep(one.id, lambda _, message: _heard(engine, one, message))
+    engine.monitors.keep(one.id, lambda _, message: _heard(engine, one, message))
 
 
-def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tuple[Client, socket.socket]]) -> Started:
+def _launch(
+    engine: ExecParts, one: Exec, size: tuple[int, int], clients: list[tuple[Client, socket.socket]]
+) -> Started:
     container, command = one.container, one.command
     state = container.snapshot()
     with signalling.opened(state.pid, state.pid_start) as pidfd:
@@ -202,12 +207,12 @@ def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tupl
 
         try:
             try:
-                return engine.links.enter(one.id, request, descriptors, give_home)
+                return engine.monitors.enter(one.id, request, descriptors, give_home)
             except MonitorLost:
                 # Perhaps somebody killed the spare that took the request: once more, from the beginning.
                 if one.home:
                     homes.clear(one.home, one.id)
-                return engine.links.enter(one.id, request, descriptors, give_home, ordinary=False)
+                return engine.monitors.enter(one.id, request, descriptors, give_home, ordinary=False)
         except SystemFailure as error:
             if not signalling.alive(pidfd) or _found_ended(error):
                 raise Conflict(f"container {container.id} is not running") from error
@@ -215,7 +220,7 @@ def _launch(engine: object, one: Exec, size: tuple[int, int], clients: list[tupl
             raise kind(_FAILURE + str(error)) from error
 
 
-def _give_home(engine: object, one: Exec, link: Channel) -> None:
+def _give_home(engine: ExecParts, one: Exec, link: Channel) -> None:
     """Make it known to the next daemon, should there be one while its container runs.
 
     Done before anybody is asked to make it: whoever has seen it run finds it again, whenever this daemon dies.
@@ -237,12 +242,12 @@ def _give_home(engine: object, one: Exec, link: Channel) -> None:
             os.close(record)
 
 
-def adopt(engine: object, container: Container) -> None:
+def adopt(engine: ExecParts, container: Container) -> None:
     """Find the execs again that an earlier daemon has started in a container that runs, and watch those that run."""
     exec_dir = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).exec_dir
     oldest = time.time_ns() - int(KEPT_SECONDS * SECOND)
     there = homes.find(exec_dir)
-    engine.links.call((each.id, exec_dir, homes.socket_name(each.id)) for each in there if each.exited is None)
+    engine.monitors.call((each.id, exec_dir, homes.socket_name(each.id)) for each in there if each.exited is None)
     for found in there:
         one = Exec(found.id, container, found.command, home=exec_dir)
         if found.exited is None and _adopt_running(engine, one):
@@ -256,9 +261,9 @@ def adopt(engine: object, container: Container) -> None:
         engine.execs.end(one)
 
 
-def _adopt_running(engine: object, one: Exec) -> bool:
+def _adopt_running(engine: ExecParts, one: Exec) -> bool:
     try:
-        started = engine.links.adopt_exec(one.id)
+        started = engine.monitors.adopt_exec(one.id)
     except SilentMonitor as silent:
         if not silent.linked:
             return False
@@ -267,7 +272,7 @@ def _adopt_running(engine: object, one: Exec) -> bool:
         return False
     one.status, one.pid, one.pid_start = "running", started.pid, started.pid_start
     engine.execs.add(one)
-    engine.links.keep(one.id, lambda _, message: _heard(engine, one, message))
+    engine.monitors.keep(one.id, lambda _, message: _heard(engine, one, message))
     return True
 
 
@@ -282,7 +287,7 @@ def _found_ended(error: SystemFailure) -> bool:
     return isinstance(error, StartFailure) and (error.failed.step, error.failed.errno) in _ENDED
 
 
-def _process(engine: object, container: Container, command: Command, size: tuple[int, int]) -> Sandbox:
+def _process(engine: ExecParts, container: Container, command: Command, size: tuple[int, int]) -> Sandbox:
     base = specify.process_of(engine, container)
     return replace(
         base,
@@ -297,7 +302,7 @@ def _process(engine: object, container: Container, command: Command, size: tuple
     )
 
 
-def _fail(engine: object, one: Exec, error: BaseException) -> None:
+def _fail(engine: ExecParts, one: Exec, error: BaseException) -> None:
     """Note that it never ran."""
     exit_code = _NOT_RUNNABLE
     if isinstance(error.__cause__, StartFailure) and error.__cause__.failed.exit_code in _COMMAND_EXITS:
@@ -310,7 +315,7 @@ def _fail(engine: object, one: Exec, error: BaseException) -> None:
     engine.execs.end(one)
 
 
-def _heard(engine: object, one: Exec, message: Exited | Detached | None) -> None:
+def _heard(engine: ExecParts, one: Exec, message: Exited | Detached | None) -> None:
     """What its monitor has told; None: it has died, and what it watched over is ended, as it runs unseen."""
     if isinstance(message, Detached):
         announce(engine, one.container, "exec_detach", execID=one.id)
@@ -325,18 +330,18 @@ def _heard(engine: object, one: Exec, message: Exited | Detached | None) -> None
     announce(engine, one.container, "exec_die", execID=one.id, exitCode=exit_code)
 
 
-def _settle(engine: object, one: Exec) -> None:
+def _settle(engine: ExecParts, one: Exec) -> None:
     """Have done with what is being done in another thread: a start, or the recording of an end that was told."""
     with one.changed:
         if one.status == "starting":
             one.changed.wait_for(lambda: one.status != "starting", _SETTLING_SECONDS)
         running = one.status == "running"
-    if running and not engine.links.look(one.id):
+    if running and not engine.monitors.look(one.id):
         with one.changed:
             one.changed.wait_for(lambda: one.status == "ended", _SETTLING_SECONDS)
 
 
-def inspect(engine: object, one: Exec) -> dict:
+def inspect(engine: ExecParts, one: Exec) -> dict:
     """An ExecInspectResponse."""
     _settle(engine, one)
     command = one.command
@@ -364,7 +369,7 @@ def inspect(engine: object, one: Exec) -> dict:
         }
 
 
-def resize(engine: object, one: Exec, rows: int, columns: int) -> None:
+def resize(engine: ExecParts, one: Exec, rows: int, columns: int) -> None:
     """Set the size of its terminal, in characters; one that is just being started is waited for."""
     _check_active(one.container)
     with one.changed:
@@ -374,13 +379,13 @@ def resize(engine: object, one: Exec, rows: int, columns: int) -> None:
             raise Invalid("exec process is not started")
     _settle(engine, one)
     try:
-        engine.links.send(one.id, Resize(rows, columns), [])
+        engine.monitors.send(one.id, Resize(rows, columns), [])
     except Conflict as error:
         raise NotFound(f"NotFound: process does not exist {one.id}: not found") from error
 
 
 def run_captured(
-    engine: object,
+    engine: ExecParts,
     container: Container,
     argv: list[str],
     *,

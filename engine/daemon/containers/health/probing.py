@@ -14,6 +14,7 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.health import verdicts
 from engine.daemon.containers.health.verdicts import Check
 from engine.daemon.containers.record import Container, Health, Probe
+from engine.daemon.parts import HealthParts
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.schedule import Handle
 from engine.errors import EngineError
@@ -21,7 +22,7 @@ from engine.errors import EngineError
 log = logging.getLogger(__name__)
 
 
-def begin(engine: object, container: Container) -> None:
+def begin(engine: HealthParts, container: Container) -> None:
     """The container has been started, or found running by a new daemon: its health is open, and probes are to come."""
     check = verdicts.check_of(container.config)
     if check is None:
@@ -31,13 +32,13 @@ def begin(engine: object, container: Container) -> None:
         _replace(container, _Monitor(engine, container, check))
 
 
-def adopt(engine: object, container: Container) -> None:
+def adopt(engine: HealthParts, container: Container) -> None:
     """A new daemon has found the container alive: it is probed from now on, unless it is paused."""
     if container.state.status == "running":
         begin(engine, container)
 
 
-def resume(engine: object, container: Container) -> None:
+def resume(engine: HealthParts, container: Container) -> None:
     """The container runs on after a pause: it is probed again, and until then nobody vouches for it."""
     check = verdicts.check_of(container.config)
     if check is None:
@@ -73,7 +74,7 @@ class _Monitor:
 
     __slots__ = ("_check", "_container", "_engine", "_next", "_started_ns")
 
-    def __init__(self, engine: object, container: Container, check: Check) -> None:
+    def __init__(self, engine: HealthParts, container: Container, check: Check) -> None:
         self._engine = engine
         self._container = container
         self._check = check

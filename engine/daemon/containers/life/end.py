@@ -19,6 +19,7 @@ from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
 from engine.daemon.containers.security import walls
 from engine.daemon.containers.verbs import remove, start
+from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.errors import SystemFailure
@@ -33,7 +34,7 @@ LOST_TEXT = "the monitor of the container was lost, and its exit code with it"
 _KILLED_SECONDS = 10
 
 
-def ended(engine: object, container: Container, exited: Exited | None) -> None:
+def ended(engine: ContainerParts, container: Container, exited: Exited | None) -> None:
     """Record the end and do what the restart policy, or AutoRemove, says.
 
     None: its monitor died and left no word, so neither does it run unseen.
@@ -48,14 +49,16 @@ def ended(engine: object, container: Container, exited: Exited | None) -> None:
         later(remove.remove, engine, container, False, True, about=container.id)
 
 
-def record(engine: object, container: Container, exited: Exited | None, *, obey_policy: bool, error: str = "") -> None:
+def record(
+    engine: ContainerParts, container: Container, exited: Exited | None, *, obey_policy: bool, error: str = ""
+) -> None:
     """Record the end and take away what only a running container has; what follows is the caller's.
 
     exited: None as for `ended`; error: what `State.Error` is to say, empty for what it says already
     """
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     if exited is None:
-        exited = engine.links.left_behind(where.exec_dir)
+        exited = engine.monitors.left_behind(where.exec_dir)
     if exited is None:
         exited, error = _end_unseen(engine, container, where)
     oom_killed = _oom_killed(engine, container)
@@ -68,7 +71,7 @@ def record(engine: object, container: Container, exited: Exited | None, *, obey_
             _note(engine, container, exited, oom_killed, obey_policy)
             for follower in container.followers:
                 os.eventfd_write(follower, 1)
-        engine.links.settled(container.id)
+        engine.monitors.settled(container.id)
         # The exit file says it too, should this daemon die before the record does. Those who wait for the end need not
         # wait for what follows; a start or a removal does.
         with container.changed:
@@ -83,7 +86,7 @@ def record(engine: object, container: Container, exited: Exited | None, *, obey_
             container.changed.notify_all()
 
 
-def _leave_networks(engine: object, container: Container) -> None:
+def _leave_networks(engine: ContainerParts, container: Container) -> None:
     """Before anybody hears of the end: who does may want its ports, its address or its networks for something else."""
     if engine.networks.endpoints(container_id=container.id):
         from engine.daemon.containers.endpoints import ending  # loaded with the first start, or else by an adoption
@@ -91,7 +94,7 @@ def _leave_networks(engine: object, container: Container) -> None:
         ending.release(engine, container)
 
 
-def _oom_killed(engine: object, container: Container) -> bool:
+def _oom_killed(engine: ContainerParts, container: Container) -> bool:
     try:
         return engine.cgroups.oom_killed(container.id, walls.cgroup_parent(container))
     except OSError as error:  # no reason to leave the end itself unrecorded
@@ -99,7 +102,7 @@ def _oom_killed(engine: object, container: Container) -> bool:
         return False
 
 
-def _note(engine: object, container: Container, exited: Exited, oom_killed: bool, obey_policy: bool) -> None:
+def _note(engine: ContainerParts, container: Container, exited: Exited, oom_killed: bool, obey_policy: bool) -> None:
     """Change the state and tell everybody; the caller holds `changed`."""
     state = container.state
     ran_seconds = max(exited.finished_ns - state.started_ns, 0) / SECOND
@@ -124,7 +127,7 @@ def _note(engine: object, container: Container, exited: Exited, oom_killed: bool
     states.move(container, "restarting" if again else "exited")
 
 
-def _end_unseen(engine: object, container: Container, where: paths.Paths) -> tuple[Exited, str]:
+def _end_unseen(engine: ContainerParts, container: Container, where: paths.Paths) -> tuple[Exited, str]:
     """Kill what runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
     state = container.snapshot()
     error = why_lost(container, where)

@@ -12,20 +12,21 @@ from engine.daemon.containers.life import policy
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
 from engine.daemon.containers.verbs import start, wait
+from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
 
 
-def schedule(engine: object, container: Container) -> None:
+def schedule(engine: ContainerParts, container: Container) -> None:
     """Have a container that is `restarting` run again when its back-off is over."""
     with container.changed:
         if container.state.status == "restarting":
             container.retry = engine.schedule.at(container.delay, later, again, engine, container, container.exits)
 
 
-def again(engine: object, container: Container, exits: int) -> None:
+def again(engine: ContainerParts, container: Container, exits: int) -> None:
     """Start the next run, if it is still wanted. As in dockerd, a start that fails is the end of the tries."""
     # Nothing is to be copied here: it has run before.
     with container.operation:
@@ -70,7 +71,7 @@ def wanted_at_start(container: Container) -> bool:
     return True
 
 
-def resume(engine: object, containers: Iterable[Container]) -> None:
+def resume(engine: ContainerParts, containers: Iterable[Container]) -> None:
     """Start, one after the other and oldest first, what an earlier daemon left to be started."""
     for container in containers:
         try:

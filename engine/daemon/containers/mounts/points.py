@@ -13,6 +13,7 @@ from engine.daemon.containers.mounts import requests
 from engine.daemon.containers.record import Container
 from engine.daemon.images.layers import merged
 from engine.daemon.images.layers.storage import OVERLAY
+from engine.daemon.parts import MountParts
 from engine.daemon.volumes import fill
 from engine.daemon.volumes import options as driver_options
 from engine.daemon.volumes.store import Volume
@@ -26,7 +27,7 @@ _RELABELLED = "z"
 _ETC = {"HostnamePath": "/etc/hostname", "HostsPath": "/etc/hosts", "ResolvConfPath": "/etc/resolv.conf"}
 
 
-def resolve(engine: object, container: Container, make_root: Callable[[], None]) -> None:
+def resolve(engine: MountParts, container: Container, make_root: Callable[[], None]) -> None:
     """Set `container.mounts` from what was asked for, making and filling volumes, in dockerd's order.
 
     The container's name is reserved, and it is not shown to anybody yet. make_root: makes the container's root where
@@ -53,7 +54,7 @@ def _keep(container: Container, points: dict[str, dict], point: dict) -> None:
     container.mounts = tuple(points[target] for target in sorted(points))
 
 
-def _inherit(engine: object, container: Container, text: str, points: dict[str, dict]) -> None:
+def _inherit(engine: MountParts, container: Container, text: str, points: dict[str, dict]) -> None:
     """The mount points of another container."""
     name, writable = requests.parse_volumes_from(text)
     try:
@@ -74,7 +75,7 @@ def _inherit(engine: object, container: Container, text: str, points: dict[str, 
         _keep(container, points, point)
 
 
-def _add(engine: object, container: Container, point: dict, points: dict[str, dict]) -> None:
+def _add(engine: MountParts, container: Container, point: dict, points: dict[str, dict]) -> None:
     """One of Binds or Mounts; what has the same place already (by VolumesFrom) gives way."""
     spec = point["Spec"]
     former = points.get(point["Destination"])
@@ -113,12 +114,12 @@ def _let_unmounts_through(point: dict, data_root: str) -> None:
         )
 
 
-def _let_go(engine: object, container: Container, point: dict) -> None:
+def _let_go(engine: MountParts, container: Container, point: dict) -> None:
     if not any(other["Name"] == point["Name"] for other in container.mounts if other["Type"] == "volume"):
         engine.volumes.release(point["Name"], container.id)
 
 
-def _add_anonymous(engine: object, container: Container, target: str, points: dict[str, dict]) -> None:
+def _add_anonymous(engine: MountParts, container: Container, target: str, points: dict[str, dict]) -> None:
     """A volume of Config.Volumes, the image's or the client's, where nothing else is mounted."""
     target = requests.clean(target)
     if target in points:
@@ -129,7 +130,9 @@ def _add_anonymous(engine: object, container: Container, target: str, points: di
     _keep(container, points, point)
 
 
-def _fill_volumes(engine: object, container: Container, points: dict[str, dict], make_root: Callable[[], None]) -> None:
+def _fill_volumes(
+    engine: MountParts, container: Container, points: dict[str, dict], make_root: Callable[[], None]
+) -> None:
     """Copy what the image has at the place of each volume that is empty and was not asked to stay so."""
     asked = [(point, engine.volumes.get(point["Name"])) for point in points.values() if point["Spec"].get("Copy")]
     try:
@@ -171,7 +174,7 @@ def _fill(root: int, place: str, volume: Volume, mounting: driver_options.Mounti
     mounted.fill_mounted(root, place, volume, mounting)
 
 
-def release(engine: object, container: Container, volumes: bool) -> None:
+def release(engine: MountParts, container: Container, volumes: bool) -> None:
     """Give the container's volumes back; with `volumes`, remove those without a name that nobody else has."""
     for point in container.mounts:
         if point["Type"] != "volume":
@@ -182,7 +185,7 @@ def release(engine: object, container: Container, volumes: bool) -> None:
                 engine.volumes.remove(point["Name"])
 
 
-def tell_mounted(engine: object, container: Container) -> None:
+def tell_mounted(engine: MountParts, container: Container) -> None:
     """Publish that a run has the container's volumes."""
     for point in container.mounts:
         if point["Type"] == "volume":
@@ -196,7 +199,7 @@ def tell_mounted(engine: object, container: Container) -> None:
             engine.events.publish("volume", "mount", point["Name"], attributes)
 
 
-def tell_unmounted(engine: object, container: Container) -> None:
+def tell_unmounted(engine: MountParts, container: Container) -> None:
     """Publish that a run has let the container's volumes go."""
     for point in container.mounts:
         if point["Type"] == "volume":
@@ -204,7 +207,7 @@ def tell_unmounted(engine: object, container: Container) -> None:
             engine.events.publish("volume", "unmount", point["Name"], attributes)
 
 
-def hold(engine: object) -> None:
+def hold(engine: MountParts) -> None:
     """At start-up: tell the volumes which containers have them."""
     for container in engine.containers.all():
         for point in container.mounts:

@@ -14,6 +14,7 @@ from engine.daemon.containers import paths
 from engine.daemon.containers.mounts import answering, requests
 from engine.daemon.containers.record import Container
 from engine.daemon.images.layers.storage import OVERLAY
+from engine.daemon.parts import MountParts
 from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes import options as driver_options
 from engine.errors import NotFound, SystemFailure
@@ -28,7 +29,7 @@ _ALWAYS_WRITABLE = frozenset({"/proc", "/dev/pts", "/dev/shm", "/dev/mqueue", "/
 
 
 def arrange(
-    engine: object, container: Container, usual: tuple[Mount, ...], etc: tuple[Mount, ...]
+    engine: MountParts, container: Container, usual: tuple[Mount, ...], etc: tuple[Mount, ...]
 ) -> tuple[Mount, ...]:
     """All mounts of a run, in docker's order: the usual ones first, then by the depth of the place.
 
@@ -68,7 +69,7 @@ def _readonly(mounts: tuple[Mount, ...] | list[Mount]) -> list[Mount]:
     ]
 
 
-def sandbox_mounts(engine: object, container: Container) -> tuple[Mount, ...]:
+def sandbox_mounts(engine: MountParts, container: Container) -> tuple[Mount, ...]:
     """What the client asked to be mounted, in the order of docker. Makes sources of binds that are to be made.
 
     Raises SystemFailure, NotFound for a volume that is gone.
@@ -87,11 +88,11 @@ def _tmpfs(target: str, text: str) -> Mount:
     return Mount("tmpfs", "tmpfs", target, flags, data, propagation, asked=True)
 
 
-def _of_tmpfs(_engine: object, _container: Container, point: dict) -> Mount:
+def _of_tmpfs(_engine: MountParts, _container: Container, point: dict) -> Mount:
     return _tmpfs(point["Destination"], point["Spec"]["Data"])
 
 
-def _of_bind(engine: object, _container: Container, point: dict) -> Mount:
+def _of_bind(engine: MountParts, _container: Container, point: dict) -> Mount:
     spec, source = point["Spec"], point["Source"]
     propagation = point["Propagation"]
     if spec.get("CreateMountpoint") or propagation in _SHARED | _SLAVE:
@@ -143,7 +144,7 @@ def _has_mount_attributes() -> bool:
     return True
 
 
-def _of_volume(engine: object, container: Container, point: dict) -> Mount:
+def _of_volume(engine: MountParts, container: Container, point: dict) -> Mount:
     volume = engine.volumes.get(point["Name"])
     try:
         engine.volumes.mend(volume)
@@ -173,7 +174,7 @@ def _of_volume(engine: object, container: Container, point: dict) -> Mount:
     )
 
 
-def _holder(engine: object, container: Container, name: str) -> tuple:
+def _holder(engine: MountParts, container: Container, name: str) -> tuple:
     """A running container that has the whole of this volume: a tmpfs is in memory, and each mount would be another."""
     for other in engine.containers.all():
         for point in other.mounts:
@@ -184,7 +185,7 @@ def _holder(engine: object, container: Container, name: str) -> tuple:
     return ()
 
 
-def _of_image(engine: object, container: Container, point: dict) -> Mount:
+def _of_image(engine: MountParts, container: Container, point: dict) -> Mount:
     spec = point["Spec"]
     if engine.storage != OVERLAY:
         return copy_of_image(engine, container, point)
@@ -201,7 +202,7 @@ def _of_image(engine: object, container: Container, point: dict) -> Mount:
     )
 
 
-def copy_of_image(engine: object, container: Container, point: dict) -> Mount:
+def copy_of_image(engine: MountParts, container: Container, point: dict) -> Mount:
     """The image's root as a directory of the container's own, made once: where the storage is `copy`."""
     spec = point["Spec"]
     home = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.output import head, logs, relay
 from engine.daemon.containers.record import Container
+from engine.daemon.parts import OutputParts
 from engine.errors import Conflict, Invalid, NotFound
 from engine.logs.query import Query
 from engine.wire.schema import Attach, Client
@@ -57,7 +58,7 @@ def parse_detach_keys(text: str) -> bytes:
 
 
 def attach(
-    engine: object,
+    engine: OutputParts,
     container: Container,
     asked: Asked,
     await_body: Callable[[], None],
@@ -88,18 +89,18 @@ def attach(
         _join(engine, container, asked, client, hijack())
 
 
-def _join(engine: object, container: Container, asked: Asked, client: Client, connection: socket.socket) -> None:
+def _join(engine: OutputParts, container: Container, asked: Asked, client: Client, connection: socket.socket) -> None:
     """Serve the client of a container that runs, or that has run a moment ago."""
     announce(engine, container, "attach")
     if asked.logs and (asked.stdout or asked.stderr) and logs.is_json(container):
         _catch_up_lines(engine, container, asked, client, connection)
         return
     with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees the end too
-        engine.links.send(container.id, Attach(client), [connection.fileno()])
+        engine.monitors.send(container.id, Attach(client), [connection.fileno()])
 
 
 def _wait_for_start(
-    engine: object, container: Container, asked: Asked, client: Client, hijack: Callable[[], socket.socket]
+    engine: OutputParts, container: Container, asked: Asked, client: Client, hijack: Callable[[], socket.socket]
 ) -> bool:
     """Have the client among those who wait for the start; False when the container runs."""
     # A client that has seen the head may have the container started at once: that start has to find it here.
@@ -132,7 +133,7 @@ def _refuse_states(container: Container, reference: str) -> None:
 
 
 def _catch_up(
-    engine: object,
+    engine: OutputParts,
     container: Container,
     asked: Asked,
     place: tuple[Client, socket.socket, socket.socket],
@@ -157,7 +158,7 @@ def _catch_up(
 
 
 def _catch_up_lines(
-    engine: object, container: Container, asked: Asked, client: Client, connection: socket.socket
+    engine: OutputParts, container: Container, asked: Asked, client: Client, connection: socket.socket
 ) -> None:
     """Give a client a log of JSON lines so far, and then to the monitor, which adds what has come into it meanwhile."""
     with connection:
@@ -166,7 +167,7 @@ def _catch_up_lines(
         if after is None:
             return
         try:
-            engine.links.send(container.id, Attach(replace(client, replay=False), after), [connection.fileno()])
+            engine.monitors.send(container.id, Attach(replace(client, replay=False), after), [connection.fileno()])
         except Conflict:
             _replay(engine, container, asked, connection, after=after)  # it has just ended
 
@@ -184,7 +185,7 @@ def let_go(container: Container) -> None:
 
 
 def _replay(
-    engine: object,
+    engine: OutputParts,
     container: Container,
     asked: Asked,
     connection: socket.socket,

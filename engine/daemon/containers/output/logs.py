@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from engine.daemon.containers import paths
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
+from engine.daemon.parts import OutputParts
 from engine.errors import Invalid, NotBuilt
 from engine.logs.drivers import jsonfile
 from engine.logs.query import Query
@@ -22,7 +23,7 @@ def check(container: Container, query: Query) -> None:
 
 
 def send(
-    engine: object,
+    engine: OutputParts,
     container: Container,
     sink: int,
     query: Query,

@@ -8,6 +8,7 @@ never holds another container's lock: what has ended since it was looked at is f
 from dataclasses import dataclass
 
 from engine.daemon.containers.record import Container, State
+from engine.daemon.parts import SecurityParts
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 from engine.sandbox.spec import Mount
@@ -41,7 +42,7 @@ def container_of(mode: str) -> str:
     return mode.removeprefix(_CONTAINER) if mode.startswith(_CONTAINER) else ""
 
 
-def namespaces_of(engine: object, container: Container) -> Namespaces:
+def namespaces_of(engine: SecurityParts, container: Container) -> Namespaces:
     """What a start of the container makes and joins.
 
     Raises docker's refusals for a container that is not there, does not run, or does not share: SystemFailure,
@@ -62,7 +63,7 @@ def namespaces_of(engine: object, container: Container) -> Namespaces:
     return Namespaces(tuple(name for name in OWN if name not in shared), tuple(joined))
 
 
-def networked(engine: object, container: Container) -> Container | None:
+def networked(engine: SecurityParts, container: Container) -> Container | None:
     """The container whose network this one joins; None for a network of its own. Raises as `namespaces_of`."""
     wanted = container_of(container.host_config["NetworkMode"])
     if not wanted or container.config["NetworkDisabled"]:
@@ -76,7 +77,7 @@ def networked(engine: object, container: Container) -> Container | None:
     return other
 
 
-def has_guests(engine: object, container: Container) -> bool:
+def has_guests(engine: SecurityParts, container: Container) -> bool:
     """Whether another container runs in the network namespace of this one."""
 
     def joined(other: Container) -> bool:
@@ -86,7 +87,7 @@ def has_guests(engine: object, container: Container) -> bool:
     return engine.containers.any(joined)
 
 
-def take_name(engine: object, container: Container) -> None:
+def take_name(engine: SecurityParts, container: Container) -> None:
     """Let a container that joins a network be called as the one whose it is: docker changes its Config, and so its
     hostname, at each start. Raises as `networked`, SystemFailure.
     """
@@ -102,7 +103,7 @@ def take_name(engine: object, container: Container) -> None:
             table.save_settings(connection, container)
 
 
-def _network(engine: object, container: Container, wanted: str) -> State:
+def _network(engine: SecurityParts, container: Container, wanted: str) -> State:
     other = networked(engine, container)
     state = other.snapshot()
     if not state.pid:
@@ -113,7 +114,7 @@ def _network(engine: object, container: Container, wanted: str) -> State:
     return state
 
 
-def _ipc(engine: object, container: Container, wanted: str) -> State:
+def _ipc(engine: SecurityParts, container: Container, wanted: str) -> State:
     other, state = _running(engine, container, wanted, "IPC")
     mode = other.host_config["IpcMode"]
     if mode not in _SHAREABLE and not container_of(mode):
@@ -122,11 +123,11 @@ def _ipc(engine: object, container: Container, wanted: str) -> State:
     return state
 
 
-def _pid(engine: object, container: Container, wanted: str) -> State:
+def _pid(engine: SecurityParts, container: Container, wanted: str) -> State:
     return _running(engine, container, wanted, "PID")[1]
 
 
-def _running(engine: object, container: Container, wanted: str, what: str) -> tuple[Container, State]:
+def _running(engine: SecurityParts, container: Container, wanted: str, what: str) -> tuple[Container, State]:
     try:
         other = engine.containers.find(wanted)
     except (NotFound, Invalid) as error:

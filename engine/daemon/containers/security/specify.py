@@ -14,6 +14,7 @@ from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import dockerinit, joins, resources, walls
+from engine.daemon.parts import SecurityParts
 from engine.daemon.tar.trees import remove_path
 from engine.sandbox import capabilities, limits, sysctls
 from engine.sandbox.spec import Limits, Mount, Root, Sandbox
@@ -28,7 +29,7 @@ _OWN_OOM_SCORE = 0 if limits.own_oom_score() else None
 _DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def sandbox_of(engine: object, container: Container, where: paths.Paths) -> Sandbox:
+def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) -> Sandbox:
     """The sandbox of one run. Raises what `joins` and `isolation` refuse."""
     config, host_config = container.config, container.host_config
     namespaces = joins.namespaces_of(engine, container)
@@ -68,12 +69,12 @@ def sandbox_of(engine: object, container: Container, where: paths.Paths) -> Sand
     )
 
 
-def process_of(engine: object, container: Container) -> Sandbox:
+def process_of(engine: SecurityParts, container: Container) -> Sandbox:
     """What any further process of the container becomes (see `engine.birth.join`), but for its command and its user."""
     return Sandbox(container.id, Root("", (), "", ""), (), (), (), **_rights(engine, container))
 
 
-def _rights(engine: object, container: Container) -> dict[str, object]:
+def _rights(engine: SecurityParts, container: Container) -> dict[str, object]:
     """What all processes of a container have in common, as fields of `Sandbox`."""
     host_config = container.host_config
     names = capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
@@ -90,7 +91,7 @@ def _rights(engine: object, container: Container) -> dict[str, object]:
     }
 
 
-def make_cgroup(engine: object, container: Container) -> Callable[[], None]:
+def make_cgroup(engine: SecurityParts, container: Container) -> Callable[[], None]:
     """What makes the container's cgroup, with all that could be refused looked at before. Raises SystemFailure."""
     fitting, _ = engine.cgroups.fitting(limits_of(container))
     parent, privileged = walls.cgroup_parent(container), container.host_config["Privileged"]
@@ -104,7 +105,7 @@ def make_cgroup(engine: object, container: Container) -> Callable[[], None]:
     return make
 
 
-def _root(engine: object, container: Container, where: paths.Paths) -> Root:
+def _root(engine: SecurityParts, container: Container, where: paths.Paths) -> Root:
     base = engine.images.layer_root
     readonly = container.host_config["ReadonlyRootfs"]
     if engine.storage == "overlayfs":
@@ -146,7 +147,7 @@ def log_of(container: Container, where: paths.Paths) -> LogTarget:
     return logconfig.target(container, where)
 
 
-def make_root(engine: object, container: Container, where: paths.Paths) -> None:
+def make_root(engine: SecurityParts, container: Container, where: paths.Paths) -> None:
     """Make the writable directory of the container's root, which its runs share. Raises OSError.
 
     `where.upper` comes last and whole: where it is, nothing is left to be made.

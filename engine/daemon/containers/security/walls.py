@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from engine.daemon.containers.mounts.requests import UncheckedByDockerd
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import joins
+from engine.daemon.parts import SecurityParts
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.sandbox import capabilities, device_rules, mounts, seccomp, sysctls
 from engine.sandbox.cgroups import hierarchy
@@ -95,7 +96,7 @@ def _check_parent(parent: str) -> None:
         raise Invalid(f'cgroup-parent "{parent}" names a systemd slice: this engine\'s cgroup driver is cgroupfs')
 
 
-def adapt(engine: object, asked: dict, host_config: dict) -> None:
+def adapt(engine: SecurityParts, asked: dict, host_config: dict) -> None:
     """Complete, in place, a HostConfig that no container owns yet, as docker does once it has checked it.
 
     asked: the client's own. The containers whose namespaces are joined are kept by id: a name may change.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from engine.daemon.clock import NEVER, SECOND, rfc3339
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.security import walls
+from engine.daemon.parts import CgroupPart
 from engine.sandbox.cgroups.counters import Counters, Files, Gone, IoEntry, Reader
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -151,7 +152,7 @@ def line(container: Container, now: Sample, before: Sample) -> bytes:
 class Gauge:
     """Reads one run of one container; `keep` holds its files open. Close it."""
 
-    def __init__(self, engine: object, container: Container, state: State, *, keep: bool) -> None:
+    def __init__(self, engine: CgroupPart, container: Container, state: State, *, keep: bool) -> None:
         """state: of the run, running."""
         self.pid_start = state.pid_start
         self._counters = Reader(engine.cgroups, container.id, walls.cgroup_parent(container), keep=keep)

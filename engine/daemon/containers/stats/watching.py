@@ -16,6 +16,7 @@ from collections.abc import Callable
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.stats import samples
 from engine.daemon.containers.stats.samples import NOTHING, Gauge, Sample
+from engine.daemon.parts import CgroupPart
 from engine.daemon.runtime.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ _SEND = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 _FILES_EACH = 16  # that a gauge may keep open
 
 
-def once(engine: object, container: Container, gone: Callable[[], bool], *, two: bool) -> bytes | None:
+def once(engine: CgroupPart, container: Container, gone: Callable[[], bool], *, two: bool) -> bytes | None:
     """One line; with `two` samples a second apart, so that it holds a difference. None when the client has left."""
     state = container.snapshot()
     if not state.alive:
@@ -40,7 +41,9 @@ def once(engine: object, container: Container, gone: Callable[[], bool], *, two:
     return samples.line(container, now, before if two else NOTHING)
 
 
-def stream(engine: object, container: Container, sink: int, wait: Callable[[int], object], *, chunked: bool) -> bool:
+def stream(
+    engine: CgroupPart, container: Container, sink: int, wait: Callable[[int], object], *, chunked: bool
+) -> bool:
     """Write a line a second to descriptor `sink` until the container is removed, and then the end of the body.
 
     wait: sleeps until a descriptor is readable; what it raises when the client leaves ends the stream. False when the
@@ -108,7 +111,7 @@ class Watcher:
 class _Watched:
     """A container, who watches it, and its gauge."""
 
-    def __init__(self, engine: object, container: Container) -> None:
+    def __init__(self, engine: CgroupPart, container: Container) -> None:
         self.container = container
         self.watchers: list[Watcher] = []
         self._engine = engine
@@ -155,7 +158,7 @@ class _Sampler:
         self._changed = threading.Condition()
         self._worker = Worker("stats", self._run)
 
-    def add(self, engine: object, watcher: Watcher) -> None:
+    def add(self, engine: CgroupPart, watcher: Watcher) -> None:
         """Begin to give samples to it: at once when it is the first."""
         with self._changed:
             container = watcher.container

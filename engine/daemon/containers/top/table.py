@@ -13,13 +13,14 @@ from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import walls
 from engine.daemon.containers.top import psargs
 from engine.daemon.containers.top.psfields import FIELDS, Moment, Process
+from engine.daemon.parts import CgroupPart
 from engine.errors import Conflict, SystemFailure
 
 _MOST_CGROUPS = 10_000
 _NO_PID = "Couldn't find PID field in ps output"
 
 
-def top(engine: object, container: Container, arguments: str) -> tuple[list[str], list[list[str]]]:
+def top(engine: CgroupPart, container: Container, arguments: str) -> tuple[list[str], list[list[str]]]:
     """(titles, processes) for the arguments of ps.
 
     Raises Conflict when it does not run, SystemFailure for arguments that say nothing.
@@ -54,7 +55,7 @@ def _joined(row: list[str], count: int) -> list[str]:
     return [*words[: count - 1], " ".join(words[count - 1 :])]
 
 
-def pids_of(engine: object, container: Container) -> list[int]:
+def pids_of(engine: CgroupPart, container: Container) -> list[int]:
     """The processes of the container's cgroup and of all below it, in order."""
     found: set[int] = set()
     waiting = list(engine.cgroups.directories(container.id, walls.cgroup_parent(container))[:1])

@@ -21,6 +21,7 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
 from engine.daemon.images.image import descriptor as describe
 from engine.daemon.network.record import BUILTIN
+from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
 from engine.daemon.tar.trees import remove_path
 from engine.errors import SystemFailure
@@ -29,7 +30,7 @@ _SHORT = 12
 
 
 def create(
-    engine: object,
+    engine: ContainerParts,
     name: str | None,
     body: dict,
     platform: str | None,
@@ -98,7 +99,7 @@ def create(
     return container, warnings
 
 
-def _link(engine: object, container: Container) -> None:
+def _link(engine: ContainerParts, container: Container) -> None:
     """Find those that it links to: links of the default network stay in HostConfig, others are its endpoint's."""
     from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
 
@@ -120,7 +121,7 @@ def _new_id() -> str:
             return made
 
 
-def _mount(engine: object, container: Container) -> None:
+def _mount(engine: ContainerParts, container: Container) -> None:
     """Find out what is mounted in the container; its volumes are there from here on."""
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
 
@@ -136,7 +137,7 @@ def _mount(engine: object, container: Container) -> None:
 
 
 def _keep(
-    engine: object,
+    engine: ContainerParts,
     container: Container,
     descriptor: dict | None,
     lasting: bool,
@@ -171,7 +172,7 @@ def _forget(where: paths.Paths) -> None:
         remove_path(where.home)
 
 
-def _descriptor(engine: object, image: Image) -> dict:
+def _descriptor(engine: ContainerParts, image: Image) -> dict:
     """The descriptor of the manifest that the container runs, with its platform, as inspect shows it."""
     known = engine.containers.descriptors.get((image.id, image.manifest))
     if known is not None:

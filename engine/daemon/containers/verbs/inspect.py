@@ -13,12 +13,13 @@ from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container, Health, State
 from engine.daemon.containers.security import joins, walls
+from engine.daemon.parts import ContainerParts
 
 # Nothing to show for an optional key. A StopTimeout of 0 and an Init of false are something.
 _EMPTY = (None, "", {}, [])
 
 
-def inspect(engine: object, container: Container, size: bool = False) -> dict:
+def inspect(engine: ContainerParts, container: Container, size: bool = False) -> dict:
     """A ContainerInspectResponse; with `size`, its directories are walked for SizeRw and SizeRootFs."""
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
@@ -60,7 +61,7 @@ def inspect(engine: object, container: Container, size: bool = False) -> dict:
     return shown
 
 
-def measure(engine: object, container: Container) -> tuple[int, int]:
+def measure(engine: ContainerParts, container: Container) -> tuple[int, int]:
     """(SizeRw, SizeRootFs) of a container, in bytes."""
     settings = engine.settings
     upper = paths.of(settings.data_root, settings.exec_root, container.id).upper
@@ -100,7 +101,7 @@ def _show_health(health: Health) -> dict:
     return {"Status": health.status, "FailingStreak": health.failing_streak, "Log": log}
 
 
-def _show_host_config(engine: object, container: Container) -> dict:
+def _show_host_config(engine: ContainerParts, container: Container) -> dict:
     shown = _without_empty(container.host_config, HOST_CONFIG_OPTIONAL)
     if shown["Links"]:
         from engine.daemon.containers.endpoints import legacylinks  # for those few that have any

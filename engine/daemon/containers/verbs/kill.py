@@ -10,6 +10,7 @@ from engine.daemon.containers.saving import save
 from engine.daemon.containers.security import walls
 from engine.daemon.containers.signals import parse_signal
 from engine.daemon.containers.verbs import pause
+from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
 from engine.errors import Conflict, SystemFailure
 
@@ -17,7 +18,7 @@ KILLED_SECONDS = 10
 """What the kernel may take to end a process that was killed, and the monitor to tell."""
 
 
-def kill(engine: object, container: Container, number: int) -> None:
+def kill(engine: ContainerParts, container: Container, number: int) -> None:
     """Send signal `number`, and for SIGKILL return once the container has ended.
 
     Raises Conflict when it is not running, SystemFailure when it does not end of SIGKILL.
@@ -30,7 +31,7 @@ def kill(engine: object, container: Container, number: int) -> None:
         raise SystemFailure("tried to kill container, but did not receive an exit event")
 
 
-def send(engine: object, container: Container, number: int, *, ends: bool, run: int | None = None) -> int:
+def send(engine: ContainerParts, container: Container, number: int, *, ends: bool, run: int | None = None) -> int:
     """Send a signal to the present run, or only to `run`; returns the run it was sent to (see `await_end`).
 
     ends: it is meant to end the container, so no policy starts it again, and one that is paused goes on to receive it.
@@ -62,7 +63,7 @@ def send(engine: object, container: Container, number: int, *, ends: bool, run: 
     return run
 
 
-def _by_hand(engine: object, container: Container, ends: bool) -> None:
+def _by_hand(engine: ContainerParts, container: Container, ends: bool) -> None:
     container.held = container.held or ends
     state = container.state
     if not state.stopped_by_hand:
@@ -73,7 +74,7 @@ def _by_hand(engine: object, container: Container, ends: bool) -> None:
             save(engine, container, durable=True)
 
 
-def _give_up(engine: object, container: Container) -> None:
+def _give_up(engine: ContainerParts, container: Container) -> None:
     """Wait no longer for the next run; the caller holds `operation` and `changed`."""
     if container.retry is not None:
         container.retry.cancel()

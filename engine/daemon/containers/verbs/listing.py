@@ -12,6 +12,7 @@ from engine.daemon.containers.endpoints import shown as networks
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.verbs.inspect import measure
+from engine.daemon.parts import ContainerParts
 from engine.errors import NotFound
 
 # dockerd's listing says this of a container without a health check.
@@ -29,7 +30,7 @@ class Asked:
     filters: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def list_containers(engine: object, asked: Asked) -> list[dict]:
+def list_containers(engine: ContainerParts, asked: Asked) -> list[dict]:
     """ContainerSummary of the chosen containers, newest first. Raises Invalid and NotFound for impossible filters."""
     matches = filters.compile_filters(engine, asked.filters)
     everything = asked.all or asked.limit > 0 or filters.SHOW_ALL & asked.filters.keys()
@@ -53,7 +54,7 @@ def list_containers(engine: object, asked: Asked) -> list[dict]:
     return shown
 
 
-def _aliases(engine: object) -> dict[str, list[str]]:
+def _aliases(engine: ContainerParts) -> dict[str, list[str]]:
     """Container's id → the names that links give to it."""
     if not engine.containers.any(lambda container: bool(container.host_config["Links"])):
         return {}
@@ -65,7 +66,7 @@ def _aliases(engine: object) -> dict[str, list[str]]:
 class _ImageNames:
     """The name by which to show a container's image; every name is looked up once in a listing."""
 
-    def __init__(self, engine: object) -> None:
+    def __init__(self, engine: ContainerParts) -> None:
         self._engine = engine
         self._ids: dict[str, str] = {}
 
@@ -88,7 +89,7 @@ class _ImageNames:
             return ""
 
 
-def _summary(engine: object, container: Container, state: State, names: _ImageNames, now_ns: int) -> dict:
+def _summary(engine: ContainerParts, container: Container, state: State, names: _ImageNames, now_ns: int) -> dict:
     config, host_config = container.config, container.host_config
     endpoints = networks.endpoints_of(engine, container, state)
     summary = {

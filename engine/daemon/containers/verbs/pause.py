@@ -9,12 +9,13 @@ from engine.daemon.containers.health import probing
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
 from engine.daemon.containers.security import walls
+from engine.daemon.parts import ContainerParts
 from engine.errors import Conflict, EngineError, SystemFailure
 
 log = logging.getLogger(__name__)
 
 
-def pause(engine: object, container: Container, *, passing: bool = False) -> int:
+def pause(engine: ContainerParts, container: Container, *, passing: bool = False) -> int:
     """Freeze it; the run that is frozen.
 
     passing: for a piece of work of the engine's own, which no later daemon would end: for that one it runs (`restore`)
@@ -49,7 +50,7 @@ def pause(engine: object, container: Container, *, passing: bool = False) -> int
     return run
 
 
-def unpause(engine: object, container: Container) -> None:
+def unpause(engine: ContainerParts, container: Container) -> None:
     """Let it go on. Raises EngineError, which is docker's choice, when it is not paused."""
     with container.operation:
         with container.changed:
@@ -62,7 +63,7 @@ def unpause(engine: object, container: Container) -> None:
             raise SystemFailure(f"cannot resume container {container.id}: {error}") from error
 
 
-def end_pause(engine: object, container: Container, run: int) -> None:
+def end_pause(engine: ContainerParts, container: Container, run: int) -> None:
     """Let the run go on that `pause` has frozen; one that has ended, or that somebody else let go on, is left alone.
 
     Never raises: what the pause was for is done. That the run stays frozen is logged.
@@ -80,7 +81,7 @@ def end_pause(engine: object, container: Container, run: int) -> None:
                 log.error("container %s stays paused: %s", container.id, error)
 
 
-def go_on(engine: object, container: Container, run: int, *, dying: bool) -> None:
+def go_on(engine: ContainerParts, container: Container, run: int, *, dying: bool) -> None:
     """Thaw a paused container, in that run; the caller holds `operation`.
 
     dying: of a SIGKILL that it was frozen against, so that it is not said to run again
@@ -95,7 +96,7 @@ def go_on(engine: object, container: Container, run: int, *, dying: bool) -> Non
         announce(engine, container, "unpause")
 
 
-def restore(engine: object, container: Container) -> None:
+def restore(engine: ContainerParts, container: Container) -> None:
     """At a daemon's start: freeze or thaw as the record says, should the last daemon have died between the two."""
     if container.state.status == "paused":
         engine.cgroups.freeze(container.id, walls.cgroup_parent(container))

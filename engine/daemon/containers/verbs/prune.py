@@ -8,6 +8,7 @@ from engine.daemon import locks
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import remove
 from engine.daemon.containers.verbs.inspect import measure
+from engine.daemon.parts import ContainerParts
 from engine.errors import Conflict, EngineError, Invalid
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ def _moment(until: tuple[str, ...]) -> int | None:
         raise Invalid(f"invalid value for 'until' filter: {error}") from error
 
 
-def prune(engine: object, chosen: Chosen) -> tuple[list[str] | None, int]:
+def prune(engine: ContainerParts, chosen: Chosen) -> tuple[list[str] | None, int]:
     """Remove them; the ids of those that are gone (None for none), and the bytes that they had written.
 
     One that cannot be removed, as it is being started or another client removes it, is left out.
@@ -76,7 +77,7 @@ def prune(engine: object, chosen: Chosen) -> tuple[list[str] | None, int]:
     return removed or None, reclaimed
 
 
-def _prune(engine: object, chosen: Chosen) -> tuple[list[str], int]:
+def _prune(engine: ContainerParts, chosen: Chosen) -> tuple[list[str], int]:
     removed, reclaimed = [], 0
     for container in engine.containers.all():
         if container.snapshot().running or container not in chosen:

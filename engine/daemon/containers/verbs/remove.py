@@ -12,6 +12,7 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.verbs import kill
+from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import Turn
 from engine.daemon.store import containers as table
 from engine.daemon.tar.trees import remove_path
@@ -24,7 +25,7 @@ _sweeper = Turn("sweeper")
 
 
 def remove(
-    engine: object,
+    engine: ContainerParts,
     container: Container,
     force: bool,
     volumes: bool,
@@ -58,7 +59,7 @@ def remove(
             container.operation.release()
 
 
-def _kill(engine: object, container: Container, state: State, force: bool, name: str) -> None:
+def _kill(engine: ContainerParts, container: Container, state: State, force: bool, name: str) -> None:
     if not force:
         way = " and must be unpaused first" if state.status == "paused" else _STOP_FIRST
         raise Conflict(f'cannot remove container "{name}": container is {state.status}{way}')
@@ -70,7 +71,7 @@ def _kill(engine: object, container: Container, state: State, force: bool, name:
         raise Conflict(f'cannot remove container "{name}": could not kill container')
 
 
-def finish(engine: object, container: Container, volumes: bool = False, lasting: bool = True) -> None:
+def finish(engine: ContainerParts, container: Container, volumes: bool = False, lasting: bool = True) -> None:
     """Remove a container that does not run; also what an earlier daemon began. The caller sees to `operation`."""
     with container.changed:
         if container.removed:
@@ -86,7 +87,7 @@ def finish(engine: object, container: Container, volumes: bool = False, lasting:
         container.removed = True
         container.changed.notify_all()
         container.ring()
-    engine.links.removed(container.id)
+    engine.monitors.removed(container.id)
     engine.execs.drop(container)
     announce(engine, container, "destroy")
     while container.waiting:
@@ -94,7 +95,7 @@ def finish(engine: object, container: Container, volumes: bool = False, lasting:
     _sweeper.add(_give_back, engine, where)
 
 
-def _leave_networks(engine: object, container: Container) -> None:
+def _leave_networks(engine: ContainerParts, container: Container) -> None:
     """It has left them at the end of its last run, unless there was no room on the disk to say so."""
     if engine.networks.endpoints(container_id=container.id):
         from engine.daemon.containers.endpoints import ending
@@ -102,7 +103,7 @@ def _leave_networks(engine: object, container: Container) -> None:
         ending.release(engine, container)
 
 
-def _delete_record(engine: object, container: Container, where: paths.Paths, lasting: bool) -> None:
+def _delete_record(engine: ContainerParts, container: Container, where: paths.Paths, lasting: bool) -> None:
     try:
         _delete(engine, container, lasting)
     except SystemFailure as error:
@@ -120,12 +121,12 @@ def _delete_record(engine: object, container: Container, where: paths.Paths, las
         raise
 
 
-def _delete(engine: object, container: Container, lasting: bool) -> None:
+def _delete(engine: ContainerParts, container: Container, lasting: bool) -> None:
     with engine.database.transaction(durable=lasting, frees=True) as connection:
         table.delete(connection, container)
 
 
-def _give_back(engine: object, where: paths.Paths) -> None:
+def _give_back(engine: ContainerParts, where: paths.Paths) -> None:
     """Delete the home, and the image's layers if the image went before its container.
 
     What cannot be deleted now is logged, and tried again at the next start.

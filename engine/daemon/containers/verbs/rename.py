@@ -3,11 +3,12 @@
 from engine.daemon.containers import naming
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
+from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, Invalid, NotFound
 
 
-def rename(engine: object, container: Container, name: str) -> None:
+def rename(engine: ContainerParts, container: Container, name: str) -> None:
     """Both names are taken until the new one is durable. Raises Invalid, and Conflict for a name that is in use."""
     if not name:
         raise Invalid("Neither old nor new names may be empty")

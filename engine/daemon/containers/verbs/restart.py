@@ -5,10 +5,11 @@ import contextlib
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import start, stop
+from engine.daemon.parts import ContainerParts
 from engine.errors import NotModified
 
 
-def restart(engine: object, container: Container, stop_signal: str | None, timeout: int | None) -> None:
+def restart(engine: ContainerParts, container: Container, stop_signal: str | None, timeout: int | None) -> None:
     """Return once it runs (again). One that is to be removed at its end is not removed at this one.
 
     Raises what `stop.stop` and `start.start` raise, but for NotModified.

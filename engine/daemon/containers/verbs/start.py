@@ -18,6 +18,7 @@ from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.saving import save
 from engine.daemon.containers.security import copied, joins, specify, tracers, walls
 from engine.daemon.containers.verbs import remove, wait
+from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, StartFailure
@@ -35,7 +36,7 @@ _KILLED_SECONDS = 10
 _SETUP_EXIT = 128  # what docker records when the command was never tried
 
 
-def start(engine: object, container: Container) -> None:
+def start(engine: ContainerParts, container: Container) -> None:
     """Start the container and return once its command runs.
 
     Raises NotModified when it runs already (or is about to, by its policy), Conflict when it is paused, Invalid when
@@ -60,7 +61,7 @@ def start(engine: object, container: Container) -> None:
     wait.entrust(engine, container)
 
 
-def launch(engine: object, container: Container, *, by_hand: bool) -> None:
+def launch(engine: ContainerParts, container: Container, *, by_hand: bool) -> None:
     """Make the next run, and nothing of it stays when that fails; the caller holds `operation`."""
     try:
         started = _launch(engine, container)
@@ -69,7 +70,7 @@ def launch(engine: object, container: Container, *, by_hand: bool) -> None:
         before = container.snapshot()
         try:
             record_start(engine, container, started, by_hand=by_hand)
-            engine.links.keep(container.id)
+            engine.monitors.keep(container.id)
         except BaseException:
             _take_back(engine, container, started, before)
             raise
@@ -78,10 +79,10 @@ def launch(engine: object, container: Container, *, by_hand: bool) -> None:
         raise
 
 
-def _take_back(engine: object, container: Container, started: Started, before: State) -> None:
+def _take_back(engine: ContainerParts, container: Container, started: Started, before: State) -> None:
     """End a run that could not be recorded, or not be watched: nobody would hear of its end."""
     log.error("container %s: its start was not recorded, and so it is ended", container.id)
-    engine.links.drop(container.id)
+    engine.monitors.drop(container.id)
     if not signalling.kill_and_wait(started.pid, started.pid_start, _KILLED_SECONDS):
         log.error("container %s: its process %d does not end after SIGKILL", container.id, started.pid)
     if engine.networks.endpoints(container_id=container.id):
@@ -95,7 +96,7 @@ def _take_back(engine: object, container: Container, started: Started, before: S
         save(engine, container)
 
 
-def _launch(engine: object, container: Container) -> Started:
+def _launch(engine: ContainerParts, container: Container) -> Started:
     from engine.daemon.containers.endpoints import starting  # an idle daemon has started nothing
 
     joins.take_name(engine, container)
@@ -127,7 +128,7 @@ def _launch(engine: object, container: Container) -> Started:
 
         try:
             with tracers.stilled(engine, container):
-                return engine.links.start(
+                return engine.monitors.start(
                     container.id, request, connections, meanwhile, network.plug, ordinary=ordinary
                 )
         except BaseException:
@@ -154,7 +155,7 @@ def _launch(engine: object, container: Container) -> Started:
             connection.close()
 
 
-def _make_directories(engine: object, container: Container, where: paths.Paths) -> None:
+def _make_directories(engine: ContainerParts, container: Container, where: paths.Paths) -> None:
     """The directories a run needs; a run that a dead daemon left half-made is cleared away. Raises SystemFailure."""
     try:
         try:
@@ -169,7 +170,7 @@ def _make_directories(engine: object, container: Container, where: paths.Paths) 
         raise SystemFailure(f"the directories of the container cannot be made: {error}") from error
 
 
-def record_start(engine: object, container: Container, started: Started, *, by_hand: bool = False) -> None:
+def record_start(engine: ContainerParts, container: Container, started: Started, *, by_hand: bool = False) -> None:
     """Note that the container runs; by hand: what its policy has counted, and that it was stopped, is forgotten."""
     with container.changed:
         state = container.state
@@ -189,7 +190,7 @@ def record_start(engine: object, container: Container, started: Started, *, by_h
         announce(engine, container, "start")
 
 
-def _record_failure(engine: object, container: Container, error: EngineError) -> None:
+def _record_failure(engine: ContainerParts, container: Container, error: EngineError) -> None:
     exit_code = container.state.exit_code or _SETUP_EXIT  # what an earlier run has said stays, as with docker
     if isinstance(error, Invalid) and isinstance(error.__cause__, StartFailure):
         exit_code = error.__cause__.failed.exit_code
@@ -202,7 +203,7 @@ def _record_failure(engine: object, container: Container, error: EngineError) ->
         later(remove.remove, engine, container, False, True, about=container.id)
 
 
-def clear_run(engine: object, container: Container, where: paths.Paths) -> None:
+def clear_run(engine: ContainerParts, container: Container, where: paths.Paths) -> None:
     """Take away what only a running container has: its cgroups and its exec directory.
 
     The monitor of a start that has failed may be about to write its last words there.
@@ -220,7 +221,7 @@ def clear_run(engine: object, container: Container, where: paths.Paths) -> None:
                     raise
 
 
-def clear_cgroups(engine: object, container: Container) -> None:
+def clear_cgroups(engine: ContainerParts, container: Container) -> None:
     """Take away its cgroups, and whatever still is in them."""
     engine.oom.forget(container)
     try:

@@ -6,12 +6,13 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.signals import parse_signal
 from engine.daemon.containers.verbs import kill
+from engine.daemon.parts import ContainerParts
 from engine.errors import Conflict, NotModified, SystemFailure
 
 DEFAULT_SECONDS = 10
 
 
-def stop(engine: object, container: Container, stop_signal: str | None, timeout: int | None) -> None:
+def stop(engine: ContainerParts, container: Container, stop_signal: str | None, timeout: int | None) -> None:
     """Return once the container has ended. `timeout` in seconds; negative waits without end; None: the container's own.
 
     Raises NotModified when it does not run, Invalid for an unknown signal.

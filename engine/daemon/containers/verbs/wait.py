@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.daemon.containers.record import Container, Entrusted
+from engine.daemon.parts import ContainerParts
 from engine.errors import Invalid
 from engine.wire.waits import Wait
 
@@ -77,7 +78,13 @@ class Waiter:
         return self.condition != "removed" or self.container.host_config["AutoRemove"]
 
     def entrusted(
-        self, engine: object, descriptor: int, before: tuple[bytes, bytes, bytes], after: bytes, *, full_close: bool
+        self,
+        engine: ContainerParts,
+        descriptor: int,
+        before: tuple[bytes, bytes, bytes],
+        after: bytes,
+        *,
+        full_close: bool,
     ) -> "Keeping":
         """Have the monitor of the present run, or of the next, keep the client's connection too, until it is answered.
 
@@ -95,7 +102,7 @@ class Keeping:
 
     __slots__ = ("_engine", "_one", "_waiter")
 
-    def __init__(self, engine: object, waiter: Waiter, descriptor: int, how: tuple) -> None:
+    def __init__(self, engine: ContainerParts, waiter: Waiter, descriptor: int, how: tuple) -> None:
         self._engine, self._waiter = engine, waiter
         self._one = Entrusted(Wait(next(_numbers), waiter.condition == "removed", *how), descriptor)
 
@@ -113,14 +120,14 @@ class Keeping:
         with container.changed:
             container.entrusted.pop(one.wait.number, None)
         if kind is None and one.run is not None:
-            self._engine.links.answered(container.id, one.wait.number)
+            self._engine.monitors.answered(container.id, one.wait.number)
 
     def held(self) -> bool:
         """Whether a monitor has the connection, and the run has not ended."""
         return self._one.run is not None and self._one.run == self._waiter.container.exits
 
 
-def entrust(engine: object, container: Container, one: Entrusted | None = None) -> None:
+def entrust(engine: ContainerParts, container: Container, one: Entrusted | None = None) -> None:
     """Give those who wait to the monitor that runs, one or all of them, unless it has them."""
     for _ in range(_TRIES):
         with container.changed:
@@ -130,13 +137,13 @@ def entrust(engine: object, container: Container, one: Entrusted | None = None) 
     log.warning("container %s: its monitor does not keep all who wait", container.id)
 
 
-def _entrust(engine: object, container: Container, one: Entrusted | None) -> bool:
+def _entrust(engine: ContainerParts, container: Container, one: Entrusted | None) -> bool:
     """False when there is more to be given than the monitor takes now; the caller holds `changed`."""
     for number, each in container.entrusted.items() if one is None else ((one.wait.number, one),):
         if number not in container.entrusted or each.run == container.exits:
             continue
         try:
-            if not engine.links.entrust(container.id, each.wait, each.descriptor):
+            if not engine.monitors.entrust(container.id, each.wait, each.descriptor):
                 return True
         except BlockingIOError:
             return False

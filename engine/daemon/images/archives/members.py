@@ -22,7 +22,7 @@ from engine.daemon.tar import reader as tar
 from engine.errors import Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
     from engine.daemon.images.layers.store import Layer, Session
 
 Progress = Callable[[dict], None]
@@ -49,7 +49,7 @@ class Members:
     session: holds the layers that were unpacked on the way, as long as it lasts
     """
 
-    def __init__(self, store: "ImageStore", session: "Session", progress: Progress):
+    def __init__(self, store: "Catalogue", session: "Session", progress: Progress):
         self._store = store
         self._content = store.content
         self._session = session

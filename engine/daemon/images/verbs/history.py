@@ -11,14 +11,14 @@ from engine.daemon.images.verbs.listing import created_seconds
 from engine.errors import NotFound, SystemFailure
 
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 _MISSING = "<missing>"
 # An image's parents: more than its history can have, and a chain that bites its tail ends here.
 _MOST_PARENTS = 10_000
 
 
-def history(store: "ImageStore", image: Image) -> list[dict]:
+def history(store: "Catalogue", image: Image) -> list[dict]:
     """HistoryResponseItem of every step. Raises SystemFailure for an image whose history is of other layers."""
     steps = image.config.get("history")
     steps = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
@@ -54,7 +54,7 @@ def _text(step: dict, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _name(store: "ImageStore", image: Image, shown: list[dict]) -> None:
+def _name(store: "Catalogue", image: Image, shown: list[dict]) -> None:
     """Give the steps the ids and tags of the images that they made: the image's own, and its parents'."""
     current = image
     for step in shown[:_MOST_PARENTS]:

@@ -17,11 +17,11 @@ from engine.errors import Invalid
 
 TYPE_CHECKING = False  # as `typing` has it, which a small daemon does without
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 
 def import_rootfs(
-    store: "ImageStore",
+    store: "Catalogue",
     stream: BufferedIOBase,
     repo: str,
     tag: str,

@@ -25,7 +25,7 @@ from engine.errors import Invalid, NotFound
 
 TYPE_CHECKING = False  # as `typing` has it, which an idle daemon does without
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 UsedBy = Callable[[str], Sequence]
 
@@ -36,7 +36,7 @@ _PLATFORM = ("architecture", "os", "os.version", "os.features", "variant")
 
 
 def images_json(
-    store: "ImageStore",
+    store: "Catalogue",
     filters: Mapping[str, Sequence[str]],
     everything: bool,
     shared_size: bool,
@@ -76,7 +76,7 @@ def _of_names(summary: dict, patterns: Sequence[str]) -> dict:
 
 
 def inspect_json(
-    store: "ImageStore", image: Image, manifests: bool = False, used_by: UsedBy | None = None, single: bool = False
+    store: "Catalogue", image: Image, manifests: bool = False, used_by: UsedBy | None = None, single: bool = False
 ) -> dict:
     """ImageInspect of one image.
 
@@ -110,7 +110,7 @@ def inspect_json(
     return shown
 
 
-def manifests_json(store: "ImageStore", image: Image, used_by: UsedBy | None, identity: bool) -> list[dict]:
+def manifests_json(store: "Catalogue", image: Image, used_by: UsedBy | None, identity: bool) -> list[dict]:
     """ImageManifestSummary of each manifest of an index, whether it is here or not; or of the image's only one."""
     here = {one.manifest: one for one in store.platforms(image)}
     containers = used_by(image.id) if used_by else ()
@@ -128,14 +128,14 @@ def manifests_json(store: "ImageStore", image: Image, used_by: UsedBy | None, id
     return shown
 
 
-def _index(store: "ImageStore", image: Image) -> list[dict]:
+def _index(store: "Catalogue", image: Image) -> list[dict]:
     """The entries of an image's index; none for one that is a manifest."""
     if image.descriptor["mediaType"] not in INDEXES:
         return []
     return index_entries(load(store.content.read(image.id, LARGEST_DOCUMENT), "index"))
 
 
-def _present(store: "ImageStore", image: Image, entry: dict, containers: Sequence) -> dict:
+def _present(store: "Catalogue", image: Image, entry: dict, containers: Sequence) -> dict:
     unpacked = sum(image.layer_sizes)
     own = image.descriptor["size"] if image.manifest != image.id else 0  # the index is of no platform alone
     content = image.content_size - own
@@ -155,7 +155,7 @@ def _present(store: "ImageStore", image: Image, entry: dict, containers: Sequenc
     }
 
 
-def _absent(store: "ImageStore", entry: dict) -> dict:
+def _absent(store: "Catalogue", entry: dict) -> dict:
     """A manifest that is known from the index alone."""
     shown = {
         "ID": entry["digest"],
@@ -210,7 +210,7 @@ def _cleaned(entry: dict) -> dict:
     return shown
 
 
-def _manifest_descriptor(store: "ImageStore", image: Image) -> dict:
+def _manifest_descriptor(store: "Catalogue", image: Image) -> dict:
     """The descriptor of a platform's own manifest, with the platform."""
     manifest = store.content.read(image.manifest, LARGEST_DOCUMENT)
     kind = media_type_of(load(manifest, "manifest"))
@@ -223,7 +223,7 @@ def _own_platform(image: Image) -> dict:
     return {**data, "variant": shown.variant} if shown.variant else data
 
 
-def _size(store: "ImageStore", platforms: Sequence[Image]) -> int:
+def _size(store: "Catalogue", platforms: Sequence[Image]) -> int:
     """Bytes of an image with all its platforms, of what they share once."""
     if len(platforms) == 1:
         return platforms[0].size
@@ -251,7 +251,7 @@ def created_seconds(created: str) -> int:
 
 
 def _summary(
-    store: "ImageStore",
+    store: "Catalogue",
     image: Image,
     shared: set[str] | None,
     manifests: bool,
@@ -292,7 +292,7 @@ def _repositories(image: Image) -> list[str]:
     return list(dict.fromkeys(Reference.parse(name).name for name in image.names))
 
 
-def _shared(store: "ImageStore") -> set[str]:
+def _shared(store: "Catalogue") -> set[str]:
     """The layers and blobs that more than one image holds."""
     with store.database.reading() as connection:
         return {str(number) for number in table.shared_layers(connection)} | table.shared_blobs(connection)

@@ -24,7 +24,7 @@ from engine.daemon.tar.compression import Unpacked
 from engine.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
     from engine.daemon.images.layers.store import Session
 
 # Writers fill up their last record; what follows an archive's end beyond that is no part of it.
@@ -37,7 +37,7 @@ _NAME = "io.containerd.image.name"
 _REF_NAME = "org.opencontainers.image.ref.name"
 
 
-def load(store: "ImageStore", stream: BinaryIO, progress: Progress, wanted: Sequence[Platform] = ()) -> list[Image]:
+def load(store: "Catalogue", stream: BinaryIO, progress: Progress, wanted: Sequence[Platform] = ()) -> list[Image]:
     """Load every image of the archive in `stream` (plain or compressed); the images, in the archive's order.
 
     wanted: only these platforms of each, and each must be there; none: all that are there.
@@ -69,7 +69,7 @@ def _read_to_the_end(outer: io.BufferedReader) -> None:
 class _Loading:
     """What one archive's documents make of its files."""
 
-    def __init__(self, store: "ImageStore", session: "Session", members: Members, wanted: Sequence[Platform]):
+    def __init__(self, store: "Catalogue", session: "Session", members: Members, wanted: Sequence[Platform]):
         self._store = store
         self._session = session
         self._members = members
@@ -207,7 +207,7 @@ class _Leaf:
 class _Walk:
     """From an entry of index.json to the manifests below it: through indexes in indexes, as far as they are there."""
 
-    def __init__(self, store: "ImageStore", members: Members):
+    def __init__(self, store: "Catalogue", members: Members):
         self._store = store
         self._members = members
         self._seen: set[str] = set()

@@ -15,14 +15,14 @@ from engine.daemon.images.verbs import remove
 from engine.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 FILTERS = ("dangling", "label", "label!", "until")
 _running = locks.Lock("pruning of images")
 
 
 def prune(
-    store: "ImageStore", filters: Mapping[str, Sequence[str]], used_by: Callable[[str], Sequence]
+    store: "Catalogue", filters: Mapping[str, Sequence[str]], used_by: Callable[[str], Sequence]
 ) -> tuple[list[dict] | None, int]:
     """Remove the images without a name, with `dangling=false` all that no container uses, that pass the filters.
 
@@ -42,7 +42,7 @@ def prune(
 
 
 def _prune(
-    store: "ImageStore", tests: list[rules.Match], only_dangling: bool, used_by: Callable[[str], Sequence]
+    store: "Catalogue", tests: list[rules.Match], only_dangling: bool, used_by: Callable[[str], Sequence]
 ) -> tuple[list[dict] | None, int]:
     store.release(used_by)
     removed = remove.Removed()
@@ -66,7 +66,7 @@ def _prune(
 
 
 def _one(
-    store: "ImageStore",
+    store: "Catalogue",
     image: Image,
     only_dangling: bool,
     used_by: Callable[[str], Sequence],

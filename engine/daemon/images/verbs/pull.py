@@ -24,7 +24,7 @@ from engine.daemon.tar.space import NoSpace
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
 
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 
 
 def pull(
-    store: "ImageStore",
+    store: "Catalogue",
     text: str,
     tag: str,
     platform_text: str | None,
@@ -54,7 +54,7 @@ def pull(
 
 
 def pull_all(
-    store: "ImageStore",
+    store: "Catalogue",
     text: str,
     platform_text: str | None,
     auth: dict | None,
@@ -75,7 +75,7 @@ def pull_all(
 
 
 def _pull(
-    store: "ImageStore",
+    store: "Catalogue",
     reference: Reference,
     wanted: platform.Platform | None,
     auth: dict | None,
@@ -113,7 +113,7 @@ def _reference(text: str, tag: str) -> Reference:
 
 
 def _first(
-    store: "ImageStore", reference: Reference, auth: dict | None, ask: Callable[[Registry], Answer], what: str
+    store: "Catalogue", reference: Reference, auth: dict | None, ask: Callable[[Registry], Answer], what: str
 ) -> tuple[Registry, Answer]:
     """The first endpoint that answers what it is asked, its connections open, and the answer."""
     mirrors, insecure = store.settings.registry_mirrors, store.settings.insecure_registries
@@ -152,7 +152,7 @@ class _Pull:
 
     def __init__(
         self,
-        store: "ImageStore",
+        store: "Catalogue",
         registry: Registry,
         reference: Reference,
         wanted: platform.Platform | None,

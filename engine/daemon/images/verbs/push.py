@@ -23,7 +23,7 @@ from engine.daemon.store import blobsources
 from engine.errors import Invalid, NotFound, Unauthorized
 
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _MOST_NEIGHBOURS = 16
 
 
 def push(
-    store: "ImageStore", text: str, tag: str, platform_text: str | None, auth: dict | None, progress: Progress
+    store: "Catalogue", text: str, tag: str, platform_text: str | None, auth: dict | None, progress: Progress
 ) -> None:
     """Push the image that `text` and `tag` name, or with neither tag nor digest every tag of that repository.
 
@@ -72,7 +72,7 @@ def _reference(text: str, tag: str) -> Reference:
     return reference.with_tag(tag)
 
 
-def _images(store: "ImageStore", reference: Reference) -> list[tuple[Reference, Image]]:
+def _images(store: "Catalogue", reference: Reference) -> list[tuple[Reference, Image]]:
     """What is to be pushed, and as what."""
     if reference.tag or reference.digest:
         try:
@@ -100,7 +100,7 @@ class _Push:
 
     def __init__(
         self,
-        store: "ImageStore",
+        store: "Catalogue",
         writer: Writer,
         reference: Reference,
         image: Image,

@@ -15,7 +15,7 @@ from engine.errors import Conflict, Invalid, NotFound
 
 TYPE_CHECKING = False  # as `typing` has it, which an idle daemon does without
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 _SHORT = 12
 UsedBy = Callable[[str], Sequence]
@@ -33,7 +33,7 @@ class Removed:
     blobs: int = 0
     layers: dict[str, int] = field(default_factory=dict)
 
-    def freed(self, store: "ImageStore") -> int:
+    def freed(self, store: "Catalogue") -> int:
         """The bytes that are free again, once the layers have been collected."""
         with store.database.reading() as connection:
             known = table.layer_numbers(connection)
@@ -57,7 +57,7 @@ def standing(layers: Sequence[str], containers: Sequence) -> list:
 
 
 def remove(
-    store: "ImageStore", ref: str, force: bool, noprune: bool, used_by: UsedBy, platforms: Sequence[str] = ()
+    store: "Catalogue", ref: str, force: bool, noprune: bool, used_by: UsedBy, platforms: Sequence[str] = ()
 ) -> list[dict]:
     """Untag the image called `ref`, or delete it when that was its last name; `[{"Untagged": ...}, {"Deleted": ...}]`.
 
@@ -82,7 +82,7 @@ def remove(
     return removed.records
 
 
-def _remove(store: "ImageStore", ref: str, force: bool, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
+def _remove(store: "Catalogue", ref: str, force: bool, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
     image = store.find(ref)
     if _is_id(ref, image):
         _check_unused(image, force, used_by)
@@ -106,7 +106,7 @@ def _remove(store: "ImageStore", ref: str, force: bool, noprune: bool, used_by: 
 
 
 def _remove_platforms(
-    store: "ImageStore", image: Image, wanted: Sequence[str], noprune: bool, used_by: UsedBy, removed: Removed
+    store: "Catalogue", image: Image, wanted: Sequence[str], noprune: bool, used_by: UsedBy, removed: Removed
 ) -> None:
     """Delete single platforms; with the last one that is here the image goes."""
     here, chosen = store.platforms(image), {}
@@ -177,21 +177,21 @@ def _conflict(image: Image, force: str, why: str) -> Conflict:
     return Conflict(f"conflict: unable to delete {short_id(image.id)} ({force}) - {why}")
 
 
-def untag(store: "ImageStore", image: Image, names: Sequence[str], removed: Removed) -> None:
+def untag(store: "Catalogue", image: Image, names: Sequence[str], removed: Removed) -> None:
     """Take canonical names away, and tell so; the image stays."""
     if names:
         store.untag(names)
         _tell_untagged(store, image, names, removed)
 
 
-def _tell_untagged(store: "ImageStore", image: Image, names: Sequence[str], removed: Removed) -> None:
+def _tell_untagged(store: "Catalogue", image: Image, names: Sequence[str], removed: Removed) -> None:
     shown = [Reference.parse(name).familiar for name in names]
     for name in shown:
         store.announce("untag", image.id, name)
     removed.records += [{"Untagged": name} for name in shown]
 
 
-def delete(store: "ImageStore", image: Image, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
+def delete(store: "Catalogue", image: Image, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
     """Delete the image, and then its parents for as long as they have neither a name nor another use."""
     _delete_one(store, image, used_by, removed)
     while not noprune and image.parent:
@@ -205,7 +205,7 @@ def delete(store: "ImageStore", image: Image, noprune: bool, used_by: UsedBy, re
         _tell_deleted(store, image, removed)
 
 
-def _delete_one(store: "ImageStore", image: Image, used_by: UsedBy, removed: Removed) -> None:
+def _delete_one(store: "Catalogue", image: Image, used_by: UsedBy, removed: Removed) -> None:
     _forget(store, store.platforms(image), used_by(image.id), removed)
     _tell_untagged(store, image, image.names, removed)
     if not image.names:
@@ -213,7 +213,7 @@ def _delete_one(store: "ImageStore", image: Image, used_by: UsedBy, removed: Rem
     _tell_deleted(store, image, removed)
 
 
-def _forget(store: "ImageStore", platforms: Sequence[Image], containers: Sequence, removed: Removed) -> None:
+def _forget(store: "Catalogue", platforms: Sequence[Image], containers: Sequence, removed: Removed) -> None:
     """Let go of platforms of one image; the layers that containers stand on are held."""
     for hold in (True, False):
         gone = [one for one in platforms if bool(standing(one.layers, containers)) is hold]
@@ -223,6 +223,6 @@ def _forget(store: "ImageStore", platforms: Sequence[Image], containers: Sequenc
             removed.layers.update(zip(one.layers, one.layer_sizes, strict=True))
 
 
-def _tell_deleted(store: "ImageStore", image: Image, removed: Removed) -> None:
+def _tell_deleted(store: "Catalogue", image: Image, removed: Removed) -> None:
     store.announce("delete", image.id, image.id)
     removed.records.append({"Deleted": image.id})

@@ -24,7 +24,7 @@ from engine.daemon.tar.writer import END, header
 from engine.errors import NotFound, SystemFailure
 
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 NAME = "io.containerd.image.name"
 REF_NAME = "org.opencontainers.image.ref.name"
@@ -50,7 +50,7 @@ class Sink(Protocol):
 class Archive:
     """What one archive will hold: documents made here, and blobs (digest → size), which are pinned."""
 
-    def __init__(self, store: "ImageStore"):
+    def __init__(self, store: "Catalogue"):
         self._content = store.content
         self._documents: dict[str, bytes] = {}
         self._blobs: dict[str, int] = {}
@@ -113,10 +113,10 @@ class Archive:
 
 
 @contextlib.contextmanager
-def archive(store: "ImageStore", names: Sequence[str], wanted: Sequence[Platform]) -> Iterator[Archive]:
+def archive(store: "Catalogue", names: Sequence[str], wanted: Sequence[Platform]) -> Iterator[Archive]:
     """The archive of the images called so, for as long as its blobs are held.
 
-    names: as for `ImageStore.find`; one without a tag is every tag of that repository, an id is an image without a name
+    names: as for `Catalogue.find`; one without a tag is every tag of that repository, an id is an image without a name
     wanted: only these platforms; none: all that are here. Raises NotFound, Invalid.
     """
     with contextlib.ExitStack() as held:
@@ -132,7 +132,7 @@ def archive(store: "ImageStore", names: Sequence[str], wanted: Sequence[Platform
         yield made
 
 
-def _images(store: "ImageStore", name: str) -> list[tuple[Image, Reference | None]]:
+def _images(store: "Catalogue", name: str) -> list[tuple[Image, Reference | None]]:
     """The images that a name stands for, each with the reference that it is to have in the archive."""
     try:
         image = store.find(name)
@@ -153,7 +153,7 @@ def _images(store: "ImageStore", name: str) -> list[tuple[Image, Reference | Non
     return [(image, reference)]
 
 
-def _repository(store: "ImageStore", name: str) -> list[tuple[Image, Reference | None]]:
+def _repository(store: "Catalogue", name: str) -> list[tuple[Image, Reference | None]]:
     """Every tag of a repository, in the order of their names."""
     found = []
     for image in store.all():
@@ -163,7 +163,7 @@ def _repository(store: "ImageStore", name: str) -> list[tuple[Image, Reference |
 
 
 def _add(
-    store: "ImageStore",
+    store: "Catalogue",
     held: contextlib.ExitStack,
     made: Archive,
     image: Image,
@@ -201,7 +201,7 @@ def _chosen(here: list[Image], wanted: Sequence[Platform], shown: str) -> list[I
     return [image for image in here if image.manifest in manifests]
 
 
-def _held_blobs(store: "ImageStore", held: contextlib.ExitStack, chosen: list[Image]) -> dict[str, int]:
+def _held_blobs(store: "Catalogue", held: contextlib.ExitStack, chosen: list[Image]) -> dict[str, int]:
     """digest → size of all that the platforms are made of, pinned and there. Raises NotFound."""
     blobs: dict[str, int] = {}
     with store.database.reading() as connection:

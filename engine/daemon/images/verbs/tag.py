@@ -10,10 +10,10 @@ from engine.daemon.images.reference import Reference
 from engine.errors import Invalid
 
 if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import ImageStore
+    from engine.daemon.images.catalogue import Catalogue
 
 
-def tag(store: "ImageStore", ref: str, repo: str, name: str) -> Image:
+def tag(store: "Catalogue", ref: str, repo: str, name: str) -> Image:
     """Let `repo:name` (`latest` without a name) point at the image called `ref`; the image.
 
     Raises Invalid in docker's words (transcript 214, 215), before the image is looked for; NotFound.

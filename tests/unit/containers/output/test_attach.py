@@ -53,7 +53,7 @@ def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
 
     monkeypatch.setattr(head.time, "sleep", watched)
     monkeypatch.setattr(attach.logs, "send", follow)
-    engine = SimpleNamespace(links=SimpleNamespace(send=follow), events=Events())
+    engine = SimpleNamespace(monitors=SimpleNamespace(send=follow), events=Events())
     asked = Asked(logs=True, stream=stream, stdin=False, stdout=True, stderr=True)
 
     def hijack():

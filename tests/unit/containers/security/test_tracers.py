@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.daemon.containers.record import Container, State
-from engine.daemon.containers.roster import Registry
+from engine.daemon.containers.roster import Roster
 from engine.daemon.containers.security import tracers
 from engine.errors import Conflict
 
@@ -36,7 +36,7 @@ class Cgroups:
 def engine(*containers: Container) -> SimpleNamespace:
     for each in containers:
         each.host_config.setdefault("CgroupParent", "")
-    return SimpleNamespace(containers=Registry(containers), cgroups=Cgroups())
+    return SimpleNamespace(containers=Roster(containers), cgroups=Cgroups())
 
 
 @pytest.mark.parametrize(

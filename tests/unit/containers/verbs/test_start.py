@@ -57,9 +57,9 @@ def test_a_run_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch: pyt
     def fail(*_: object, **__: object) -> None:
         raise ValueError("a mistake of ours")
 
-    engine.links = SimpleNamespace(keep=lambda _: None, drop=done.append)
+    engine.monitors = SimpleNamespace(keep=lambda _: None, drop=done.append)
     monkeypatch.setattr(start, "clear_run", lambda *_: done.append("cleared"))
-    monkeypatch.setattr(engine.links if fails == "keep" else start, fails, fail)
+    monkeypatch.setattr(engine.monitors if fails == "keep" else start, fails, fail)
     with subprocess.Popen(["sleep", "60"]) as process, contextlib.closing(SimpleNamespace(close=process.kill)):
         started = Started(process.pid, syscalls.process_start(process.pid), 9)
         monkeypatch.setattr(start, "_launch", lambda *_: started)

@@ -21,6 +21,7 @@ from engine.daemon.containers.verbs import remove as removing
 from engine.daemon.containers.verbs import start as starting
 from engine.daemon.containers.verbs import stop as stopping
 from engine.daemon.containers.verbs import wait as waiting
+from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError, Invalid, NotBuilt
 from engine.literals import INT64, integer, natural, quoted
 from engine.logs.query import Query as LogQuery
@@ -43,7 +44,7 @@ def _waited(chunked: bool) -> tuple[tuple[bytes, ...], bytes]:
 _WAITED = {chunked: _waited(chunked) for chunked in (False, True)}
 
 
-def _container(engine: object, request: Request) -> Container:
+def _container(engine: DaemonParts, request: Request) -> Container:
     return engine.containers.find(request.parameters["id"])
 
 
@@ -52,14 +53,14 @@ def _stream_type(container: Container, request: Request) -> str:
     return MULTIPLEXED_STREAM if framed else RAW_STREAM
 
 
-def create(engine: object, request: Request) -> Response:
+def create(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/create"""
     body = versions.created(request.version, request.required_json(schemas.CONTAINER_CREATE), engine.cgroups.version)
     container, warnings = creating.create(engine, request.query.text("name"), body, request.query.text("platform"))
     return Json({"Id": container.id, "Warnings": warnings}, 201)
 
 
-def list_(engine: object, request: Request) -> Response:
+def list_(engine: DaemonParts, request: Request) -> Response:
     """GET /containers/json"""
     query = request.query
     filters = query.filters()
@@ -73,14 +74,14 @@ def list_(engine: object, request: Request) -> Response:
     return Json(listing.list_containers(engine, asked))
 
 
-def inspect(engine: object, request: Request) -> Response:
+def inspect(engine: DaemonParts, request: Request) -> Response:
     """GET /containers/{id}/json"""
     container = _container(engine, request)
     shown = inspecting.inspect(engine, container, request.query.flag("size"))
     return Json(versions.container(request.version, request.headers.get("user-agent", ""), shown, container.log_asked))
 
 
-def start(engine: object, request: Request) -> Response:
+def start(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/start"""
     container = _container(engine, request)
     if len(request.body.read(_EMPTY_BODY + 1)) > _EMPTY_BODY:
@@ -91,7 +92,7 @@ def start(engine: object, request: Request) -> Response:
     return Empty()
 
 
-def wait(engine: object, request: Request) -> None:
+def wait(engine: DaemonParts, request: Request) -> None:
     """POST /containers/{id}/wait: the head is sent at once, so that a client knows that it is waiting."""
     container = _container(engine, request)
     waiter = waiting.subscribe(container, request.query.text("condition") or "not-running")
@@ -109,7 +110,7 @@ def wait(engine: object, request: Request) -> None:
         stream.end(encode_json(answer) + b"\n")
 
 
-def logs(engine: object, request: Request) -> None:
+def logs(engine: DaemonParts, request: Request) -> None:
     """GET /containers/{id}/logs"""
     container = _container(engine, request)
     query = _log_query(container, request)
@@ -139,7 +140,7 @@ def _tail(text: str) -> int | None:
     return natural(text, INT64[1])
 
 
-def attach(engine: object, request: Request) -> None:
+def attach(engine: DaemonParts, request: Request) -> None:
     """POST /containers/{id}/attach"""
     container = _container(engine, request)
     query = request.query
@@ -156,7 +157,7 @@ def attach(engine: object, request: Request) -> None:
     attaching.attach(engine, container, asked, request.await_body, lambda: request.hijack(True, content_type))
 
 
-def stop(engine: object, request: Request) -> Response:
+def stop(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/stop"""
     query = request.query
     timeout = query.number("t")
@@ -164,7 +165,7 @@ def stop(engine: object, request: Request) -> Response:
     return Empty()
 
 
-def kill(engine: object, request: Request) -> Response:
+def kill(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/kill"""
     reference = request.parameters["id"]
     try:
@@ -175,7 +176,7 @@ def kill(engine: object, request: Request) -> Response:
     return Empty()
 
 
-def resize(engine: object, request: Request) -> Response:
+def resize(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/resize"""
     resizing.resize(engine, _container(engine, request), *terminal_size(request))
     return Empty(200)
@@ -194,7 +195,7 @@ def _terminal_side(request: Request, side: str, name: str) -> int:
         raise Invalid(f"invalid resize {side} {quoted(text)}: {reason}") from reason
 
 
-def remove(engine: object, request: Request) -> Response:
+def remove(engine: DaemonParts, request: Request) -> Response:
     """DELETE /containers/{id}"""
     query = request.query
     if query.flag("link"):

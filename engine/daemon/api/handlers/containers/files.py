@@ -12,6 +12,7 @@ from engine.daemon.api import schemas
 from engine.daemon.api.answers import Empty, Json, Response, encode_json
 from engine.daemon.api.request import Request
 from engine.daemon.containers.config import container_config
+from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
 _TAR = "application/x-tar"
@@ -30,7 +31,7 @@ def _stat_field(status: dict) -> tuple[tuple[str, str], ...]:
     return ((_STAT, base64.b64encode(encode_json(status)).decode()),)
 
 
-def archive_status(engine: object, request: Request) -> Response:
+def archive_status(engine: DaemonParts, request: Request) -> Response:
     """HEAD /containers/{id}/archive"""
     from engine.daemon.containers.contents import archive
 
@@ -39,7 +40,7 @@ def archive_status(engine: object, request: Request) -> Response:
     return Empty(200, _stat_field(status))
 
 
-def archive_get(engine: object, request: Request) -> None:
+def archive_get(engine: DaemonParts, request: Request) -> None:
     """GET /containers/{id}/archive"""
     from engine.daemon.containers.contents import archive
 
@@ -52,7 +53,7 @@ def archive_get(engine: object, request: Request) -> None:
         archive.send(engine, engine.containers.find(reference), reference, path, begin)
 
 
-def archive_put(engine: object, request: Request) -> Response:
+def archive_put(engine: DaemonParts, request: Request) -> Response:
     """PUT /containers/{id}/archive"""
     from engine.daemon.containers.contents import archive
 
@@ -62,7 +63,7 @@ def archive_put(engine: object, request: Request) -> Response:
     return Empty(200)
 
 
-def export(engine: object, request: Request) -> None:
+def export(engine: DaemonParts, request: Request) -> None:
     """GET /containers/{id}/export"""
     from engine.daemon.containers.contents import export as exporting
 
@@ -74,14 +75,14 @@ def export(engine: object, request: Request) -> None:
         exporting.export(engine, engine.containers.find(request.parameters["id"]), begin)
 
 
-def changes(engine: object, request: Request) -> Response:
+def changes(engine: DaemonParts, request: Request) -> Response:
     """GET /containers/{id}/changes: without any, `null`, as Go writes a list that was never begun."""
     from engine.daemon.containers.contents import changes as comparing
 
     return Json(comparing.changes(engine, engine.containers.find(request.parameters["id"])) or None)
 
 
-def commit(engine: object, request: Request) -> Response:
+def commit(engine: DaemonParts, request: Request) -> Response:
     """POST /commit"""
     from engine.daemon.containers.contents import commit as committing
 

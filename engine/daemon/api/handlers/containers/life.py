@@ -9,10 +9,11 @@ from engine.daemon.containers.verbs import pause as pausing
 from engine.daemon.containers.verbs import prune as pruning
 from engine.daemon.containers.verbs import rename as renaming
 from engine.daemon.containers.verbs import restart as restarting
+from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError, SystemFailure
 
 
-def restart(engine: object, request: Request) -> Response:
+def restart(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/restart"""
     query, reference = request.query, request.parameters["id"]
     timeout = query.number("t")
@@ -26,25 +27,25 @@ def restart(engine: object, request: Request) -> Response:
     return Empty()
 
 
-def rename(engine: object, request: Request) -> Response:
+def rename(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/rename"""
     renaming.rename(engine, engine.containers.find(request.parameters["id"]), request.query.text("name"))
     return Empty()
 
 
-def pause(engine: object, request: Request) -> Response:
+def pause(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/pause"""
     pausing.pause(engine, engine.containers.find(request.parameters["id"]))
     return Empty()
 
 
-def unpause(engine: object, request: Request) -> Response:
+def unpause(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/unpause"""
     pausing.unpause(engine, engine.containers.find(request.parameters["id"]))
     return Empty()
 
 
-def prune(engine: object, request: Request) -> Response:
+def prune(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/prune"""
     chosen = pruning.compile_filters(request.query.filters(pruning.FILTERS))
     removed, reclaimed = pruning.prune(engine, chosen)

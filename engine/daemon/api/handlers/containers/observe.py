@@ -6,10 +6,11 @@ asked, and keep the memory.
 
 from engine.daemon.api.answers import JSON_TYPE, Json, Response
 from engine.daemon.api.request import Request
+from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
 
-def stats(engine: object, request: Request) -> Response | None:
+def stats(engine: DaemonParts, request: Request) -> Response | None:
     """GET /containers/{id}/stats"""
     from engine.daemon.containers.stats import watching as watching
 
@@ -30,7 +31,7 @@ def stats(engine: object, request: Request) -> Response | None:
     return None
 
 
-def top(engine: object, request: Request) -> Response:
+def top(engine: DaemonParts, request: Request) -> Response:
     """GET /containers/{id}/top"""
     from engine.daemon.containers.top import table as looking
 

@@ -7,11 +7,12 @@ from engine.daemon.api import schemas
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.request import Request
 from engine.daemon.containers.verbs import update as updating
+from engine.daemon.parts import DaemonParts
 
 _SINCE_PIDS = (1, 40)
 
 
-def update(engine: object, request: Request) -> Response:
+def update(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/update"""
     body = request.required_json(schemas.CONTAINER_UPDATE)
     if request.version < _SINCE_PIDS:

@@ -8,13 +8,14 @@ import socket
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.request import Request
 from engine.daemon.containers.output import attach as attaching
+from engine.daemon.parts import DaemonParts
 from engine.daemon.runtime.background import later
 
 _SINCE_BINARY = (1, 28)
 _SINCE_STREAMS = (1, 42)
 
 
-def attach(engine: object, request: Request) -> Response | None:
+def attach(engine: DaemonParts, request: Request) -> Response | None:
     """GET /containers/{id}/attach/ws"""
     # Nobody but the clients of this endpoint needs the protocol: an idle daemon does not load it.
     from engine.daemon.api import websocketbridge

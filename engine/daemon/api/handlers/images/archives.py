@@ -8,28 +8,29 @@ from engine.daemon.api.progress import Progress
 from engine.daemon.api.request import Request
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
+from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
 _TAR = "application/x-tar"
 
 
-def get(engine: object, request: Request) -> None:
+def get(engine: DaemonParts, request: Request) -> None:
     """GET /images/{name}/get"""
     _save(engine, request, [request.parameters["name"]])
 
 
-def get_all(engine: object, request: Request) -> None:
+def get_all(engine: DaemonParts, request: Request) -> None:
     """GET /images/get: also of no image at all, as dockerd answers."""
     _save(engine, request, request.query.every("names"))
 
 
-def _save(engine: object, request: Request, names: list[str]) -> None:
+def _save(engine: DaemonParts, request: Request, names: list[str]) -> None:
     wanted = _platforms(request)
     with engine.images.archive(names, wanted) as archive, request.stream(200, _TAR) as stream:
         archive.send(stream)
 
 
-def load(engine: object, request: Request) -> None:
+def load(engine: DaemonParts, request: Request) -> None:
     """POST /images/load: whatever is wrong with the archive is told as a line, since reading it has begun by then."""
     wanted = _platforms(request)
     quiet = request.query.flag("quiet", default=True)

@@ -12,10 +12,11 @@ from engine.daemon.api.registryauth import HEADER, decode_auth
 from engine.daemon.api.request import Request
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.reference import Reference
+from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid, SystemFailure
 
 
-def create(engine: object, request: Request) -> None:
+def create(engine: DaemonParts, request: Request) -> None:
     """POST /images/create: pull an image, or import one from the request's body."""
     with Progress(request) as progress:
         if request.query.text("fromImage"):
@@ -24,7 +25,7 @@ def create(engine: object, request: Request) -> None:
             _import(engine, request, progress)
 
 
-def _pull(engine: object, request: Request, progress: Progress) -> None:
+def _pull(engine: DaemonParts, request: Request, progress: Progress) -> None:
     query = request.query
     credentials = decode_auth(request.headers.get(HEADER, ""))
     # `docker pull -a` may leave the colon of a tag that it does not name.
@@ -37,7 +38,7 @@ def _pull(engine: object, request: Request, progress: Progress) -> None:
     progress.begin()
 
 
-def _import(engine: object, request: Request, progress: Progress) -> None:
+def _import(engine: DaemonParts, request: Request, progress: Progress) -> None:
     source = request.query.text("fromSrc")
     if not source:
         # dockerd takes an empty source for an empty URL, and these are its words and its status.
@@ -52,7 +53,9 @@ def _import(engine: object, request: Request, progress: Progress) -> None:
         _import_stream(engine, request, progress, url, stream)
 
 
-def _import_stream(engine: object, request: Request, progress: Progress, source: str, stream: BufferedIOBase) -> None:
+def _import_stream(
+    engine: DaemonParts, request: Request, progress: Progress, source: str, stream: BufferedIOBase
+) -> None:
     query = request.query
     image = engine.images.import_rootfs(
         stream,
@@ -70,7 +73,7 @@ def _platform(request: Request) -> str | None:
     return request.query.text("platform") or None if request.version >= versions.PLATFORM_SINCE else None
 
 
-def list_(engine: object, request: Request) -> Response:
+def list_(engine: DaemonParts, request: Request) -> Response:
     """GET /images/json"""
     query = request.query
     filters = versions.image_filters(request.version, query.filters(), query.text("filter"))
@@ -89,7 +92,7 @@ def list_(engine: object, request: Request) -> Response:
     return Json([versions.image(request.version, image) for image in shown])
 
 
-def inspect(engine: object, request: Request) -> Response:
+def inspect(engine: DaemonParts, request: Request) -> Response:
     """GET /images/{name}/json"""
     query = request.query
     wanted = query.text("platform") if request.version >= versions.INSPECT_PLATFORM_SINCE else ""
@@ -101,7 +104,7 @@ def inspect(engine: object, request: Request) -> Response:
     return Json(versions.image(request.version, shown))
 
 
-def remove(engine: object, request: Request) -> Response:
+def remove(engine: DaemonParts, request: Request) -> Response:
     """DELETE /images/{name}"""
     query = request.query
     name = request.parameters["name"]

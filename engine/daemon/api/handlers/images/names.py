@@ -10,23 +10,24 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.verbs import history as steps
 from engine.daemon.images.verbs import prune as pruning
 from engine.daemon.images.verbs import tag as tagging
+from engine.daemon.parts import DaemonParts
 
 
-def tag(engine: object, request: Request) -> Response:
+def tag(engine: DaemonParts, request: Request) -> Response:
     """POST /images/{name}/tag"""
     query = request.query
     tagging.tag(engine.images, request.parameters["name"], query.text("repo"), query.text("tag"))
     return Empty(201)
 
 
-def history(engine: object, request: Request) -> Response:
+def history(engine: DaemonParts, request: Request) -> Response:
     """GET /images/{name}/history"""
     wanted = request.query.text("platform") if request.version >= versions.HISTORY_PLATFORM_SINCE else ""
     image = engine.images.find(request.parameters["name"], str(platforms.from_json(wanted)) if wanted else None)
     return Json(steps.history(engine.images, image))
 
 
-def prune(engine: object, request: Request) -> Response:
+def prune(engine: DaemonParts, request: Request) -> Response:
     """POST /images/prune"""
     removed, freed = engine.images.prune(request.query.filters(pruning.FILTERS), engine.containers.using)
     return Json({"ImagesDeleted": removed, "SpaceReclaimed": freed})

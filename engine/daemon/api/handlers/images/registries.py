@@ -12,12 +12,13 @@ from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import AUTH_CONFIG
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.verbs import distribution, push, search
+from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
 _LARGEST_AUTH = 64 * 1024
 
 
-def push_(engine: object, request: Request) -> None:
+def push_(engine: DaemonParts, request: Request) -> None:
     """POST /images/{name}/push"""
     query = request.query
     credentials = _credentials(request)
@@ -40,13 +41,13 @@ def _credentials(request: Request) -> dict | None:
         raise Invalid(f"bad parameters and missing X-Registry-Auth: {error}") from error
 
 
-def distribution_inspect(engine: object, request: Request) -> Response:
+def distribution_inspect(engine: DaemonParts, request: Request) -> Response:
     """GET /distribution/{name}/json"""
     credentials = decode_auth(request.headers.get(HEADER, ""))
     return Json(distribution.inspect(engine.settings, request.parameters["name"], credentials))
 
 
-def search_(engine: object, request: Request) -> Response:
+def search_(engine: DaemonParts, request: Request) -> Response:
     """GET /images/search"""
     query = request.query
     credentials = decode_auth(request.headers.get(HEADER, ""))
