@@ -1,7 +1,7 @@
-/* The half of a monitor that stays. What runs Python copies the pages that it touches, so a monitor forks before it does
- * anything (see spawner.c): its child launches the container in Python, hands over and ends; the parent has only waited in
- * here and goes on in here, so that what it keeps of its own for the container's whole life is a few pages. It is a
- * subreaper until then (prctl(2)), which makes it the parent of process 1 once the launching half has ended. */
+/* The keeper of a container. What runs Python copies the pages that it touches, so a monitor forks before it does anything
+ * (see spawner.c): its child, the launcher, starts the container in Python, hands over and ends; the keeper has only
+ * waited in here and goes on in here, so that what it keeps of its own for the container's whole life is a few pages. It
+ * is a subreaper until then (prctl(2)), which makes it the parent of process 1 once the launcher has ended. */
 #include "process/keeper.h"
 
 #include "log/format.h"

@@ -1,9 +1,9 @@
 """The spawner's loop and the two processes of a monitor, launcher and keeper, in C (`_muxer/process/`).
 
-A process that runs Python after a fork copies the pages that it touches, half a megabyte in no time. So the spawner
-forks two processes for a container: the launcher starts it in Python and ends, and the keeper stays in C from its first
-moment and comes back to Python only when something has to be decided. There is no Python twin: without the C a monitor
-is one process that does both.
+A process that runs Python after a fork copies the pages that it touches, half a megabyte in no time. So a monitor forks
+before it runs any: its child, the launcher, starts the container in Python and ends; the monitor itself, the keeper,
+stays in C and comes back to Python only when something has to be decided. There is no Python twin: without the C a
+monitor is one process that does both.
 """
 
 import os
@@ -37,13 +37,13 @@ class Processes:
         self._c = ffi.new("struct mux_stay *")
 
     def spawn(self, requests: int, spares: bool) -> str:
-        """In the spawner: fork a launcher and a keeper for each request on this socket.
+        """In the spawner: fork a monitor, and from that a launcher, for each request on this socket.
 
-        Returns `launches` in the one, with a `request`; with `spares` also `prepares` or, for an exec, `prepares exec`,
-        with none yet: see `take`.
+        Returns `launches` in the launcher, with a `request`; with `spares` also `prepares` or, for an exec, `prepares
+        exec`, with none yet: see `take`.
         Returns `resolves` in a process that is no monitor, with its `request`.
-        Returns `stays` in the other half, much later: the container runs, and there is something to decide. Returns
-        `ended` in the spawner when the daemon is gone. Raises OSError.
+        Returns `stays` in the keeper, much later: the container runs, and there is something to decide. Returns `ended`
+        in the spawner when the daemon is gone. Raises OSError.
         """
         return _PARTS[_checked(lib.mux_spawn(requests, self._c, spares))]
 

@@ -1,4 +1,4 @@
-"""The daemon's settings: command line, daemon.json, and that README.md shows the same options."""
+"""The daemon's settings: command line, daemon.json, and that engine/README.md shows the same options."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def refusal(call, *arguments, **named):
 
 
 def test_the_readme_shows_the_options_as_they_are_declared():
-    assert every.options_table() in (ROOT / "README.md").read_text()
+    assert every.options_table() in (ROOT / "engine" / "README.md").read_text()
 
 
 def test_every_setting_has_one_option_and_every_option_a_setting():
