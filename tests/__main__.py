@@ -2,7 +2,7 @@
 
 Run by a developer or by .ci/run with any Python from 3.11 on and nothing installed. It makes a virtual environment
 outside the tree, installs Debian packages when it is root on Debian and something is missing, builds `_muxer` in place,
-and becomes pytest. It must never change the tree except for what .gitignore names, and never runs the engine itself.
+and has pytest run. It must never change the tree except for what .gitignore names, and never runs the engine itself.
 """
 
 import contextlib
@@ -25,6 +25,7 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "engine-tests"
 LOCAL = CACHE / "debian"
 PROGRAMS = (LOCAL / "usr/bin", LOCAL / "usr/sbin")
+SUCCESS, NO_TESTS = 0, 5  # pytest's exit statuses
 HANG = "--timeout=120"  # seconds: a test that hangs is a failure with a stack, not a run that never ends
 # Programs that are unpacked below the cache, and the packages that have one, the first that there is: to install
 # docker.io would start a daemon on this machine.
@@ -214,8 +215,19 @@ def workers(arguments: Sequence[str]) -> list[str]:
     return ["-n", str((os.cpu_count() or 1) * 2), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
+def both_parts(command: Sequence[str], beside: Sequence[str], arguments: Sequence[str]) -> int:
+    """The tests that can run beside others, then those that measure time, one by one; pytest's exit status."""
+    say("the tests that can run beside each other")
+    first = subprocess.run([*command, *beside, "-m", "not alone", *arguments]).returncode
+    say("the tests that measure time, alone")
+    second = subprocess.run([*command, "-m", "alone", *arguments]).returncode
+    if first not in (SUCCESS, NO_TESTS):
+        return first
+    return first if second == NO_TESTS else second
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Set up, then become pytest."""
+    """Set up, then have pytest run the tests."""
     python = set_up()
     os.chdir(PROJECT)
     os.environ["PATH"] = os.pathsep.join((str(python.parent), os.environ.get("PATH", os.defpath), *map(str, PROGRAMS)))
@@ -231,8 +243,12 @@ def main(arguments: Sequence[str]) -> None:
             run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", FUZZER)
         rest = [argument for argument in arguments if argument != "--long"]
         os.execv(python, [str(python), "-m", "tests.long", *rest])
-    sys.stderr.flush()
-    os.execv(python, [str(python), "-m", "pytest", HANG, *workers(arguments), *arguments])
+    command = [str(python), "-m", "pytest", HANG]
+    beside = workers(arguments)
+    if not beside or any(argument.startswith("-m") for argument in arguments):
+        sys.stderr.flush()
+        os.execv(python, [*command, *beside, *arguments])
+    sys.exit(both_parts(command, beside, arguments))
 
 
 if __name__ == "__main__":

@@ -206,6 +206,7 @@ def test_a_client_that_stops_reading_holds_up_nobody_else(daemon: Daemon, contai
         assert frames.stdout(results[0]) == wanted
 
 
+@pytest.mark.alone
 def test_a_client_that_vanishes_is_gone_within_a_second(daemon: Daemon, container: Callable[..., str]) -> None:
     """One that had stopped reading, and held the container up: it goes on at once."""
     one = container("sh", "-c", "seq 1 300000; echo end")
@@ -231,6 +232,7 @@ def test_the_log_so_far_comes_before_the_next_start(daemon: Daemon, container: C
         assert sorted(frames.split(connection.read_to_end())) == [(1, b"out\n"), (2, b"err\n")]
 
 
+@pytest.mark.alone
 def test_a_start_does_not_wait_for_a_reader_of_the_log(daemon: Daemon, container: Callable[..., str]) -> None:
     """A slow one gets the log, then the new run, whole and in order, though that ran meanwhile."""
     one = container("sh", "-c", "seq 1 300000; echo end; cat", **INTERACTIVE)

@@ -72,6 +72,7 @@ def test_every_signal_is_passed_on(daemon: Daemon, container: Callable[..., str]
     assert daemon.wait(one) == 3 and b"got it" in daemon.logs(one)
 
 
+@pytest.mark.alone
 def test_a_command_without_a_handler_ends_at_once(daemon: Daemon, container: Callable[..., str]) -> None:
     """As process 1 it would ignore the signal."""
     one = container("sh", "-c", "echo ready; exec sleep 60", HostConfig=host())

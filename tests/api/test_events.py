@@ -171,6 +171,7 @@ def test_the_past_is_between_since_and_until(daemon: Daemon, container: Callable
     assert float(first) < float(third)
 
 
+@pytest.mark.alone
 def test_until_in_the_future_ends_the_stream(daemon: Daemon, container: Callable[..., str]) -> None:
     """When it is over; what happens until then is told."""
     began, label = time.monotonic(), f"until-{time.time_ns()}"
@@ -265,6 +266,7 @@ def test_a_client_that_leaves_is_gone_at_once(own_daemon: Daemon) -> None:
     until(lambda: thread_count(own_daemon) <= threads - 20, seconds=2)
 
 
+@pytest.mark.alone
 def test_who_listens_does_not_keep_the_daemon_from_ending(own_daemon: Daemon) -> None:
     """It is hung up on, at once."""
     with listening(own_daemon) as listener:

@@ -177,6 +177,7 @@ def test_stop_lets_the_process_end_in_order(daemon: Daemon, container: Callable[
     assert daemon.request("POST", f"/containers/{identifier}/stop").status == 304
 
 
+@pytest.mark.alone
 def test_stop_kills_what_does_not_listen(daemon: Daemon, container: Callable[..., str]) -> None:
     """After the time given; process 1 without a handler does not hear SIGTERM."""
     identifier = container("sleep", "60")
@@ -270,6 +271,7 @@ def test_autoremove_takes_the_container_away_at_its_end(daemon: Daemon) -> None:
     assert daemon.request("GET", f"/containers/{identifier}/json").status == 404
 
 
+@pytest.mark.alone
 def test_orphans_end_with_process_one(daemon: Daemon, container: Callable[..., str]) -> None:
     """The pid namespace takes them along, and the open pipe that they hold delays nothing."""
     identifier = container("sh", "-c", "sleep 1000 & echo begun")

@@ -95,6 +95,7 @@ def test_stop_lets_it_end_in_order(daemon: Daemon, paused: str) -> None:
     assert daemon.inspect(paused)["State"]["ExitCode"] == 7
 
 
+@pytest.mark.alone
 def test_kill_kills_it(daemon: Daemon, paused: str) -> None:
     """At once, frozen or not."""
     pid = daemon.inspect(paused)["State"]["Pid"]

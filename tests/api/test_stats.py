@@ -56,6 +56,7 @@ def test_what_does_not_run_uses_nothing(daemon: Daemon, container: Callable[...,
         assert shown["blkio_stats"]["io_service_bytes_recursive"] is None
 
 
+@pytest.mark.alone
 def test_one_shot_is_one_sample(daemon: Daemon, container: Callable[..., str]) -> None:
     """At once, with nothing to compare it with."""
     one = container("sleep", "60", HostConfig={"NetworkMode": "none", "Memory": 64 << 20, "PidsLimit": 50})
@@ -93,6 +94,7 @@ def test_memory_in_use_is_what_the_container_has_written(daemon: Daemon, contain
     assert 20 << 20 <= memory["usage"] - inactive < 30 << 20
 
 
+@pytest.mark.alone
 def test_a_stream_has_a_line_a_second(daemon: Daemon, container: Callable[..., str]) -> None:
     """The first without a sample before it, each other with the one before."""
     one = container("sleep", "60")
@@ -148,6 +150,7 @@ def test_an_old_client_gets_lines_without_chunks(daemon: Daemon, container: Call
         assert json.loads(connection.read_until(b"\n"))["id"] == one
 
 
+@pytest.mark.alone
 def test_a_client_that_does_not_read_holds_up_nobody(daemon: Daemon, container: Callable[..., str]) -> None:
     """Its lines stay out; others get theirs."""
     one = container("sleep", "60")

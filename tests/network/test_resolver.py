@@ -181,6 +181,7 @@ def test_an_answer_that_is_longer_than_the_client_takes_is_cut(site: Site, box: 
         assert (reply.truncated, reply.records, reply.code) == (True, [], dns.NOERROR)
 
 
+@pytest.mark.alone
 def test_a_server_that_cannot_help_is_passed_over(site: Site, box: Boxes) -> None:
     """Refused by the host, refused in DNS, failed: the next one is asked at once."""
     web = box("web")
@@ -195,6 +196,7 @@ def test_a_server_that_cannot_help_is_passed_over(site: Site, box: Boxes) -> Non
         assert asker.ask("a.test").code == dns.SERVFAIL
 
 
+@pytest.mark.alone
 def test_a_server_that_is_silent_is_passed_over_and_may_answer_late(site: Site, box: Boxes) -> None:
     """Meanwhile others are served; the impatient who ask again are not asked for twice."""
     web, db = box("web"), box("db")

@@ -70,6 +70,7 @@ def wait_for(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "script",
     [

@@ -226,6 +226,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_seccomp_profile_is_no_bomb(daemon: Daemon, bomb: str) -> None:
     """Refused at create, quickly, and the daemon is as it was."""

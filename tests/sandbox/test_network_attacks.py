@@ -270,6 +270,7 @@ def resident(daemon: Daemon) -> int:
     return total * 1024
 
 
+@pytest.mark.alone
 def test_a_flood_of_questions_starves_nobody(apart: Daemon, box, make_host) -> None:
     """Questions that nobody answers, without end: the memory stays what it was, others are answered at once."""
     host = make_host(apart)

@@ -167,6 +167,7 @@ def test_cve_2023_25809_the_cgroups_are_read_only_whosever_view_it_is(daemon: Da
 # What is told to the engine
 
 
+@pytest.mark.alone
 def test_cve_2018_20699_a_large_number_of_a_processor_takes_no_memory(daemon: Daemon) -> None:
     """dockerd made a map of all of them."""
     for name in ("CpusetCpus", "CpusetMems"):

@@ -56,6 +56,7 @@ def test_it_wakes_for_the_descriptor_and_for_its_time(waiting, bell):
     assert client.bytes(len(b"6\r\nwoken\n\r\n0\r\n\r\n")).endswith(b"0\r\n\r\n")
 
 
+@pytest.mark.alone
 def test_it_ends_when_the_client_hangs_up(waiting):
     """At once, with nothing to wake for."""
     client, found, over = waiting

@@ -53,6 +53,7 @@ def check_the_rest(one: Container, client: socket.socket, sent: int) -> None:
     assert one.pump.clients == 0
 
 
+@pytest.mark.alone
 def test_clients_that_take_nothing_are_dropped_in_the_end(container):
     one = container()
     one.client(STDOUT)

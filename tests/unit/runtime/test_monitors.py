@@ -336,6 +336,7 @@ def test_adopting_does_not_wait_for_a_monitor_that_does_not_answer(links, tmp_pa
             assert links.ended_for_tests.get(timeout=5) == ("c1", Exited(3, 10))
 
 
+@pytest.mark.alone
 def test_monitors_that_do_not_answer_are_waited_for_side_by_side(links, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_GREETING_SECONDS", 0.3)
     silent = {f"c{number}": str(tmp_path / str(number)) for number in range(10)}

@@ -17,6 +17,7 @@ def done():
     return queue.SimpleQueue()
 
 
+@pytest.mark.alone
 def test_work_is_done_at_its_time_with_its_arguments(done):
     """Neither at once nor late."""
     began = time.monotonic()

@@ -267,6 +267,7 @@ def test_trailers_without_end_take_nothing_from_a_blob_that_is_whole(store, regi
     assert unpacked(store) != set()
 
 
+@pytest.mark.alone
 def test_a_client_that_goes_away_while_the_registry_is_silent_ends_the_pull(store, registry, image):
     registry.add(image, "latest")
     ended, silent = threading.Event(), threading.Event()
