@@ -26,6 +26,10 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "engi
 LOCAL = CACHE / "debian"
 PROGRAMS = (LOCAL / "usr/bin", LOCAL / "usr/sbin")
 SUCCESS, NO_TESTS = 0, 5  # pytest's exit statuses
+# The files of tests/api in which the muxer has most to do; `--long api` runs all of them with the Python one.
+WITH_THE_PYTHON_MUXER = (
+    *("attach", "exec", "heads", "json_file", "log_drivers", "logs", "many_waiters", "survive", "survive_exec"),
+)
 HANG = "--timeout=120"  # seconds: a test that hangs is a failure with a stack, not a run that never ends
 # Programs that are unpacked below the cache, and the packages that have one, the first that there is: to install
 # docker.io would start a daemon on this machine.
@@ -215,15 +219,24 @@ def workers(arguments: Sequence[str]) -> list[str]:
     return ["-n", str((os.cpu_count() or 1) * 2), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
-def both_parts(command: Sequence[str], beside: Sequence[str], arguments: Sequence[str]) -> int:
-    """The tests that can run beside others, then those that measure time, one by one; pytest's exit status."""
-    say("the tests that can run beside each other")
-    first = subprocess.run([*command, *beside, "-m", "not alone", *arguments]).returncode
-    say("the tests that measure time, alone")
-    second = subprocess.run([*command, "-m", "alone", *arguments]).returncode
-    if first not in (SUCCESS, NO_TESTS):
-        return first
-    return first if second == NO_TESTS else second
+def in_parts(command: Sequence[str], beside: Sequence[str], arguments: Sequence[str]) -> int:
+    """The tests that can run beside others, some of them with the Python muxer too, then those that measure time.
+
+    Returns pytest's exit status: the first that is a failure.
+    """
+    parts = [("the tests that can run beside each other", [*beside, "-m", "not alone", *arguments], {})]
+    if not arguments:
+        files = [f"tests/api/test_{name}.py" for name in WITH_THE_PYTHON_MUXER]
+        again = ("a tenth of tests/api with the Python muxer", [*beside, "-m", "not alone", *files])
+        parts.append((*again, {"ENGINE_TEST_MUXER": "python"}))
+    parts.append(("the tests that measure time, alone", ["-m", "alone", *arguments], {}))
+    statuses = []
+    for what, words, variables in parts:
+        say(what)
+        statuses.append(subprocess.run([*command, *words], env={**os.environ, **variables}).returncode)
+    if all(status == NO_TESTS for status in statuses):
+        return NO_TESTS
+    return next((status for status in statuses if status not in (SUCCESS, NO_TESTS)), SUCCESS)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -248,7 +261,7 @@ def main(arguments: Sequence[str]) -> None:
     if not beside or any(argument.startswith("-m") for argument in arguments):
         sys.stderr.flush()
         os.execv(python, [*command, *beside, *arguments])
-    sys.exit(both_parts(command, beside, arguments))
+    sys.exit(in_parts(command, beside, arguments))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from tests.harness.http import Answer, Connection
 from tests.harness.namespaces import Namespaces
 
 PROJECT = Path(__file__).resolve().parents[2]
+# Which muxer the daemons have whose test does not choose; empty: what a daemon chooses by itself.
+MUXER = os.environ.get("ENGINE_TEST_MUXER", "")
 START_SECONDS = 20.0
 STOP_SECONDS = 20.0
 
@@ -88,6 +90,7 @@ class Daemon:
             str(self.pidfile),
             "--log-level",
             self.log_level,
+            *(("--muxer", MUXER) if MUXER and "--muxer" not in self.options else ()),
             *self.options,
         ]
 

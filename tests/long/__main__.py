@@ -5,9 +5,10 @@ Started by `python3 -m tests --long`, which puts what is needed into the tests' 
     archives    images and layers, made of atheris' bytes by `tests.unit.images.hostile`
     parsers     HTTP, tar, Dockerfiles, JSON and the engine's own messages under atheris, see `tests.long.parsers`
     c           the muxer's C under libFuzzer, ASan, UBSan and TSan, see `tests.long.c`
+    api         the tests of tests/api with the Python muxer, by pytest; only when it is named
     chaos       the tests of tests/chaos in full, by pytest; only when it is named
 
-Without a name all but the last are done. The first input that is answered by anything but a refusal, or that leaves
+Without a name all but the last two are done. The first input that is answered by anything but a refusal, or that leaves
 something behind, ends a target's run: it is kept in the file that is named then, and `python -m tests.long TARGET FILE`
 asks it again.
 """
@@ -24,7 +25,11 @@ from tests.long import c, parsers
 ARCHIVES = ("load", "layer")
 JOBS = {"archives": ARCHIVES, "parsers": tuple(parsers.TARGETS), "c": c.TARGETS}
 TARGETS = tuple(target for targets in JOBS.values() for target in targets)
-CHAOS = "chaos"
+# Jobs that are tests: the folder, and what is in the environment.
+TESTS = {
+    "api": ("tests/api", {"ENGINE_TEST_MUXER": "python"}),
+    "chaos": ("tests/chaos", {"ENGINE_CHAOS": "full"}),
+}
 RUNS = 100_000
 LONGEST = 2048
 SECONDS = 25
@@ -33,17 +38,17 @@ SECONDS = 25
 def main() -> int:
     """Run the targets; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.long", description=__doc__.splitlines()[0])
-    words = ", ".join((*JOBS, CHAOS, *TARGETS))
+    words = ", ".join((*JOBS, *TESTS, *TARGETS))
     parser.add_argument("what", nargs="*", help=f"jobs and targets ({words}), and files to be asked again")
     parser.add_argument("--runs", type=int, default=RUNS)
     asked = parser.parse_args()
     targets = [each for word in asked.what for each in JOBS.get(word, (word,) if word in TARGETS else ())]
-    files = [word for word in asked.what if word not in (*JOBS, *TARGETS, CHAOS)]
-    if not targets and CHAOS not in asked.what:
+    files = [word for word in asked.what if word not in (*JOBS, *TARGETS, *TESTS)]
+    jobs = [job for job in TESTS if job in asked.what]
+    if not targets and not jobs:
         targets = list(TARGETS)
     failed = [target for target in targets if run(target, asked.runs, files)]
-    if CHAOS in asked.what and chaos():
-        failed.append(CHAOS)
+    failed += [job for job in jobs if tests(*TESTS[job])]
     print(f"tests.long: {asked.runs} inputs each; " + (f"failed: {', '.join(failed)}" if failed else "all is well"))
     return 1 if failed else 0
 
@@ -72,10 +77,10 @@ def seeds(target: str, directory: str) -> list[str]:
     return [str(place)] if known else []
 
 
-def chaos() -> int:
-    """The tests of tests/chaos in their full form; pytest's exit status."""
-    command = [sys.executable, "-m", "pytest", "-s", "tests/chaos"]
-    return subprocess.run(command, env={**os.environ, "ENGINE_CHAOS": "full"}).returncode
+def tests(folder: str, variables: dict[str, str]) -> int:
+    """The tests of a folder, with this in the environment; pytest's exit status."""
+    command = [sys.executable, "-m", "pytest", "-s", folder]
+    return subprocess.run(command, env={**os.environ, **variables}).returncode
 
 
 class Taken:
