@@ -5,7 +5,7 @@ ImageManifestSummary of the definition, filled in as a current dockerd does (tra
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.images import platform
@@ -19,15 +19,13 @@ from engine.daemon.images.image import (
     media_type_of,
 )
 from engine.daemon.images.reference import Reference, check_digest
-from engine.daemon.images.verbs.remove import standing
+from engine.daemon.images.users import UsedBy, User, standing
 from engine.daemon.store import images as table
 from engine.errors import Invalid, NotFound
 
 TYPE_CHECKING = False  # as `typing` has it, which an idle daemon does without
 if TYPE_CHECKING:
     from engine.daemon.images.catalogue import Catalogue
-
-UsedBy = Callable[[str], Sequence]
 
 _SECOND = 1_000_000_000
 # How BuildKit marks the manifest that describes another one of the same index.
@@ -38,10 +36,10 @@ _PLATFORM = ("architecture", "os", "os.version", "os.features", "variant")
 def images_json(
     store: "Catalogue",
     filters: Mapping[str, Sequence[str]],
-    everything: bool,
-    shared_size: bool,
-    manifests: bool,
-    used_by: UsedBy | None,
+    everything: bool = False,
+    shared_size: bool = False,
+    manifests: bool = False,
+    used_by: UsedBy | None = None,
     identity: bool = False,
 ) -> list[dict]:
     """ImageSummary of each image that passes the filters, newest first.
@@ -135,7 +133,7 @@ def _index(store: "Catalogue", image: Image) -> list[dict]:
     return index_entries(load(store.content.read(image.id, LARGEST_DOCUMENT), "index"))
 
 
-def _present(store: "Catalogue", image: Image, entry: dict, containers: Sequence) -> dict:
+def _present(store: "Catalogue", image: Image, entry: dict, containers: Sequence[User]) -> dict:
     unpacked = sum(image.layer_sizes)
     own = image.descriptor["size"] if image.manifest != image.id else 0  # the index is of no platform alone
     content = image.content_size - own

@@ -4,12 +4,13 @@ Runs in the daemon, on the request's thread, under the store's lock from the fir
 and the words are those of a current dockerd (transcript 217-219, 234, 237).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.daemon.images import platform
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
+from engine.daemon.images.users import UsedBy, User, standing
 from engine.daemon.store import images as table
 from engine.errors import Conflict, Invalid, NotFound
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from engine.daemon.images.catalogue import Catalogue
 
 _SHORT = 12
-UsedBy = Callable[[str], Sequence]
 
 
 @dataclass(slots=True)
@@ -43,17 +43,6 @@ class Removed:
 def short_id(identity: str) -> str:
     """The first twelve hex digits of an id, as docker shows it."""
     return identity.removeprefix("sha256:")[:_SHORT]
-
-
-def standing(layers: Sequence[str], containers: Sequence) -> list:
-    """Those of an image's containers that use the platform with these layers: as their root, or mounted."""
-    wanted = list(layers)
-    return [
-        container
-        for container in containers
-        if list(container.layers) == wanted
-        or any(point["Spec"].get("Layers") == wanted for point in container.mounts if point["Type"] == "image")
-    ]
 
 
 def remove(
@@ -213,7 +202,7 @@ def _delete_one(store: "Catalogue", image: Image, used_by: UsedBy, removed: Remo
     _tell_deleted(store, image, removed)
 
 
-def _forget(store: "Catalogue", platforms: Sequence[Image], containers: Sequence, removed: Removed) -> None:
+def _forget(store: "Catalogue", platforms: Sequence[Image], containers: Sequence[User], removed: Removed) -> None:
     """Let go of platforms of one image; the layers that containers stand on are held."""
     for hold in (True, False):
         gone = [one for one in platforms if bool(standing(one.layers, containers)) is hold]
