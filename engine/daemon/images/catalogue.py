@@ -19,10 +19,12 @@ from engine.daemon.images.layers import storage
 from engine.daemon.images.layers.store import Layer, LayerStore, Session
 from engine.daemon.images.reference import Reference
 from engine.daemon.images.users import UsedBy, standing
+from engine.daemon.jsontext import Object
 from engine.daemon.store import builds
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from engine.errors import NotFound
+from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +38,19 @@ def _tell_nobody(kind: str, action: str, actor: str, attributes: dict[str, str])
     """For a store by itself."""
 
 
+def _as_platform(here: list[Image], ref: str, platform_text: str) -> Image:
+    """The image called `ref` as the platform that a client has named. Raises NotFound, Invalid."""
+    wanted = platform.parse(platform_text)
+    image = platform.best(here, wanted, strict=True)
+    if image is None:
+        raise NotFound(f"image with reference {ref} was found but does not provide the specified platform ({wanted})")
+    return image
+
+
 class Catalogue:
     """The images below data_root, and their rows in `database` (made with `store.images.SCHEMA`).
 
-    settings: `registry_mirrors` and `insecure_registries` of `engine.settings.Settings` are read
+    settings: `registry_mirrors` and `insecure_registries` are read
     storage_kind: what `storage.choose` said; `layer_root` is the `base` of a container's `sandbox.spec.Root`
     publish: tells an event (kind, action, actor, attributes) to whoever listens
     """
@@ -48,7 +59,7 @@ class Catalogue:
         self,
         database: Database,
         data_root: str,
-        settings: object,
+        settings: Settings,
         storage_kind: str = storage.OVERLAY,
         publish: Publish = _tell_nobody,
     ):
@@ -81,14 +92,7 @@ class Catalogue:
             return image
         with self.changing:
             here = self._platforms(self.resolve(ref))
-            image = here[0]
-            if platform_text:
-                wanted = platform.parse(platform_text)
-                image = platform.best(here, wanted, strict=True)
-                if image is None:
-                    raise NotFound(
-                        f"image with reference {ref} was found but does not provide the specified platform ({wanted})"
-                    )
+            image = _as_platform(here, ref, platform_text) if platform_text else here[0]
             if len(self._found) >= _MOST_REMEMBERED:
                 self._found.clear()
             self._found[key] = image
@@ -152,13 +156,13 @@ class Catalogue:
     # Changing
 
     def session(self) -> Session:
-        """See `LayerStore.session`; `add` is called before it ends."""
+        """A context in which the layers of one image are found and unpacked; `add` is called before it ends."""
         return self.layers.session()
 
     def add(
         self,
         session: Session,
-        target: dict,
+        target: Object,
         manifest: str,
         config: bytes,
         image_layers: Sequence[Layer],

@@ -5,24 +5,22 @@ given back before the next one. Removes no image that a container stands on, and
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from engine.daemon import locks
 from engine.daemon.images import filters as rules
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
 from engine.daemon.images.users import UsedBy, User
 from engine.daemon.images.verbs import remove
+from engine.daemon.jsontext import Object
 from engine.errors import Conflict, Invalid, NotFound
-
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
 
 FILTERS = ("dangling", "label", "label!", "until")
 _running = locks.Lock("pruning of images")
 
 
-def prune(store: "Catalogue", filters: Mapping[str, Sequence[str]], used_by: UsedBy) -> tuple[list[dict] | None, int]:
+def prune(store: Catalogue, filters: Mapping[str, Sequence[str]], used_by: UsedBy) -> tuple[list[Object] | None, int]:
     """Remove the images without a name, with `dangling=false` all that no container uses, that pass the filters.
 
     Returns the records of what was untagged and deleted (None for nothing), and the bytes set free.
@@ -41,8 +39,8 @@ def prune(store: "Catalogue", filters: Mapping[str, Sequence[str]], used_by: Use
 
 
 def _prune(
-    store: "Catalogue", tests: list[rules.Match], only_dangling: bool, used_by: UsedBy
-) -> tuple[list[dict] | None, int]:
+    store: Catalogue, tests: list[rules.Match], only_dangling: bool, used_by: UsedBy
+) -> tuple[list[Object] | None, int]:
     store.release(used_by)
     removed = remove.Removed()
     for image in store.all():
@@ -65,7 +63,7 @@ def _prune(
 
 
 def _one(
-    store: "Catalogue",
+    store: Catalogue,
     image: Image,
     only_dangling: bool,
     used_by: UsedBy,

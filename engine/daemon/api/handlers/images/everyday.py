@@ -3,8 +3,6 @@
 Each function runs in its request's thread.
 """
 
-from io import BufferedIOBase
-
 from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.progress import Progress
@@ -15,6 +13,7 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.images.verbs import listing
 from engine.daemon.images.verbs import remove as removal
 from engine.daemon.parts import DaemonParts
+from engine.daemon.streams import Source
 from engine.errors import Invalid, SystemFailure
 
 
@@ -57,9 +56,7 @@ def _import(engine: DaemonParts, request: Request, progress: Progress) -> None:
         _import_stream(engine, request, progress, url, stream)
 
 
-def _import_stream(
-    engine: DaemonParts, request: Request, progress: Progress, source: str, stream: BufferedIOBase
-) -> None:
+def _import_stream(engine: DaemonParts, request: Request, progress: Progress, source: str, stream: Source) -> None:
     from engine.daemon.images.verbs import import_  # as above
 
     query = request.query
