@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from engine.daemon.build import prune as builds
 from engine.daemon.containers.verbs import listing as containers
 from engine.daemon.images import usage as images
+from engine.daemon.images.verbs.listing import images_json
 from engine.daemon.parts import ContainerParts
 from engine.daemon.volumes import listing as volumes
 from engine.daemon.volumes import usage
@@ -42,7 +43,7 @@ def _summed(items: list[dict], active: int, size: int, reclaimable: int) -> dict
 
 def _images(engine: ContainerParts) -> dict:
     used_by = engine.containers.using
-    items = engine.images.images_json({}, shared_size=True, used_by=used_by)
+    items = images_json(engine.images, {}, shared_size=True, used_by=used_by)
     # Not of the items alone: those that others were made of are not listed, and go with them.
     unused = {image.id for image in engine.images.all() if not used_by(image.id)}
     total, reclaimable = images.measure(engine.database, unused)

@@ -9,8 +9,9 @@ import pytest
 
 from tests.floors.sources import PROJECT, Import, exists, files, imports, module, name_of, tree
 
-# Open to every room of the daemon: what a thread tells an operator of itself, and what a verb may ask for.
-DAEMONS_OWN = {"engine.daemon.busy", "engine.daemon.locks", "engine.daemon.parts"}
+# Open to every room of the daemon: what a thread tells an operator of itself, what a verb may ask for, and what a
+# stream is to its reader.
+DAEMONS_OWN = {"engine.daemon.busy", "engine.daemon.locks", "engine.daemon.parts", "engine.daemon.streams"}
 TYPES = "engine.daemon.parts"
 OPEN_TO_ALL = ("engine.errors", "engine.literals", "engine.settings", "engine.commandline", "engine.muxer")
 BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.protocols", "engine.kernel")
@@ -42,6 +43,7 @@ ROOMS = {
     "engine.daemon.locks": (),
     # Types alone, of all the rooms; a test sees to it that it loads none of them.
     "engine.daemon.parts": ("engine.daemon", *BASE),
+    "engine.daemon.streams": (),
     "engine.daemon.loglines": (),
     "engine.daemon.dump": ("engine.daemon.loglines",),
     "engine.daemon.jsontext": BASE,

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from engine.daemon.images.verbs import load as loading
 from tests.images.conftest import listing
 from tests.images.test_registries import flat
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.root
 
 def load(store, path):
     with open(path, "rb", buffering=0) as file:
-        return store.load(file, lambda line: None)
+        return loading.load(store, file, lambda line: None)
 
 
 @pytest.mark.parametrize("kind", ["docker-archive", "oci-archive"])

@@ -14,6 +14,7 @@ import pytest
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
 from engine.daemon.images.layers.merged import within
+from engine.daemon.images.verbs import pull as pulling
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from tests.images.conftest import Layout, listing, need, registries
@@ -127,7 +128,7 @@ def registry() -> Iterator[fakeregistry.FakeRegistry]:
 
 
 def pull(store, address: str, tag: str):
-    return store.pull(f"{address}/made", tag, None, None, lambda line: None)
+    return pulling.pull(store, f"{address}/made", tag, None, None, lambda line: None)
 
 
 def root_of(store, image) -> dict[str, tuple]:
@@ -254,6 +255,6 @@ def test_of_an_index_that_skopeo_copied_each_platform_can_be_had(store, make_reg
     command = ["skopeo", "copy", "--quiet", "--all", "--dest-tls-verify=false", f"oci:{rich.path}:all"]
     subprocess.run([*command, f"docker://{address}/made:all"], check=True, capture_output=True)
     for platform in ("linux/arm64", "linux/s390x", "linux/amd64"):
-        image = store.pull(f"{address}/made", "all", platform, None, lambda line: None)
+        image = pulling.pull(store, f"{address}/made", "all", platform, None, lambda line: None)
         assert (image.id, image.config["architecture"]) == (made.digest(nested), platform.partition("/")[2])
     assert len(store.platforms(image)) == 3

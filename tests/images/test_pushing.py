@@ -15,6 +15,7 @@ from engine.daemon.images.registry import upload
 from engine.daemon.images.registry.download import Cancelled
 from engine.daemon.images.registry.upload import Blob, Stalled
 from engine.daemon.images.registry.writes import Writer
+from engine.daemon.images.verbs import pull
 from engine.daemon.images.verbs.push import push
 from engine.daemon.store import images as table
 from tests.images.conftest import need
@@ -61,10 +62,10 @@ def test_pulled_pushed_elsewhere_and_pulled_again(make_registry, layout, tmp_pat
     else:
         layout.copy(f"docker://{here}/made:1", "--dest-tls-verify=false", *options)
     stores = [made.store(tmp_path / name) for name in ("first", "second") if not (tmp_path / name).mkdir()]
-    first = stores[0].pull(f"{here}/made", "1", None, None, silent)
+    first = pull.pull(stores[0], f"{here}/made", "1", None, None, silent)
     name_also(stores[0], first.id, f"{there}/else/where:2")
     push(stores[0], f"{there}/else/where", "2", None, None, silent)
-    second = stores[1].pull(f"{there}/else/where", "2", None, None, silent)
+    second = pull.pull(stores[1], f"{there}/else/where", "2", None, None, silent)
     assert raw(f"{here}/made:1") == raw(f"{there}/else/where:2")
     assert (second.id, second.manifest, second.diff_ids) == (first.id, first.manifest, first.diff_ids)
     assert made.digest(raw(f"{there}/else/where:2")) == second.id
@@ -86,7 +87,7 @@ def test_what_was_pulled_is_mounted_beside(make_registry, layout, store) -> None
     """A pull tells where its blobs stand; the config is one of them."""
     address = make_registry()
     layout.copy(f"docker://{address}/made:1", "--dest-tls-verify=false")
-    image = store.pull(f"{address}/made", "1", None, None, silent)
+    image = pull.pull(store, f"{address}/made", "1", None, None, silent)
     name_also(store, image.id, f"{address}/else/where:2")
     lines: list[dict] = []
     push(store, f"{address}/else/where", "2", None, None, lines.append)
@@ -107,7 +108,7 @@ def test_an_index_with_one_platform_here(make_registry, layout, tmp_path: Path, 
         {**part, "platform": {"os": "linux", "architecture": architecture}}, other.entry(architecture="s390x")
     )
     send(here, "PUT", "/v2/many/manifests/all", index, made.OCI + "index.v1+json")
-    image = store.pull(f"{here}/many", "all", None, None, silent)
+    image = pull.pull(store, f"{here}/many", "all", None, None, silent)
     assert image.id == made.digest(index)
     lines: list[dict] = []
     name_also(store, image.id, f"{there}/many:all")

@@ -6,6 +6,7 @@ import pytest
 
 from engine.daemon.api.login import check_login
 from engine.daemon.images.registry import transport
+from engine.daemon.images.verbs import pull as pulling
 from engine.errors import NotFound, SystemFailure, Unauthorized
 from tests.images.conftest import HTPASSWD, listing, need
 from tests.unit.images import made
@@ -22,7 +23,7 @@ def flat(store, image, tmp_path):
 
 
 def pull(store, address, name="made", tag="1", auth=None):
-    return store.pull(f"{address}/{name}", tag, None, auth, lambda line: None)
+    return pulling.pull(store, f"{address}/{name}", tag, None, auth, lambda line: None)
 
 
 def test_the_tree_is_the_one_that_umoci_unpacks(store, make_registry, layout, tmp_path):
@@ -116,7 +117,7 @@ def test_a_registry_serves_as_the_mirror_of_docker_io(make_registry, layout, tmp
     layout.copy(f"docker://{address}/library/busybox:1", "--dest-tls-verify=false")
     (tmp_path / "mirrored").mkdir()
     store = made.store(tmp_path / "mirrored", mirrors=(f"http://{address}",))
-    assert store.pull("busybox", "1", None, None, lambda line: None).repo_tags == ("busybox:1",)
+    assert pulling.pull(store, "busybox", "1", None, None, lambda line: None).repo_tags == ("busybox:1",)
 
 
 def test_a_registry_that_fetches_from_another_one_serves_as_the_mirror_of_docker_io(make_registry, layout, tmp_path):
@@ -125,7 +126,7 @@ def test_a_registry_that_fetches_from_another_one_serves_as_the_mirror_of_docker
     mirror = make_registry(f"proxy:\n  remoteurl: http://{upstream}\n")
     (tmp_path / "mirrored").mkdir()
     store = made.store(tmp_path / "mirrored", mirrors=(f"http://{mirror}",))
-    first = store.pull("busybox", "1", None, None, lambda line: None)
+    first = pulling.pull(store, "busybox", "1", None, None, lambda line: None)
     assert first.repo_tags == ("busybox:1",)
 
 
@@ -133,11 +134,11 @@ def test_every_tag_is_pulled_from_a_registry(store, make_registry, layout):
     address = make_registry()
     for tag in ("1", "two", "latest"):
         layout.copy(f"docker://{address}/made:{tag}", "--dest-tls-verify=false")
-    store.pull_all(f"{address}/made", None, None, lambda line: None)
+    pulling.pull_all(store, f"{address}/made", None, None, lambda line: None)
     (image,) = store.all()
     assert set(image.repo_tags) == {f"{address}/made:{tag}" for tag in ("1", "two", "latest")}
     with pytest.raises(NotFound):
-        store.pull_all(f"{address}/nothing", None, None, lambda line: None)
+        pulling.pull_all(store, f"{address}/nothing", None, None, lambda line: None)
 
 
 def test_of_a_list_that_skopeo_copied_whole_the_hosts_platform_is_taken(store, make_registry, layout):

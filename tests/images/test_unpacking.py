@@ -114,11 +114,12 @@ def test_the_daemons_umask_is_no_part_of_an_image(unpacked):
 SCRIPT = """
 import sys, types
 from engine.daemon.images.catalogue import Catalogue
+from engine.daemon.images.verbs import import_
 from engine.daemon.store.database import Database
 from engine.daemon.store import images
 settings = types.SimpleNamespace(registry_mirrors=(), insecure_registries=())
 store = Catalogue(Database(sys.argv[1] + "/db", images.SCHEMA), sys.argv[1], settings, "copy")
-store.import_rootfs(sys.stdin.buffer, "big", "", "", (), None, print)
+import_.import_rootfs(store, sys.stdin.buffer, "big", "", "", (), None)
 # Not ru_maxrss, which remembers the process that this one was forked from.
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
@@ -143,6 +144,8 @@ def test_an_image_of_any_size_takes_the_same_memory(tmp_path):
 FULL = """
 import io, os, pathlib, sys
 from engine.daemon.images import platform
+from engine.daemon.images.verbs import import_, load
+from engine.daemon.images.verbs import pull as pulling
 from engine.errors import SystemFailure
 from tests.unit.images import fakeregistry, made
 root = pathlib.Path(sys.argv[1])
@@ -155,11 +158,11 @@ def pull(size):
     with fakeregistry.serving() as registry:
         # What does not pack takes its room twice; so of a third of it the blob alone has room.
         registry.add(made.MadeImage(data[:-size], architecture=platform.host().architecture), "1")
-        store.pull(f"{registry.address}/x", "1", None, None, lambda line: None)
+        pulling.pull(store, f"{registry.address}/x", "1", None, None, lambda line: None)
 
 for attempt in (
-    lambda: store.import_rootfs(io.BytesIO(data), "a", "", "", (), None, print),
-    lambda: store.load(io.BytesIO(loaded), print),
+    lambda: import_.import_rootfs(store, io.BytesIO(data), "a", "", "", (), None),
+    lambda: load.load(store, io.BytesIO(loaded), print),
     lambda: pull(1),
     lambda: pull(7 << 20),
 ):
@@ -172,7 +175,7 @@ for attempt in (
     left = [made.files_below(root / name) for name in ("layers", "tmp", "blobs/sha256")]
     assert left == [set(), set(), set()] and store.all() == [], left
 small = made.archive(made.member("small", b"x"))
-assert store.import_rootfs(io.BytesIO(small), "a", "", "", (), None, print).repo_tags == ("a:latest",)
+assert import_.import_rootfs(store, io.BytesIO(small), "a", "", "", (), None).repo_tags == ("a:latest",)
 """
 
 

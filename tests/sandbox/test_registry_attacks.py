@@ -15,6 +15,7 @@ import pytest
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.registry.auth import Credentials
 from engine.daemon.images.registry.reads import Registry
+from engine.daemon.images.verbs import pull as pulling
 from engine.errors import EngineError, Invalid, Unauthorized
 from tests.unit.images import made
 from tests.unit.images.fakeregistry import FakeRegistry, answer, serving
@@ -46,7 +47,7 @@ def store(tmp_path: Path) -> Catalogue:
 
 
 def pull(store: Catalogue, registry: FakeRegistry, tag: str = "latest") -> object:
-    return store.pull(f"{registry.address}/x", tag, None, {}, lambda _: None)
+    return pulling.pull(store, f"{registry.address}/x", tag, None, {}, lambda _: None)
 
 
 def hold(registry: FakeRegistry, document: dict, kind: str = "manifest") -> None:

@@ -34,8 +34,11 @@ def find(
         except NotFound:
             if _is_id(name):
                 raise
+    from engine.daemon.images.verbs import pull  # most builds find what they need here
+
     Reference.parse(name)
-    image = engine.images.pull(name, "", platform or None, credentials(options.auths, name), progress, gone)
+    auth = credentials(options.auths, name)
+    image = pull.pull(engine.images, name, "", platform or None, auth, progress, gone)
     fresh.add(f"{name} {platform}")
     return image
 

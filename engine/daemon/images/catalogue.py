@@ -9,9 +9,7 @@ import collections
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from io import BufferedIOBase
+from collections.abc import Callable, Iterable, Sequence
 
 from engine.daemon import locks
 from engine.daemon.images import lookup, platform
@@ -20,17 +18,16 @@ from engine.daemon.images.image import Image, load
 from engine.daemon.images.layers import storage
 from engine.daemon.images.layers.store import Layer, LayerStore, Session
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.verbs import listing, remove
+from engine.daemon.images.users import UsedBy, standing
+from engine.daemon.jsontext import Object
 from engine.daemon.store import builds
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from engine.errors import NotFound
+from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[dict], None]
-# Who uses an image: its id → containers (`containers.record.Container`, or anything with id, layers and a snapshot()).
-UsedBy = Callable[[str], Sequence]
 Publish = Callable[[str, str, str, dict[str, str]], None]
 
 # Looked up at every create and inspect; a change forgets them all.
@@ -41,10 +38,19 @@ def _tell_nobody(kind: str, action: str, actor: str, attributes: dict[str, str])
     """For a store by itself."""
 
 
+def _as_platform(here: list[Image], ref: str, platform_text: str) -> Image:
+    """The image called `ref` as the platform that a client has named. Raises NotFound, Invalid."""
+    wanted = platform.parse(platform_text)
+    image = platform.best(here, wanted, strict=True)
+    if image is None:
+        raise NotFound(f"image with reference {ref} was found but does not provide the specified platform ({wanted})")
+    return image
+
+
 class Catalogue:
     """The images below data_root, and their rows in `database` (made with `store.images.SCHEMA`).
 
-    settings: `registry_mirrors` and `insecure_registries` of `engine.settings.Settings` are read
+    settings: `registry_mirrors` and `insecure_registries` are read
     storage_kind: what `storage.choose` said; `layer_root` is the `base` of a container's `sandbox.spec.Root`
     publish: tells an event (kind, action, actor, attributes) to whoever listens
     """
@@ -53,7 +59,7 @@ class Catalogue:
         self,
         database: Database,
         data_root: str,
-        settings: object,
+        settings: Settings,
         storage_kind: str = storage.OVERLAY,
         publish: Publish = _tell_nobody,
     ):
@@ -86,14 +92,7 @@ class Catalogue:
             return image
         with self.changing:
             here = self._platforms(self.resolve(ref))
-            image = here[0]
-            if platform_text:
-                wanted = platform.parse(platform_text)
-                image = platform.best(here, wanted, strict=True)
-                if image is None:
-                    raise NotFound(
-                        f"image with reference {ref} was found but does not provide the specified platform ({wanted})"
-                    )
+            image = _as_platform(here, ref, platform_text) if platform_text else here[0]
             if len(self._found) >= _MOST_REMEMBERED:
                 self._found.clear()
             self._found[key] = image
@@ -157,13 +156,13 @@ class Catalogue:
     # Changing
 
     def session(self) -> Session:
-        """See `LayerStore.session`; `add` is called before it ends."""
+        """A context in which the layers of one image are found and unpacked; `add` is called before it ends."""
         return self.layers.session()
 
     def add(
         self,
         session: Session,
-        target: dict,
+        target: Object,
         manifest: str,
         config: bytes,
         image_layers: Sequence[Layer],
@@ -290,101 +289,14 @@ class Catalogue:
                 layers = {
                     key: tuple(str(row["number"]) for row in table.image_layers(connection, *key)) for key in removed
                 }
-            unused = [key for key in removed if not remove.standing(layers[key], used_by(key[0]))]
+            unused = [key for key in removed if not standing(layers[key], used_by(key[0]))]
             for identity, manifest in unused:
                 self.forget(identity, hold_layers=False, manifests=[manifest])
         if unused:
             self.layers.collect()
 
-    # The verbs, each in its module; those that load heavy ones are imported when they are first asked for.
-
-    def pull(
-        self,
-        reference: str,
-        tag: str,
-        platform_text: str | None,
-        auth: dict | None,
-        progress: Progress,
-        gone: Callable[[], bool] = lambda: False,
-    ) -> Image:
-        """Pull an image from its registry; see `pull.pull`."""
-        from engine.daemon.images.verbs import pull  # the registry's side is not needed by an idle daemon
-
-        return pull.pull(self, reference, tag, platform_text, auth, progress, gone)
-
-    def pull_all(
-        self,
-        reference: str,
-        platform_text: str | None,
-        auth: dict | None,
-        progress: Progress,
-        gone: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Pull every tag of a repository; see `pull.pull_all`."""
-        from engine.daemon.images.verbs import pull  # as above
-
-        pull.pull_all(self, reference, platform_text, auth, progress, gone)
-
-    def import_rootfs(
-        self,
-        stream: BufferedIOBase,
-        repo: str,
-        tag: str,
-        message: str,
-        changes: Sequence[str],
-        platform_text: str | None,
-        progress: Progress,
-    ) -> Image:
-        """Make a one-layer image of a root filesystem's tar; see `verbs.import_`.
-
-        progress is called with nothing: out of a request's body there is only the end to tell, the image's id.
-        """
-        from engine.daemon.images.verbs import import_  # as above
-
-        return import_.import_rootfs(self, stream, repo, tag, message, changes, platform_text)
+    # The files of a container without an overlay
 
     def copy_layers(self, layers: Sequence[str], target: str) -> None:
-        """Where the storage is `copy`: fill a container's root; see `storage.copy_layers`."""
+        """Fill a container's root with the files of its layers, where the storage is `copy`."""
         storage.copy_layers(self.layer_root, layers, target)
-
-    def load(self, stream: BufferedIOBase, progress: Progress, wanted: Sequence[platform.Platform] = ()) -> list[Image]:
-        """Load every image of a docker-archive or an OCI layout; see `load.load`."""
-        from engine.daemon.images.verbs import load  # as above
-
-        return load.load(self, stream, progress, wanted)
-
-    def archive(self, names: Sequence[str], wanted: Sequence[platform.Platform]) -> AbstractContextManager:
-        """The archive of images, as a context; see `save.archive`."""
-        from engine.daemon.images.verbs import save  # as above
-
-        return save.archive(self, names, wanted)
-
-    def remove(
-        self, ref: str, force: bool, noprune: bool, used_by: UsedBy, platforms: Sequence[str] = ()
-    ) -> list[dict]:
-        """Untag or delete an image; see `verbs.remove`."""
-        return remove.remove(self, ref, force, noprune, used_by, platforms)
-
-    def prune(self, filters: Mapping[str, Sequence[str]], used_by: UsedBy) -> tuple[list[dict] | None, int]:
-        """Remove the images that nobody uses; see `verbs.prune`."""
-        from engine.daemon.images.verbs import prune  # as above
-
-        return prune.prune(self, filters, used_by)
-
-    def images_json(
-        self,
-        filters: Mapping[str, Sequence[str]],
-        all: bool = False,
-        shared_size: bool = False,
-        manifests: bool = False,
-        used_by: UsedBy | None = None,
-        identity: bool = False,
-    ) -> list[dict]:
-        """GET /images/json; see `listing.images_json`."""
-        return listing.images_json(self, filters, all, shared_size, manifests, used_by, identity)
-
-    def inspect_json(
-        self, image: Image, manifests: bool = False, used_by: UsedBy | None = None, single: bool = False
-    ) -> dict:
-        """GET /images/{name}/json; see `listing.inspect_json`."""
-        return listing.inspect_json(self, image, manifests, used_by, single)

@@ -10,6 +10,7 @@ from engine.daemon.dockerfile import configure, instructions, parser, words
 from engine.daemon.dockerfile.commands import Cmd, Command
 from engine.daemon.dockerfile.gotext import SPACE
 from engine.daemon.dockerfile.statements import Instruction
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 
 INSTRUCTIONS = frozenset(
@@ -30,7 +31,7 @@ INSTRUCTIONS = frozenset(
 """Those that change nothing but a config, as far as dockerd takes them here."""
 
 
-def apply(config: dict, changes: Iterable[str]) -> dict:
+def apply(config: Object, changes: Iterable[str]) -> Object:
     """A copy of the container config (OCI image config's `config`) with each instruction applied, in order.
 
     Raises Invalid in dockerd's words. Variables are those of the config's own Env, as it is then.
@@ -52,7 +53,7 @@ def apply(config: dict, changes: Iterable[str]) -> dict:
     return changed
 
 
-def _read(one: Instruction, config: dict, escape: str) -> Command:
+def _read(one: Instruction, config: Object, escape: str) -> Command:
     variables = dict(entry.partition("=")[::2] for entry in config.get("Env") or [])
     return instructions.read(
         one,

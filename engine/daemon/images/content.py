@@ -7,10 +7,12 @@ a blob before an image holds it in the database pins it, so that no removal take
 import collections
 import contextlib
 import ctypes
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
 from io import FileIO
+from typing import Protocol
 
 from engine.daemon import locks
 from engine.daemon.tar.space import NoSpace, check_space
@@ -32,7 +34,17 @@ def digest_of(data: bytes) -> str:
     return f"sha256:{hasher.hexdigest()}"
 
 
-def sha256() -> object:
+class Hash(Protocol):
+    """A hash object, as hashlib has it."""
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """Take more bytes."""
+
+    def hexdigest(self) -> str:
+        """The digest of all that was taken."""
+
+
+def sha256() -> Hash:
     """A new hash object."""
     import hashlib  # loads OpenSSL, which an idle daemon does without
 
@@ -46,7 +58,7 @@ def append(fd: int, data: bytes) -> None:
         while view:
             view = view[os.write(fd, view) :]
     except OSError as error:
-        raise NoSpace(f"failed to write a blob: {os.strerror(error.errno).lower()}") from error
+        raise NoSpace(f"failed to write a blob: {os.strerror(error.errno or errno.EIO).lower()}") from error
 
 
 class Incoming:
@@ -164,12 +176,12 @@ class Content:
             self.unpin(names)
 
     def pin(self, digests: Iterable[str]) -> None:
-        """The beginning of `pinned`, for who has too many to nest."""
+        """Begin what `pinned` does, for who has too many to nest."""
         with self._lock:
             self._pins.update(digests)
 
     def unpin(self, digests: Iterable[str]) -> None:
-        """Its end."""
+        """Take back one `pin` of each of these blobs."""
         with self._lock:
             self._pins.subtract(digests)
             self._pins += collections.Counter()

@@ -7,14 +7,11 @@ than one value is "any of them", but for labels, which must all be there.
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
 from engine.errors import Invalid
-
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
 
 Match = Callable[[Image], bool]
 
@@ -25,7 +22,7 @@ _LONGEST_PATTERN = 512
 
 
 def compile_filters(
-    store: "Catalogue", filters: Mapping[str, Sequence[str]], allowed: Iterable[str] | None = None
+    store: Catalogue, filters: Mapping[str, Sequence[str]], allowed: Iterable[str] | None = None
 ) -> list[Match]:
     """One function a filter. Raises Invalid for an unknown filter or value, NotFound for an unknown image."""
     known = FILTERS if allowed is None else {name: FILTERS[name] for name in allowed}
@@ -52,12 +49,12 @@ def truth(name: str, values: Sequence[str]) -> bool:
     return values[0] in _TRUE
 
 
-def _dangling(_: "Catalogue", values: Sequence[str]) -> Match:
+def _dangling(_: Catalogue, values: Sequence[str]) -> Match:
     wanted = truth("dangling", values)
     return lambda image: bool(image.names) != wanted
 
 
-def _label(_: "Catalogue", values: Sequence[str]) -> Match:
+def _label(_: Catalogue, values: Sequence[str]) -> Match:
     pairs = [value.partition("=") for value in values]
 
     def test(image: Image) -> bool:
@@ -67,12 +64,12 @@ def _label(_: "Catalogue", values: Sequence[str]) -> Match:
     return test
 
 
-def _not_label(store: "Catalogue", values: Sequence[str]) -> Match:
+def _not_label(store: Catalogue, values: Sequence[str]) -> Match:
     tests = [_label(store, [value]) for value in values]
     return lambda image: not any(test(image) for test in tests)
 
 
-def _reference(_: "Catalogue", values: Sequence[str]) -> Match:
+def _reference(_: Catalogue, values: Sequence[str]) -> Match:
     matches = by_reference(values)
     return lambda image: any(matches(Reference.parse(name)) for name in image.names)
 
@@ -93,7 +90,7 @@ _PART = re.compile(r"\[(\^?)((?:\\.|[^\]\\])+)\]|\\(.)|(.)", re.DOTALL)
 _MEMBER = re.compile(r"(\\.|[^\\-])(?:-(\\.|[^\\-]))?", re.DOTALL)
 
 
-def glob(pattern: str) -> re.Pattern:
+def glob(pattern: str) -> re.Pattern[str]:
     """The expression that a pattern of Go's path.Match is: `*` and `?` stay within one part of a path.
 
     Stars take as little as they can and never give it back, so that no pattern makes the search slow. Raises Invalid.
@@ -124,26 +121,26 @@ def _class(pattern: str, negated: str, members: str) -> str:
     while place < len(members):
         found = _MEMBER.match(members, place)
         low, high = (end.removeprefix("\\") for end in (found[1], found[2] or found[1])) if found else ("b", "a")
-        if low > high:
+        if found is None or low > high:
             raise Invalid(f"invalid filter 'reference={pattern}': syntax error in pattern")
         shown += f"{re.escape(low)}-{re.escape(high)}"
         place = found.end()
     return f"(?!/)[{negated}{shown}]"
 
 
-def _before(store: "Catalogue", values: Sequence[str]) -> Match:
+def _before(store: Catalogue, values: Sequence[str]) -> Match:
     limits = [limit for value in values if (limit := created_ns(store.find(value))) is not None]
     return lambda image: (made := created_ns(image)) is not None and any(made < limit for limit in limits)
 
 
-def _since(store: "Catalogue", values: Sequence[str]) -> Match:
+def _since(store: Catalogue, values: Sequence[str]) -> Match:
     limits = [limit for value in values if (limit := created_ns(store.find(value))) is not None]
     # An image without a date is older than all that have one.
     undated = len(limits) < len(values)
     return lambda image: (made := created_ns(image)) is not None and (undated or any(made > limit for limit in limits))
 
 
-def _until(_: "Catalogue", values: Sequence[str]) -> Match:
+def _until(_: Catalogue, values: Sequence[str]) -> Match:
     from engine.daemon import moments  # as above
 
     if len(values) != 1:
@@ -155,7 +152,7 @@ def _until(_: "Catalogue", values: Sequence[str]) -> Match:
     return lambda image: (created_ns(image) or 0) < limit
 
 
-FILTERS: dict[str, Callable[["Catalogue", Sequence[str]], Match]] = {
+FILTERS: dict[str, Callable[[Catalogue, Sequence[str]], Match]] = {
     "dangling": _dangling,
     "label": _label,
     "label!": _not_label,

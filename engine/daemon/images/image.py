@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from engine.daemon import jsontext
 from engine.daemon.images.reference import check_digest
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -42,9 +43,9 @@ class Image:
     """
 
     id: str
-    descriptor: dict
+    descriptor: Object
     manifest: str
-    config: dict
+    config: Object
     layers: tuple[str, ...]
     layer_sizes: tuple[int, ...]
     content_size: int
@@ -66,12 +67,12 @@ class Image:
         return diff_ids_of(self.config)
 
 
-def dump(document: dict) -> bytes:
+def dump(document: Object | list[Object]) -> bytes:
     """The document as Go writes it: no blanks."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def load(data: bytes, what: str) -> dict:
+def load(data: bytes, what: str) -> Object:
     """The JSON object in `data`; raises Invalid naming `what`."""
     document = jsontext.parse(data, what)
     if not isinstance(document, dict):
@@ -79,7 +80,7 @@ def load(data: bytes, what: str) -> dict:
     return document
 
 
-def descriptor_of(document: object, what: str) -> dict:
+def descriptor_of(document: object, what: str) -> Object:
     """The document, if it is a descriptor with a sound digest and size; raises Invalid naming `what`."""
     if not isinstance(document, dict):
         raise Invalid(f"invalid {what}: no descriptor")
@@ -92,7 +93,7 @@ def descriptor_of(document: object, what: str) -> dict:
     return document
 
 
-def media_type_of(document: dict, said: str = "") -> str:
+def media_type_of(document: Object, said: str = "") -> str:
     """The media type of an index or manifest: what it says of itself, or else what was said of it, or its shape.
 
     Raises Invalid for schema 1, and for one that passes itself off as the other kind (CVE-2021-41190).
@@ -107,7 +108,7 @@ def media_type_of(document: dict, said: str = "") -> str:
     return kind
 
 
-def index_entries(document: dict) -> list[dict]:
+def index_entries(document: Object) -> list[Object]:
     """The descriptors of an index; raises Invalid."""
     manifests = document.get("manifests")
     if not isinstance(manifests, list):
@@ -115,7 +116,7 @@ def index_entries(document: dict) -> list[dict]:
     return [descriptor_of(entry, "index") for entry in manifests]
 
 
-def manifest_parts(document: dict) -> tuple[dict, list[dict]]:
+def manifest_parts(document: Object) -> tuple[Object, list[Object]]:
     """The descriptors of a manifest's config and of its layers, lowest first; raises Invalid."""
     layers = document.get("layers")
     if not isinstance(layers, list):
@@ -126,7 +127,7 @@ def manifest_parts(document: dict) -> tuple[dict, list[dict]]:
     return config, [descriptor_of(layer, "manifest") for layer in layers]
 
 
-def config_of(data: bytes, layer_count: int) -> dict:
+def config_of(data: bytes, layer_count: int) -> Object:
     """The config document in `data`, its parts of the right types and its diff ids as many as the layers."""
     document = load(data, "image config")
     _check_diff_ids(document, layer_count)
@@ -147,17 +148,17 @@ def config_of(data: bytes, layer_count: int) -> dict:
     return document
 
 
-def _labels(container: dict) -> list:
+def _labels(container: Object) -> list[object]:
     return list((container.get("Labels") or {}).values())
 
 
-def _check_types(document: dict, fields: dict[str, type], where: str) -> None:
+def _check_types(document: Object, fields: dict[str, type], where: str) -> None:
     for name, kind in fields.items():
         if not isinstance(document.get(name), kind | None):
             raise Invalid(f"invalid image config: {where}{name} is of the wrong type")
 
 
-def _check_diff_ids(document: dict, layer_count: int) -> None:
+def _check_diff_ids(document: Object, layer_count: int) -> None:
     rootfs = document.get("rootfs")
     diff_ids = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
     diff_ids = [] if diff_ids is None and not layer_count else diff_ids
@@ -171,14 +172,21 @@ def _check_diff_ids(document: dict, layer_count: int) -> None:
             raise Invalid(f"invalid image config: diff id {diff_id} is no sha256")
 
 
-def diff_ids_of(config: dict) -> list[str]:
+def diff_ids_of(config: Object) -> list[str]:
     """The digests of the layers' tars in a checked config, lowest first."""
     return list((config.get("rootfs") or {}).get("diff_ids") or [])
 
 
 # What the other rooms rely on, so that a stranger's config can break nothing there.
-_CONFIG_FIELDS = {"architecture": str, "os": str, "variant": str, "created": str, "config": dict, "author": str}
-_CONTAINER_FIELDS = {
+_CONFIG_FIELDS: dict[str, type] = {
+    "architecture": str,
+    "os": str,
+    "variant": str,
+    "created": str,
+    "config": dict,
+    "author": str,
+}
+_CONTAINER_FIELDS: dict[str, type] = {
     "User": str,
     "WorkingDir": str,
     "StopSignal": str,
@@ -192,7 +200,7 @@ _CONTAINER_FIELDS = {
     "Volumes": dict,
     "Healthcheck": dict,
 }
-_HEALTH_FIELDS = {
+_HEALTH_FIELDS: dict[str, type] = {
     "Test": list,
     "Interval": int,
     "Timeout": int,
@@ -204,11 +212,11 @@ _NAMES = ("User", "WorkingDir")
 _TEXT_LISTS = ("Env", "Cmd", "Entrypoint", "Shell", "OnBuild")
 
 
-def manifest_document(config: dict, layers: list[dict]) -> dict:
+def manifest_document(config: Object, layers: list[Object]) -> Object:
     """An OCI manifest of these descriptors, its keys in the order that Go writes them."""
     return {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": layers}
 
 
-def descriptor(media_type: str, digest: str, size: int) -> dict:
+def descriptor(media_type: str, digest: str, size: int) -> Object:
     """The three fields that every descriptor has."""
     return {"mediaType": media_type, "digest": digest, "size": size}

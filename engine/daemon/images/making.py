@@ -9,18 +9,20 @@ import contextlib
 import io
 import zlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from engine.daemon.images import image as documents
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.content import Incoming, digest_of
 from engine.daemon.images.image import Image
+from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.reference import Reference
+from engine.daemon.jsontext import Object
+from engine.daemon.streams import Buffer, Source
 from engine.daemon.tar.compression import Peeked, Unpacked
 
-TYPE_CHECKING = False  # as `typing` has it, which a small daemon does without
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
-
-    from engine.daemon.images.catalogue import Catalogue
 
 # Half the size for a tenth of the time that the best level takes: somebody waits for it.
 _LEVEL = 1
@@ -43,7 +45,7 @@ class _Squeezer:
         self._blob = blob
         self._block = bytearray()
         self._pool: ThreadPoolExecutor | None = None
-        self._waiting: collections.deque[Future] = collections.deque()
+        self._waiting: collections.deque[Future[bytes]] = collections.deque()
         self._members = 0
 
     def write(self, data: bytes) -> None:
@@ -89,7 +91,7 @@ def _squeezed(block: bytearray) -> bytes:
 class _Tee(io.RawIOBase):
     """Bytes read through it are also written into `sink`."""
 
-    def __init__(self, source: io.BufferedIOBase, sink: Incoming | _Squeezer):
+    def __init__(self, source: Source, sink: Incoming | _Squeezer):
         self._source = source
         self._sink = sink
 
@@ -97,10 +99,11 @@ class _Tee(io.RawIOBase):
         """Always."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.RawIOBase."""
-        data = self._source.read(min(len(buffer), _CHUNK))
-        buffer[: len(data)] = data
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill the buffer as far as the source has bytes at once, and give the sink the same."""
+        view = memoryview(buffer)
+        data = self._source.read(min(len(view), _CHUNK))
+        view[: len(data)] = data
         self._sink.write(data)
         return len(data)
 
@@ -110,7 +113,7 @@ class _Tee(io.RawIOBase):
             pass
 
 
-def unpack(session: object, stream: io.BufferedIOBase, blob: Incoming) -> tuple[object, str]:
+def unpack(session: Session, stream: Source, blob: Incoming) -> tuple[Layer, str]:
     """The layer unpacked from the stream, its blob filled on the way, and the compression that the blob is in."""
     peeked = Peeked(stream)
     if peeked.form in _KEPT_FORMS:
@@ -121,18 +124,18 @@ def unpack(session: object, stream: io.BufferedIOBase, blob: Incoming) -> tuple[
     return layer, "gzip"
 
 
-def _unpacked(session: object, tee: _Tee) -> object:
+def _unpacked(session: Session, tee: _Tee) -> Layer:
     layer = session.unpack(tee)
     tee.drain()
     return layer
 
 
 def add_made(
-    store: "Catalogue",
-    session: object,
-    config: dict | bytes,
-    layer_parts: list[dict],
-    image_layers: Sequence,
+    store: Catalogue,
+    session: Session,
+    config: Object | bytes,
+    layer_parts: list[Object],
+    image_layers: Sequence[Layer],
     names: Sequence[Reference],
     parent: str = "",
     boot: str = "",

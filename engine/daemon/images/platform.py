@@ -6,9 +6,12 @@ Pure, but for one look at the host's machine name. Names as in Go (GOOS/GOARCH/v
 import functools
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from engine.daemon import jsontext
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 
 # Machine name of uname(2), or a name that people write → architecture and variant.
@@ -95,7 +98,7 @@ def from_json(text: str) -> Platform:
     return _normal(*parts)
 
 
-def of(document: dict) -> Platform:
+def of(document: Object) -> Platform:
     """The platform that an image's config, or the `platform` of a manifest's descriptor, says."""
     return _normal(
         str(document.get("os") or "linux"), str(document.get("architecture") or ""), str(document.get("variant") or "")
@@ -121,9 +124,9 @@ def rank(wanted: Platform, offered: Platform, strict: bool) -> int | None:
     return None
 
 
-def choose(manifests: list[dict], wanted: Platform, strict: bool) -> dict | None:
+def choose(manifests: list[Object], wanted: Platform, strict: bool) -> Object | None:
     """The descriptor of a list or index that fits best, the first one among equals; None when none does."""
-    best: tuple[int, dict] | None = None
+    best: tuple[int, Object] | None = None
     for descriptor in manifests:
         platform = descriptor.get("platform")
         if not isinstance(platform, dict) or platform.get("architecture") == "unknown":
@@ -134,16 +137,27 @@ def choose(manifests: list[dict], wanted: Platform, strict: bool) -> dict | None
     return best and best[1]
 
 
-def best(images: list, wanted: Platform, strict: bool) -> object | None:
-    """The one of `images` (with a `config`) that fits best, the first one among equals; None when none does."""
+class Configured(Protocol):
+    """What has an image's config: an `Image`, or one that is to become it."""
+
+    @property
+    def config(self) -> Object:
+        """The config document."""
+
+
+One = TypeVar("One", bound=Configured)
+
+
+def best(images: Sequence[One], wanted: Platform, strict: bool) -> One | None:
+    """The one of `images` that fits best, the first one among equals; None when none does."""
     ranked = [(place, image) for image in images if (place := rank(wanted, of(image.config), strict)) is not None]
     return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
 
 
-def sorted_for(wanted: Platform, images: list) -> list:
+def sorted_for(wanted: Platform, images: list[One]) -> list[One]:
     """The images, best first; what cannot serve at all comes last, in the order of names."""
 
-    def key(image: object) -> tuple:
+    def key(image: One) -> tuple[bool, int, str]:
         offered = of(image.config)
         place = rank(wanted, offered, strict=False)
         return place is None, place or 0, str(offered)

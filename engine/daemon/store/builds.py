@@ -39,7 +39,7 @@ def cached(connection: sqlite3.Connection, key: str) -> str | None:
     row = connection.execute(
         "SELECT image FROM build_cache JOIN images ON images.id = image WHERE key = ? AND NOT removed", (key,)
     ).fetchone()
-    return row and row[0]
+    return row[0] if row else None
 
 
 def keep(connection: sqlite3.Connection, key: str, image: str, now_ns: int, step: str) -> None:
@@ -116,10 +116,11 @@ def steps(connection: sqlite3.Connection) -> list[str]:
 
 def new_mount(connection: sqlite3.Connection, name: str, now_ns: int) -> int:
     """The number of a new directory."""
-    row = connection.execute(
+    number = connection.execute(
         "INSERT INTO build_mounts (name, created_ns, used_ns) VALUES (?, ?, ?)", (name, now_ns, now_ns)
-    )
-    return row.lastrowid
+    ).lastrowid
+    assert number is not None  # it is None only where nothing was inserted
+    return number
 
 
 def mounts(connection: sqlite3.Connection, name: str | None = None) -> list[sqlite3.Row]:

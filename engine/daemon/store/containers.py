@@ -7,6 +7,7 @@ belong into a durable transaction, as a client was told of them; a state does no
 import json
 import sqlite3
 from dataclasses import asdict
+from typing import Any
 
 from engine.daemon.containers.record import Container, Health, Probe, State
 
@@ -86,7 +87,7 @@ _SAVE_HEALTH = "REPLACE INTO container_health (id, health) VALUES (?, ?)"
 _INSERT_DESCRIPTOR = "INSERT OR IGNORE INTO container_images (image_id, manifest, descriptor) VALUES (?, ?, ?)"
 
 
-def insert(connection: sqlite3.Connection, container: Container, descriptor: dict | None) -> None:
+def insert(connection: sqlite3.Connection, container: Container, descriptor: dict[str, Any] | None) -> None:
     """Write a new container, and the descriptor of its image's manifest when it has an image."""
     identity = [getattr(container, column) for column in _IDENTITY]
     connection.execute(_INSERT, (*identity, _settings(container)))
@@ -131,7 +132,7 @@ def load_all(connection: sqlite3.Connection) -> list[Container]:
     return [_container(row, health.get(row["id"])) for row in connection.execute(_SELECT)]
 
 
-def load_descriptors(connection: sqlite3.Connection) -> dict[tuple[str, str], dict]:
+def load_descriptors(connection: sqlite3.Connection) -> dict[tuple[str, str], dict[str, Any]]:
     """(image id, manifest) → descriptor of that manifest, for the images that containers were made from."""
     rows = connection.execute("SELECT image_id, manifest, descriptor FROM container_images")
     return {(image_id, manifest): json.loads(descriptor) for image_id, manifest, descriptor in rows}
@@ -141,7 +142,7 @@ def _settings(container: Container) -> str:
     return json.dumps({key: getattr(container, key) for key in _SETTINGS}, separators=(",", ":"))
 
 
-def _container(row: tuple, health: str | None) -> Container:
+def _container(row: sqlite3.Row, health: str | None) -> Container:
     values = dict(zip(_COLUMNS, row, strict=True))
     settings = json.loads(values["settings"])
     settings["layers"] = tuple(settings["layers"])

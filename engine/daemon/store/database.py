@@ -130,7 +130,8 @@ class Database:
 
     def _size(self) -> int:
         """The bytes of all pages, those in the log too."""
-        return self._connection.execute("PRAGMA page_count").fetchone()[0] * self._page
+        pages: int = self._connection.execute("PRAGMA page_count").fetchone()[0]
+        return pages * self._page
 
     def close(self) -> None:
         """Write the log back into the file and close it."""

@@ -35,7 +35,8 @@ def _in_file(path: str) -> int:
         os.close(descriptor)
     if not head.startswith(_MAGIC) or len(head) < _VERSION_AT + _VERSION.size:
         return 0
-    return _VERSION.unpack_from(head, _VERSION_AT)[0]
+    version: int = _VERSION.unpack_from(head, _VERSION_AT)[0]
+    return version
 
 
 def _in_log(path: str) -> int:

@@ -79,7 +79,9 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
 
 def new_layer(connection: sqlite3.Connection) -> int:
     """The number of a layer about to be unpacked; never one that was given before."""
-    return connection.execute("INSERT INTO layers DEFAULT VALUES").lastrowid
+    number = connection.execute("INSERT INTO layers DEFAULT VALUES").lastrowid
+    assert number is not None  # it is None only where nothing was inserted
+    return number
 
 
 def name_layer(connection: sqlite3.Connection, number: int, diff_id: str, size: int) -> None:
@@ -94,7 +96,9 @@ def mark_layers_ready(connection: sqlite3.Connection, numbers: Iterable[int]) ->
 
 def layer_by_diff_id(connection: sqlite3.Connection, diff_id: str) -> sqlite3.Row | None:
     """number and size of the layer with these contents."""
-    return connection.execute("SELECT number, size FROM layers WHERE diff_id = ?", (diff_id,)).fetchone()
+    query = "SELECT number, size FROM layers WHERE diff_id = ?"
+    row: sqlite3.Row | None = connection.execute(query, (diff_id,)).fetchone()
+    return row
 
 
 def idle_layers(connection: sqlite3.Connection) -> list[int]:
@@ -154,12 +158,15 @@ def add_image(
 
 def image(connection: sqlite3.Connection, identity: str) -> sqlite3.Row | None:
     """The row of one image that is not removed."""
-    return connection.execute("SELECT * FROM images WHERE id = ? AND NOT removed", (identity,)).fetchone()
+    query = "SELECT * FROM images WHERE id = ? AND NOT removed"
+    row: sqlite3.Row | None = connection.execute(query, (identity,)).fetchone()
+    return row
 
 
 def image_of_containers(connection: sqlite3.Connection, identity: str) -> sqlite3.Row | None:
     """The row of one image, also when it is removed and held only for containers."""
-    return connection.execute("SELECT * FROM images WHERE id = ?", (identity,)).fetchone()
+    row: sqlite3.Row | None = connection.execute("SELECT * FROM images WHERE id = ?", (identity,)).fetchone()
+    return row
 
 
 def images(connection: sqlite3.Connection) -> list[sqlite3.Row]:
@@ -169,7 +176,8 @@ def images(connection: sqlite3.Connection) -> list[sqlite3.Row]:
 
 def count_images(connection: sqlite3.Connection) -> int:
     """How many images are not removed."""
-    return connection.execute("SELECT COUNT(*) FROM images WHERE NOT removed").fetchone()[0]
+    count: int = connection.execute("SELECT COUNT(*) FROM images WHERE NOT removed").fetchone()[0]
+    return count
 
 
 def images_by_prefix(connection: sqlite3.Connection, prefix: str) -> list[str]:
@@ -310,7 +318,7 @@ def drop_name(connection: sqlite3.Connection, name: str) -> None:
 def image_by_name(connection: sqlite3.Connection, name: str) -> str | None:
     """The id that a name points at."""
     row = connection.execute("SELECT image FROM image_names WHERE name = ?", (name,)).fetchone()
-    return row and row[0]
+    return row[0] if row else None
 
 
 def image_names(connection: sqlite3.Connection, identity: str) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import fields
+from typing import Any
 
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
 
@@ -85,6 +86,8 @@ def load_endpoints(connection: sqlite3.Connection) -> list[tuple[int, Endpoint]]
 
 def _endpoint(network: str, container: str, text: str) -> Endpoint:
     *plain, ports = json.loads(text)
-    values = {name: tuple(value) if type(value) is list else value for name, value in zip(_PLAIN, plain, strict=True)}
+    values: dict[str, Any] = {
+        name: tuple(value) if type(value) is list else value for name, value in zip(_PLAIN, plain, strict=True)
+    }
     values["ports"] = tuple(Published(*port) for port in ports)
     return Endpoint(network=network, container=container, **values)

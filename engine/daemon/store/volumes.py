@@ -7,6 +7,8 @@ containers; what is in it, in its directory.
 import json
 import sqlite3
 
+Texts = dict[str, str]
+
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS volumes (
         name TEXT PRIMARY KEY,
@@ -18,7 +20,7 @@ SCHEMA = (
 
 
 def insert(
-    connection: sqlite3.Connection, name: str, driver: str, labels: dict | None, options: dict | None, created_ns: int
+    connection: sqlite3.Connection, name: str, driver: str, labels: Texts | None, options: Texts | None, created_ns: int
 ) -> None:
     """Add a volume."""
     connection.execute(
@@ -32,7 +34,7 @@ def delete(connection: sqlite3.Connection, name: str) -> None:
     connection.execute("DELETE FROM volumes WHERE name = ?", (name,))
 
 
-def load_all(connection: sqlite3.Connection) -> list[tuple[str, str, dict | None, dict | None, int]]:
+def load_all(connection: sqlite3.Connection) -> list[tuple[str, str, Texts | None, Texts | None, int]]:
     """(name, driver, labels, options, created_ns) of every volume, by name."""
     rows = connection.execute("SELECT name, driver, labels, options, created_ns FROM volumes ORDER BY name")
     return [

@@ -9,6 +9,8 @@ import queue
 import threading
 from collections.abc import Callable
 
+from engine.daemon.streams import Buffer
+
 _BLOCK = 128 * 1024
 _BLOCKS = 4
 
@@ -47,14 +49,15 @@ class Ahead(io.RawIOBase):
         """Always."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.RawIOBase; raises what reading the source raised, again at each further call."""
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill the buffer as far as one block goes; raises what reading the source has raised, every time."""
         if not self._left and not self._ended:
             self._next()
         if self._failure is not None:
             raise self._failure
-        count = min(len(self._left), len(buffer))
-        buffer[:count] = self._left[:count]
+        view = memoryview(buffer)
+        count = min(len(self._left), len(view))
+        view[:count] = self._left[:count]
         self._left = self._left[count:]
         return count
 

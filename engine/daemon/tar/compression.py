@@ -9,7 +9,9 @@ import importlib.util
 import io
 import zlib
 from collections.abc import Callable
+from typing import Protocol
 
+from engine.daemon.streams import Buffer, Source
 from engine.errors import Invalid, Unavailable
 
 _INPUT = 128 * 1024
@@ -21,8 +23,27 @@ FAIR_BYTES = 10 << 30
 FAIR_RATIO = 200
 
 
+class Decompressor(Protocol):
+    """What unpacks one member of a stream, as bz2, lzma and zstd have it."""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """At most max_length bytes; what was given and not used is kept for the next call."""
+
+    @property
+    def needs_input(self) -> bool:
+        """True when nothing more comes out without more going in."""
+
+    @property
+    def eof(self) -> bool:
+        """True at the end of the member."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What stands after the member's end."""
+
+
 class Gunzip:
-    """zlib's decompressor behind the interface that bz2, lzma and zstd share: `decompress`, `needs_input`, `eof`."""
+    """zlib's decompressor as a `Decompressor`."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(wbits=31)
@@ -48,21 +69,27 @@ class Gunzip:
 
 
 # A late import each: an idle daemon carries none of these modules.
-def _bunzip() -> object:
-    return importlib.import_module("bz2").BZ2Decompressor()
+def _bunzip() -> Decompressor:
+    import bz2
+
+    return bz2.BZ2Decompressor()
 
 
-def _unxz() -> object:
-    lzma = importlib.import_module("lzma")
+def _unxz() -> Decompressor:
+    import lzma
+
     # A hostile header may ask for gigabytes of dictionary.
     return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=96 * 1024 * 1024)
 
 
-def _unzstd() -> object:
-    ours = importlib.import_module("engine.daemon.tar.zstd")
+def _unzstd() -> Decompressor:
+    from engine.daemon.tar import zstd as ours
+
     if _python_has_zstd():
         theirs = importlib.import_module("compression.zstd")
-        return theirs.ZstdDecompressor(options={theirs.DecompressionParameter.window_log_max: ours.WINDOW_LOG})
+        options = {theirs.DecompressionParameter.window_log_max: ours.WINDOW_LOG}
+        made: Decompressor = theirs.ZstdDecompressor(options=options)
+        return made
     library = ours.library()
     if library is None:
         raise Unavailable("zstd-compressed content needs libzstd.so.1 on the host, or Python 3.14 or later")
@@ -70,7 +97,7 @@ def _unzstd() -> object:
 
 
 # Name → magic number and what makes a decompressor.
-FORMATS: dict[str, tuple[bytes, Callable[[], object]]] = {
+FORMATS: dict[str, tuple[bytes, Callable[[], Decompressor]]] = {
     "gzip": (b"\x1f\x8b\x08", Gunzip),
     "bzip2": (b"BZh", _bunzip),
     "xz": (b"\xfd7zXZ\x00", _unxz),
@@ -97,7 +124,7 @@ def detect(head: bytes) -> str:
 class Peeked:
     """A source whose first bytes were looked at and are still to be read; `form` is the name in FORMATS, or empty."""
 
-    def __init__(self, source: io.BufferedIOBase):
+    def __init__(self, source: Source):
         self._source = source
         self._head = _read_up_to(source, _HEAD)
         self.form = detect(self._head)
@@ -113,40 +140,43 @@ class Peeked:
 class Unpacked(io.RawIOBase):
     """The unpacked bytes of a stream in any of FORMATS, or of a plain one, as they are read.
 
-    source: anything with read(n). Members that follow one another are one stream, as for `gzip -d`.
+    Members that follow one another are one stream, as for `gzip -d`.
     `form` is the name of the compression, empty for none. Raises Invalid for damage.
     """
 
-    def __init__(self, source: io.BufferedIOBase):
+    def __init__(self, source: Source):
         self._source = Peeked(source)
         self.form = self._source.form
         # Bytes of the next member that came along with the last one's.
         self._rest = b""
         self._in = self._out = 0
-        self._make = FORMATS[self.form][1] if self.form else None
-        self._member = self._make() if self._make else None
+        self._member = FORMATS[self.form][1]() if self.form else None
 
     def readable(self) -> bool:
         """Always."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.RawIOBase; 0 is the end, and the end is where the last member ends."""
-        return self._plain(buffer) if self._member is None else self._unpack(buffer)
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill the buffer as far as bytes come at once; 0 is the end, and the end is where the last member ends."""
+        view = memoryview(buffer)
+        return self._plain(view) if self._member is None else self._unpack(self._member, view)
 
     def _plain(self, buffer: memoryview) -> int:
         data = self._source.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
-    def _unpack(self, buffer: memoryview) -> int:
+    def _unpack(self, member: Decompressor, buffer: memoryview) -> int:
         while True:
-            if self._member.eof and not self._next_member():
-                return 0
-            given = self._input() if self._member.needs_input else b""
-            if self._member.needs_input and not given:
+            if member.eof:
+                following = self._next_member(member)
+                if following is None:
+                    return 0
+                self._member = member = following
+            given = self._input() if member.needs_input else b""
+            if member.needs_input and not given:
                 raise Invalid("unexpected EOF")
-            data = self._decompress(given, len(buffer))
+            data = self._decompress(member, given, len(buffer))
             if data:
                 self._out += len(data)
                 if self._out > FAIR_BYTES and self._out > FAIR_RATIO * self._in:
@@ -154,9 +184,9 @@ class Unpacked(io.RawIOBase):
                 buffer[: len(data)] = data
                 return len(data)
 
-    def _decompress(self, given: bytes, most: int) -> bytes:
+    def _decompress(self, member: Decompressor, given: bytes, most: int) -> bytes:
         try:
-            return self._member.decompress(given, most)
+            return member.decompress(given, most)
         except (zlib.error, OSError, EOFError, ValueError) as error:
             raise Invalid(f"damaged {self.form} stream: {error}") from error
         except Exception as error:
@@ -173,18 +203,18 @@ class Unpacked(io.RawIOBase):
         self._in += len(data)
         return data
 
-    def _next_member(self) -> bool:
+    def _next_member(self, ended: Decompressor) -> Decompressor | None:
         """Start on what follows a member; zeros that pad the end of a gzip file are no member (gzip(1))."""
-        rest = self._member.unused_data or self._input()
+        rest = ended.unused_data or self._input()
         while rest and not rest.strip(b"\0"):
             rest = self._input()
         if not rest:
-            return False
-        self._member, self._rest = self._make(), rest
-        return True
+            return None
+        member, self._rest = FORMATS[self.form][1](), rest
+        return member
 
 
-def _read_up_to(source: io.BufferedIOBase, count: int) -> bytes:
+def _read_up_to(source: Source, count: int) -> bytes:
     """count bytes, or fewer at the stream's end: a socket may give them one by one."""
     head = b""
     while len(head) < count:

@@ -20,6 +20,9 @@ from engine.kernel.beneath import open_beneath
 
 log = logging.getLogger(__name__)
 
+# Makes one member: what its header says, the open directory above it, its name there, and where its contents are read.
+_Maker = Callable[[tar.Entry, int, str, tar.TarReader], None]
+
 # An overlay obeys these on any lower layer; an image may say what is deleted by whiteouts alone.
 _OVERLAY_ATTRIBUTES = ("trusted.overlay.", "user.overlay.")
 
@@ -93,7 +96,7 @@ class Extraction:
         self.size = 0
         # A set that keeps its order: parents first.
         self.implied: dict[str, None] = {}
-        self._makers: dict[bytes, Callable[[tar.Entry, int, str, tar.TarReader], None]] = {
+        self._makers: dict[bytes, _Maker] = {
             tar.FILE: self._file,
             tar.LINK: self._hard_link,
             tar.SYMLINK: self._symbolic_link,
@@ -230,7 +233,7 @@ class Extraction:
 
     # Everything else
 
-    def _replacing(self, make: Callable, entry: tar.Entry, parent: int, name: str, reader: tar.TarReader) -> None:
+    def _replacing(self, make: _Maker, entry: tar.Entry, parent: int, name: str, reader: tar.TarReader) -> None:
         try:
             make(entry, parent, name, reader)
         except FileExistsError:

@@ -10,11 +10,11 @@ reads a header of any size into memory, makes files by path, not beneath a descr
 and costs an idle daemon 0.7 MB.
 """
 
-import io
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from engine.daemon.streams import Source
 from engine.errors import Invalid
 
 BLOCK = 512
@@ -68,7 +68,7 @@ class TarReader:
     Iterate; between two entries call `chunks` or `copy` at most once, or nothing to skip the contents.
     """
 
-    def __init__(self, stream: io.BufferedIOBase):
+    def __init__(self, stream: Source):
         self._stream = stream
         # What is left of the present entry's data, and its padding.
         self._left = 0

@@ -216,7 +216,7 @@ class Packer:
         yield from self._member(parent, name, shown, stat.S_ISREG(mode))
 
     def contents(self, top: int, below: str) -> Iterator[Chunk]:
-        """As `tree`, without the directory itself."""
+        """Pack all that is in the open directory, named `below` + its path, without the directory itself."""
         # Only the deepest levels stay open: a hostile tree has more of them than there are descriptors.
         levels = [_Level(top, "", _entries(top))]
         try:
@@ -396,7 +396,7 @@ def _entries(directory: int) -> Iterator[tuple[str, int]]:
         return iter(sorted([(entry.name, _kind(entry)) for entry in found]))
 
 
-def _kind(entry: os.DirEntry) -> int:
+def _kind(entry: os.DirEntry[str]) -> int:
     if entry.is_file(follow_symlinks=False):
         return _IS_FILE
     return _IS_DIRECTORY if entry.is_dir(follow_symlinks=False) else _IS_OTHER

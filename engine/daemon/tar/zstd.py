@@ -75,7 +75,7 @@ class Unzstd:
         """At most max_length bytes; what was given and not used is kept for the next call."""
         if data:
             self._given, self._taken = self._given[self._taken :] + data, 0
-        source = _Buffer(ctypes.cast(self._given, ctypes.c_void_p), len(self._given), self._taken)
+        source = _Buffer(ctypes.cast(ctypes.c_char_p(self._given), ctypes.c_void_p), len(self._given), self._taken)
         target = _Buffer(ctypes.cast(self._output, ctypes.c_void_p), min(max_length, _OUTPUT), 0)
         result = self._library.ZSTD_decompressStream(self._context, ctypes.byref(target), ctypes.byref(source))
         self.eof = self._checked(result) == 0

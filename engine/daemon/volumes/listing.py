@@ -3,7 +3,8 @@
 Runs in the daemon's request threads; it changes nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from engine.daemon.clock import SECOND, rfc3339
 from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
@@ -11,11 +12,13 @@ from engine.daemon.volumes.store import Volume, Volumes
 from engine.errors import Invalid
 
 Match = Callable[[Volume], bool]
+# One filter of the API: what its values are → what judges a volume.
+_Filter = Callable[[Volumes, tuple[str, ...]], Match]
 
 _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 
 
-def show(volume: Volume) -> dict:
+def show(volume: Volume) -> dict[str, Any]:
     """A Volume of the API."""
     return {
         "CreatedAt": rfc3339(volume.created_ns // SECOND * SECOND),
@@ -44,7 +47,7 @@ def unused(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default
     return [volume for volume in passing if (everything or volume.anonymous) and not volumes.users(volume.name)]
 
 
-def _passing(volumes: Volumes, filters: dict[str, tuple[str, ...]], known: dict) -> list[Volume]:
+def _passing(volumes: Volumes, filters: dict[str, tuple[str, ...]], known: Mapping[str, _Filter]) -> list[Volume]:
     for name in filters:
         if name not in known:
             raise Invalid(f"invalid filter '{name}'")

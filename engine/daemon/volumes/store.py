@@ -13,6 +13,7 @@ import os
 import re
 import time
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.daemon import locks
 from engine.daemon.store import volumes as table
@@ -51,10 +52,17 @@ class Volume:
         return ANONYMOUS in (self.labels or {})
 
 
+class Bus(Protocol):
+    """Where it is told what has happened: `runtime.events.Events`."""
+
+    def publish(self, kind: str, action: str, actor: str, attributes: dict[str, str]) -> None:
+        """Tell everybody who listens."""
+
+
 class Volumes:
     """The volumes of a data root. events: the bus, which hears of each that is made or destroyed."""
 
-    def __init__(self, database: Database, data_root: str, events: object) -> None:
+    def __init__(self, database: Database, data_root: str, events: Bus) -> None:
         self._database = database
         self._events = events
         self._lock = locks.Reentrant("volumes")
@@ -124,7 +132,7 @@ class Volumes:
                 self._users.setdefault(name, set()).add(user)
             return volume
 
-    def _make(self, name: str, options: dict | None, labels: dict | None, durable: bool) -> Volume:
+    def _make(self, name: str, options: dict[str, str] | None, labels: dict[str, str] | None, durable: bool) -> Volume:
         try:
             _check_name(name)
             driver_options.check(options)

@@ -11,13 +11,14 @@ import pytest
 from engine.daemon.api.dispatch import Dispatcher
 from engine.daemon.api.routes import ROUTES
 from engine.daemon.api.streams import ClientGone
+from engine.daemon.images.verbs import import_, listing, load, pull, remove
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 
 AUTH = base64.urlsafe_b64encode(b'{"username":"u","password":"p"}').decode()
 
 
 class Store:
-    """Records what it is asked; `error` is raised after `lines` were told."""
+    """Records what the verbs are asked of it; `error` is raised after `lines` were told."""
 
     def __init__(self, lines=(), error=None):
         self.lines = lines
@@ -40,14 +41,14 @@ class Store:
         assert not gone()
         return self._work(("pull all", reference, platform, auth), progress)
 
-    def import_rootfs(self, stream, repo, tag, message, changes, platform, progress):
-        return self._work(("import", stream.read(), repo, tag, message, changes, platform), progress)
+    def import_rootfs(self, stream, repo, tag, message, changes, platform):
+        return self._work(("import", stream.read(), repo, tag, message, changes, platform), None)
 
     def load(self, stream, progress, wanted):
         return self._work(("load", stream.read()), progress)
 
-    def images_json(self, filters, all, shared_size, manifests, used_by, identity):
-        self.calls.append(("list", filters, all, shared_size, manifests, identity, used_by("sha256:abc")))
+    def images_json(self, filters, everything, shared_size, manifests, used_by, identity):
+        self.calls.append(("list", filters, everything, shared_size, manifests, identity, used_by("sha256:abc")))
         return [{"Id": "sha256:abc", "Size": 3, "Containers": 2, "RepoTags": [], "RepoDigests": []}]
 
     def find(self, name, platform):
@@ -65,9 +66,26 @@ class Store:
         return [{"Untagged": ref}]
 
 
+def method(name):
+    return lambda store, *rest, **named: getattr(store, name)(*rest, **named)
+
+
+VERBS = [
+    (pull, "pull"),
+    (pull, "pull_all"),
+    (import_, "import_rootfs"),
+    (load, "load"),
+    (listing, "images_json"),
+    (listing, "inspect_json"),
+    (remove, "remove"),
+]
+
+
 @pytest.fixture
-def serve(connect):
-    """A client of the real routes over a store."""
+def serve(connect, monkeypatch):
+    """A client of the real routes over a store, whose methods stand for the verbs."""
+    for module, name in VERBS:
+        monkeypatch.setattr(module, name, method(name))
 
     def make(store):
         containers = SimpleNamespace(using=lambda image: [f"user of {image}"])

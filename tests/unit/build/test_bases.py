@@ -6,6 +6,7 @@ import pytest
 
 from engine.daemon.build import bases
 from engine.daemon.build.options import Options
+from engine.daemon.images.verbs import pull
 from engine.errors import NotFound
 
 
@@ -22,11 +23,17 @@ class Images:
             raise NotFound(name)
         return name
 
-    def pull(self, name: str, *rest: object) -> str:
-        """Have it from now on."""
-        self.here.add(name)
-        self.pulls.append((name, *rest))
-        return name
+
+def note_pull(images: Images, name: str, *rest: object) -> str:
+    """Have the image from now on."""
+    images.here.add(name)
+    images.pulls.append((name, *rest))
+    return name
+
+
+@pytest.fixture(autouse=True)
+def no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "pull", note_pull)
 
 
 def gone() -> bool:

@@ -20,6 +20,7 @@ from typing import Protocol
 from engine.daemon.images import platform
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import unpack
+from engine.daemon.images.verbs import load, remove
 from engine.daemon.tar import trees
 from engine.errors import EngineError, NotFound
 from tests.unit.images import made
@@ -277,7 +278,7 @@ def load_and_check(store: Catalogue, data: bytes) -> bool:
     """
     root = pathlib.Path(store.layer_root).parent
     try:
-        store.load(Pipe(data), lambda line: None)
+        load.load(store, Pipe(data), lambda line: None)
         loaded = True
     except EngineError:
         loaded = False
@@ -288,7 +289,7 @@ def load_and_check(store: Catalogue, data: bytes) -> bool:
             assert store.content.has(one.manifest) and store.content.has(one.id)
         for name in (*image.repo_tags, image.id):
             with contextlib.suppress(NotFound):  # the image may have gone with its last name
-                store.remove(name, True, False, lambda identity: ())
+                remove.remove(store, name, True, False, lambda identity: ())
     left = made.files_below(root / "blobs/sha256") | made.files_below(root / "layers")
     assert left == set(), left
     assert set(os.listdir(root.parent)) == {root.name}, os.listdir(root.parent)

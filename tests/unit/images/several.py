@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import OCI_INDEX, Image
 from engine.daemon.images.reference import Reference
+from engine.daemon.images.verbs import import_ as importing
 from tests.unit.images import made
 from tests.unit.images.made import MadeImage, archive, member
 
@@ -43,4 +44,4 @@ def add(store: Catalogue, index: bytes, image: MadeImage, *names: str) -> Image:
 def import_(store: Catalogue, repo: str = "", contents: bytes = b"x", changes: Sequence[str] = ()) -> Image:
     """An image of one file."""
     stream = io.BytesIO(archive(member("file", contents)))
-    return store.import_rootfs(stream, repo, "", "", changes, None, lambda line: None)
+    return importing.import_rootfs(store, stream, repo, "", "", changes, None)

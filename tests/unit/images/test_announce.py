@@ -5,6 +5,8 @@ import io
 import pytest
 
 from engine.daemon.images import platform
+from engine.daemon.images.verbs import load as loading
+from engine.daemon.images.verbs import pull, remove
 from tests.unit.images.made import MadeImage, archive, layout, member
 from tests.unit.images.test_catalogue import NOBODY, container, import_, load, using
 
@@ -44,11 +46,11 @@ def test_a_name_goes_and_the_image_with_the_last(store, told):
     """untag for each name, delete for the image (transcript 217, 234)."""
     image = load(store, "a:1", "x")
     made = MadeImage(archive(member("x", b"")))
-    store.load(io.BytesIO(layout(made, {"io.containerd.image.name": "b:2"})), lambda line: None)
+    loading.load(store, io.BytesIO(layout(made, {"io.containerd.image.name": "b:2"})), lambda line: None)
     told.clear()
-    store.remove("a:1", False, False, NOBODY)
+    remove.remove(store, "a:1", False, False, NOBODY)
     assert brief(told) == [("untag", image.id, {"name": "a:1"})]
-    store.remove("b:2", False, False, NOBODY)
+    remove.remove(store, "b:2", False, False, NOBODY)
     assert brief(told) == [("untag", image.id, {"name": "b:2"}), ("delete", image.id, {"name": image.id})]
 
 
@@ -56,7 +58,7 @@ def test_an_image_without_a_name_is_untagged_too(store, told):
     """As dockerd tells it of the images that builds leave (transcript 308)."""
     image = load(store, "", "x")
     told.clear()
-    store.remove(image.id, False, False, NOBODY)
+    remove.remove(store, image.id, False, False, NOBODY)
     assert brief(told) == [("untag", image.id, {"name": image.id}), ("delete", image.id, {"name": image.id})]
 
 
@@ -64,7 +66,7 @@ def test_an_image_in_use_only_loses_its_name(store, told):
     """Though the removal was forced."""
     image = load(store, "a:1", "x")
     told.clear()
-    store.remove("a:1", True, False, using(container(image)))
+    remove.remove(store, "a:1", True, False, using(container(image)))
     assert brief(told) == [("untag", image.id, {"name": "a:1"})]
 
 
@@ -72,7 +74,7 @@ def test_a_pull_is_told_by_the_name_that_was_pulled(store, registry, told):
     """The actor is the whole reference, the name is without its tag."""
     image = MadeImage(archive(member("b", b"2")), config={"Labels": {"k": "v"}}, **own_platform())
     registry.add(image, "latest")
-    store.pull(f"{registry.address}/x", "latest", None, None, lambda line: None)
+    pull.pull(store, f"{registry.address}/x", "latest", None, None, lambda line: None)
     name = f"{registry.address}/x"
     assert brief(told) == [("pull", f"{name}:latest", {"k": "v", "name": name})]
 

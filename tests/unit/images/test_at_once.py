@@ -5,6 +5,7 @@ import random
 import threading
 
 from engine.daemon.images.reference import Reference
+from engine.daemon.images.verbs import listing, prune, remove
 from engine.errors import Conflict, NotFound
 from tests.unit.images import several
 from tests.unit.images.made import files_below
@@ -21,7 +22,7 @@ def test_clients_at_once_always_leave_a_legal_state(store):
     def look():
         while not done.wait(0.001):
             try:
-                store.images_json({}, manifests=True, shared_size=True, used_by=NOBODY)
+                listing.images_json(store, {}, manifests=True, shared_size=True, used_by=NOBODY)
             except Exception as error:
                 strange.append(error)
 
@@ -30,9 +31,11 @@ def test_clients_at_once_always_leave_a_legal_state(store):
         verbs = [
             lambda: several.add(store, index, members[chance.choice([HOST, OTHER])], chance.choice("ab")),
             lambda: store.tag(store.find(chance.choice("abc")), Reference.parse(chance.choice("abc"))),
-            lambda: store.remove(chance.choice("abc"), chance.random() < 0.5, False, NOBODY),
-            lambda: store.remove(chance.choice("ab"), True, False, NOBODY, [f"linux/{chance.choice([HOST, OTHER])}"]),
-            lambda: store.prune({"dangling": (chance.choice(["true", "false"]),)}, NOBODY),
+            lambda: remove.remove(store, chance.choice("abc"), chance.random() < 0.5, False, NOBODY),
+            lambda: remove.remove(
+                store, chance.choice("ab"), True, False, NOBODY, [f"linux/{chance.choice([HOST, OTHER])}"]
+            ),
+            lambda: prune.prune(store, {"dangling": (chance.choice(["true", "false"]),)}, NOBODY),
             lambda: import_(store, chance.choice("bc"), chance.choice([b"1", b"2"])),
         ]
         for _ in range(25):
@@ -60,6 +63,6 @@ def test_clients_at_once_always_leave_a_legal_state(store):
             assert store.content.has(one.manifest)
         assert all(store.find(name).id == image.id for name in image.names)
     for image in store.all():
-        store.remove(image.id, True, False, NOBODY)
+        remove.remove(store, image.id, True, False, NOBODY)
     assert store.all() == [] and files_below(pathlib.Path(store.layer_root)) == set()
     assert files_below(pathlib.Path(store.content.path("sha256:0")).parent) == set()

@@ -9,6 +9,9 @@ import types
 
 import pytest
 
+from engine.daemon.images.verbs import import_ as importing
+from engine.daemon.images.verbs import listing, remove
+from engine.daemon.images.verbs import load as loading
 from engine.errors import Conflict, Invalid, NotFound
 from tests.unit.images import made
 from tests.unit.images.made import MadeImage, archive, files_below, layout, member
@@ -19,11 +22,11 @@ TREE = archive(member("file", b"contents"))
 def load(store, name, *layers, **config):
     image = MadeImage(*(archive(member(layer, b"")) for layer in layers), config=config or None)
     annotations = {"io.containerd.image.name": name} if name else {}
-    return store.load(io.BytesIO(layout(image, annotations)), lambda line: None)[0]
+    return loading.load(store, io.BytesIO(layout(image, annotations)), lambda line: None)[0]
 
 
 def import_(store, data=TREE, repo="a", tag="", message="", changes=(), platform=None):
-    return store.import_rootfs(io.BytesIO(data), repo, tag, message, changes, platform, lambda line: None)
+    return importing.import_rootfs(store, io.BytesIO(data), repo, tag, message, changes, platform)
 
 
 def container(image, identity="c" * 64, running=False, **state):
@@ -70,7 +73,7 @@ def test_two_imports_of_one_tree_share_their_layer(store):
 def test_an_import_may_have_a_tag_a_message_a_platform_and_no_name(store):
     image = import_(store, repo="x/y", tag="1", message="mine", platform="linux/arm/v6")
     assert (image.repo_tags, image.config["architecture"], image.config["variant"]) == (("x/y:1",), "arm", "v6")
-    assert store.inspect_json(image)["Comment"] == "mine"
+    assert listing.inspect_json(store, image)["Comment"] == "mine"
     assert import_(store, repo="").names == ()
 
 
@@ -86,10 +89,10 @@ def test_an_import_with_a_wrong_parameter_reads_nothing(store, options):
             raise AssertionError("read")
 
     with pytest.raises(Invalid):
-        store.import_rootfs(
+        importing.import_rootfs(
+            store,
             Unread(),
             *({"repo": "a", "tag": "", "message": "", "changes": (), "platform": None} | options).values(),
-            print,
         )
 
 
@@ -154,7 +157,7 @@ def test_an_image_for_another_platform_than_asked_is_not_found(store):
 
 def test_the_last_name_takes_the_image_with_it(store):
     image = load(store, "docker.io/rec/imp:1", "a")
-    assert store.remove("rec/imp:1", False, False, NOBODY) == [{"Untagged": "rec/imp:1"}, {"Deleted": image.id}]
+    assert remove.remove(store, "rec/imp:1", False, False, NOBODY) == [{"Untagged": "rec/imp:1"}, {"Deleted": image.id}]
     root = pathlib.Path(store.layer_root).parent
     assert files_below(root / "layers") | files_below(root / "blobs/sha256") == set()
     with pytest.raises(NotFound):
@@ -164,7 +167,9 @@ def test_the_last_name_takes_the_image_with_it(store):
 def test_one_name_of_several_is_untagged_even_in_use(store):
     image = load(store, "docker.io/library/busybox:latest", "a")
     load(store, "docker.io/library/busybox:glibc", "a")
-    assert store.remove("busybox:latest", False, False, using(container(image))) == [{"Untagged": "busybox:latest"}]
+    assert remove.remove(store, "busybox:latest", False, False, using(container(image))) == [
+        {"Untagged": "busybox:latest"}
+    ]
     assert store.find("busybox:glibc").id == image.id
 
 
@@ -172,8 +177,8 @@ def test_removing_by_id_takes_every_tag_when_it_is_forced(store):
     image = load(store, "docker.io/library/busybox:latest", "a")
     load(store, "docker.io/library/busybox:glibc", "a")
     with pytest.raises(Conflict, match=r"\(must be forced\) - image is referenced in multiple repositories"):
-        store.remove(image.id[7:19], False, False, NOBODY)
-    removed = store.remove(image.id[7:19], True, False, NOBODY)
+        remove.remove(store, image.id[7:19], False, False, NOBODY)
+    removed = remove.remove(store, image.id[7:19], True, False, NOBODY)
     assert removed == [{"Untagged": "busybox:glibc"}, {"Untagged": "busybox:latest"}, {"Deleted": image.id}]
 
 
@@ -204,17 +209,17 @@ def test_conflicts_are_told_in_dockers_words(store):
     ]
     for ref, force, used_by, message in cases:
         with pytest.raises(Conflict) as failed:
-            store.remove(ref, force, False, used_by)
+            remove.remove(store, ref, force, False, used_by)
         assert str(failed.value) == message
     load(store, "docker.io/other/name:1", "a")
     with pytest.raises(Conflict, match=f"unable to delete {short} .must be forced. - image is referenced in multiple"):
-        store.remove(short, False, False, NOBODY)
+        remove.remove(store, short, False, False, NOBODY)
     assert len(store.find(image.id).names) == 2
 
 
 def test_force_in_use_takes_the_name_and_leaves_the_image(store):
     image = load(store, "docker.io/library/busybox:latest", "a")
-    assert store.remove("busybox", True, False, using(container(image))) == [{"Untagged": "busybox:latest"}]
+    assert remove.remove(store, "busybox", True, False, using(container(image))) == [{"Untagged": "busybox:latest"}]
     assert store.find(image.id).names == ()
 
 
@@ -222,7 +227,7 @@ def test_layers_of_a_deleted_image_stay_for_as_long_as_a_container_stands_on_the
     image = load(store, "docker.io/library/busybox:latest", "a")
     path = pathlib.Path(store.layer_root, *image.layers)
     used_by = using(container(image))
-    assert store.remove(image.id, True, False, used_by)[-1] == {"Deleted": image.id}
+    assert remove.remove(store, image.id, True, False, used_by)[-1] == {"Deleted": image.id}
     assert store.all() == []
     store.release(used_by)
     assert path.is_dir()
@@ -234,7 +239,7 @@ def test_layers_and_blobs_of_another_image_stay(store):
     first = load(store, "docker.io/library/a:1", "shared", "a")
     second = load(store, "docker.io/library/b:1", "shared", "b")
     assert first.layers[0] == second.layers[0]
-    store.remove("a:1", False, False, NOBODY)
+    remove.remove(store, "a:1", False, False, NOBODY)
     assert {path.name for path in pathlib.Path(store.layer_root).iterdir()} == set(second.layers)
     assert all(store.content.has(digest) for digest, _ in _blobs(store, second))
 
@@ -251,7 +256,7 @@ def test_directories_that_a_layer_only_implies_are_as_the_layer_below_has_them(s
     below = archive(made.directory("tmp", 0o1777))
     above = archive(member("tmp/x", b""), member("new/y", b""))
     image = MadeImage(below, above)
-    (found,) = store.load(io.BytesIO(layout(image)), lambda line: None)
+    (found,) = loading.load(store, io.BytesIO(layout(image)), lambda line: None)
     upper = pathlib.Path(store.layer_root, found.layers[1])
     assert (upper / "tmp").stat().st_mode & 0o7777 == 0o1777
     assert (upper / "new").stat().st_mode & 0o7777 == 0o755
@@ -263,7 +268,7 @@ def test_directories_that_a_layer_only_implies_are_as_the_layer_below_has_them(s
 def test_lists_have_every_field_and_newest_first(store):
     load(store, "docker.io/library/old:1", "a", Labels={"k": "v"})
     newer = import_(store, repo="new")
-    shown = store.images_json({}, shared_size=True, manifests=True, used_by=using(container(newer)))
+    shown = listing.images_json(store, {}, shared_size=True, manifests=True, used_by=using(container(newer)))
     assert [image["RepoTags"] for image in shown] == [["new:latest"], ["old:1"]]
     assert [image["Containers"] for image in shown] == [1, 0]
     assert shown[1]["Labels"] == {"k": "v"}
@@ -297,23 +302,23 @@ def test_filters_choose(store, filters, expected):
     load(store, "docker.io/library/busybox:1", "a", Labels={"k": "v"})
     load(store, "", "b")
     import_(store, repo="rec/img", tag="2")
-    assert {"".join(image["RepoTags"]) for image in store.images_json(filters)} == expected
+    assert {"".join(image["RepoTags"]) for image in listing.images_json(store, filters)} == expected
 
 
 @pytest.mark.parametrize("filters", [{"dangling": ["maybe"]}, {"until": ["soon"]}, {"unknown": ["x"]}])
 def test_a_wrong_filter_is_refused(store, filters):
     with pytest.raises(Invalid):
-        store.images_json(filters)
+        listing.images_json(store, filters)
 
 
 def test_a_wrong_filter_is_shown_as_docker_shows_it(store):
     with pytest.raises(Invalid, match=re.escape("invalid filter 'dangling=[maybe 1]'")):
-        store.images_json({"dangling": ("maybe", "1")})
+        listing.images_json(store, {"dangling": ("maybe", "1")})
 
 
 def test_inspect_has_what_docker_has(store):
     image = import_(store, repo="busybox", changes=['CMD ["/bin/sh"]'])
-    shown = store.inspect_json(image)
+    shown = listing.inspect_json(store, image)
     assert set(shown) == {
         "Id",
         "RepoTags",

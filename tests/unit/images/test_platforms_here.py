@@ -7,6 +7,7 @@ import types
 import pytest
 
 from engine.daemon.images import platform as platforms
+from engine.daemon.images.verbs import listing, remove
 from engine.errors import Conflict, Invalid, NotFound
 from tests.unit.images import made, several
 from tests.unit.images.made import files_below
@@ -73,7 +74,7 @@ def test_a_platform_of_a_name_that_moved_on_stays_with_its_index(store, two):
 def test_a_list_shows_what_is_here_and_what_the_index_has_besides(store, two):
     other, host = two
     user = container(other)
-    (shown,) = store.images_json({}, manifests=True, shared_size=True, used_by=using(user), identity=True)
+    (shown,) = listing.images_json(store, {}, manifests=True, shared_size=True, used_by=using(user), identity=True)
     kinds = {one["ID"]: (one["Kind"], one["Available"]) for one in shown["Manifests"]}
     assert [kinds[host.manifest], kinds[other.manifest]] == [("image", True)] * 2
     assert sorted(kinds.values()) == [("attestation", False), ("image", False), ("image", True), ("image", True)]
@@ -87,8 +88,8 @@ def test_a_list_shows_what_is_here_and_what_the_index_has_besides(store, two):
         content = sum(size for _, size in table.image_blobs(connection, host.id))
     unpacked = sum(other.layer_sizes) + host.layer_sizes[1]
     assert shown["Size"] == content + unpacked and shown["SharedSize"] == 0
-    assert store.inspect_json(host)["Size"] == shown["Size"]
-    single = store.inspect_json(other, single=True)
+    assert listing.inspect_json(store, host)["Size"] == shown["Size"]
+    single = listing.inspect_json(store, other, single=True)
     assert (single["Id"], single["Architecture"]) == (other.manifest, OTHER)
     assert single["Descriptor"]["platform"] == {"architecture": OTHER, "os": "linux"}
 
@@ -100,7 +101,7 @@ def test_what_a_stranger_put_into_an_index_is_not_shown(store):
     wilder["mediaType"] = {}
     index = several.index_of(members, wild, wilder)
     image = several.add(store, index, members[HOST], "x")
-    first, second, third = store.inspect_json(image, manifests=True)["Manifests"]
+    first, second, third = listing.inspect_json(store, image, manifests=True)["Manifests"]
     assert first["Available"] and json.dumps(first)
     assert (second["Kind"], set(second["Descriptor"])) == ("unknown", {"mediaType", "digest", "size"})
     assert (third["Kind"], third["Descriptor"]["mediaType"]) == ("unknown", "")
@@ -109,18 +110,18 @@ def test_what_a_stranger_put_into_an_index_is_not_shown(store):
 def test_single_platforms_are_removed_with_force_alone(store, two):
     other, host = two
     with pytest.raises(Invalid, match="Content will be removed from all images referencing this variant"):
-        store.remove("x", False, False, NOBODY, [f"linux/{OTHER}"])
+        remove.remove(store, "x", False, False, NOBODY, [f"linux/{OTHER}"])
     before = blobs(store)
-    assert store.remove("x", True, False, NOBODY, [f"linux/{OTHER}"]) == [{"Deleted": other.manifest}]
+    assert remove.remove(store, "x", True, False, NOBODY, [f"linux/{OTHER}"]) == [{"Deleted": other.manifest}]
     assert store.platforms(host) == [host] and store.find("x") == host
     gone = {f"sha256:{name}" for name in before - blobs(store)}
     assert other.manifest in gone and host.manifest not in gone and len(gone) == 3
     assert files_below(pathlib.Path(store.layer_root)) >= {*host.layers} and len(store.platforms(host)) == 1
     assert not pathlib.Path(store.layer_root, other.layers[1]).exists()
     with pytest.raises(NotFound, match=f"failed to delete platform linux/{OTHER}"):
-        store.remove("x", True, False, NOBODY, [f"linux/{OTHER}"])
+        remove.remove(store, "x", True, False, NOBODY, [f"linux/{OTHER}"])
     everything = [{"Deleted": host.manifest}, {"Untagged": "x:latest"}, {"Deleted": host.id}]
-    assert store.remove("x", True, False, NOBODY, [f"linux/{HOST}"]) == everything
+    assert remove.remove(store, "x", True, False, NOBODY, [f"linux/{HOST}"]) == everything
     assert store.all() == [] and blobs(store) == set() and files_below(pathlib.Path(store.layer_root)) == set()
 
 
@@ -128,15 +129,15 @@ def test_a_platform_of_a_running_container_stays_and_the_others_may_go(store, tw
     other, host = two
     used_by = using(container(other, running=True))
     with pytest.raises(Conflict, match=r"cannot be forced.* running container cccccccccccc"):
-        store.remove("x", True, False, used_by, [f"linux/{OTHER}"])
-    assert store.remove("x", True, False, used_by, [f"linux/{HOST}"]) == [{"Deleted": host.manifest}]
+        remove.remove(store, "x", True, False, used_by, [f"linux/{OTHER}"])
+    assert remove.remove(store, "x", True, False, used_by, [f"linux/{HOST}"]) == [{"Deleted": host.manifest}]
     assert store.find("x") == store.find("x", f"linux/{OTHER}")
 
 
 def test_a_removed_platform_is_held_while_a_container_stands_on_it(store, two):
     other, host = two
     used_by = using(container(other))
-    store.remove("x", True, False, used_by, [f"linux/{OTHER}"])
+    remove.remove(store, "x", True, False, used_by, [f"linux/{OTHER}"])
     assert store.platforms(host) == [host]
     assert pathlib.Path(store.layer_root, other.layers[1]).exists()
     assert store.origin(host.id, other.layers).manifest == other.manifest
@@ -154,7 +155,7 @@ def test_a_mounted_platform_is_held_too(store, two):
     point = {"Type": "image", "Spec": {"Image": host.id, "Layers": list(other.layers)}}
     user = container(host, mounts=[point])
     user.layers = ("77",)
-    store.remove(host.id, True, False, using(user))
+    remove.remove(store, host.id, True, False, using(user))
     assert store.all() == []
     held = files_below(pathlib.Path(store.layer_root))
     assert {*other.layers} <= held and host.layers[1] not in held
@@ -164,8 +165,8 @@ def test_a_mounted_platform_is_held_too(store, two):
 
 def test_what_was_removed_is_whole_when_it_comes_again(store, two):
     other, host = two
-    store.remove("x", True, False, using(container(other)))  # its name goes, the container's image stays
-    store.remove(host.id, True, False, using(container(other)))
+    remove.remove(store, "x", True, False, using(container(other)))  # its name goes, the container's image stays
+    remove.remove(store, host.id, True, False, using(container(other)))
     assert store.all() == []
     members = several.images(OTHER, HOST, shared=b"both")
     again = several.add(store, store.content.read(host.id, 10_000), members[OTHER], "y")

@@ -5,6 +5,7 @@ import io
 import pytest
 
 from engine.daemon.images import usage
+from engine.daemon.images.verbs import listing, load
 from tests.unit.images.made import MadeImage, archive, layout, member
 from tests.unit.images.several import import_
 
@@ -15,14 +16,15 @@ def pair(store):
     base = archive(member("base", b"b" * 50_000))
     upon = archive(member("upon", b"u" * 70_000))
     return [
-        store.load(io.BytesIO(layout(MadeImage(*layers))), lambda line: None)[0] for layers in ((base,), (base, upon))
+        load.load(store, io.BytesIO(layout(MadeImage(*layers))), lambda line: None)[0]
+        for layers in ((base,), (base, upon))
     ]
 
 
 def test_what_is_shared_counts_once(store, pair):
     lower, upper = pair
     alone = import_(store, "alone")
-    shown = {image["Id"]: image for image in store.images_json({}, shared_size=True)}
+    shown = {image["Id"]: image for image in listing.images_json(store, {}, shared_size=True)}
     assert shown[lower.id]["SharedSize"] == shown[upper.id]["SharedSize"] > 50_000
     assert shown[alone.id]["SharedSize"] == 0
     own = sum(image["Size"] - image["SharedSize"] for image in shown.values())

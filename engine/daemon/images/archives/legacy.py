@@ -6,21 +6,19 @@ dockerd did it.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from engine.daemon.images import image as documents
+from engine.daemon.images.archives.members import Members
 from engine.daemon.images.reference import Reference
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
-
-if TYPE_CHECKING:
-    from engine.daemon.images.archives.members import Members
 
 # Fields of the old document that say nothing in a new one.
 _DROPPED = ("id", "parent", "parent_id", "layer_id", "throwaway", "Size", "Tag")
 _MOST_NAMES = 1_000
 
 
-def images(members: "Members", repositories: bytes) -> Iterator[tuple[bytes, list[tuple[str, int]], list[Reference]]]:
+def images(members: Members, repositories: bytes) -> Iterator[tuple[bytes, list[tuple[str, int]], list[Reference]]]:
     """Of each image: its config, its layers' digest and size, lowest first, and its names. Raises Invalid."""
     for identity, names in _names(documents.load(repositories, "repositories")).items():
         chain = _chain(members, identity)
@@ -34,7 +32,7 @@ def images(members: "Members", repositories: bytes) -> Iterator[tuple[bytes, lis
         yield _config(chain, diff_ids), files, names
 
 
-def _names(repositories: dict) -> dict[str, list[Reference]]:
+def _names(repositories: Object) -> dict[str, list[Reference]]:
     """identity of the uppermost layer → the names that it goes by."""
     found: dict[str, list[Reference]] = {}
     for name, tags in repositories.items():
@@ -50,9 +48,9 @@ def _names(repositories: dict) -> dict[str, list[Reference]]:
     return found
 
 
-def _chain(members: "Members", identity: str) -> list[tuple[str, dict]]:
+def _chain(members: Members, identity: str) -> list[tuple[str, Object]]:
     """Identity and document of each layer, lowest first."""
-    chain: list[tuple[str, dict]] = []
+    chain: list[tuple[str, Object]] = []
     while identity:
         if len(chain) == documents.MOST_LAYERS:  # a circle ends here too
             raise Invalid(f"max depth exceeded: more than {documents.MOST_LAYERS} layers")
@@ -67,7 +65,7 @@ def _chain(members: "Members", identity: str) -> list[tuple[str, dict]]:
     return chain[::-1]
 
 
-def _config(chain: list[tuple[str, dict]], diff_ids: list[str]) -> bytes:
+def _config(chain: list[tuple[str, Object]], diff_ids: list[str]) -> bytes:
     _, uppermost = chain[-1]
     config = {key: value for key, value in uppermost.items() if key not in _DROPPED}
     config["rootfs"] = {"type": "layers", "diff_ids": diff_ids}
@@ -75,18 +73,19 @@ def _config(chain: list[tuple[str, dict]], diff_ids: list[str]) -> bytes:
     return documents.dump(config)
 
 
-def _step(document: dict) -> dict:
+def _step(document: Object) -> Object:
     made_by = (document.get("container_config") or {}) if isinstance(document.get("container_config"), dict) else {}
-    command = made_by.get("Cmd")
     step = {
         "created": document.get("created"),
         "author": document.get("author"),
-        "created_by": " ".join(command) if _is_texts(command) else None,
+        "created_by": _shown(made_by.get("Cmd")),
         "comment": document.get("comment"),
     }
     return {key: value for key, value in step.items() if isinstance(value, str) and value}
 
 
-def _is_texts(value: object) -> bool:
-    """Whether this is a list of texts."""
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+def _shown(command: object) -> str | None:
+    """A command's words as one text; None for what is no list of texts."""
+    if isinstance(command, list) and all(isinstance(word, str) for word in command):
+        return " ".join(command)
+    return None

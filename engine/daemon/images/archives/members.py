@@ -13,19 +13,18 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from engine.daemon.images import image as documents
+from engine.daemon.images.catalogue import Catalogue
+from engine.daemon.images.layers.store import Layer, Session
+from engine.daemon.jsontext import Object
 from engine.daemon.store import images as table
+from engine.daemon.streams import Buffer
 from engine.daemon.tar import compression
 from engine.daemon.tar import reader as tar
 from engine.errors import Invalid, NotFound, Unavailable
 
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
-    from engine.daemon.images.layers.store import Layer, Session
-
-Progress = Callable[[dict], None]
+Progress = Callable[[Object], None]
 
 # Images, their layers, and in the oldest form three files for each; an archive with more is none of images.
 MOST_MEMBERS = 10_000
@@ -49,7 +48,7 @@ class Members:
     session: holds the layers that were unpacked on the way, as long as it lasts
     """
 
-    def __init__(self, store: "Catalogue", session: "Session", progress: Progress):
+    def __init__(self, store: Catalogue, session: Session, progress: Progress):
         self._store = store
         self._content = store.content
         self._session = session
@@ -97,10 +96,10 @@ class Members:
         pieces = reader.chunks(PIECE)
         first = next(pieces, b"")
         unpacking = None
+        told = _Telling(self._progress, digest, name, entry.size)
         with self._content.incoming() as blob:
             if self._is_layer(first) and not self._is_unpacked(digest):
                 unpacking = _Unpacking(self._session)
-            told = _Telling(self._progress, digest, name, entry.size) if unpacking else None
             try:
                 while first:
                     blob.write(first)
@@ -151,12 +150,12 @@ class Members:
         found = self.find(name)
         return found and self._content.read(found[0], documents.LARGEST_DOCUMENT)
 
-    def has(self, part: dict) -> bool:
+    def has(self, part: Object) -> bool:
         """Whether the descriptor's blob is in the archive, under that name at least, or in the store."""
         in_archive = self.find(_BLOBS + part["digest"].partition(":")[2]) is not None
         return in_archive or self._content.has(part["digest"], part["size"])
 
-    def blob(self, part: dict) -> dict:
+    def blob(self, part: Object) -> Object:
         """The descriptor, if its blob is in the archive, or in the store, with that digest and size."""
         found = self.find(_BLOBS + part["digest"].partition(":")[2])
         if found is not None and found != (part["digest"], part["size"]):
@@ -197,7 +196,7 @@ class _Unpacking:
     Every one is ended by `finish` or `abort`.
     """
 
-    def __init__(self, session: "Session"):
+    def __init__(self, session: Session):
         self._session = session
         self._feed = _Feed()
         self._failure: BaseException | None = None
@@ -248,10 +247,11 @@ class _Feed(io.RawIOBase):
         """Always."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.RawIOBase."""
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill the buffer as far as the present piece goes."""
+        view = memoryview(buffer)
+        data = self.read(len(view))
+        view[: len(data)] = data
         return len(data)
 
     def read(self, count: int = -1) -> bytes:

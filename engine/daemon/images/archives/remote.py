@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from engine.daemon.images.registry import transport
 from engine.daemon.images.registry.transport import ConnectFailure, Origin, Transport
+from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
 
 if TYPE_CHECKING:
-    import http.client
+    from engine.daemon.images.registry.answer import Answer
 
 _KINDS = {400: Invalid, 401: Unauthorized, 403: Forbidden, 404: NotFound}
 _PIECE = 256 * 1024
@@ -36,7 +37,7 @@ class Remote:
     Raises SystemFailure when it breaks off, Invalid when it goes on for too long.
     """
 
-    def __init__(self, answer: "http.client.HTTPResponse", url: str, most: int, progress: Callable[[int], None]):
+    def __init__(self, answer: "Answer", url: str, most: int, progress: Callable[[int], None]):
         self._answer = answer
         self._most = most
         self._progress = progress
@@ -97,8 +98,11 @@ def opened(url: str, most: int = LARGEST, progress: Callable[[int], None] = _unt
 
 
 @contextlib.contextmanager
-def told(url: str, progress: Callable[[dict], None]) -> Iterator[Remote]:
-    """As `opened`, for an import: where it comes from, and how far it is, are lines."""
+def told(url: str, progress: Callable[[Object], None]) -> Iterator[Remote]:
+    """The file at `url`, for an import: where it comes from, and how far it is, are lines of progress.
+
+    Raises what `opened` raises.
+    """
     last = 0.0
 
     def show(done: int) -> None:
@@ -113,7 +117,7 @@ def told(url: str, progress: Callable[[dict], None]) -> Iterator[Remote]:
         yield source
 
 
-def _get(connections: Transport, url: str) -> "http.client.HTTPResponse":
+def _get(connections: Transport, url: str) -> "Answer":
     try:
         scheme, host, port, target = transport.split_url(url)
     except (SystemFailure, ValueError) as error:
@@ -126,13 +130,13 @@ def _get(connections: Transport, url: str) -> "http.client.HTTPResponse":
         raise SystemFailure(f'Get "{url}": {error}') from error
 
 
-def _refused(url: str, answer: "http.client.HTTPResponse") -> EngineError:
+def _refused(url: str, answer: "Answer") -> EngineError:
     text = _read(answer, _ERROR_TEXT).decode("utf-8", "replace").strip()
     kind = _KINDS.get(answer.status, SystemFailure)
     return kind(f"failed to GET {url} with status {answer.status} {answer.reason}: {text}")
 
 
-def _read(answer: "http.client.HTTPResponse", count: int) -> bytes:
+def _read(answer: "Answer", count: int) -> bytes:
     """What one look at the connection brings: a full buffer could be waited for for days."""
     import http.client  # loaded with the answer already
 

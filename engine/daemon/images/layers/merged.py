@@ -9,16 +9,19 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from engine.daemon.images.layers import storage
 from engine.daemon.tar.trees import remove_path
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
 
+Result = TypeVar("Result")
+
 _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def within(layer_root: str, layers: Sequence[str], work: Callable[[int], object]) -> object:
+def within(layer_root: str, layers: Sequence[str], work: Callable[[int], Result]) -> Result:
     """`work(root_fd)` with an O_PATH descriptor of the root that these layers (lowest first) make together.
 
     No layers: an empty root. Where the storage is `copy`, several layers are copied for it, which takes its time.
@@ -29,7 +32,7 @@ def within(layer_root: str, layers: Sequence[str], work: Callable[[int], object]
     if layers and storage.choose(os.path.dirname(layer_root)) != storage.OVERLAY:
         with _copy(layer_root, layers) as root:
             return work(root)
-    results: list[object] = []
+    results: list[Result] = []
     failures: list[BaseException] = []
 
     def look() -> None:
@@ -46,7 +49,7 @@ def within(layer_root: str, layers: Sequence[str], work: Callable[[int], object]
     return results[0]
 
 
-def _opened(path: str, work: Callable[[int], object]) -> object:
+def _opened(path: str, work: Callable[[int], Result]) -> Result:
     root = os.open(path, _ROOT)
     try:
         return work(root)
@@ -56,9 +59,10 @@ def _opened(path: str, work: Callable[[int], object]) -> object:
 
 @contextlib.contextmanager
 def held(layer_root: str, layers: Sequence[str]) -> Iterator[int]:
-    """As `within`, for work that needs the layers' directory meanwhile, which is hidden in there by what is looked at.
+    """An O_PATH descriptor of the root that these layers make, to be used outside of the thread that mounted it.
 
-    The descriptor keeps the mount, which nobody else sees, for as long as this lasts.
+    For work that needs the layers' directory meanwhile, which `within` hides behind what is looked at. The
+    descriptor keeps the mount, which nobody else sees, for as long as this lasts.
     """
     if len(layers) > 1 and storage.choose(os.path.dirname(layer_root)) != storage.OVERLAY:
         with _copy(layer_root, layers) as root:
@@ -89,7 +93,7 @@ def _copy(layer_root: str, layers: Sequence[str]) -> Iterator[int]:
         remove_path(place)
 
 
-def _mounted(layer_root: str, layers: Sequence[str], work: Callable[[int], object]) -> object:
+def _mounted(layer_root: str, layers: Sequence[str], work: Callable[[int], Result]) -> Result:
     try:
         # Linux gives the thread a root and a working directory of its own with it (unshare(2), CLONE_FS).
         syscalls.unshare(syscalls.CLONE_NEWNS)

@@ -20,6 +20,7 @@ from engine.daemon import locks
 from engine.daemon.images.content import sha256
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
+from engine.daemon.streams import Buffer, Source
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid
 from engine.kernel import memory
@@ -55,9 +56,9 @@ class Hashing(io.RawIOBase):
         """Always."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.RawIOBase."""
-        count = self._source.readinto(buffer)
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill the buffer as the source does, and hash what it filled in."""
+        count: int = self._source.readinto(buffer)
         self._hash.update(memoryview(buffer)[:count])
         return count
 
@@ -109,7 +110,7 @@ class LayerStore:
             self._busy.pop(diff_id).set()
 
     def unpack(
-        self, source: io.BufferedIOBase, diff_id: str, abandon: Callable[[], None] | None = None
+        self, source: Source, diff_id: str, abandon: Callable[[], None] | None = None
     ) -> tuple[Layer, tuple[str, ...]]:
         """Unpack a (compressed) tar; returns the layer, pinned, and the directories that it only implied.
 
@@ -222,7 +223,7 @@ class Session:
         memory.trim()  # what unpacking has filled is megabytes, which the C library would keep for good
 
     def layer(
-        self, diff_id: str, open_source: Callable[[], io.BufferedIOBase], check: Callable[[], None] = lambda: None
+        self, diff_id: str, open_source: Callable[[], io.RawIOBase], check: Callable[[], None] = lambda: None
     ) -> Layer:
         """The layer with these contents, unpacked from open_source() (closed afterwards) if it is not there.
 
@@ -239,7 +240,7 @@ class Session:
         self._hold(found)
         return found
 
-    def unpack(self, source: io.BufferedIOBase, diff_id: str = "", abandon: Callable[[], None] | None = None) -> Layer:
+    def unpack(self, source: Source, diff_id: str = "", abandon: Callable[[], None] | None = None) -> Layer:
         """A layer from its (compressed) tar; an empty diff_id takes any contents. See `LayerStore.unpack`."""
         layer, implied = self._store.unpack(source, diff_id, abandon)
         self._hold(layer)

@@ -10,6 +10,7 @@ import stat
 from dataclasses import dataclass
 
 from engine.daemon.images.layers.whiteouts import OPAQUE, OPAQUE_ATTRIBUTE, WHITEOUT
+from engine.daemon.streams import Source
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.extract import CREATE, DIRECTORY, Extraction, failure
 from engine.errors import Invalid
@@ -29,8 +30,8 @@ class Unpacked:
     implied: tuple[str, ...]
 
 
-def unpack(stream: object, root_fd: int, overlay: bool) -> Unpacked:
-    """Unpack the plain tar `stream` (buffered) into the empty directory `root_fd`; reads no further than its end.
+def unpack(stream: Source, root_fd: int, overlay: bool) -> Unpacked:
+    """Unpack the plain tar `stream` into the empty directory `root_fd`; reads no further than its end.
 
     overlay: write whiteouts as the kernel's overlayfs reads them; else they stay files called `.wh.NAME`, for
         `storage.copy_layers`.

@@ -12,6 +12,7 @@ import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid, Unauthorized
 
 _CLIENT = "engine"
@@ -34,7 +35,7 @@ class Credentials:
     registry_token: str = ""
 
     @classmethod
-    def of(cls, auth: dict | None) -> "Credentials":
+    def of(cls, auth: Object | None) -> "Credentials":
         """From the decoded X-Registry-Auth (API: AuthConfig); keys are compared as Go does, whatever their case."""
         known = {str(key).lower(): value for key, value in (auth or {}).items()}
         texts = {key: value for key, value in known.items() if isinstance(value, str)}
@@ -93,7 +94,7 @@ def _without_quoted(header: str) -> str:
 
 
 # Fetches a token document: (url, headers, form or None) → status, document.
-Fetch = Callable[[str, dict[str, str], dict[str, str] | None], tuple[int, dict]]
+Fetch = Callable[[str, dict[str, str], dict[str, str] | None], tuple[int, Object]]
 
 
 class Authorizer:
@@ -182,12 +183,12 @@ def _union(*scopes: str) -> str:
 
 
 def _query(asked: dict[str, str]) -> str:
-    """As a query; each scope is a parameter of its own."""
+    """The query of a URL; each scope is a parameter of its own."""
     scopes = [("scope", scope) for scope in asked.get("scope", "").split()]
     return urllib.parse.urlencode([*((name, value) for name, value in asked.items() if name != "scope"), *scopes])
 
 
-def _reason(document: dict) -> str:
+def _reason(document: Object) -> str:
     """The words of a token server's refusal, if it has any."""
     errors = document.get("errors")
     first = errors[0] if isinstance(errors, list) and errors and isinstance(errors[0], dict) else {}

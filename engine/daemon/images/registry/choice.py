@@ -13,6 +13,7 @@ from typing import NamedTuple
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform
 from engine.daemon.images.content import Content
+from engine.daemon.jsontext import Object
 from engine.errors import Conflict, Invalid, NotFound
 
 _DEEPEST_INDEX = 3
@@ -21,7 +22,7 @@ _DEEPEST_INDEX = 3
 class Document(NamedTuple):
     """A manifest or index that is here: its descriptor, and its bytes."""
 
-    part: dict
+    part: Object
     data: bytes
 
 
@@ -29,11 +30,11 @@ class Plan(NamedTuple):
     """What a push sends: documents, the one that the tag will name last, and the blobs that they need."""
 
     documents: list[Document]
-    blobs: dict[str, dict]
+    blobs: dict[str, Object]
     layers: frozenset[str]
 
     @property
-    def target(self) -> dict:
+    def target(self) -> Object:
         """The descriptor of what the tag will name."""
         return self.documents[-1].part
 
@@ -44,13 +45,13 @@ class Choice:
     missing: descriptors of the manifests of its index that are not here, or not whole
     """
 
-    def __init__(self, content: Content, root: dict):
+    def __init__(self, content: Content, root: Object):
         self._content = content
         self._root = self._document(root)
         self._offered: list[tuple[Plan, platform.Platform, bool]] = []
         self._indexes: list[Document] = []
         self._seen: set[str] = set()
-        self.missing: list[dict] = []
+        self.missing: list[Object] = []
         if root["mediaType"] in documents.INDEXES:
             self._look(self._root, 1)
         else:
@@ -137,16 +138,16 @@ class Choice:
                 continue
             self._offered.append((plan, self._platform(entry, manifest), _is_attestation(entry)))
 
-    def _document(self, part: dict) -> Document:
+    def _document(self, part: Object) -> Document:
         return Document(part, self._content.read(part["digest"], documents.LARGEST_DOCUMENT))
 
     @staticmethod
-    def _plan(document: Document, manifest: dict) -> Plan:
+    def _plan(document: Document, manifest: Object) -> Plan:
         config, layers = documents.manifest_parts(manifest)
         blobs = {part["digest"]: part for part in (*layers, config)}
         return Plan([document], blobs, frozenset(part["digest"] for part in layers))
 
-    def _platform(self, entry: dict, manifest: dict) -> platform.Platform:
+    def _platform(self, entry: Object, manifest: Object) -> platform.Platform:
         """What an entry of an index says, or else the config."""
         if isinstance(entry.get("platform"), dict):
             return platform.of(entry["platform"])
@@ -156,7 +157,7 @@ class Choice:
         return platform.of(documents.load(self._content.read(digest, documents.LARGEST_DOCUMENT), "image config"))
 
 
-def _is_attestation(entry: dict) -> bool:
+def _is_attestation(entry: Object) -> bool:
     """True for what BuildKit hangs on an image: it has no platform of its own."""
     annotations = entry.get("annotations")
     return isinstance(annotations, dict) and "vnd.docker.reference.type" in annotations

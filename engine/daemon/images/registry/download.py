@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from engine.daemon.images.content import Content, append
+from engine.daemon.images.registry.reads import Registry
+from engine.daemon.jsontext import Object
+from engine.daemon.streams import Buffer
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
 
 if TYPE_CHECKING:
-    from engine.daemon.images.registry.reads import Registry
+    from engine.daemon.images.registry.answer import Answer
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +73,7 @@ class Arriving:
     part: its descriptor; cancelled: when it is set nobody waits any longer
     """
 
-    def __init__(self, part: dict, cancelled: threading.Event):
+    def __init__(self, part: Object, cancelled: threading.Event):
         self.part = part
         self.cancelled = cancelled
         self._changed = threading.Condition()
@@ -147,13 +150,15 @@ class Following(io.RawIOBase):
         """Always."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.RawIOBase. Raises Cancelled when no more will come."""
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill the buffer with what has arrived, once there is something. Raises Cancelled when no more will come."""
+        assert self._file is not None  # whoever reads has got it made
+        view = memoryview(buffer)
         while here := self._arriving.beyond(self._place, lambda: self._abandoned):
             if self._abandoned:
                 break
             # An attempt that had to begin anew makes the file shorter for a while.
-            count = os.preadv(self._file.fileno(), [memoryview(buffer)[: min(here, len(buffer))]], self._place)
+            count = os.preadv(self._file.fileno(), [view[: min(here, len(view))]], self._place)
             if count:
                 self._place += count
                 self._told(self._place)
@@ -176,9 +181,9 @@ class Following(io.RawIOBase):
 
 
 def fetch(
-    registry: "Registry",
+    registry: Registry,
     content: Content,
-    part: dict,
+    part: Object,
     cancelled: threading.Event,
     progress: Callable[[int], None],
     arriving: Arriving | None = None,
@@ -207,7 +212,7 @@ def forget(content: Content, digest: str) -> None:
                 os.unlink(path)
 
 
-def _fetch(registry: "Registry", content: Content, arriving: Arriving, progress: Callable[[int], None]) -> bool:
+def _fetch(registry: Registry, content: Content, arriving: Arriving, progress: Callable[[int], None]) -> bool:
     digest, size = arriving.part["digest"], arriving.part["size"]
     path = content.partial_path(digest)
     with _turn(path, arriving.cancelled):
@@ -221,7 +226,7 @@ def _fetch(registry: "Registry", content: Content, arriving: Arriving, progress:
     return True
 
 
-def _attempts(registry: "Registry", partial: "_Partial") -> None:
+def _attempts(registry: Registry, partial: "_Partial") -> None:
     failed = 0
     while True:
         before = partial.done
@@ -281,7 +286,7 @@ class _Partial:
         self._truncate()
         os.unlink(self._path)
 
-    def attempt(self, registry: "Registry") -> None:
+    def attempt(self, registry: Registry) -> None:
         """Read the rest of the blob; returns when it is whole and right."""
         if self.done < self._size:
             with registry.blob(self.digest, self.done) as (answer, start):
@@ -303,7 +308,7 @@ class _Partial:
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
 
-    def _copy(self, answer: object) -> None:
+    def _copy(self, answer: "Answer") -> None:
         """Append the answer's body, to the blob's size and no further. Raises SystemFailure where it ends early."""
         import http.client  # loaded by the transport already
 

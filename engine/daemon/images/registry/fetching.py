@@ -10,16 +10,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
+from engine.daemon.images.content import Content
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.registry.download import Arriving, Cancelled, Following, fetch
 from engine.daemon.images.registry.reads import Registry
 from engine.daemon.images.registry.report import Report
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
-
-if TYPE_CHECKING:
-    from engine.daemon.images.content import Content
 
 # dockerd's max-concurrent-downloads. More unpackings than processors only take memory.
 _DOWNLOADS = 3
@@ -39,7 +37,7 @@ class _Job:
     fresh: it was not here before; told: set once `fresh` is known and a client has heard of it
     """
 
-    part: dict
+    part: Object
     diff_id: str
     arriving: Arriving
     fresh: bool = False
@@ -67,10 +65,10 @@ class _Work:
 
 
 def fetch_layers(
-    content: "Content",
+    content: Content,
     registry: Registry,
     session: Session,
-    parts: Sequence[dict],
+    parts: Sequence[Object],
     diff_ids: Sequence[str],
     report: Report,
     gone: Callable[[], bool],
@@ -104,7 +102,7 @@ def fetch_layers(
         # The first one: the others are only told that it is over.
         raise next((error for error in work.failures if not isinstance(error, Cancelled)), work.failures[0])
     report.check()
-    return [next(job.layer for job in jobs if job.diff_id == diff_id) for diff_id in diff_ids]
+    return [next(job.layer for job in jobs if job.layer is not None and job.diff_id == diff_id) for diff_id in diff_ids]
 
 
 def _each(work: _Work, kind: str, do: Callable[[_Job], None], registry: Registry, report: Report) -> None:
@@ -127,7 +125,7 @@ def _end(registry: Registry, report: Report) -> None:
 class _Layers:
     """What is done with one layer; its two methods run on two threads."""
 
-    def __init__(self, content: "Content", registry: Registry, session: Session, report: Report):
+    def __init__(self, content: Content, registry: Registry, session: Session, report: Report):
         self._content = content
         self._registry = registry
         self._session = session

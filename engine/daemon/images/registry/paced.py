@@ -6,6 +6,8 @@ Runs in the daemon, on the threads of a pull or a push. Knows bytes and time; wh
 import io
 import time
 
+from engine.daemon.streams import Buffer
+
 # Of silence; and of waiting for all of an answer that is a head or a document. A blob has no end to its time as long
 # as this many bytes come a second, of the seconds that are spent waiting for them.
 SILENCE_SECONDS = 60.0
@@ -36,10 +38,10 @@ class Paced(io.RawIOBase):
         """Always."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.RawIOBase. Raises TimeoutError."""
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill the buffer as the connection does. Raises TimeoutError."""
         began = time.monotonic()
-        count = self._source.readinto(buffer)
+        count: int = self._source.readinto(buffer)
         self._waited += time.monotonic() - began
         self._came += count
         if self._endless and self._waited >= SILENCE_SECONDS:
@@ -67,7 +69,7 @@ class Bounded(io.BufferedReader):
         self._lines = 0
 
     def readline(self, size: int | None = -1) -> bytes:
-        """See io.BufferedReader. Raises OSError for too many lines without a body between them."""
+        """Read a line. Raises OSError for too many lines without a body between them."""
         line = super().readline(size)
         self._lines += len(line)
         if self._lines > _LONGEST_HEAD:
@@ -75,18 +77,18 @@ class Bounded(io.BufferedReader):
         return line
 
     def read(self, size: int | None = -1) -> bytes:
-        """See io.BufferedReader; a negative size is a ValueError."""
+        """Read so many bytes; a negative size is a ValueError."""
         if size is None or size < 0:
             raise ValueError(f"invalid chunk size {size}")
         self._lines = 0
         return super().read(size)
 
     def read1(self, size: int = -1) -> bytes:
-        """See io.BufferedReader."""
+        """Read what one look at the connection brings."""
         self._lines = 0
         return super().read1(size)
 
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.BufferedReader."""
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill the buffer."""
         self._lines = 0
         return super().readinto(buffer)

@@ -67,7 +67,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _fits(one: str, host: str, port: int, address: object) -> bool:
+def _fits(one: str, host: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
     """One entry of NO_PROXY: `*`, a network, an address, or a domain with its subdomains; either with a port or not."""
     if one == "*":
         return True

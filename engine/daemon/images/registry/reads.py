@@ -9,6 +9,7 @@ import contextlib
 import re
 import urllib.parse
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from engine.daemon import jsontext
 from engine.daemon.images import image as documents
@@ -25,7 +26,11 @@ from engine.daemon.images.registry.transport import (
     read_body,
     split_url,
 )
+from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
+
+if TYPE_CHECKING:
+    from engine.daemon.images.registry.answer import Answer
 
 _OFFICIAL = "docker.io"
 _OFFICIAL_HOST = "registry-1.docker.io"
@@ -129,7 +134,7 @@ class Registry:
         raise Invalid(f"the list of the tags of {self.repository} does not end: pull them one by one")
 
     @contextlib.contextmanager
-    def blob(self, digest: str, start: int = 0) -> Iterator[tuple[object, int]]:
+    def blob(self, digest: str, start: int = 0) -> Iterator[tuple["Answer", int]]:
         """The answer to read the blob from, and the byte it starts at: `start`, or 0 where ranges are not known."""
         headers = {"Range": f"bytes={start}-"} if start else {}
         with self._ask("GET", f"blobs/{digest}", headers) as answer:
@@ -137,7 +142,7 @@ class Registry:
             yield answer, start if answer.status == 206 and _starts_at(answer, start) else 0
 
     @contextlib.contextmanager
-    def _ask(self, method: str, path: str, headers: dict[str, str]) -> Iterator[object]:
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> Iterator["Answer"]:
         """A good answer to a request below the repository; what is left of its body is given up."""
         url_path = f"/v2/{self.repository}/{path}"
         answer, origin = self._answered(method, url_path, headers)
@@ -151,7 +156,7 @@ class Registry:
 
     def _answered(
         self, method: str, path: str, headers: dict[str, str], body: bytes | Sender | None = None
-    ) -> tuple[object, Origin]:
+    ) -> tuple["Answer", Origin]:
         for _ in range(_MOST_CHALLENGES + 1):
             sent = self._authorizer.header
             answer, origin = self._followed(method, path, headers, sent, body)
@@ -166,7 +171,7 @@ class Registry:
 
     def _followed(
         self, method: str, path: str, headers: dict[str, str], authorization: str, body: bytes | Sender | None = None
-    ) -> tuple[object, Origin]:
+    ) -> tuple["Answer", Origin]:
         """The answer at the end of the redirects; one that would make a GET of another method is not followed."""
         origin, target = self._first_origin(), path
         for _ in range(_MOST_REDIRECTS):
@@ -205,7 +210,7 @@ class Registry:
 
     def _sent(
         self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | Sender | None = None
-    ) -> object:
+    ) -> "Answer":
         try:
             return self.transport.send(method, origin, target, headers, body)
         except ConnectFailure as failure:
@@ -214,8 +219,11 @@ class Registry:
                 f'failed to do request: {method.capitalize()} "{url}": {failure}', failure.speaks_plain
             ) from failure
 
-    def _fetch_token(self, url: str, headers: dict[str, str], form: dict[str, str] | None) -> tuple[int, dict]:
-        """See `auth.Fetch`. Credentials go over plain HTTP only where the registry itself is insecure."""
+    def _fetch_token(self, url: str, headers: dict[str, str], form: dict[str, str] | None) -> tuple[int, Object]:
+        """Ask a token server, with a form or without: the status, and the document.
+
+        Credentials go over plain HTTP only where the registry itself is insecure. Raises Unauthorized, SystemFailure.
+        """
         scheme, host, port, target = split_url(url)
         origin = self._origin_of(scheme, host, port)
         if scheme != "https" and not (origin.unchecked or self.origin.scheme == "http"):
@@ -232,7 +240,7 @@ class Registry:
 
 
 def registries(
-    reference: Reference, mirrors: tuple[str, ...], insecure: tuple[str, ...], auth: dict | None
+    reference: Reference, mirrors: tuple[str, ...], insecure: tuple[str, ...], auth: Object | None
 ) -> list[Registry]:
     """The endpoints to ask for a reference, best first: for docker.io its mirrors, without credentials, then itself."""
     if reference.domain != _OFFICIAL:
@@ -254,12 +262,12 @@ def _tags_of(data: bytes) -> list[str]:
     return tags
 
 
-def _starts_at(answer: object, start: int) -> bool:
+def _starts_at(answer: "Answer", start: int) -> bool:
     """True when a partial answer is the part that was asked for."""
     return (answer.headers.get("Content-Range") or "").startswith(f"bytes {start}-")
 
 
-def refusal(answer: object, method: str, url: str) -> EngineError:
+def refusal(answer: "Answer", method: str, url: str) -> EngineError:
     """The failure that a status of 400 or more means, with the registry's own words where it has some."""
     status, data = answer.status, read_body(answer, _LONGEST_ERROR)
     said = _words(data)
@@ -275,7 +283,7 @@ def refusal(answer: object, method: str, url: str) -> EngineError:
 def _words(data: bytes) -> str:
     """`code: message` of the first error in a registry's error document."""
     try:
-        errors = jsontext.parse(data, "error")["errors"]
+        errors = documents.load(data, "error")["errors"]
         return f"{str(errors[0]['code']).lower().replace('_', ' ')}: {errors[0]['message']}"
     except (Invalid, KeyError, IndexError, TypeError):
         return ""

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from engine.daemon.images.registry.download import Cancelled
+from engine.daemon.jsontext import Object
 
 _REPORT_SECONDS = 0.1
 # How often the request's thread looks for what nobody tells it of.
 _LOOK = 0.2
 
-Progress = Callable[[dict], None]
+Progress = Callable[[Object], None]
 
 
 class Report:
@@ -29,21 +30,21 @@ class Report:
         self._owner = threading.get_ident()
         self._changed = threading.Condition()
         # What others have to tell; of how far one blob is only the newest, so there are few however long nobody reads.
-        self._lines: list[dict] = []
+        self._lines: list[Object] = []
         self._ended = 0
         self._last: dict[str, float] = {}
         self.cancelled = threading.Event()
 
-    def line(self, status: str, identity: str = "", detail: dict | None = None) -> None:
+    def line(self, status: str, identity: str = "", detail: Object | None = None) -> None:
         """One line of text; raises Cancelled once nobody waits any more."""
-        line: dict = {"status": status}
+        line: Object = {"status": status}
         if detail is not None:
             line["progressDetail"] = detail
         if identity:
             line["id"] = identity
         self.send(line)
 
-    def aux(self, document: dict) -> None:
+    def aux(self, document: Object) -> None:
         """A line for programs."""
         self.send({"progressDetail": {}, "aux": document})
 
@@ -59,7 +60,7 @@ class Report:
         if self.cancelled.is_set():
             raise Cancelled("context canceled")
 
-    def send(self, line: dict) -> None:
+    def send(self, line: Object) -> None:
         """One line as it is. Waits for nobody but in the request's own thread."""
         self.check()
         if threading.get_ident() == self._owner:
@@ -73,7 +74,7 @@ class Report:
                 self._lines[before] = line
             self._changed.notify()
 
-    def _tell(self, line: dict) -> None:
+    def _tell(self, line: Object) -> None:
         try:
             self._progress(line)
         except BaseException:
@@ -117,7 +118,7 @@ class Report:
                 self._ended += 1
                 self._changed.notify()
 
-    def _next(self, count: int) -> list[dict] | None:
+    def _next(self, count: int) -> list[Object] | None:
         """The lines that came, perhaps none, after a while at most; None when `count` works are done and told."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._ended == count, _LOOK)
@@ -125,7 +126,7 @@ class Report:
             return lines if lines or self._ended < count else None
 
 
-def _replaces(line: dict, other: dict) -> bool:
+def _replaces(line: Object, other: Object) -> bool:
     """Whether `line` says what `other` said, of a later moment: how far one blob is."""
     return bool(line.get("progressDetail")) and (line["status"], line.get("id")) == (
         other.get("status"),

@@ -5,7 +5,6 @@ follows no redirect and adds no credentials.
 """
 
 import errno
-import functools
 import logging
 import os
 import select
@@ -23,6 +22,8 @@ from engine.literals import quoted
 if TYPE_CHECKING:
     import http.client
     import ssl
+
+    from engine.daemon.images.registry.answer import Answer
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ def _addresses(host: str, resolve: bool) -> list[str]:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
     except (OSError, UnicodeError):  # UnicodeError: no host can be called so, IDNA makes nothing of it
         return []
-    return [address[4][0].partition("%")[0] for address in found]
+    return [str(address[4][0]).partition("%")[0] for address in found]
 
 
 class Sender(Protocol):
@@ -146,7 +147,7 @@ class Transport:
 
     def send(
         self, method: str, origin: Origin, target: str, headers: dict[str, str], body: "bytes | Sender | None" = None
-    ) -> "http.client.HTTPResponse":
+    ) -> "Answer":
         """One request and the head of its answer; the body is the caller's to read, whole, or `drop` it.
 
         body: bytes, or what writes itself into the connection. Raises ConnectFailure.
@@ -195,6 +196,8 @@ class Transport:
     def _connect(self, origin: Origin, proxy: Proxy | None) -> "http.client.HTTPConnection":
         import http.client  # as above
 
+        from engine.daemon.images.registry.answer import Answer
+
         connection = http.client.HTTPConnection(origin.host, origin.port, timeout=paced.SILENCE_SECONDS)
         plain = _dial(origin.host, origin.port) if proxy is None else _dial_proxy(proxy)
         try:
@@ -206,7 +209,7 @@ class Transport:
         except (OSError, ConnectFailure):
             plain.close()
             raise
-        connection.response_class = _answer_class()
+        connection.response_class = Answer
         connection.sock = plain
         # Without one, http.client would make the next connection by itself, and plain.
         connection.auto_open = 0
@@ -224,7 +227,7 @@ class Transport:
 
         if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
             # Whatever it was, it goes to terminals and logs.
-            shown = ascii(error.line[:_MOST_SHOWN])[1:-1]
+            shown = ascii(str(error)[:_MOST_SHOWN])[1:-1]
             return ConnectFailure(f'net/http: HTTP/1.x transport connection broken: malformed HTTP response "{shown}"')
         if isinstance(error, ssl.SSLCertVerificationError):
             why = "certificate signed by unknown authority" if error.verify_code in _UNKNOWN else error.verify_message
@@ -261,6 +264,8 @@ def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
     """Have the proxy connect us through to the origin (RFC 9110, 9.3.6). Raises ConnectFailure, OSError."""
     import http.client  # as above
 
+    from engine.daemon.images.registry.answer import Answer
+
     host = f"[{origin.host}]" if ":" in origin.host else origin.host
     head = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}", f"User-Agent: {_USER_AGENT}"]
     if proxy.authorization:
@@ -268,7 +273,7 @@ def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
     connection.settimeout(paced.SILENCE_SECONDS)
     connection.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
     # Nothing comes behind the head before we have spoken TLS, so nothing is lost in this answer's buffer.
-    answer = _answer_class()(connection, method="CONNECT")
+    answer = Answer(connection, method="CONNECT")
     try:
         answer.begin()
     except http.client.HTTPException as error:
@@ -294,10 +299,10 @@ def _exchange(
     target: str,
     headers: dict[str, str],
     body: "bytes | Sender | None",
-) -> "http.client.HTTPResponse":
+) -> "Answer":
     if body is None or isinstance(body, bytes):
         connection.request(method, target, body=body, headers=headers)
-        return connection.getresponse()
+        return _answer_of(connection)
     connection.request(method, target, headers={**headers, "Content-Length": str(body.size)})
     failure: OSError | None = None
     try:
@@ -305,7 +310,7 @@ def _exchange(
     except (BrokenPipeError, ConnectionResetError) as error:
         whole, failure = False, error
     try:
-        answer = connection.getresponse()
+        answer = _answer_of(connection)
     except OSError as error:
         raise failure or error from None
     # What the other side left unread would be taken for the next request.
@@ -313,7 +318,15 @@ def _exchange(
     return answer
 
 
-def read_body(answer: "http.client.HTTPResponse", most: int) -> bytes:
+def _answer_of(connection: "http.client.HTTPConnection") -> "Answer":
+    from engine.daemon.images.registry.answer import Answer  # loaded with the connection already
+
+    answer = connection.getresponse()
+    assert isinstance(answer, Answer)  # the connection's response_class
+    return answer
+
+
+def read_body(answer: "Answer", most: int) -> bytes:
     """At most `most` bytes of an answer's body. Raises ConnectFailure where it breaks off or is malformed."""
     import http.client  # loaded with the answer already
 
@@ -321,21 +334,6 @@ def read_body(answer: "http.client.HTTPResponse", most: int) -> bytes:
         return answer.read(most)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise ConnectFailure(f"failed to read the registry's answer: {str(error) or 'unexpected EOF'}") from error
-
-
-@functools.cache
-def _answer_class() -> type:
-    import http.client  # as above
-
-    class Answer(http.client.HTTPResponse):
-        """http.client's answer, which holds no more in memory than was asked for."""
-
-        def __init__(self, *arguments: object, **options: object):
-            super().__init__(*arguments, **options)
-            self.paced = paced.Paced(self.fp.detach())
-            self.fp = paced.Bounded(self.paced)
-
-    return Answer
 
 
 # Where a chain of certificates ends with nobody that is trusted (X509_V_ERR_*): no issuer, or its own.
@@ -371,7 +369,9 @@ def _dial(host: str, port: int) -> socket.socket:
             first = first or ConnectFailure(f"dial tcp {shown}: i/o timeout")
         except OSError as error:
             connection.close()
-            first = first or ConnectFailure(f"dial tcp {shown}: connect: {os.strerror(error.errno).lower()}")
+            first = first or ConnectFailure(
+                f"dial tcp {shown}: connect: {os.strerror(error.errno or errno.EIO).lower()}"
+            )
     raise first or ConnectFailure(f"dial tcp: lookup {host}: no such host")
 
 

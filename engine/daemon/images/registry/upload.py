@@ -10,15 +10,13 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from threading import Event
 
 from engine.daemon.images.content import Content
 from engine.daemon.images.registry.download import Cancelled
 from engine.daemon.images.registry.writes import Refused, Upload, Writer
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
-
-if TYPE_CHECKING:
-    from threading import Event
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +49,7 @@ class _Slice:
         self._told = told
 
     def send(self, connection: socket.socket) -> bool:
-        """See `transport.Sender`."""
+        """Write the bytes; False where the registry has answered before it had them all. Raises Stalled, OSError."""
         is_plain = type(connection) is socket.socket
         gone, noted, until = 0, 0, time.monotonic() + _WINDOW
         waiting = select.poll()
@@ -99,7 +97,7 @@ class Blob:
     sources: repositories of the same registry that may have it; told: called with the bytes that went out so far
     """
 
-    def __init__(self, writer: Writer, part: dict, cancelled: "Event", told: Callable[[int], None]):
+    def __init__(self, writer: Writer, part: Object, cancelled: Event, told: Callable[[int], None]):
         self._writer = writer
         self._digest = part["digest"]
         self._size = part["size"]

@@ -11,7 +11,9 @@ from engine.daemon.images.content import digest_of
 from engine.daemon.images.reference import Reference
 from engine.daemon.images.registry.reads import Registry, registries
 from engine.daemon.images.registry.transport import read_body
+from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
+from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +22,7 @@ _PLATFORM = {"architecture": str, "os": str, "os.version": str, "os.features": l
 _IDENTIFIER_LENGTH = 64
 
 
-def inspect(settings: object, text: str, auth: dict | None) -> dict:
+def inspect(settings: Settings, text: str, auth: Object | None) -> Object:
     """GET /distribution/{name}/json: `Descriptor` and `Platforms`; a mirror is asked before docker.io itself.
 
     settings: `registry_mirrors` and `insecure_registries` are read. Raises Invalid, NotFound, Unauthorized,
@@ -53,7 +55,7 @@ def _in_docker_words(error: EngineError) -> EngineError:
     return Unauthorized(text if "no basic auth" in text else f"unauthorized: {text}".replace("unauthorized: " * 2, ""))
 
 
-def _asked(registry: Registry, reference: Reference) -> dict:
+def _asked(registry: Registry, reference: Reference) -> Object:
     registry.ping()
     data, said = registry.manifest(reference.digest or reference.tag)
     document = documents.load(data, "manifest")
@@ -61,14 +63,14 @@ def _asked(registry: Registry, reference: Reference) -> dict:
     found = documents.descriptor(kind, digest_of(data), len(data))
     if kind in documents.INDEXES:
         entries = documents.index_entries(document)
-        platforms = [_platform(entry.get("platform")) for entry in entries if isinstance(entry.get("platform"), dict)]
+        platforms = [_platform(its) for entry in entries if isinstance(its := entry.get("platform"), dict)]
     else:
         platform = _platform(_config(registry, document))
         platforms = [platform] if platform.get("os") or platform.get("architecture") else []
     return {"Descriptor": found, "Platforms": platforms}
 
 
-def _config(registry: Registry, manifest: dict) -> dict:
+def _config(registry: Registry, manifest: Object) -> Object:
     """The config document; empty where it is none, or cannot be had, since the descriptor is an answer by itself."""
     part = documents.descriptor_of(manifest.get("config"), "manifest")
     if part["size"] > documents.LARGEST_DOCUMENT:
@@ -82,6 +84,6 @@ def _config(registry: Registry, manifest: dict) -> dict:
         return {}
 
 
-def _platform(document: dict) -> dict:
+def _platform(document: Object) -> Object:
     """What a document says of its platform; values of a wrong type are left out."""
     return {name: document[name] for name, kind in _PLATFORM.items() if isinstance(document.get(name), kind)}

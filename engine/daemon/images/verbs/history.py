@@ -4,21 +4,20 @@ Runs in the daemon, on the request's thread; reads, and changes nothing. The sha
 (transcript 211, 233): a step is known by an id and tags where the image it made is here, and is `<missing>` elsewhere.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.verbs.listing import created_seconds
+from engine.daemon.jsontext import Object
 from engine.errors import NotFound, SystemFailure
-
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
 
 _MISSING = "<missing>"
 # An image's parents: more than its history can have, and a chain that bites its tail ends here.
 _MOST_PARENTS = 10_000
 
 
-def history(store: "Catalogue", image: Image) -> list[dict]:
+def history(store: Catalogue, image: Image) -> list[Object]:
     """HistoryResponseItem of every step. Raises SystemFailure for an image whose history is of other layers."""
     steps = image.config.get("history")
     steps = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
@@ -35,7 +34,7 @@ def _sizes(image: Image) -> list[int | None]:
     return [sizes.get(diff_id) for diff_id in image.diff_ids]
 
 
-def _step(step: dict, sizes: object) -> dict:
+def _step(step: Object, sizes: Iterator[int | None]) -> Object:
     size = 0 if step.get("empty_layer") is True else next(sizes, None)
     if size is None:
         raise SystemFailure("unable to find the size of the layer")
@@ -49,12 +48,12 @@ def _step(step: dict, sizes: object) -> dict:
     }
 
 
-def _text(step: dict, key: str) -> str:
+def _text(step: Object, key: str) -> str:
     value = step.get(key)
     return value if isinstance(value, str) else ""
 
 
-def _name(store: "Catalogue", image: Image, shown: list[dict]) -> None:
+def _name(store: Catalogue, image: Image, shown: list[Object]) -> None:
     """Give the steps the ids and tags of the images that they made: the image's own, and its parents'."""
     current = image
     for step in shown[:_MOST_PARENTS]:

@@ -5,24 +5,22 @@ Runs in the daemon, on the request's thread.
 
 import time
 from collections.abc import Sequence
-from io import BufferedIOBase
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.making import add_made, unpack
 from engine.daemon.images.reference import Reference
+from engine.daemon.jsontext import Object
+from engine.daemon.streams import Source
 from engine.errors import Invalid
-
-TYPE_CHECKING = False  # as `typing` has it, which a small daemon does without
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
 
 
 def import_rootfs(
-    store: "Catalogue",
-    stream: BufferedIOBase,
+    store: Catalogue,
+    stream: Source,
     repo: str,
     tag: str,
     message: str,
@@ -49,7 +47,7 @@ def import_rootfs(
     return image
 
 
-def _changed(changes: Sequence[str]) -> dict:
+def _changed(changes: Sequence[str]) -> Object:
     from engine.daemon.images import changes as instructions  # late: with it comes all of the Dockerfile's grammar
 
     return instructions.apply({}, changes)
@@ -62,7 +60,7 @@ def _name(repo: str, tag: str) -> Reference:
     return (reference.with_tag(tag) if tag else reference).with_default_tag()
 
 
-def _config(config: dict, diff_id: str, message: str, target: platform.Platform) -> dict:
+def _config(config: Object, diff_id: str, message: str, target: platform.Platform) -> Object:
     created = rfc3339(time.time_ns())
     return {
         "created": created,

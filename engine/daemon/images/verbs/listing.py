@@ -5,10 +5,11 @@ ImageManifestSummary of the definition, filled in as a current dockerd does (tra
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.images import platform
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import (
     INDEXES,
     LARGEST_DOCUMENT,
@@ -19,15 +20,10 @@ from engine.daemon.images.image import (
     media_type_of,
 )
 from engine.daemon.images.reference import Reference, check_digest
-from engine.daemon.images.verbs.remove import standing
+from engine.daemon.images.users import UsedBy, User, standing
+from engine.daemon.jsontext import Object
 from engine.daemon.store import images as table
 from engine.errors import Invalid, NotFound
-
-TYPE_CHECKING = False  # as `typing` has it, which an idle daemon does without
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
-
-UsedBy = Callable[[str], Sequence]
 
 _SECOND = 1_000_000_000
 # How BuildKit marks the manifest that describes another one of the same index.
@@ -36,14 +32,14 @@ _PLATFORM = ("architecture", "os", "os.version", "os.features", "variant")
 
 
 def images_json(
-    store: "Catalogue",
+    store: Catalogue,
     filters: Mapping[str, Sequence[str]],
-    everything: bool,
-    shared_size: bool,
-    manifests: bool,
-    used_by: UsedBy | None,
+    everything: bool = False,
+    shared_size: bool = False,
+    manifests: bool = False,
+    used_by: UsedBy | None = None,
     identity: bool = False,
-) -> list[dict]:
+) -> list[Object]:
     """ImageSummary of each image that passes the filters, newest first.
 
     everything: also the untagged parents of other images; identity: where each platform came from, which needs
@@ -64,7 +60,7 @@ def images_json(
     return [_of_names(summary, asked) for summary in summaries] if (asked := filters.get("reference")) else summaries
 
 
-def _of_names(summary: dict, patterns: Sequence[str]) -> dict:
+def _of_names(summary: Object, patterns: Sequence[str]) -> Object:
     """An image that was asked for by patterns of names, with those of its names alone that fit."""
     from engine.daemon.images import filters as rules  # as above
 
@@ -76,8 +72,8 @@ def _of_names(summary: dict, patterns: Sequence[str]) -> dict:
 
 
 def inspect_json(
-    store: "Catalogue", image: Image, manifests: bool = False, used_by: UsedBy | None = None, single: bool = False
-) -> dict:
+    store: Catalogue, image: Image, manifests: bool = False, used_by: UsedBy | None = None, single: bool = False
+) -> Object:
     """ImageInspect of one image.
 
     single: of the image's platform alone, as when the client has named one: by its manifest's digest and size
@@ -110,7 +106,7 @@ def inspect_json(
     return shown
 
 
-def manifests_json(store: "Catalogue", image: Image, used_by: UsedBy | None, identity: bool) -> list[dict]:
+def manifests_json(store: Catalogue, image: Image, used_by: UsedBy | None, identity: bool) -> list[Object]:
     """ImageManifestSummary of each manifest of an index, whether it is here or not; or of the image's only one."""
     here = {one.manifest: one for one in store.platforms(image)}
     containers = used_by(image.id) if used_by else ()
@@ -128,14 +124,14 @@ def manifests_json(store: "Catalogue", image: Image, used_by: UsedBy | None, ide
     return shown
 
 
-def _index(store: "Catalogue", image: Image) -> list[dict]:
+def _index(store: Catalogue, image: Image) -> list[Object]:
     """The entries of an image's index; none for one that is a manifest."""
     if image.descriptor["mediaType"] not in INDEXES:
         return []
     return index_entries(load(store.content.read(image.id, LARGEST_DOCUMENT), "index"))
 
 
-def _present(store: "Catalogue", image: Image, entry: dict, containers: Sequence) -> dict:
+def _present(store: Catalogue, image: Image, entry: Object, containers: Sequence[User]) -> Object:
     unpacked = sum(image.layer_sizes)
     own = image.descriptor["size"] if image.manifest != image.id else 0  # the index is of no platform alone
     content = image.content_size - own
@@ -155,7 +151,7 @@ def _present(store: "Catalogue", image: Image, entry: dict, containers: Sequence
     }
 
 
-def _absent(store: "Catalogue", entry: dict) -> dict:
+def _absent(store: Catalogue, entry: Object) -> Object:
     """A manifest that is known from the index alone."""
     shown = {
         "ID": entry["digest"],
@@ -186,7 +182,7 @@ def _is_digest(text: str) -> bool:
     return True
 
 
-def _platform(said: object) -> dict:
+def _platform(said: object) -> Object:
     """The fields of an OCI platform that are sound, in a stranger's index or config."""
     if not isinstance(said, dict):
         return {}
@@ -199,7 +195,7 @@ def _platform(said: object) -> dict:
     return found if found.get("architecture") and found.get("os") else {}
 
 
-def _cleaned(entry: dict) -> dict:
+def _cleaned(entry: Object) -> Object:
     """A descriptor of an index with what a client may rely on: the digest and size are checked, the rest is not yet."""
     kind, annotations = entry.get("mediaType"), entry.get("annotations")
     shown = descriptor(kind if isinstance(kind, str) else "", entry["digest"], entry["size"])
@@ -210,20 +206,20 @@ def _cleaned(entry: dict) -> dict:
     return shown
 
 
-def _manifest_descriptor(store: "Catalogue", image: Image) -> dict:
+def _manifest_descriptor(store: Catalogue, image: Image) -> Object:
     """The descriptor of a platform's own manifest, with the platform."""
     manifest = store.content.read(image.manifest, LARGEST_DOCUMENT)
     kind = media_type_of(load(manifest, "manifest"))
     return {**descriptor(kind, image.manifest, len(manifest)), "platform": _own_platform(image)}
 
 
-def _own_platform(image: Image) -> dict:
+def _own_platform(image: Image) -> Object:
     shown = platform.of(image.config)
     data = {"architecture": shown.architecture, "os": shown.os}
     return {**data, "variant": shown.variant} if shown.variant else data
 
 
-def _size(store: "Catalogue", platforms: Sequence[Image]) -> int:
+def _size(store: Catalogue, platforms: Sequence[Image]) -> int:
     """Bytes of an image with all its platforms, of what they share once."""
     if len(platforms) == 1:
         return platforms[0].size
@@ -233,7 +229,7 @@ def _size(store: "Catalogue", platforms: Sequence[Image]) -> int:
     return sum(layers.values()) + sum(size for _, size in blobs)
 
 
-def _identity(image: Image) -> dict | None:
+def _identity(image: Image) -> Object | None:
     """Where the image came from; what was made here came from nowhere."""
     if not image.names or image.parent:
         return None
@@ -251,13 +247,13 @@ def created_seconds(created: str) -> int:
 
 
 def _summary(
-    store: "Catalogue",
+    store: Catalogue,
     image: Image,
     shared: set[str] | None,
     manifests: bool,
     used_by: UsedBy | None,
     identity: bool,
-) -> dict:
+) -> Object:
     platforms = store.platforms(image) if image.descriptor["mediaType"] in INDEXES else [image]
     shown = {
         "Containers": len(used_by(image.id)) if used_by else -1,
@@ -281,7 +277,7 @@ def _summary(
     return shown
 
 
-def _comment(config: dict) -> str:
+def _comment(config: Object) -> str:
     """The last step's comment, where docker import and commit put theirs."""
     history = config.get("history")
     last = history[-1] if isinstance(history, list) and history else {}
@@ -292,7 +288,7 @@ def _repositories(image: Image) -> list[str]:
     return list(dict.fromkeys(Reference.parse(name).name for name in image.names))
 
 
-def _shared(store: "Catalogue") -> set[str]:
+def _shared(store: Catalogue) -> set[str]:
     """The layers and blobs that more than one image holds."""
     with store.database.reading() as connection:
         return {str(number) for number in table.shared_layers(connection)} | table.shared_blobs(connection)

@@ -7,25 +7,24 @@ added to the store by then is removed. Formats: docker's image spec v1.2, OCI im
 
 import contextlib
 import io
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Iterator, Sequence, Sized
 
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.archives import legacy
 from engine.daemon.images.archives.members import PIECE, Members, Progress
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
+from engine.daemon.images.layers.store import Session
 from engine.daemon.images.making import add_made
 from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
+from engine.daemon.jsontext import Object
+from engine.daemon.streams import Source
 from engine.daemon.tar import compression
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.compression import Unpacked
 from engine.errors import Invalid, NotFound
-
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
-    from engine.daemon.images.layers.store import Session
 
 # Writers fill up their last record; what follows an archive's end beyond that is no part of it.
 _MOST_TRAILING = 64 << 20
@@ -37,7 +36,7 @@ _NAME = "io.containerd.image.name"
 _REF_NAME = "org.opencontainers.image.ref.name"
 
 
-def load(store: "Catalogue", stream: BinaryIO, progress: Progress, wanted: Sequence[Platform] = ()) -> list[Image]:
+def load(store: Catalogue, stream: Source, progress: Progress, wanted: Sequence[Platform] = ()) -> list[Image]:
     """Load every image of the archive in `stream` (plain or compressed); the images, in the archive's order.
 
     wanted: only these platforms of each, and each must be there; none: all that are there.
@@ -57,7 +56,7 @@ def load(store: "Catalogue", stream: BinaryIO, progress: Progress, wanted: Seque
         return images
 
 
-def _read_to_the_end(outer: io.BufferedReader) -> None:
+def _read_to_the_end(outer: io.BufferedIOBase) -> None:
     """A compressed stream is checked only when it is read to its end."""
     left = _MOST_TRAILING
     while data := outer.read1(PIECE):
@@ -69,7 +68,7 @@ def _read_to_the_end(outer: io.BufferedReader) -> None:
 class _Loading:
     """What one archive's documents make of its files."""
 
-    def __init__(self, store: "Catalogue", session: "Session", members: Members, wanted: Sequence[Platform]):
+    def __init__(self, store: Catalogue, session: Session, members: Members, wanted: Sequence[Platform]):
         self._store = store
         self._session = session
         self._members = members
@@ -91,8 +90,8 @@ class _Loading:
 
     # OCI layouts
 
-    def _layout(self, index: dict) -> Iterator[tuple[Image, list[Reference]]]:
-        targets: dict[str, tuple[dict, list[Reference]]] = {}
+    def _layout(self, index: Object) -> Iterator[tuple[Image, list[Reference]]]:
+        targets: dict[str, tuple[Object, list[Reference]]] = {}
         for part in documents.index_entries(index):
             _, names = targets.setdefault(part["digest"], (part, []))
             names += [name for name in _names_of(part) if name not in names]
@@ -100,7 +99,7 @@ class _Loading:
         for part, names in targets.values():
             yield self._target(part, names), names
 
-    def _target(self, target: dict, names: list[Reference]) -> Image:
+    def _target(self, target: Object, names: list[Reference]) -> Image:
         """An entry of index.json: the image in each of its platforms that are there and wanted."""
         whole, broken = [], None
         walk = _Walk(self._store, self._members)
@@ -118,7 +117,7 @@ class _Loading:
             image = self._add(walk.top, leaf, names if leaf is chosen[0] else [])
         return image
 
-    def _choose(self, whole: list["_Leaf"], names: list[Reference], target: dict) -> list["_Leaf"]:
+    def _choose(self, whole: list["_Leaf"], names: list[Reference], target: Object) -> list["_Leaf"]:
         """The platforms to be added, best first. Raises NotFound when a wanted one is not there."""
         if not self._wanted:
             return platforms.sorted_for(platforms.host(), whole)
@@ -140,7 +139,7 @@ class _Loading:
         leaf.config = documents.config_of(leaf.data, len(layer_parts))
         return leaf
 
-    def _add(self, target: dict, leaf: "_Leaf", names: list[Reference]) -> Image:
+    def _add(self, target: Object, leaf: "_Leaf", names: list[Reference]) -> Image:
         config_part, layer_parts = documents.manifest_parts(leaf.document)
         diff_ids = documents.diff_ids_of(leaf.config)
         layers = [self._members.layer(part["digest"], diff) for part, diff in zip(layer_parts, diff_ids, strict=True)]
@@ -165,12 +164,16 @@ class _Loading:
                 raise Invalid(
                     f"max depth exceeded: {len(layer_names)} layers, where {documents.MOST_LAYERS} are allowed"
                 )
-            found = [(name, self._members.find(name)) for name in layer_names]
-            for name, file in found:
-                if file is None:
-                    raise Invalid(f"invalid archive: {name!r} is missing")
+            files = [self._file(name) for name in layer_names]
             names = [_name(tag) for tag in tags]
-            yield self._made(config, [file for _, file in found], names), names
+            yield self._made(config, files, names), names
+
+    def _file(self, name: str) -> tuple[str, int]:
+        """Digest and size of a file that must be there."""
+        found = self._members.find(name)
+        if found is None:
+            raise Invalid(f"invalid archive: {name!r} is missing")
+        return found
 
     def _made(self, config: bytes, files: list[tuple[str, int]], names: list[Reference]) -> Image:
         """An image that came without a manifest: its config, and each layer's digest and size, lowest first."""
@@ -197,29 +200,29 @@ class _Leaf:
 
     __slots__ = ("chain", "config", "data", "document")
 
-    def __init__(self, chain: list[dict], document: dict):
+    def __init__(self, chain: list[Object], document: Object):
         self.chain = chain
         self.document = document
         self.data = b""
-        self.config: dict = {}
+        self.config: Object = {}
 
 
 class _Walk:
     """From an entry of index.json to the manifests below it: through indexes in indexes, as far as they are there."""
 
-    def __init__(self, store: "Catalogue", members: Members):
+    def __init__(self, store: Catalogue, members: Members):
         self._store = store
         self._members = members
         self._seen: set[str] = set()
-        self.top: dict = {}
+        self.top: Object = {}
 
-    def leaves(self, target: dict) -> Iterator[_Leaf]:
+    def leaves(self, target: Object) -> Iterator[_Leaf]:
         """Each manifest once. Raises NotFound, Invalid."""
         part, document = self._read(target)
         self.top = part
         yield from self._below([part], document)
 
-    def _below(self, chain: list[dict], document: dict) -> Iterator[_Leaf]:
+    def _below(self, chain: list[Object], document: Object) -> Iterator[_Leaf]:
         if chain[-1]["mediaType"] not in documents.INDEXES:
             yield _Leaf(chain, document)
             return
@@ -233,7 +236,7 @@ class _Walk:
             part, below = self._read(entry)
             yield from self._below([*chain, part], below)
 
-    def _read(self, part: dict) -> tuple[dict, dict]:
+    def _read(self, part: Object) -> tuple[Object, Object]:
         """A manifest or index: its descriptor, of the type that it says itself, and the document."""
         self._seen.add(part["digest"])
         if len(self._seen) > _MOST_MANIFESTS:
@@ -244,7 +247,7 @@ class _Walk:
         return documents.descriptor(kind, part["digest"], part["size"]), document
 
 
-def _names_of(part: dict) -> list[Reference]:
+def _names_of(part: Object) -> list[Reference]:
     """The name that an entry of index.json carries; a bare tag (skopeo, umoci) names nothing by itself."""
     annotations = part.get("annotations")
     annotations = annotations if isinstance(annotations, dict) else {}
@@ -278,7 +281,7 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
-def _check_count(images: Sequence | dict) -> None:
+def _check_count(images: Sized) -> None:
     if len(images) > _MOST_IMAGES:
         raise Invalid(f"invalid archive: more than {_MOST_IMAGES} images")
 

@@ -4,26 +4,23 @@ Runs in the daemon, on the request's thread; each image is judged and removed un
 given back before the next one. Removes no image that a container stands on, and no name that one was made from.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from engine.daemon import locks
 from engine.daemon.images import filters as rules
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
+from engine.daemon.images.users import UsedBy, User
 from engine.daemon.images.verbs import remove
+from engine.daemon.jsontext import Object
 from engine.errors import Conflict, Invalid, NotFound
-
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
 
 FILTERS = ("dangling", "label", "label!", "until")
 _running = locks.Lock("pruning of images")
 
 
-def prune(
-    store: "Catalogue", filters: Mapping[str, Sequence[str]], used_by: Callable[[str], Sequence]
-) -> tuple[list[dict] | None, int]:
+def prune(store: Catalogue, filters: Mapping[str, Sequence[str]], used_by: UsedBy) -> tuple[list[Object] | None, int]:
     """Remove the images without a name, with `dangling=false` all that no container uses, that pass the filters.
 
     Returns the records of what was untagged and deleted (None for nothing), and the bytes set free.
@@ -42,8 +39,8 @@ def prune(
 
 
 def _prune(
-    store: "Catalogue", tests: list[rules.Match], only_dangling: bool, used_by: Callable[[str], Sequence]
-) -> tuple[list[dict] | None, int]:
+    store: Catalogue, tests: list[rules.Match], only_dangling: bool, used_by: UsedBy
+) -> tuple[list[Object] | None, int]:
     store.release(used_by)
     removed = remove.Removed()
     for image in store.all():
@@ -66,10 +63,10 @@ def _prune(
 
 
 def _one(
-    store: "Catalogue",
+    store: Catalogue,
     image: Image,
     only_dangling: bool,
-    used_by: Callable[[str], Sequence],
+    used_by: UsedBy,
     removed: remove.Removed,
 ) -> None:
     """Remove what may go of one image: all of it, or the names that no container was made from."""
@@ -84,7 +81,7 @@ def _one(
         remove.delete(store, image, False, used_by, removed)
 
 
-def _unused_names(image: Image, containers: Sequence) -> list[str]:
+def _unused_names(image: Image, containers: Sequence[User]) -> list[str]:
     """The names that may go though containers stand on the image; one always stays."""
     kept = {name for container in containers for name in _names_of(container.image)} & set(image.names)
     if not kept:

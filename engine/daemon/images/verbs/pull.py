@@ -8,10 +8,11 @@ from, never an image, and after one that filled the disk not even those.
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference, check_digest
@@ -19,12 +20,10 @@ from engine.daemon.images.registry import download
 from engine.daemon.images.registry.fetching import fetch_layers
 from engine.daemon.images.registry.reads import Registry, registries
 from engine.daemon.images.registry.report import Progress, Report
+from engine.daemon.jsontext import Object
 from engine.daemon.store import blobsources
 from engine.daemon.tar.space import NoSpace
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
-
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +34,11 @@ Answer = TypeVar("Answer")
 
 
 def pull(
-    store: "Catalogue",
+    store: Catalogue,
     text: str,
     tag: str,
     platform_text: str | None,
-    auth: dict | None,
+    auth: Object | None,
     progress: Progress,
     gone: Callable[[], bool] = lambda: False,
 ) -> Image:
@@ -54,10 +53,10 @@ def pull(
 
 
 def pull_all(
-    store: "Catalogue",
+    store: Catalogue,
     text: str,
     platform_text: str | None,
-    auth: dict | None,
+    auth: Object | None,
     progress: Progress,
     gone: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -75,10 +74,10 @@ def pull_all(
 
 
 def _pull(
-    store: "Catalogue",
+    store: Catalogue,
     reference: Reference,
     wanted: platform.Platform | None,
-    auth: dict | None,
+    auth: Object | None,
     report: Report,
     gone: Callable[[], bool],
 ) -> Image:
@@ -113,7 +112,7 @@ def _reference(text: str, tag: str) -> Reference:
 
 
 def _first(
-    store: "Catalogue", reference: Reference, auth: dict | None, ask: Callable[[Registry], Answer], what: str
+    store: Catalogue, reference: Reference, auth: Object | None, ask: Callable[[Registry], Answer], what: str
 ) -> tuple[Registry, Answer]:
     """The first endpoint that answers what it is asked, its connections open, and the answer."""
     mirrors, insecure = store.settings.registry_mirrors, store.settings.insecure_registries
@@ -152,7 +151,7 @@ class _Pull:
 
     def __init__(
         self,
-        store: "Catalogue",
+        store: Catalogue,
         registry: Registry,
         reference: Reference,
         wanted: platform.Platform | None,
@@ -191,7 +190,7 @@ class _Pull:
         for digest in self._digests:
             download.forget(self._content, digest)
 
-    def _child(self, stack: contextlib.ExitStack, index: dict) -> tuple[dict, dict, list[dict]]:
+    def _child(self, stack: contextlib.ExitStack, index: Object) -> tuple[Object, Object, list[Object]]:
         """The platform's entry of an index, fetched."""
         wanted = self._wanted or platform.host()
         chosen = platform.choose(documents.index_entries(index), wanted, strict=self._wanted is not None)
@@ -199,7 +198,7 @@ class _Pull:
             raise NotFound(f"no matching manifest for {wanted} in the manifest list entries")
         return self._document(stack, chosen["digest"], chosen.get("mediaType", ""))
 
-    def _document(self, stack: contextlib.ExitStack, reference: str, kind: str) -> tuple[dict, dict, list[dict]]:
+    def _document(self, stack: contextlib.ExitStack, reference: str, kind: str) -> tuple[Object, Object, list[Object]]:
         """A manifest or index by tag or digest: its descriptor, the document, and [descriptor]; kept and pinned."""
         if ":" in reference:
             stack.enter_context(self._content.pinned([reference]))
@@ -219,7 +218,7 @@ class _Pull:
         return part, document, [part]
 
     def _image(
-        self, stack: contextlib.ExitStack, target: dict, manifest_part: dict, document: dict, chain: list[dict]
+        self, stack: contextlib.ExitStack, target: Object, manifest_part: Object, document: Object, chain: list[Object]
     ) -> Image:
         config_part, layer_parts = documents.manifest_parts(document)
         for part in layer_parts:
@@ -251,7 +250,7 @@ class _Pull:
             return None
         return image.id, image.manifest
 
-    def _config(self, part: dict, layer_count: int) -> bytes:
+    def _config(self, part: Object, layer_count: int) -> bytes:
         if part.get("mediaType") not in documents.CONFIGS:
             raise Invalid(f"unsupported image config of type {part.get('mediaType')!r}: this is no container image")
         if part["size"] > documents.LARGEST_DOCUMENT:
@@ -268,7 +267,7 @@ class _Pull:
         return data
 
 
-def _check_layer_kind(part: dict) -> None:
+def _check_layer_kind(part: Object) -> None:
     """Raises Invalid for what is no file system's tar: an artifact's blob, an encrypted layer, a foreign one."""
     kind = part.get("mediaType", "").partition("+")[0].removesuffix(".gzip").removesuffix(".zstd")
     if "foreign" in kind or "nondistributable" in kind or not kind.endswith(_LAYER_KINDS):

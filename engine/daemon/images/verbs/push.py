@@ -8,22 +8,22 @@ What goes of an index of which only some platforms are here: see `choice`.
 
 import contextlib
 import logging
+import sqlite3
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from engine.daemon.images import platform
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.registry.choice import Choice, Document, Plan
 from engine.daemon.images.registry.download import Cancelled
 from engine.daemon.images.registry.report import Progress, Report
 from engine.daemon.images.registry.upload import Blob
-from engine.daemon.images.registry.writes import Writer
+from engine.daemon.images.registry.writes import Upload, Writer
+from engine.daemon.jsontext import Object
 from engine.daemon.store import blobsources
 from engine.errors import Invalid, NotFound, Unauthorized
-
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _MOST_NEIGHBOURS = 16
 
 
 def push(
-    store: "Catalogue", text: str, tag: str, platform_text: str | None, auth: dict | None, progress: Progress
+    store: Catalogue, text: str, tag: str, platform_text: str | None, auth: Object | None, progress: Progress
 ) -> None:
     """Push the image that `text` and `tag` name, or with neither tag nor digest every tag of that repository.
 
@@ -72,7 +72,7 @@ def _reference(text: str, tag: str) -> Reference:
     return reference.with_tag(tag)
 
 
-def _images(store: "Catalogue", reference: Reference) -> list[tuple[Reference, Image]]:
+def _images(store: Catalogue, reference: Reference) -> list[tuple[Reference, Image]]:
     """What is to be pushed, and as what."""
     if reference.tag or reference.digest:
         try:
@@ -87,7 +87,8 @@ def _images(store: "Catalogue", reference: Reference) -> list[tuple[Reference, I
 
 
 @contextlib.contextmanager
-def _told_as_docker():
+def _told_as_docker() -> Iterator[None]:
+    """A registry's refusal of what is pushed, in dockerd's words."""
     try:
         yield
     except Unauthorized as error:
@@ -100,7 +101,7 @@ class _Push:
 
     def __init__(
         self,
-        store: "Catalogue",
+        store: Catalogue,
         writer: Writer,
         reference: Reference,
         image: Image,
@@ -116,7 +117,7 @@ class _Push:
         self._report = report
         self._choice = Choice(self._content, image.descriptor)
 
-    def pinned(self) -> contextlib.AbstractContextManager:
+    def pinned(self) -> contextlib.AbstractContextManager[None]:
         """While this lasts nothing of the image can be removed."""
         return self._content.pinned(self._choice.everything())
 
@@ -126,7 +127,7 @@ class _Push:
         with self._store.database.reading() as connection:
             return {source for digest in blobs for source in self._sources(connection, digest)}
 
-    def _sources(self, connection: object, digest: str) -> list[str]:
+    def _sources(self, connection: sqlite3.Connection, digest: str) -> list[str]:
         # One more, in case this repository is among them.
         found = blobsources.repositories(connection, self._reference.domain, digest, _MOST_SOURCES + 1)
         return [source for source in found if source != self._reference.path][:_MOST_SOURCES]
@@ -206,7 +207,7 @@ class _Push:
             # The first one: the others are only told that it is over.
             raise next((error for error in failures if not isinstance(error, Cancelled)), failures[0])
 
-    def _blob(self, part: dict, shown: bool) -> None:
+    def _blob(self, part: Object, shown: bool) -> None:
         digest, size = part["digest"], part["size"]
         identity = _short(digest)
 
@@ -225,7 +226,7 @@ class _Push:
         if shown:
             self._report.line(status, identity, {})
 
-    def _send(self, blob: Blob, part: dict, upload: object) -> None:
+    def _send(self, blob: Blob, part: Object, upload: Upload | None) -> None:
         try:
             blob.send(self._content, upload)
         except NotFound:

@@ -4,21 +4,19 @@ Runs in the daemon, on the request's thread, under the store's lock from the fir
 and the words are those of a current dockerd (transcript 217-219, 234, 237).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.daemon.images import platform
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
+from engine.daemon.images.users import UsedBy, User, standing
+from engine.daemon.jsontext import Object
 from engine.daemon.store import images as table
 from engine.errors import Conflict, Invalid, NotFound
 
-TYPE_CHECKING = False  # as `typing` has it, which an idle daemon does without
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
-
 _SHORT = 12
-UsedBy = Callable[[str], Sequence]
 
 
 @dataclass(slots=True)
@@ -29,11 +27,11 @@ class Removed:
     those that may go with `layers.collect`
     """
 
-    records: list[dict] = field(default_factory=list)
+    records: list[Object] = field(default_factory=list)
     blobs: int = 0
     layers: dict[str, int] = field(default_factory=dict)
 
-    def freed(self, store: "Catalogue") -> int:
+    def freed(self, store: Catalogue) -> int:
         """The bytes that are free again, once the layers have been collected."""
         with store.database.reading() as connection:
             known = table.layer_numbers(connection)
@@ -45,20 +43,9 @@ def short_id(identity: str) -> str:
     return identity.removeprefix("sha256:")[:_SHORT]
 
 
-def standing(layers: Sequence[str], containers: Sequence) -> list:
-    """Those of an image's containers that use the platform with these layers: as their root, or mounted."""
-    wanted = list(layers)
-    return [
-        container
-        for container in containers
-        if list(container.layers) == wanted
-        or any(point["Spec"].get("Layers") == wanted for point in container.mounts if point["Type"] == "image")
-    ]
-
-
 def remove(
-    store: "Catalogue", ref: str, force: bool, noprune: bool, used_by: UsedBy, platforms: Sequence[str] = ()
-) -> list[dict]:
+    store: Catalogue, ref: str, force: bool, noprune: bool, used_by: UsedBy, platforms: Sequence[str] = ()
+) -> list[Object]:
     """Untag the image called `ref`, or delete it when that was its last name; `[{"Untagged": ...}, {"Deleted": ...}]`.
 
     force: delete in spite of stopped containers and further names. noprune: leave untagged parents alone.
@@ -82,10 +69,10 @@ def remove(
     return removed.records
 
 
-def _remove(store: "Catalogue", ref: str, force: bool, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
+def _remove(store: Catalogue, ref: str, force: bool, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
     image = store.find(ref)
     if _is_id(ref, image):
-        _check_unused(image, force, used_by)
+        _check_unused(image, force, used_by(image.id))
         return delete(store, image, noprune, used_by, removed)
     reference = Reference.parse(ref).with_default_tag()
     same = _same_names(reference, image.names)
@@ -106,10 +93,11 @@ def _remove(store: "Catalogue", ref: str, force: bool, noprune: bool, used_by: U
 
 
 def _remove_platforms(
-    store: "Catalogue", image: Image, wanted: Sequence[str], noprune: bool, used_by: UsedBy, removed: Removed
+    store: Catalogue, image: Image, wanted: Sequence[str], noprune: bool, used_by: UsedBy, removed: Removed
 ) -> None:
     """Delete single platforms; with the last one that is here the image goes."""
-    here, chosen = store.platforms(image), {}
+    here = store.platforms(image)
+    chosen: dict[str, Image] = {}
     for text in wanted:
         parsed = platform.parse(text)
         one = platform.best(here, parsed, strict=True)
@@ -120,7 +108,7 @@ def _remove_platforms(
             )
         chosen[one.manifest] = one
     for one in chosen.values():
-        _check_unused(one, True, lambda identity, layers=one.layers: standing(layers, used_by(identity)))
+        _check_unused(one, True, standing(one.layers, used_by(one.id)))
     removed.records += [{"Deleted": manifest} for manifest in chosen if manifest != image.id]
     if len(chosen) == len(here):
         delete(store, image, noprune, used_by, removed)
@@ -146,7 +134,8 @@ def _same_names(reference: Reference, names: Sequence[str]) -> list[str]:
         tagged = [name for name in repository if Reference.parse(name).tag]
         # By digest, every tag of that repository is meant when there is one of them.
         return repository if len(tagged) <= 1 else [name for name in repository if name not in tagged]
-    same, others = [], []
+    same: list[str] = []
+    others: list[str] = []
     for name in names:
         known = Reference.parse(name)
         if known.name == reference.name:
@@ -154,9 +143,8 @@ def _same_names(reference: Reference, names: Sequence[str]) -> list[str]:
     return [name for name in same if Reference.parse(name).tag or not others]
 
 
-def _check_unused(image: Image, force: bool, used_by: UsedBy) -> None:
+def _check_unused(image: Image, force: bool, containers: Sequence[User]) -> None:
     """Raises Conflict for containers, and for several names, unless the force given outweighs them."""
-    containers = used_by(image.id)
     running = [container for container in containers if container.snapshot().running]
     if running:
         raise _conflict(
@@ -177,21 +165,21 @@ def _conflict(image: Image, force: str, why: str) -> Conflict:
     return Conflict(f"conflict: unable to delete {short_id(image.id)} ({force}) - {why}")
 
 
-def untag(store: "Catalogue", image: Image, names: Sequence[str], removed: Removed) -> None:
+def untag(store: Catalogue, image: Image, names: Sequence[str], removed: Removed) -> None:
     """Take canonical names away, and tell so; the image stays."""
     if names:
         store.untag(names)
         _tell_untagged(store, image, names, removed)
 
 
-def _tell_untagged(store: "Catalogue", image: Image, names: Sequence[str], removed: Removed) -> None:
+def _tell_untagged(store: Catalogue, image: Image, names: Sequence[str], removed: Removed) -> None:
     shown = [Reference.parse(name).familiar for name in names]
     for name in shown:
         store.announce("untag", image.id, name)
     removed.records += [{"Untagged": name} for name in shown]
 
 
-def delete(store: "Catalogue", image: Image, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
+def delete(store: Catalogue, image: Image, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
     """Delete the image, and then its parents for as long as they have neither a name nor another use."""
     _delete_one(store, image, used_by, removed)
     while not noprune and image.parent:
@@ -205,7 +193,7 @@ def delete(store: "Catalogue", image: Image, noprune: bool, used_by: UsedBy, rem
         _tell_deleted(store, image, removed)
 
 
-def _delete_one(store: "Catalogue", image: Image, used_by: UsedBy, removed: Removed) -> None:
+def _delete_one(store: Catalogue, image: Image, used_by: UsedBy, removed: Removed) -> None:
     _forget(store, store.platforms(image), used_by(image.id), removed)
     _tell_untagged(store, image, image.names, removed)
     if not image.names:
@@ -213,7 +201,7 @@ def _delete_one(store: "Catalogue", image: Image, used_by: UsedBy, removed: Remo
     _tell_deleted(store, image, removed)
 
 
-def _forget(store: "Catalogue", platforms: Sequence[Image], containers: Sequence, removed: Removed) -> None:
+def _forget(store: Catalogue, platforms: Sequence[Image], containers: Sequence[User], removed: Removed) -> None:
     """Let go of platforms of one image; the layers that containers stand on are held."""
     for hold in (True, False):
         gone = [one for one in platforms if bool(standing(one.layers, containers)) is hold]
@@ -223,6 +211,6 @@ def _forget(store: "Catalogue", platforms: Sequence[Image], containers: Sequence
             removed.layers.update(zip(one.layers, one.layer_sizes, strict=True))
 
 
-def _tell_deleted(store: "Catalogue", image: Image, removed: Removed) -> None:
+def _tell_deleted(store: Catalogue, image: Image, removed: Removed) -> None:
     store.announce("delete", image.id, image.id)
     removed.records.append({"Deleted": image.id})

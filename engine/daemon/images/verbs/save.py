@@ -10,21 +10,20 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.image import Image
 from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
+from engine.daemon.jsontext import Object
 from engine.daemon.store import images as table
 from engine.daemon.tar.reader import BLOCK
 from engine.daemon.tar.writer import END, header
 from engine.errors import NotFound, SystemFailure
-
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
 
 NAME = "io.containerd.image.name"
 REF_NAME = "org.opencontainers.image.ref.name"
@@ -50,14 +49,14 @@ class Sink(Protocol):
 class Archive:
     """What one archive will hold: documents made here, and blobs (digest → size), which are pinned."""
 
-    def __init__(self, store: "Catalogue"):
+    def __init__(self, store: Catalogue):
         self._content = store.content
         self._documents: dict[str, bytes] = {}
         self._blobs: dict[str, int] = {}
-        self.targets: list[dict] = []
-        self._entries: dict[str, dict] = {}
+        self.targets: list[Object] = []
+        self._entries: dict[str, Object] = {}
 
-    def add(self, target: dict, reference: Reference | None, shown: dict, blobs: dict[str, int]) -> None:
+    def add(self, target: Object, reference: Reference | None, shown: Object, blobs: dict[str, int]) -> None:
         """One image. target: what index.json is to point at; shown: the manifest for those who read manifest.json."""
         names = {NAME: reference.canonical, REF_NAME: reference.tag} if reference else {}
         entry = {**target, **({"annotations": names} if names else {})}
@@ -90,11 +89,13 @@ class Archive:
             waiting += header(_path(digest).encode(), _status(stat.S_IFREG | 0o444, size))
             with self._content.open(digest) as blob:
                 if size <= _TOGETHER:
-                    waiting += _whole(blob.read(), size, digest)
+                    data = blob.read()
+                    _check_whole(len(data), size, digest)
+                    waiting += data
                 else:
                     sink.write_large(bytes(waiting))
                     waiting.clear()
-                    _whole(os.fstat(blob.fileno()).st_size, size, digest)
+                    _check_whole(os.fstat(blob.fileno()).st_size, size, digest)
                     sink.send_file(blob.fileno(), size)
             waiting += _padding(size)
             if len(waiting) > _TOGETHER:
@@ -113,7 +114,7 @@ class Archive:
 
 
 @contextlib.contextmanager
-def archive(store: "Catalogue", names: Sequence[str], wanted: Sequence[Platform]) -> Iterator[Archive]:
+def archive(store: Catalogue, names: Sequence[str], wanted: Sequence[Platform]) -> Iterator[Archive]:
     """The archive of the images called so, for as long as its blobs are held.
 
     names: as for `Catalogue.find`; one without a tag is every tag of that repository, an id is an image without a name
@@ -132,7 +133,7 @@ def archive(store: "Catalogue", names: Sequence[str], wanted: Sequence[Platform]
         yield made
 
 
-def _images(store: "Catalogue", name: str) -> list[tuple[Image, Reference | None]]:
+def _images(store: Catalogue, name: str) -> list[tuple[Image, Reference | None]]:
     """The images that a name stands for, each with the reference that it is to have in the archive."""
     try:
         image = store.find(name)
@@ -153,17 +154,17 @@ def _images(store: "Catalogue", name: str) -> list[tuple[Image, Reference | None
     return [(image, reference)]
 
 
-def _repository(store: "Catalogue", name: str) -> list[tuple[Image, Reference | None]]:
+def _repository(store: Catalogue, name: str) -> list[tuple[Image, Reference | None]]:
     """Every tag of a repository, in the order of their names."""
-    found = []
+    found: list[tuple[Image, Reference]] = []
     for image in store.all():
         references = [Reference.parse(text) for text in image.names]
         found += [(image, reference) for reference in references if reference.name == name and reference.tag]
-    return sorted(found, key=lambda pair: pair[1].canonical)
+    return [*sorted(found, key=lambda pair: pair[1].canonical)]
 
 
 def _add(
-    store: "Catalogue",
+    store: Catalogue,
     held: contextlib.ExitStack,
     made: Archive,
     image: Image,
@@ -201,7 +202,7 @@ def _chosen(here: list[Image], wanted: Sequence[Platform], shown: str) -> list[I
     return [image for image in here if image.manifest in manifests]
 
 
-def _held_blobs(store: "Catalogue", held: contextlib.ExitStack, chosen: list[Image]) -> dict[str, int]:
+def _held_blobs(store: Catalogue, held: contextlib.ExitStack, chosen: list[Image]) -> dict[str, int]:
     """digest → size of all that the platforms are made of, pinned and there. Raises NotFound."""
     blobs: dict[str, int] = {}
     with store.database.reading() as connection:
@@ -214,12 +215,12 @@ def _held_blobs(store: "Catalogue", held: contextlib.ExitStack, chosen: list[Ima
     return blobs
 
 
-def _own_descriptor(image: Image, document: dict, blobs: dict[str, int]) -> dict:
+def _own_descriptor(image: Image, document: Object, blobs: dict[str, int]) -> Object:
     kind = documents.media_type_of(document)
     return documents.descriptor(kind, image.manifest, blobs[image.manifest])
 
 
-def _reachable(parts: list[dict], manifests: list[dict], blobs: dict[str, int]) -> dict[str, int]:
+def _reachable(parts: list[Object], manifests: list[Object], blobs: dict[str, int]) -> dict[str, int]:
     """Of the blobs those that the manifests name; the index that they were taken out of is none of them."""
     named = {part["digest"] for part in parts}
     for document in manifests:
@@ -228,7 +229,7 @@ def _reachable(parts: list[dict], manifests: list[dict], blobs: dict[str, int]) 
     return {digest: size for digest, size in blobs.items() if digest in named}
 
 
-def _index(made: Archive, chosen: list[Image], parts: list[dict]) -> dict:
+def _index(made: Archive, chosen: list[Image], parts: list[Object]) -> Object:
     """An index of some of an image's platforms, made for this archive; its descriptor."""
     entries = []
     for image, part in zip(chosen, parts, strict=True):
@@ -251,8 +252,7 @@ def _padding(size: int) -> bytes:
     return bytes(-size % BLOCK)
 
 
-def _whole(found: bytes | int, size: int, digest: str) -> bytes | int:
-    """What was read of a blob, or the size of its file, if that is all of it: a disk may have lost some."""
-    if (found if isinstance(found, int) else len(found)) != size:
+def _check_whole(found: int, size: int, digest: str) -> None:
+    """Raises SystemFailure for a blob of which the disk has lost some, or has more: so many bytes were found."""
+    if found != size:
         raise SystemFailure(f"the blob {digest} is damaged: it has not its {size} bytes")
-    return found

@@ -11,8 +11,10 @@ from engine.daemon.images import image as documents
 from engine.daemon.images.registry.auth import Authorizer, Credentials
 from engine.daemon.images.registry.reads import Registry
 from engine.daemon.images.registry.transport import ConnectFailure, read_body
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid, SystemFailure
 from engine.literals import integer
+from engine.settings.every import Settings
 
 _OFFICIAL = "docker.io"
 _OFFICIAL_HOST = "index.docker.io"
@@ -50,7 +52,7 @@ class _Index(Registry):
         return data
 
 
-def search(settings: object, term: str, limit_text: str, filters: dict, auth: dict | None) -> list[dict]:
+def search(settings: Settings, term: str, limit_text: str, filters: Object, auth: Object | None) -> list[Object]:
     """GET /images/search. settings: `insecure_registries` is read. Raises Invalid, Unauthorized, SystemFailure."""
     limit = _limit(limit_text)
     for name in filters:
@@ -88,7 +90,7 @@ def _limit(text: str) -> int:
     return limit
 
 
-def _flag(filters: dict, name: str) -> bool | None:
+def _flag(filters: Object, name: str) -> bool | None:
     """The one value of a filter that is true or false; None when it is not given."""
     values = filters.get(name)
     if not values:
@@ -98,7 +100,7 @@ def _flag(filters: dict, name: str) -> bool | None:
     raise Invalid(f"invalid filter '{name}=[{' '.join(values)}]'")
 
 
-def _stars(filters: dict) -> int:
+def _stars(filters: Object) -> int:
     least = 0
     for value in filters.get("stars", ()):
         try:
@@ -122,7 +124,7 @@ def _split(term: str) -> tuple[str, str]:
     return host, rest
 
 
-def _results(data: bytes) -> list[dict]:
+def _results(data: bytes) -> list[Object]:
     """The answers in the index's document, each with every field; raises SystemFailure."""
     try:
         results = documents.load(data, "search results").get("results") or []
@@ -133,7 +135,7 @@ def _results(data: bytes) -> list[dict]:
     return [_result(result) for result in results]
 
 
-def _result(result: object) -> dict:
+def _result(result: object) -> Object:
     if not isinstance(result, dict):
         raise SystemFailure("error decoding registry search results: a result is no object")
     found = {}

@@ -3,17 +3,13 @@
 Runs in the daemon, on the request's thread.
 """
 
-from typing import TYPE_CHECKING
-
+from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
 from engine.errors import Invalid
 
-if TYPE_CHECKING:
-    from engine.daemon.images.catalogue import Catalogue
 
-
-def tag(store: "Catalogue", ref: str, repo: str, name: str) -> Image:
+def tag(store: Catalogue, ref: str, repo: str, name: str) -> Image:
     """Let `repo:name` (`latest` without a name) point at the image called `ref`; the image.
 
     Raises Invalid in docker's words (transcript 214, 215), before the image is looked for; NotFound.

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.daemon.images.verbs import load
 from engine.errors import EngineError
 from tests.unit.images import hostile, made
 
@@ -61,5 +62,5 @@ def test_an_archive_that_is_cut_off_anywhere_is_refused_or_whole_and_leaves_noth
     for end in range(0, len(data), 509):
         hostile.load_and_check(store, data[:end])
     with pytest.raises(EngineError):
-        store.load(hostile.Pipe(data[: len(data) // 3]), lambda line: None)
+        load.load(store, hostile.Pipe(data[: len(data) // 3]), lambda line: None)
     assert not os.listdir(pathlib.Path(store.layer_root).parent / "tmp")

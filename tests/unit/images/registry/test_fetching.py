@@ -11,6 +11,7 @@ import pytest
 from engine.daemon.images import platform
 from engine.daemon.images.registry import download, paced
 from engine.daemon.images.registry import reads as protocol
+from engine.daemon.images.verbs import pull as pulling
 from engine.daemon.store import images as table
 from engine.daemon.tar.space import NoSpace
 from engine.errors import Invalid, SystemFailure
@@ -37,7 +38,7 @@ def image():
 
 
 def pull(store, registry, **options):
-    return store.pull(f"{registry.address}/x", "latest", None, None, lambda line: None, **options)
+    return pulling.pull(store, f"{registry.address}/x", "latest", None, None, lambda line: None, **options)
 
 
 def path_of(image, number=0):
@@ -328,7 +329,7 @@ def test_every_tag_of_a_repository_is_pulled_whatever_the_pages_of_its_list(stor
         return answer(handler, 200, b'{"name":"x","tags":["three"]}')
 
     registry.hook = hook
-    store.pull_all(f"{registry.address}/x", None, None, lines.append)
+    pulling.pull_all(store, f"{registry.address}/x", None, None, lines.append)
     tags = store.find(image.digest).repo_tags
     assert set(tags) == {f"{registry.address}/x:{tag}" for tag in ("one", "two", "three")}
     assert [line["id"] for line in lines if line["status"] == "Pulling from x"] == ["one", "two", "three"]
@@ -339,7 +340,7 @@ def test_every_tag_of_a_repository_is_pulled_whatever_the_pages_of_its_list(stor
 def test_a_list_of_tags_that_is_none_is_refused(store, registry, body):
     registry.hook = lambda handler: "/tags/" in handler.path and answer(handler, 200, body)
     with pytest.raises((Invalid, SystemFailure)):
-        store.pull_all(f"{registry.address}/x", None, None, print)
+        pulling.pull_all(store, f"{registry.address}/x", None, None, print)
 
 
 def test_a_list_of_tags_without_an_end_is_given_up(store, registry, monkeypatch):
@@ -351,5 +352,5 @@ def test_a_list_of_tags_without_an_end_is_given_up(store, registry, monkeypatch)
 
     registry.hook = hook
     with pytest.raises(Invalid, match="does not end"):
-        store.pull_all(f"{registry.address}/x", None, None, print)
+        pulling.pull_all(store, f"{registry.address}/x", None, None, print)
     assert len(registry.asked) == 5

@@ -10,6 +10,7 @@ import pytest
 
 from engine.daemon.images.registry.proxies import Proxy, proxy_for, shown
 from engine.daemon.images.registry.transport import ConnectFailure, Origin, Transport
+from engine.daemon.images.verbs import pull
 from engine.errors import Invalid
 from tests.unit.images import made
 from tests.unit.images.made import MadeImage, archive, member
@@ -161,7 +162,7 @@ def test_an_image_comes_by_way_of_the_proxy(tmp_path, registry, make_proxy, monk
     proxy = make_proxy(registry.address)
     monkeypatch.setenv("HTTP_PROXY", f"http://user:secret@{proxy.address}")
     store = made.store(tmp_path, mirrors=("http://registry.test",))
-    found = store.pull("x", "latest", None, None, lambda line: None)
+    found = pull.pull(store, "x", "latest", None, None, lambda line: None)
     assert found.repo_tags == ("x:latest",)
     assert proxy.asked[0].startswith("HEAD http://registry.test/v2/library/x/manifests/latest HTTP/1.1\r\n")
     assert "Host: registry.test\r\n" in proxy.asked[0]

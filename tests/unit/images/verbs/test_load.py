@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.daemon.images import platform
+from engine.daemon.images.verbs import load as loading
 from engine.daemon.tar import compression
 from engine.errors import EngineError, Invalid
 from tests.unit.images import hostile, made
@@ -37,7 +38,7 @@ class Pipe(hostile.Pipe):
 def load(store, data):
     """The images, and the lines without those of progress."""
     lines = []
-    images = store.load(Pipe(data), lines.append)
+    images = loading.load(store, Pipe(data), lines.append)
     return images, [line for line in lines if "progressDetail" not in line]
 
 
@@ -182,7 +183,7 @@ def test_a_stream_that_fails_leaves_nothing(store, image):
             return super().read(count) or (_ for _ in ()).throw(ConnectionResetError())
 
     with pytest.raises(ConnectionResetError):
-        store.load(Broken(layout(image, NAMED)[:3000]), print)
+        loading.load(store, Broken(layout(image, NAMED)[:3000]), print)
     assert leftovers(store) == set()
 
 

@@ -5,6 +5,8 @@ import types
 import pytest
 
 from engine.daemon.images.reference import Reference
+from engine.daemon.images.verbs import prune as pruning
+from engine.daemon.images.verbs import save
 from engine.errors import Invalid
 from tests.unit.images import several
 from tests.unit.images.several import import_
@@ -19,7 +21,7 @@ def container(image, asked):
 
 
 def prune(store, used_by=NOBODY, **filters):
-    return store.prune(filters, used_by)
+    return pruning.prune(store, filters, used_by)
 
 
 def test_only_images_without_a_name_are_pruned(store, told):
@@ -67,7 +69,7 @@ def test_what_a_failed_pull_has_left_is_pruned_unless_a_filter_says_which_images
     assert prune(store, until=("1h",)) == (None, 0)
     assert prune(store) == (None, len(b"whole") + len(b"begun"))
     assert not store.content.has(whole) and begun not in store.content.digests()
-    assert len(store.content.digests()) == 3 and store.archive([kept.id], []), "those of an image stay"
+    assert len(store.content.digests()) == 3 and save.archive(store, [kept.id], []), "those of an image stay"
 
 
 def test_a_parent_stays_with_its_child_and_goes_after_it(store):

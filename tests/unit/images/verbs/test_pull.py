@@ -11,6 +11,7 @@ import pytest
 
 from engine.daemon.images import platform
 from engine.daemon.images.registry import download
+from engine.daemon.images.verbs import pull as pulling
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure
 from tests.unit.images import made
 from tests.unit.images.fakeregistry import answer, serving
@@ -32,7 +33,8 @@ def image():
 
 def pull(store, registry, name="x", tag="latest", **options):
     lines = []
-    found = store.pull(
+    found = pulling.pull(
+        store,
         f"{registry.address}/{name}",
         tag,
         options.get("platform"),
@@ -116,7 +118,7 @@ def test_what_is_not_there_is_not_found_before_any_line_is_told(store, registry,
 
 def test_a_registry_that_refuses_the_connection_is_told_in_dockers_words(store):
     with pytest.raises(SystemFailure) as failed:
-        store.pull("localhost:1/x", "latest", None, None, print)
+        pulling.pull(store, "localhost:1/x", "latest", None, None, print)
     assert str(failed.value).startswith(
         'failed to resolve reference "localhost:1/x:latest": failed to do request: '
         'Head "https://localhost:1/v2/x/manifests/latest": dial tcp '
@@ -241,7 +243,7 @@ def test_a_mirror_is_asked_first_and_the_next_one_after_it(tmp_path, image):
     with serving() as first, serving() as second:
         second.add(image, "latest")
         store = made.store(tmp_path, mirrors=(f"http://{first.address}", f"http://{second.address}/"))
-        found = store.pull("busybox", "latest", None, {"username": "u", "password": "p"}, lambda line: None)
+        found = pulling.pull(store, "busybox", "latest", None, {"username": "u", "password": "p"}, lambda line: None)
         assert found.repo_tags == ("busybox:latest",)
         assert first.asked[-1][1] == "/v2/library/busybox/manifests/latest"
         assert all("authorization" not in headers for _, _, headers in first.asked + second.asked)

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from engine.daemon.images.registry import upload
-from engine.daemon.images.verbs import push
+from engine.daemon.images.verbs import load, push
 from engine.daemon.store import blobsources
 from engine.daemon.store import images as table
 from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
@@ -32,7 +32,7 @@ def store(tmp_path, shelf, monkeypatch):
     monkeypatch.setattr(upload, "_FIRST_PAUSE", 0.0)
     loaded = made.store(tmp_path)
     names = [f"{shelf.address}/{name}" for name in ("a/b:1", "a/b:2", "c/d:1")]
-    loaded.load(io.BytesIO(made.docker_archive(made.MadeImage(*LAYERS), names)), lambda line: None)
+    load.load(loaded, io.BytesIO(made.docker_archive(made.MadeImage(*LAYERS), names)), lambda line: None)
     return loaded
 
 

@@ -9,6 +9,9 @@ import pytest
 
 from engine.daemon.images import platform
 from engine.daemon.images.platform import Platform
+from engine.daemon.images.verbs import load as loading
+from engine.daemon.images.verbs import remove
+from engine.daemon.images.verbs import save as saving
 from engine.errors import Invalid, NotFound, SystemFailure
 from tests.unit.images import made
 from tests.unit.images.hostile import Pipe
@@ -35,13 +38,13 @@ class File:
 
 def save(store, *names, platforms=()):
     sink = File()
-    with store.archive(names, platforms) as found:
+    with saving.archive(store, names, platforms) as found:
         found.send(sink)
     return sink
 
 
 def load(store, data):
-    return store.load(Pipe(data), lambda line: None)
+    return loading.load(store, Pipe(data), lambda line: None)
 
 
 def files(data):
@@ -132,7 +135,7 @@ def test_what_is_not_there_is_said_before_the_first_byte(store, image, names, er
     if error is None:
         assert save(store, *names).data
         return
-    with pytest.raises((NotFound, Invalid), match=text), store.archive(names, ()):
+    with pytest.raises((NotFound, Invalid), match=text), saving.archive(store, names, ()):
         pytest.fail("an archive was begun")
 
 
@@ -145,15 +148,15 @@ def test_large_blobs_are_sent_from_their_files_and_stay_while_they_are(store):
     big = MadeImage(archive(member("big", os.urandom(1_000_000))))
     load(store, made.layout(big, {"io.containerd.image.name": "docker.io/library/big:1"}))
     sink = File()
-    with store.archive(["big:1"], ()) as found:
-        store.remove("big:1", True, False, lambda identity: ())
+    with saving.archive(store, ["big:1"], ()) as found:
+        remove.remove(store, "big:1", True, False, lambda identity: ())
         found.send(sink)
     assert sink.sent == len(big.packed[0])
     assert files(sink.data)[f"blobs/sha256/{made.digest(big.packed[0])[7:]}"] == big.packed[0]
 
 
 def test_a_blob_that_a_disk_has_shortened_is_no_archive(store, image):
-    with store.archive(["one:1"], ()) as found:
+    with saving.archive(store, ["one:1"], ()) as found:
         os.truncate(store.content.path(made.digest(image.packed[0])), 5)
         with pytest.raises(SystemFailure, match="damaged"):
             found.send(File())
@@ -214,8 +217,8 @@ def test_of_an_archive_only_the_wanted_platform_is_loaded(both, tmp_path):
     _, arm, digest, data = both
     (tmp_path / "other").mkdir()
     store = made.store(tmp_path / "other")
-    (image,) = store.load(Pipe(data), lambda line: None, [ARM])
+    (image,) = loading.load(store, Pipe(data), lambda line: None, [ARM])
     assert (image.id, image.manifest) == (digest, arm.digest)
     assert [one.manifest for one in store.platforms(image)] == [arm.digest]
     with pytest.raises(NotFound, match="doesn't provide the requested platform"):
-        store.load(Pipe(data), lambda line: None, [Platform("linux", "s390x")])
+        loading.load(store, Pipe(data), lambda line: None, [Platform("linux", "s390x")])

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.verbs import tag
+from engine.daemon.images.verbs import remove, tag
 from engine.errors import Invalid, NotFound
 from tests.unit.images.several import import_
 from tests.unit.images.test_platforms_here import NOBODY
@@ -42,6 +42,6 @@ def test_a_bad_name_is_refused_before_the_image_is_looked_for(store, repo, name,
 
 def test_an_image_that_has_gone_meanwhile_gets_no_name(store):
     image = import_(store, "one")
-    store.remove("one", False, False, NOBODY)
+    remove.remove(store, "one", False, False, NOBODY)
     with pytest.raises(NotFound):
         store.tag(image, Reference.parse("two"))

@@ -25,13 +25,17 @@ def get_all(engine: DaemonParts, request: Request) -> None:
 
 
 def _save(engine: DaemonParts, request: Request, names: list[str]) -> None:
+    from engine.daemon.images.verbs import save  # who loads does not need it
+
     wanted = _platforms(request)
-    with engine.images.archive(names, wanted) as archive, request.stream(200, _TAR) as stream:
+    with save.archive(engine.images, names, wanted) as archive, request.stream(200, _TAR) as stream:
         archive.send(stream)
 
 
 def load(engine: DaemonParts, request: Request) -> None:
     """POST /images/load: whatever is wrong with the archive is told as a line, since reading it has begun by then."""
+    from engine.daemon.images.verbs import load as loading  # who saves does not need it
+
     wanted = _platforms(request)
     quiet = request.query.flag("quiet", default=True)
     with Progress(request) as progress:
@@ -41,7 +45,7 @@ def load(engine: DaemonParts, request: Request) -> None:
                 progress(line)
 
         progress.begin()
-        engine.images.load(request.body, show, wanted)
+        loading.load(engine.images, request.body, show, wanted)
 
 
 def _platforms(request: Request) -> list[Platform]:

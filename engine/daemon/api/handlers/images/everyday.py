@@ -3,8 +3,6 @@
 Each function runs in its request's thread.
 """
 
-from io import BufferedIOBase
-
 from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.progress import Progress
@@ -12,7 +10,10 @@ from engine.daemon.api.registryauth import HEADER, decode_auth
 from engine.daemon.api.request import Request
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.reference import Reference
+from engine.daemon.images.verbs import listing
+from engine.daemon.images.verbs import remove as removal
 from engine.daemon.parts import DaemonParts
+from engine.daemon.streams import Source
 from engine.errors import Invalid, SystemFailure
 
 
@@ -26,15 +27,17 @@ def create(engine: DaemonParts, request: Request) -> None:
 
 
 def _pull(engine: DaemonParts, request: Request, progress: Progress) -> None:
+    from engine.daemon.images.verbs import pull  # the registry's side is not needed by an idle daemon
+
     query = request.query
     credentials = decode_auth(request.headers.get(HEADER, ""))
     # `docker pull -a` may leave the colon of a tag that it does not name.
     name, tag = query.text("fromImage").removesuffix(":"), query.text("tag")
     reference = Reference.parse(name)
     if tag or reference.tag or reference.digest:
-        engine.images.pull(name, tag, _platform(request), credentials, progress, request.gone)
+        pull.pull(engine.images, name, tag, _platform(request), credentials, progress, request.gone)
     else:
-        engine.images.pull_all(name, _platform(request), credentials, progress, request.gone)
+        pull.pull_all(engine.images, name, _platform(request), credentials, progress, request.gone)
     progress.begin()
 
 
@@ -53,18 +56,18 @@ def _import(engine: DaemonParts, request: Request, progress: Progress) -> None:
         _import_stream(engine, request, progress, url, stream)
 
 
-def _import_stream(
-    engine: DaemonParts, request: Request, progress: Progress, source: str, stream: BufferedIOBase
-) -> None:
+def _import_stream(engine: DaemonParts, request: Request, progress: Progress, source: str, stream: Source) -> None:
+    from engine.daemon.images.verbs import import_  # as above
+
     query = request.query
-    image = engine.images.import_rootfs(
+    image = import_.import_rootfs(
+        engine.images,
         stream,
         query.text("repo"),
         query.text("tag"),
         query.text("message") or f"Imported from {source}",
         query.every("changes"),
         _platform(request),
-        progress,
     )
     progress({"status": image.id})
 
@@ -81,9 +84,10 @@ def list_(engine: DaemonParts, request: Request) -> Response:
     identity = query.flag("identity") and request.version >= versions.IDENTITY_SINCE
     if identity and not manifests:
         raise Invalid("conflicting options: identity requires manifests=1")
-    shown = engine.images.images_json(
+    shown = listing.images_json(
+        engine.images,
         filters,
-        all=query.flag("all"),
+        everything=query.flag("all"),
         shared_size=query.flag("shared-size") and request.version >= versions.SHARED_SIZE_SINCE,
         manifests=manifests,
         used_by=engine.containers.using,
@@ -100,7 +104,7 @@ def inspect(engine: DaemonParts, request: Request) -> Response:
     if wanted and manifests:
         raise Invalid("conflicting options: manifests and platform options cannot both be set")
     image = engine.images.find(request.parameters["name"], str(platforms.from_json(wanted)) if wanted else None)
-    shown = engine.images.inspect_json(image, manifests, engine.containers.using, single=bool(wanted))
+    shown = listing.inspect_json(engine.images, image, manifests, engine.containers.using, single=bool(wanted))
     return Json(versions.image(request.version, shown))
 
 
@@ -111,7 +115,8 @@ def remove(engine: DaemonParts, request: Request) -> Response:
     if not name.strip():
         raise Invalid("image name cannot be blank")
     wanted = query.every("platforms") if request.version >= versions.REMOVE_PLATFORMS_SINCE else []
-    removed = engine.images.remove(
+    removed = removal.remove(
+        engine.images,
         name,
         query.flag("force"),
         query.flag("noprune"),

@@ -29,5 +29,6 @@ def history(engine: DaemonParts, request: Request) -> Response:
 
 def prune(engine: DaemonParts, request: Request) -> Response:
     """POST /images/prune"""
-    removed, freed = engine.images.prune(request.query.filters(pruning.FILTERS), engine.containers.using)
+    filters = request.query.filters(pruning.FILTERS)
+    removed, freed = pruning.prune(engine.images, filters, engine.containers.using)
     return Json({"ImagesDeleted": removed, "SpaceReclaimed": freed})
