@@ -32,17 +32,18 @@ class Turn:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._waiting: queue.SimpleQueue[tuple] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[Callable[..., object], tuple[object, ...]]] = queue.SimpleQueue()
         self._worker = worker.Worker(name, self._work)
 
     def add(self, work: Callable[..., object], *arguments: object) -> None:
         """Run `work` when all that was added before is done."""
-        self._waiting.put((work, *arguments))
+        self._waiting.put((work, arguments))
         self._worker.wake()
 
     def _work(self) -> None:
         while True:
+            work, arguments = self._waiting.get()
             try:
-                _run(*self._waiting.get())
+                _run(work, *arguments)
             except Exception:  # one piece of work must not end all the others
                 log.exception("%s", self._name)

@@ -189,7 +189,7 @@ class Monitors:
         if isinstance(link, OSError):
             return self.left_behind(exec_dir)
         try:
-            greeting = handshake.expect(link, Started | Exited, container_id, _WAITED_SECONDS)
+            greeting = handshake.greeting(link, container_id, _WAITED_SECONDS)
         except TooSlow as error:
             self._have(container_id, link)
             raise SilentMonitor(linked=True) from error
@@ -231,10 +231,13 @@ class Monitors:
         if content is None:
             return None
         try:
-            return codec.decode(content)
+            exited = codec.decode(content)
+            if not isinstance(exited, Exited):
+                raise Invalid(f"it holds a message {type(exited).__name__}")
         except Invalid as error:
             log.error("%s says nothing of how a container ended: %s", os.path.join(exec_dir, exitfile.EXIT), error)
             return None
+        return exited
 
     def drop(self, name: str) -> None:
         """Have no link any more with what is not to be watched: its start could not be recorded."""
@@ -418,7 +421,10 @@ class Monitors:
                 self._poll.unregister(descriptor)
                 ended()
                 return
-            name, heard = self._names.get(descriptor, ("", None))
+            watched = self._names.get(descriptor)
+            if watched is None:
+                return
+            name, heard = watched
             link = self._links.get(name)
             if link is None or not _readable(descriptor):
                 return

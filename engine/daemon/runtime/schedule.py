@@ -21,7 +21,14 @@ class Handle:
 
     __slots__ = ("_arguments", "_order", "_schedule", "_work", "due")
 
-    def __init__(self, schedule: "Schedule", due: float, order: int, work: Callable[..., object], arguments: tuple):
+    def __init__(
+        self,
+        schedule: "Schedule",
+        due: float,
+        order: int,
+        work: Callable[..., object],
+        arguments: tuple[object, ...],
+    ) -> None:
         self._schedule = schedule
         self._order = order
         self._work = work
@@ -61,7 +68,7 @@ class Schedule:
         return handle
 
     def drop(self, handle: Handle) -> bool:
-        """See `Handle.cancel`."""
+        """Take a piece of work out again; False when it is not waiting any more. What `Handle.cancel` calls."""
         with self._changed:
             try:
                 self._heap.remove(handle)
