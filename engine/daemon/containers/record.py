@@ -32,7 +32,10 @@ import socket
 import threading
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Protocol
 
+from engine.daemon.containers.shapes import MountPoint
+from engine.daemon.jsontext import Object
 from engine.daemon.locks import Lock
 from engine.wire.schema import Client
 from engine.wire.waits import Wait
@@ -125,6 +128,20 @@ class Entrusted:
     run: int | None = None
 
 
+class Retry(Protocol):
+    """The next run, while it is waited for."""
+
+    def cancel(self) -> bool:
+        """Have it not take place; False when its time has come already."""
+
+
+class Probing(Protocol):
+    """Who runs a container's health check."""
+
+    def drop(self) -> None:
+        """Begin no more probes."""
+
+
 @dataclass(slots=True, eq=False)
 class Container:
     """One container.
@@ -134,7 +151,7 @@ class Container:
         definition is there, with docker's default where the client said nothing)
     path, args: Entrypoint and Cmd joined, as inspect shows them
     layers: the directories of the image's layers, relative to the layer root, lowest first
-    mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec` (see `mountpoints`)
+    mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec`
     log_asked: whether the client has named a log driver
     manifest: digest of the manifest of the image's platform that it runs; empty without an image
     settling: its end is known, and what only a running container has is still being taken away; under `changed`
@@ -160,13 +177,13 @@ class Container:
     created_ns: int
     image: str
     image_id: str
-    config: dict
-    host_config: dict
-    networking: dict
+    config: Object
+    host_config: Object
+    networking: Object
     path: str
     args: list[str]
     layers: tuple[str, ...]
-    mounts: tuple[dict, ...] = ()
+    mounts: tuple[MountPoint, ...] = ()
     log_asked: bool = True
     manifest: str = ""
     state: State = field(default_factory=State)
@@ -177,7 +194,7 @@ class Container:
     held: bool = False
     doomed: bool = False
     delay: float = 0.0
-    retry: object | None = field(default=None, repr=False)
+    retry: Retry | None = field(default=None, repr=False)
     passing: bool = False
     preparing: bool = False
     being_restarted: int = 0
@@ -185,13 +202,13 @@ class Container:
     entrusted: dict[int, Entrusted] = field(default_factory=dict, repr=False)
     waiting: list[tuple[Client, socket.socket]] = field(default_factory=list, repr=False)
     followers: list[int] = field(default_factory=list, repr=False)
-    probing: object | None = field(default=None, repr=False)
+    probing: Probing | None = field(default=None, repr=False)
     execs: dict[str, object] = field(default_factory=dict, repr=False)
     operation: Lock = field(default_factory=Lock, repr=False)
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def settled(self) -> State:
-        """As `snapshot`, once nothing of an ended run is left to be taken away."""
+        """A copy of the state, taken once nothing of an ended run is left to be taken away."""
         with self.changed:
             self.changed.wait_for(lambda: not self.settling)
             return self.state.copy()

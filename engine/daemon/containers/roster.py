@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from engine.daemon import locks
 from engine.daemon.containers.naming import generate
 from engine.daemon.containers.record import Container
+from engine.daemon.jsontext import Object
 from engine.errors import Conflict, Invalid, NotFound
 
 _ID_LENGTH = 64
@@ -23,7 +24,7 @@ class Roster:
     """
 
     def __init__(
-        self, containers: Iterable[Container] = (), descriptors: dict[tuple[str, str], dict] | None = None
+        self, containers: Iterable[Container] = (), descriptors: dict[tuple[str, str], Object] | None = None
     ) -> None:
         self.descriptors = descriptors or {}
         self._lock = locks.Lock("containers")

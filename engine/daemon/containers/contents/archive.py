@@ -13,7 +13,7 @@ import posixpath
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from io import BufferedIOBase
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.announce import announce
@@ -21,7 +21,8 @@ from engine.daemon.containers.contents import put as unpacking
 from engine.daemon.containers.contents import rootfs
 from engine.daemon.containers.contents.rootfs import View
 from engine.daemon.containers.record import Container
-from engine.daemon.parts import ContentParts
+from engine.daemon.jsontext import Object
+from engine.daemon.parts import MountParts
 from engine.daemon.tar import writer as tarwriter
 from engine.daemon.tar.space import NoSpace
 from engine.errors import Invalid, NotFound, SystemFailure
@@ -57,13 +58,13 @@ class Asked:
     own: bool = False
 
 
-Begin = Callable[[dict], Callable[[tarwriter.Chunk], None]]
+Begin = Callable[[Object], Callable[[tarwriter.Chunk], None]]
 
 
-def status(engine: ContentParts, container: Container, reference: str, path: str) -> dict:
+def status(engine: MountParts, container: Container, reference: str, path: str) -> Object:
     """The ContainerPathStat of a path. reference: what the client called the container; Raises NotFound."""
 
-    def work(seen: View) -> dict:
+    def work(seen: View) -> Object:
         fd = _open_last(seen.root, path)
         try:
             return _shown(seen.root, path, os.fstat(fd))
@@ -74,7 +75,7 @@ def status(engine: ContentParts, container: Container, reference: str, path: str
         return rootfs.visit(engine, container, work)
 
 
-def send(engine: ContentParts, container: Container, reference: str, path: str, begin: Begin) -> None:
+def send(engine: MountParts, container: Container, reference: str, path: str, begin: Begin) -> None:
     """Send what is at the path as a tar.
 
     begin: called once, with the ContainerPathStat, when it is sure that there will be one; what it returns takes the
@@ -98,7 +99,7 @@ def send(engine: ContentParts, container: Container, reference: str, path: str, 
 
 
 def _announced(
-    engine: ContentParts, container: Container, write: Callable[[tarwriter.Chunk], None]
+    engine: MountParts, container: Container, write: Callable[[tarwriter.Chunk], None]
 ) -> Callable[[tarwriter.Chunk], None]:
     announce(engine, container, "archive-path")
     return write
@@ -130,7 +131,7 @@ def _pack(
         os.close(top)
 
 
-def receive(engine: ContentParts, container: Container, reference: str, asked: Asked, body: BinaryIO) -> None:
+def receive(engine: MountParts, container: Container, reference: str, asked: Asked, body: BufferedIOBase) -> None:
     """Unpack the (compressed) tar `body` into a directory of the container.
 
     Raises NotFound, Invalid for a place where nothing can be unpacked, SystemFailure for an archive that is wrong.
@@ -157,7 +158,7 @@ class _Stopped(Exception):
     """The container has ended before the first byte of the body was read."""
 
 
-def _kept(engine: ContentParts, body: BinaryIO) -> BinaryIO:
+def _kept(engine: MountParts, body: BufferedIOBase) -> BufferedIOBase:
     """The body in a file that has no name."""
     place = os.path.join(engine.settings.data_root, "tmp")
     fd = os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -176,7 +177,7 @@ def _kept(engine: ContentParts, body: BinaryIO) -> BinaryIO:
         raise
 
 
-def _receive(container: Container, asked: Asked, source: BinaryIO, kept: bool, seen: View) -> None:
+def _receive(container: Container, asked: Asked, source: BufferedIOBase, kept: bool, seen: View) -> None:
     if not (kept or seen.live):
         raise _Stopped
     place = resolve(seen.root, _cleaned(asked.path), whole=True)
@@ -246,7 +247,7 @@ def _open_last(root: int, path: str) -> int:
     return open_beneath(root, path or ".", _PLACE | (0 if follow else os.O_NOFOLLOW))
 
 
-def _shown(root: int, path: str, found: os.stat_result) -> dict:
+def _shown(root: int, path: str, found: os.stat_result) -> Object:
     target = ""
     if stat.S_ISLNK(found.st_mode):
         target = resolve(root, path)

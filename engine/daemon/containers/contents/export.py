@@ -11,13 +11,13 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import rootfs
 from engine.daemon.containers.contents.rootfs import View
 from engine.daemon.containers.record import Container
-from engine.daemon.parts import ContentParts
+from engine.daemon.parts import MountParts
 from engine.daemon.tar.writer import Chunk, Packer
 from engine.errors import SystemFailure
 from engine.sandbox.mounts import words
 
 
-def export(engine: ContentParts, container: Container, begin: Callable[[], Callable[[Chunk], None]]) -> None:
+def export(engine: MountParts, container: Container, begin: Callable[[], Callable[[Chunk], None]]) -> None:
     """Send the archive. begin: called once the root is there; what it returns takes the bytes. Raises SystemFailure."""
 
     def work(seen: View) -> None:

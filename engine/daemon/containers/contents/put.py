@@ -10,7 +10,6 @@ import os
 import posixpath
 import stat
 import time
-from typing import BinaryIO
 
 from engine.daemon.containers.contents.rootfs import View
 from engine.daemon.tar import extract
@@ -23,7 +22,9 @@ _BUFFER = 256 * 1024
 _REMOVAL_SECONDS = 60
 
 
-def unpack(seen: View, fd: int, place: str, source: BinaryIO, keep_kinds: bool, owner: tuple[int, int] | None) -> None:
+def unpack(
+    seen: View, fd: int, place: str, source: io.BufferedIOBase, keep_kinds: bool, owner: tuple[int, int] | None
+) -> None:
     """Unpack into the directory `fd` of the view, whose path is `place`. Raises SystemFailure in words."""
     into = _Into(seen, fd, place, keep_kinds, owner)
     try:
