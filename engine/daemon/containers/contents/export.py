@@ -1,6 +1,6 @@
 """A container's root file system as one tar: GET /containers/{id}/export.
 
-Runs in the request's thread, and in the thread of the container's `view`. What is mounted in the container is left out,
+Runs in the request's thread, and in the thread of `rootfs.visit`. What is mounted in the container is left out,
 as docker leaves it out: a mount's place stands in the archive, what is mounted there does not.
 """
 
