@@ -8,8 +8,8 @@ Which lock is held when, outermost first:
 
 `Container.operation` makes the verbs of one container take turns: start (by hand or by its policy, until it runs or has
     failed), kill (and the signals of stop and remove), pause, unpause, rename, update, remove, attach, connect and
-    disconnect. The locks of networks, wires and the firewall are taken under it (see `networks`). Whoever holds it
-    knows that no verb changes the state meanwhile; only an end may come (`end.ended`), which does not take it. So
+    disconnect. The locks of networks, wires and the firewall are taken under it (see `network.networks`). Whoever holds
+    it knows that no verb changes the state meanwhile; only an end may come (`end.ended`), which does not take it. So
     nobody waits for an end holding it: stop and remove send their signal, let go, and wait for `exits` to grow.
     No client is waited for under it (attach takes the body before, and its head must find room at once), and no copy of
     an image (`copied`). What a start does wait for is bounded: its monitor (`handshake.START_SECONDS` from one message
@@ -20,7 +20,7 @@ Which lock is held when, outermost first:
     the order of the changes. Nothing that may take long is done under it. An end sets `settling` until what only a run
     has is gone, which a start waits for; its networks go before it says so under `changed` (the event `die`, the state,
     all who wait), the rest after.
-The registry's, the database's, the schedule's and the event bus's own locks come last; none of them is held while one
+The roster's, the database's, the schedule's and the event bus's own locks come last; none of them is held while one
     of the two above is asked for.
 
 A run is named by `exits` as it was when it began: what was decided about one run (a signal, a retry) is dropped when
@@ -167,8 +167,8 @@ class Container:
     entrusted: by its number, each of those who wait whose connection its monitor is to have too; under `changed`
     waiting: clients that attached before the start, each with how it wants to be served; under `operation`
     followers: eventfds that are made readable when the container has ended; under `changed`
-    probing: who runs its health check, while it is run (see `health`); under `changed`
-    execs: the execs (see `execs`) that have been created or run and not ended, by id
+    probing: who runs its health check, while it is run (see `health.probing`); under `changed`
+    execs: those (see `exec.known`) that have been created or run and not ended, by id
     operation: held by the verbs that must not overlap, see above
     """
 

@@ -1,6 +1,6 @@
 """All containers by id, prefix of an id, and name.
 
-One registry a daemon, shared by its threads under one lock that is never held while anything slow is done. It knows
+One roster a daemon, shared by its threads under one lock that is never held while anything slow is done. It knows
 nothing of disks: `create` and `remove` keep the database in step with it.
 """
 

@@ -1,6 +1,6 @@
 """Refusing what dockerd refuses at create, with its words: the walk over Config and HostConfig.
 
-Pure but for what `resources` and `mountspecs` ask of the host; runs in the daemon's request threads. What dockerd
+Pure but for what `resources` and `mounts.requests` ask of the host; runs in the daemon's request threads. What dockerd
 allows and this engine does not have yet is not for here but for `unbuilt`.
 """
 

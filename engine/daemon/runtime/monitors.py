@@ -24,7 +24,18 @@ from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.wire import codec, endpoint, exitfile, waits
 from engine.wire.channel import Channel
-from engine.wire.schema import Detached, Exec, Exited, NamespacesReady, Proceed, Start, Started, Warned
+from engine.wire.schema import (
+    Attach,
+    Detached,
+    Exec,
+    Exited,
+    NamespacesReady,
+    Proceed,
+    Resize,
+    Start,
+    Started,
+    Warned,
+)
 from engine.wire.waits import Wait
 
 log = logging.getLogger(__name__)
@@ -288,7 +299,7 @@ class Monitors:
                     return True
             self._hear(descriptor)
 
-    def send(self, container_id: str, message: object, descriptors: list[int]) -> None:
+    def send(self, container_id: str, message: Attach | Resize, descriptors: list[int]) -> None:
         """Tell a monitor something. Raises Conflict when the container is not running, SystemFailure when its monitor
         takes nothing for long.
         """
@@ -329,7 +340,7 @@ class Monitors:
         self._tell_keepers(container_id, waits.SETTLED)
 
     def removed(self, container_id: str) -> None:
-        """The same, of its removal."""
+        """The removal is recorded, and those who were waiting for it when this daemon began are to hear of it."""
         self._tell_keepers(container_id, waits.REMOVED)
 
     def _tell_keepers(self, container_id: str, word: bytes, running: bool = False) -> None:

@@ -10,10 +10,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVarTuple
 
 from engine.daemon.runtime.worker import Worker
 
 log = logging.getLogger(__name__)
+
+Given = TypeVarTuple("Given")
 
 
 class Handle:
@@ -56,7 +59,7 @@ class Schedule:
         self._orders = itertools.count()
         self._worker = Worker("schedule", self._run)
 
-    def at(self, delay_seconds: float, work: Callable[..., object], *arguments: object) -> Handle:
+    def at(self, delay_seconds: float, work: Callable[[*Given], object], *arguments: *Given) -> Handle:
         """Do `work` once, that many seconds from now; pieces that are due at the same moment keep their order."""
         with self._changed:
             due = time.monotonic() + max(delay_seconds, 0)

@@ -7,6 +7,7 @@ What cannot be mended is logged: no container's trouble is to keep the daemon fr
 import logging
 import os
 from collections.abc import Callable
+from typing import TypeVarTuple
 
 from engine.daemon.containers.endpoints import ending, etc, keeping, moving, requested, wires
 from engine.daemon.containers.record import Container
@@ -15,6 +16,8 @@ from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
+
+_Given = TypeVarTuple("_Given")
 
 
 def adopt(engine: EndpointParts) -> None:
@@ -106,7 +109,7 @@ def _adopt_names(engine: EndpointParts, pairs: dict[Container, wires.Pairs]) -> 
     engine.names.adopt(served)
 
 
-def _try(what: str, work: Callable[..., object], *arguments: object) -> None:
+def _try(what: str, work: Callable[[*_Given], object], *arguments: *_Given) -> None:
     try:
         work(*arguments)
     except EngineError as error:

@@ -3,7 +3,7 @@
 No thread waits here: the engine's schedule says when, and each probe runs in a short-lived thread of its own, one at a
 time for a container. `Container.probing` is the one `_Monitor` whose results count; it is read and replaced under
 `Container.changed`, so that a probe that ends after its container was paused, stopped or started anew changes nothing.
-What is decided is in `healthcheck`. It is never waited for, neither by a start nor by an end.
+What is decided is in `verdicts`. It is never waited for, neither by a start nor by an end.
 """
 
 import logging

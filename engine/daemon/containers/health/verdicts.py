@@ -1,6 +1,6 @@
 """What a health check is and what its probes mean: from a Config to a command and times, from a result to a verdict.
 
-Pure; used by the requests' threads and by those that run probes (`health`). The rules are dockerd's.
+Pure; used by the requests' threads and by those that run probes (`probing`). The rules are dockerd's.
 """
 
 from collections.abc import Sequence

@@ -23,7 +23,6 @@ NONE, LOCAL, JSON_FILE = "none", "local", "json-file"
 BUILT_DRIVERS = {LOCAL: "local", JSON_FILE: "jsonfile", "syslog": "syslog", "journald": "journald", NONE: ""}
 # Drivers of the definition that this engine does not have.
 UNBUILT_DRIVERS = frozenset({"gelf", "fluentd", "awslogs", "splunk", "gcplogs", "etwlogs"})
-DEFAULT_DRIVER = LOCAL
 
 BLOCKING, NON_BLOCKING = "blocking", "non-blocking"
 _OF_ALL = frozenset({"mode", "max-buffer-size"}) | local.CACHE_OPTIONS
