@@ -244,11 +244,11 @@ class Monitors:
         try:
             exited = codec.decode(content)
             if not isinstance(exited, Exited):
-                raise Invalid(f"it holds a message {type(exited).__name__}")
+                raise Invalid(f"{type(exited).__name__} is no end")
+            return exited
         except Invalid as error:
             log.error("%s says nothing of how a container ended: %s", os.path.join(exec_dir, exitfile.EXIT), error)
             return None
-        return exited
 
     def drop(self, name: str) -> None:
         """Have no link any more with what is not to be watched: its start could not be recorded."""
