@@ -52,6 +52,24 @@ class CgroupPart(Protocol):
     cgroups: Cgroups
 
 
+class ContainerPart(Protocol):
+    """For whoever looks at other containers."""
+
+    containers: Roster
+
+
+class ProcessListParts(EventPart, CgroupPart, Protocol):
+    """For the list of a container's processes."""
+
+
+class ProcessParts(SettingsPart, CgroupPart, Protocol):
+    """For the rights and limits of every process of a container."""
+
+
+class OomParts(EventPart, CgroupPart, DatabasePart, Protocol):
+    """For whoever hears that a container has run out of memory."""
+
+
 class ContentParts(SettingsPart, Protocol):
     """For a container's files: where they are, and the image below them. storage: `overlayfs` or `copy`"""
 
@@ -59,17 +77,15 @@ class ContentParts(SettingsPart, Protocol):
     storage: str
 
 
-class MountParts(ContentParts, EventPart, Protocol):
-    """For what is mounted in a container."""
+class MountParts(ContainerPart, ContentParts, EventPart, Protocol):
+    """For what is mounted in a container, and for its files with what is mounted there."""
 
-    containers: Roster
     volumes: Volumes
 
 
-class EndpointParts(SettingsPart, EventPart, DatabasePart, Protocol):
+class EndpointParts(ContainerPart, SettingsPart, EventPart, DatabasePart, Protocol):
     """For a container's side of its networks."""
 
-    containers: Roster
     networks: Networks
     wiring: Wiring
     firewall: Firewall
@@ -78,21 +94,20 @@ class EndpointParts(SettingsPart, EventPart, DatabasePart, Protocol):
     schedule: Schedule
 
 
-class SecurityParts(MountParts, DatabasePart, CgroupPart, Protocol):
+class SecurityParts(MountParts, ProcessParts, OomParts, Protocol):
     """For what a container is shut into."""
 
     oom: OomWatch
 
 
-class OutputParts(SettingsPart, Protocol):
+class OutputParts(SettingsPart, EventPart, Protocol):
     """For what a container says and hears. muxer: `c` or `python`"""
 
-    containers: Roster
     monitors: Monitors
     muxer: str
 
 
-class ExecParts(OutputParts, EventPart, Protocol):
+class ExecParts(ContainerPart, OutputParts, ProcessParts, Protocol):
     """For more commands in a container that runs."""
 
     execs: Execs

@@ -138,7 +138,7 @@ ROOMS = {
     "engine.daemon.runtime": ("engine.daemon.store", *BASE),
     # What the store keeps is the record itself: plain data that belongs to no verb.
     "engine.daemon.store": ("engine.daemon.containers.record", "engine.daemon.network.record", *BASE),
-    "engine.daemon.containers.record": BASE,
+    "engine.daemon.containers.record": ("engine.daemon.containers.shapes", "engine.daemon.jsontext", *BASE),
 }
 DAEMON_TOWER = ("engine.daemon", "engine.client")
 CONTAINER_TOWER = (

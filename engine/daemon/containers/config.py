@@ -6,6 +6,7 @@ it can be shown to any number of clients without copying. Whether it makes sense
 
 import posixpath
 
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 from engine.sandbox import mounts
 
@@ -148,7 +149,7 @@ _HEALTH = ("Test", "Interval", "Timeout", "StartPeriod", "StartInterval", "Retri
 _EMPTY_IS_DEFAULT = ("NetworkMode", "IpcMode", "CgroupnsMode", "ShmSize", "Runtime", "PortBindings")
 
 
-def complete(defaults: dict, asked: dict) -> dict:
+def complete(defaults: Object, asked: Object) -> Object:
     """`defaults` with every value of `asked` that is not null; keys that `defaults` does not know are dropped."""
     whole = dict(defaults)
     for key, value in asked.items():
@@ -157,7 +158,7 @@ def complete(defaults: dict, asked: dict) -> dict:
     return whole
 
 
-def container_config(body: dict) -> dict:
+def container_config(body: Object) -> Object:
     """The client's half of Config, complete: every key is there."""
     whole = complete(CONFIG, body)
     for key in ("ArgsEscaped", "NetworkDisabled"):
@@ -166,7 +167,7 @@ def container_config(body: dict) -> dict:
     return whole
 
 
-def host_config(asked: dict) -> dict:
+def host_config(asked: Object) -> Object:
     """HostConfig, complete, with dockerd's derived defaults (swap is twice the memory, no limit is null, ...)."""
     whole = complete(HOST_CONFIG, asked)
     for key in _EMPTY_IS_DEFAULT:
@@ -197,20 +198,20 @@ def host_config(asked: dict) -> dict:
     return whole
 
 
-def _ulimit(asked: dict) -> dict:
+def _ulimit(asked: Object) -> Object:
     return {"Name": asked.get("Name") or "", "Hard": asked.get("Hard") or 0, "Soft": asked.get("Soft") or 0}
 
 
-def _binding(asked: dict) -> dict:
+def _binding(asked: Object) -> Object:
     return {"HostIp": asked.get("HostIp") or "", "HostPort": asked.get("HostPort") or ""}
 
 
-def endpoint(asked: dict | None) -> dict:
+def endpoint(asked: Object | None) -> Object:
     """EndpointSettings, complete: every key is there, and nothing of what is the network's to say."""
     return complete(ENDPOINT, {key: value for key, value in (asked or {}).items() if key not in _ENDPOINT_FILLED})
 
 
-def networking(asked: dict, network_mode: str) -> dict:
+def networking(asked: Object, network_mode: str) -> Object:
     """EndpointsConfig, complete: name (or id) of the network → EndpointSettings; the one of NetworkMode if none is."""
     endpoints = {}
     for name, settings in (asked.get("EndpointsConfig") or {}).items():
@@ -229,7 +230,7 @@ def networking(asked: dict, network_mode: str) -> dict:
     return endpoints or {network_mode: dict(ENDPOINT)}
 
 
-def merge_image(config: dict, image: dict) -> None:
+def merge_image(config: Object, image: Object) -> None:
     """Fill in, in place, what the client left open from the image's own config (the `config` of the OCI image).
 
     The rules are dockerd's: an Entrypoint of the client's hides the image's Cmd, environment variables and labels are
@@ -251,7 +252,7 @@ def merge_image(config: dict, image: dict) -> None:
         config["Healthcheck"] = {**image["Healthcheck"], **_given(config["Healthcheck"] or {})}
 
 
-def _given(health: dict) -> dict:
+def _given(health: Object) -> Object:
     """What a health check says, in dockerd's order; a value of nothing says "as the image, or the default"."""
     return {key: health[key] for key in _HEALTH if health.get(key)}
 
@@ -263,7 +264,7 @@ def _merge_environment(asked: list[str] | None, image: list[str] | None) -> list
     return [*asked, *(entry for entry in image or () if entry.partition("=")[0] not in names)]
 
 
-def normalise(config: dict) -> None:
+def normalise(config: Object) -> None:
     """Bring a merged Config into its last form, in place: the path cleaned, an Entrypoint of one empty text is none."""
     if config["WorkingDir"]:
         # normpath keeps two leading slashes, which POSIX leaves open and Linux reads as one.
@@ -274,7 +275,7 @@ def normalise(config: dict) -> None:
         config["Healthcheck"] = _given(config["Healthcheck"])
 
 
-def command(config: dict) -> tuple[str, list[str]]:
+def command(config: Object) -> tuple[str, list[str]]:
     """Path and Args of a merged Config; Invalid when there is nothing to run."""
     words = [*(config["Entrypoint"] or ()), *(config["Cmd"] or ())]
     if not words:

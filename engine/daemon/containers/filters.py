@@ -16,6 +16,7 @@ from engine.errors import Invalid, NotFound
 from engine.literals import LAST_PORT, integer
 
 Match = Callable[[Container, State], bool]
+Compile = Callable[[ContainerParts, tuple[str, ...]], Match]
 
 STATUSES = ("created", "running", "paused", "restarting", "removing", "exited", "dead")
 _HEALTH = ("none", "starting", "healthy", "unhealthy")
@@ -43,7 +44,7 @@ def _bad_value(name: str, value: str, what: str, allowed: tuple[str, ...]) -> In
     )
 
 
-def _by_pattern(text: Callable[[Container], tuple[str, ...]]) -> Callable[[object, tuple[str, ...]], Match]:
+def _by_pattern(text: Callable[[Container], tuple[str, ...]]) -> Compile:
     """A filter whose values are regular expressions, found anywhere in one of a container's texts."""
 
     def compile_values(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
@@ -152,7 +153,7 @@ def _is_task(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
     return lambda _container, _state: False in wanted
 
 
-def _by_port(numbers: Callable[[tuple[int, str], list[Published]], set[int]]) -> Callable[..., Match]:
+def _by_port(numbers: Callable[[tuple[int, str], list[Published]], set[int]]) -> Compile:
     """A filter whose values are ports: `80`, `80/udp`, `8000-8010/tcp`; of what a listing shows of a container's."""
 
     def compile_values(engine: ContainerParts, values: tuple[str, ...]) -> Match:
@@ -179,7 +180,7 @@ def _port_range(value: str) -> set[str]:
     return {f"{number}/{protocol.lower() or 'tcp'}" for number in range(low, high + 1)}
 
 
-FILTERS: dict[str, Callable[[object, tuple[str, ...]], Match]] = {
+FILTERS: dict[str, Compile] = {
     "ancestor": _ancestor,
     "before": _before,
     "exited": _exited,

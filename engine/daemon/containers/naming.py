@@ -1,6 +1,6 @@
 """What a container may be called, and what it is called when nobody says.
 
-Pure but for the random choice; used by the daemon's request threads. Whether a name is free is the registry's to say.
+Pure but for the random choice; used by the daemon's request threads. Whether a name is free is the roster's to say.
 """
 
 import os

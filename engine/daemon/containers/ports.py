@@ -6,13 +6,14 @@ Pure; runs in the daemon's request threads.
 from collections.abc import Iterable
 
 from engine.daemon.containers.record import Container
+from engine.daemon.jsontext import Object
 from engine.daemon.network.record import Endpoint, Published
 from engine.literals import LAST_PORT, span
 
 
 def exposed_ports(container: Container) -> list[tuple[int, str]]:
     """(number, protocol) of ExposedPorts, in order; a range such as `8000-8010/tcp` stands for each of its ports."""
-    found = set()
+    found: set[tuple[int, str]] = set()
     for port in container.config["ExposedPorts"] or ():
         numbers, _, protocol = port.partition("/")
         # Only an image's config can say what is no port, and nothing can ever be reached there.
@@ -33,7 +34,7 @@ def open_ports(container: Container, endpoints: Iterable[Endpoint]) -> dict[tupl
     return found
 
 
-def port_map(opened: dict[tuple[int, str], list[Published]]) -> dict[str, list[dict] | None]:
+def port_map(opened: dict[tuple[int, str], list[Published]]) -> dict[str, list[Object] | None]:
     """A PortMap of the API, as inspect has it."""
     return {
         f"{number}/{protocol}": [{"HostIp": each.host_ip, "HostPort": str(each.host_port)} for each in found] or None
@@ -41,7 +42,7 @@ def port_map(opened: dict[tuple[int, str], list[Published]]) -> dict[str, list[d
     }
 
 
-def summaries(opened: dict[tuple[int, str], list[Published]]) -> list[dict]:
+def summaries(opened: dict[tuple[int, str], list[Published]]) -> list[Object]:
     """PortSummary of each, as a listing has them."""
     shown = []
     for (number, protocol), published in opened.items():

@@ -8,8 +8,8 @@ Which lock is held when, outermost first:
 
 `Container.operation` makes the verbs of one container take turns: start (by hand or by its policy, until it runs or has
     failed), kill (and the signals of stop and remove), pause, unpause, rename, update, remove, attach, connect and
-    disconnect. The locks of networks, wires and the firewall are taken under it (see `networks`). Whoever holds it
-    knows that no verb changes the state meanwhile; only an end may come (`end.ended`), which does not take it. So
+    disconnect. The locks of networks, wires and the firewall are taken under it (see `network.networks`). Whoever holds
+    it knows that no verb changes the state meanwhile; only an end may come (`end.ended`), which does not take it. So
     nobody waits for an end holding it: stop and remove send their signal, let go, and wait for `exits` to grow.
     No client is waited for under it (attach takes the body before, and its head must find room at once), and no copy of
     an image (`copied`). What a start does wait for is bounded: its monitor (`handshake.START_SECONDS` from one message
@@ -20,7 +20,7 @@ Which lock is held when, outermost first:
     the order of the changes. Nothing that may take long is done under it. An end sets `settling` until what only a run
     has is gone, which a start waits for; its networks go before it says so under `changed` (the event `die`, the state,
     all who wait), the rest after.
-The registry's, the database's, the schedule's and the event bus's own locks come last; none of them is held while one
+The roster's, the database's, the schedule's and the event bus's own locks come last; none of them is held while one
     of the two above is asked for.
 
 A run is named by `exits` as it was when it began: what was decided about one run (a signal, a retry) is dropped when
@@ -32,7 +32,10 @@ import socket
 import threading
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Protocol
 
+from engine.daemon.containers.shapes import MountPoint
+from engine.daemon.jsontext import Object
 from engine.daemon.locks import Lock
 from engine.wire.schema import Client
 from engine.wire.waits import Wait
@@ -125,6 +128,20 @@ class Entrusted:
     run: int | None = None
 
 
+class Retry(Protocol):
+    """The next run, while it is waited for."""
+
+    def cancel(self) -> bool:
+        """Have it not take place; False when its time has come already."""
+
+
+class Probing(Protocol):
+    """Who runs a container's health check."""
+
+    def drop(self) -> None:
+        """Begin no more probes."""
+
+
 @dataclass(slots=True, eq=False)
 class Container:
     """One container.
@@ -134,7 +151,7 @@ class Container:
         definition is there, with docker's default where the client said nothing)
     path, args: Entrypoint and Cmd joined, as inspect shows them
     layers: the directories of the image's layers, relative to the layer root, lowest first
-    mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec` (see `mountpoints`)
+    mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec`
     log_asked: whether the client has named a log driver
     manifest: digest of the manifest of the image's platform that it runs; empty without an image
     settling: its end is known, and what only a running container has is still being taken away; under `changed`
@@ -150,8 +167,8 @@ class Container:
     entrusted: by its number, each of those who wait whose connection its monitor is to have too; under `changed`
     waiting: clients that attached before the start, each with how it wants to be served; under `operation`
     followers: eventfds that are made readable when the container has ended; under `changed`
-    probing: who runs its health check, while it is run (see `health`); under `changed`
-    execs: the execs (see `execs`) that have been created or run and not ended, by id
+    probing: who runs its health check, while it is run (see `health.probing`); under `changed`
+    execs: those (see `exec.known`) that have been created or run and not ended, by id
     operation: held by the verbs that must not overlap, see above
     """
 
@@ -160,13 +177,13 @@ class Container:
     created_ns: int
     image: str
     image_id: str
-    config: dict
-    host_config: dict
-    networking: dict
+    config: Object
+    host_config: Object
+    networking: Object
     path: str
     args: list[str]
     layers: tuple[str, ...]
-    mounts: tuple[dict, ...] = ()
+    mounts: tuple[MountPoint, ...] = ()
     log_asked: bool = True
     manifest: str = ""
     state: State = field(default_factory=State)
@@ -177,7 +194,7 @@ class Container:
     held: bool = False
     doomed: bool = False
     delay: float = 0.0
-    retry: object | None = field(default=None, repr=False)
+    retry: Retry | None = field(default=None, repr=False)
     passing: bool = False
     preparing: bool = False
     being_restarted: int = 0
@@ -185,13 +202,13 @@ class Container:
     entrusted: dict[int, Entrusted] = field(default_factory=dict, repr=False)
     waiting: list[tuple[Client, socket.socket]] = field(default_factory=list, repr=False)
     followers: list[int] = field(default_factory=list, repr=False)
-    probing: object | None = field(default=None, repr=False)
+    probing: Probing | None = field(default=None, repr=False)
     execs: dict[str, object] = field(default_factory=dict, repr=False)
     operation: Lock = field(default_factory=Lock, repr=False)
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def settled(self) -> State:
-        """As `snapshot`, once nothing of an ended run is left to be taken away."""
+        """A copy of the state, taken once nothing of an ended run is left to be taken away."""
         with self.changed:
             self.changed.wait_for(lambda: not self.settling)
             return self.state.copy()

@@ -1,6 +1,6 @@
 """All containers by id, prefix of an id, and name.
 
-One registry a daemon, shared by its threads under one lock that is never held while anything slow is done. It knows
+One roster a daemon, shared by its threads under one lock that is never held while anything slow is done. It knows
 nothing of disks: `create` and `remove` keep the database in step with it.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from engine.daemon import locks
 from engine.daemon.containers.naming import generate
 from engine.daemon.containers.record import Container
+from engine.daemon.jsontext import Object
 from engine.errors import Conflict, Invalid, NotFound
 
 _ID_LENGTH = 64
@@ -23,7 +24,7 @@ class Roster:
     """
 
     def __init__(
-        self, containers: Iterable[Container] = (), descriptors: dict[tuple[str, str], dict] | None = None
+        self, containers: Iterable[Container] = (), descriptors: dict[tuple[str, str], Object] | None = None
     ) -> None:
         self.descriptors = descriptors or {}
         self._lock = locks.Lock("containers")

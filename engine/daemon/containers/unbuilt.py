@@ -7,6 +7,7 @@ Pure; runs in the daemon's request threads, after everything that is wrong in it
 from collections.abc import Callable
 
 from engine.daemon.containers.output import logconfig
+from engine.daemon.jsontext import Object
 from engine.errors import NotBuilt
 
 
@@ -20,7 +21,7 @@ HOST_CONFIG: dict[str, Callable[[object], bool]] = {
 }
 
 
-def refuse(host_config: dict) -> None:
+def refuse(host_config: Object) -> None:
     """Raise NotBuilt, naming the field, for the first thing asked that this engine does not have yet.
 
     host_config: complete (see `config`)

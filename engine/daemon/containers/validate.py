@@ -1,6 +1,6 @@
 """Refusing what dockerd refuses at create, with its words: the walk over Config and HostConfig.
 
-Pure but for what `resources` and `mountspecs` ask of the host; runs in the daemon's request threads. What dockerd
+Pure but for what `resources` and `mounts.requests` ask of the host; runs in the daemon's request threads. What dockerd
 allows and this engine does not have yet is not for here but for `unbuilt`.
 """
 
@@ -9,6 +9,7 @@ import socket
 from engine.daemon.containers.mounts import requests
 from engine.daemon.containers.security import resources, walls
 from engine.daemon.containers.signals import parse_signal
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 from engine.literals import LAST_PORT, span
 from engine.sandbox import capabilities
@@ -38,7 +39,7 @@ _MODES = (
 )
 
 
-def check(config: dict, host_config: dict) -> list[str]:
+def check(config: Object, host_config: Object) -> list[str]:
     """Raise Invalid for the first thing that dockerd would refuse before it looks for the image; return warnings.
 
     Both dicts are complete (see `config`); `config` is not merged with the image's yet.
@@ -56,13 +57,13 @@ def check(config: dict, host_config: dict) -> list[str]:
     return warnings
 
 
-def check_late(host_config: dict) -> None:
+def check_late(host_config: Object) -> None:
     """Raise for what dockerd finds only once the container has a name: security options and binds."""
     walls.check(host_config)
     requests.check_binds(host_config["Binds"] or [], host_config["Mounts"] or [], host_config["Tmpfs"])
 
 
-def _check_config(config: dict) -> None:
+def _check_config(config: Object) -> None:
     workdir = config["WorkingDir"]
     if workdir and not workdir.startswith("/"):
         raise Invalid(f"the working directory '{workdir}' is invalid, it needs to be an absolute path")
@@ -91,7 +92,7 @@ def _holds_nul(value: object) -> bool:
     return isinstance(value, list) and any(map(_holds_nul, value))
 
 
-def _check_lines(values: dict, names: tuple[str, ...]) -> None:
+def _check_lines(values: Object, names: tuple[str, ...]) -> None:
     """No text that is to be within a line begins one of its own (CVE-2022-4318 is of this kind)."""
     for name in names:
         value = values[name] or ()
@@ -99,7 +100,7 @@ def _check_lines(values: dict, names: tuple[str, ...]) -> None:
             raise Invalid(f"invalid {name}: there is a line end in it")
 
 
-def _check_health(health: dict) -> None:
+def _check_health(health: Object) -> None:
     _check_nul("Healthcheck", health.get("Test"))
     for key in _HEALTH_DURATIONS:
         # 0 is "as the image says, or the default".
@@ -109,7 +110,7 @@ def _check_health(health: dict) -> None:
         raise Invalid("Retries in Healthcheck cannot be negative")
 
 
-def _check_host_config(host_config: dict) -> None:
+def _check_host_config(host_config: Object) -> None:
     for name, value in host_config.items():
         if name not in _SHOWN:
             _check_nul(f"HostConfig.{name}", value)
@@ -149,7 +150,7 @@ def _is_address(text: str) -> bool:
     return False
 
 
-def _check_port_bindings(bindings: dict) -> None:
+def _check_port_bindings(bindings: Object) -> None:
     for port, hosts in bindings.items():
         number = port.partition("/")[0]
         if span(number, LAST_PORT) is None:
@@ -160,7 +161,7 @@ def _check_port_bindings(bindings: dict) -> None:
                 raise Invalid(f'invalid port specification: "{host["HostPort"]}"')
 
 
-def restart_policy(asked: dict) -> dict | None:
+def restart_policy(asked: Object) -> Object | None:
     """The RestartPolicy of an update, complete; None for none. Raises Invalid."""
     name, retries = asked.get("Name") or "", asked.get("MaximumRetryCount") or 0
     if not name and not retries:
@@ -182,7 +183,7 @@ def _check_restart_policy(name: str, retries: int) -> None:
         raise Invalid(f"invalid restart policy: maximum retry count can only be used with 'on-failure'{suffix}")
 
 
-def _check_modes(host_config: dict) -> None:
+def _check_modes(host_config: Object) -> None:
     for key, words, shareable, text in _MODES:
         mode = host_config[key]
         joins = shareable and mode.startswith("container:") and len(mode) > len("container:")
@@ -192,7 +193,7 @@ def _check_modes(host_config: dict) -> None:
         raise Invalid("SHM size can not be less than 0")
 
 
-def _check_network_mode(config: dict, host_config: dict) -> None:
+def _check_network_mode(config: Object, host_config: Object) -> None:
     """The combinations with the network mode that exclude each other (dockerd's runconfig)."""
     mode = host_config["NetworkMode"]
     if host_config["UTSMode"] == "host" and config["Hostname"]:

@@ -3,6 +3,7 @@
 import logging
 import queue
 from collections.abc import Callable
+from typing import TypeVarTuple
 
 from engine.daemon import busy
 from engine.daemon.runtime import worker
@@ -10,8 +11,10 @@ from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
 
+Given = TypeVarTuple("Given")
 
-def later(work: Callable[..., object], *arguments: object, about: str = "") -> None:
+
+def later(work: Callable[[*Given], object], *arguments: *Given, about: str = "") -> None:
     """Run `work` in a thread of its own, as soon as there is one; a failure is logged, there is nobody to tell.
 
     about: the id of the container that it concerns, for the log
@@ -19,7 +22,7 @@ def later(work: Callable[..., object], *arguments: object, about: str = "") -> N
     worker.begin(work.__name__, lambda: _run(work, *arguments, about=about))
 
 
-def _run(work: Callable[..., object], *arguments: object, about: str = "") -> None:
+def _run(work: Callable[[*Given], object], *arguments: *Given, about: str = "") -> None:
     with busy.about(about, work.__name__):
         try:
             work(*arguments)
@@ -32,17 +35,18 @@ class Turn:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._waiting: queue.SimpleQueue[tuple] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[Callable[..., object], tuple[object, ...]]] = queue.SimpleQueue()
         self._worker = worker.Worker(name, self._work)
 
-    def add(self, work: Callable[..., object], *arguments: object) -> None:
+    def add(self, work: Callable[[*Given], object], *arguments: *Given) -> None:
         """Run `work` when all that was added before is done."""
-        self._waiting.put((work, *arguments))
+        self._waiting.put((work, arguments))
         self._worker.wake()
 
     def _work(self) -> None:
         while True:
+            work, arguments = self._waiting.get()
             try:
-                _run(*self._waiting.get())
+                _run(work, *arguments)
             except Exception:  # one piece of work must not end all the others
                 log.exception("%s", self._name)

@@ -6,13 +6,15 @@ waited for without a limit: the monitor may be stopped, or be held up by a disk.
 
 import logging
 import time
-from types import UnionType
+from typing import TypeVar
 
 from engine.errors import Invalid, SystemFailure
 from engine.wire.channel import Channel
-from engine.wire.schema import Failed, Warned
+from engine.wire.schema import Exited, Failed, Started, Warned
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 START_SECONDS = 120.0
 """How long a start may take from one message of its monitor to the next. What takes long in one is a mount whose server
@@ -49,31 +51,46 @@ class StartFailure(SystemFailure):
         self.failed = failed
 
 
-def expect(link: Channel, kind: type | UnionType, name: str, seconds: float | None = None) -> object:
+def expect(link: Channel, kind: type[T], name: str, seconds: float | None = None) -> T:
     """The next message of a monitor, which is to be of this kind; warnings before it are logged.
 
     name: whose monitor it is, for the log; seconds: how long it may take, `START_SECONDS` for None
     Raises StartFailure, MonitorLost, TooSlow; SystemFailure for a message of another kind.
     """
-    latest = time.monotonic() + (seconds or START_SECONDS)
+    message = _next(link, name, seconds or START_SECONDS)
+    if not isinstance(message, kind):
+        raise _unexpected(message, kind.__name__)
+    return message
+
+
+def greeting(link: Channel, name: str, seconds: float) -> Started | Exited:
+    """What a container's monitor says to a daemon that finds it again. The rest is as for `expect`."""
+    message = _next(link, name, seconds)
+    if not isinstance(message, Started | Exited):
+        raise _unexpected(message, "Started or Exited")
+    return message
+
+
+def _next(link: Channel, name: str, seconds: float) -> object:
+    latest = time.monotonic() + seconds
     while True:
         try:
             link.socket.settimeout(max(latest - time.monotonic(), 0.001))
             received = link.receive()
         except TimeoutError as error:
-            raise TooSlow(seconds or START_SECONDS) from error
+            raise TooSlow(seconds) from error
         except Invalid as error:
             log.warning("%s: a monitor is not understood: %s", name, error)
             continue
         if received is None:
             raise MonitorLost("the container's monitor has died while it started")
         message, _ = received
+        if isinstance(message, Failed):
+            raise StartFailure(message)
         if not isinstance(message, Warned):
-            break
+            return message
         log.warning("%s: %s", name, message.text)
-    if isinstance(message, Failed):
-        raise StartFailure(message)
-    if not isinstance(message, kind):
-        wanted = getattr(kind, "__name__", str(kind))
-        raise SystemFailure(f"the container's monitor said {type(message).__name__} for {wanted}")
-    return message
+
+
+def _unexpected(message: object, wanted: str) -> SystemFailure:
+    return SystemFailure(f"the container's monitor said {type(message).__name__} for {wanted}")

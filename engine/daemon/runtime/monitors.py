@@ -24,7 +24,18 @@ from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.wire import codec, endpoint, exitfile, waits
 from engine.wire.channel import Channel
-from engine.wire.schema import Detached, Exec, Exited, NamespacesReady, Proceed, Start, Started, Warned
+from engine.wire.schema import (
+    Attach,
+    Detached,
+    Exec,
+    Exited,
+    NamespacesReady,
+    Proceed,
+    Resize,
+    Start,
+    Started,
+    Warned,
+)
 from engine.wire.waits import Wait
 
 log = logging.getLogger(__name__)
@@ -189,7 +200,7 @@ class Monitors:
         if isinstance(link, OSError):
             return self.left_behind(exec_dir)
         try:
-            greeting = handshake.expect(link, Started | Exited, container_id, _WAITED_SECONDS)
+            greeting = handshake.greeting(link, container_id, _WAITED_SECONDS)
         except TooSlow as error:
             self._have(container_id, link)
             raise SilentMonitor(linked=True) from error
@@ -231,7 +242,10 @@ class Monitors:
         if content is None:
             return None
         try:
-            return codec.decode(content)
+            exited = codec.decode(content)
+            if not isinstance(exited, Exited):
+                raise Invalid(f"{type(exited).__name__} is no end")
+            return exited
         except Invalid as error:
             log.error("%s says nothing of how a container ended: %s", os.path.join(exec_dir, exitfile.EXIT), error)
             return None
@@ -285,7 +299,7 @@ class Monitors:
                     return True
             self._hear(descriptor)
 
-    def send(self, container_id: str, message: object, descriptors: list[int]) -> None:
+    def send(self, container_id: str, message: Attach | Resize, descriptors: list[int]) -> None:
         """Tell a monitor something. Raises Conflict when the container is not running, SystemFailure when its monitor
         takes nothing for long.
         """
@@ -326,7 +340,7 @@ class Monitors:
         self._tell_keepers(container_id, waits.SETTLED)
 
     def removed(self, container_id: str) -> None:
-        """The same, of its removal."""
+        """The removal is recorded, and those who were waiting for it when this daemon began are to hear of it."""
         self._tell_keepers(container_id, waits.REMOVED)
 
     def _tell_keepers(self, container_id: str, word: bytes, running: bool = False) -> None:
@@ -418,7 +432,10 @@ class Monitors:
                 self._poll.unregister(descriptor)
                 ended()
                 return
-            name, heard = self._names.get(descriptor, ("", None))
+            watched = self._names.get(descriptor)
+            if watched is None:
+                return
+            name, heard = watched
             link = self._links.get(name)
             if link is None or not _readable(descriptor):
                 return

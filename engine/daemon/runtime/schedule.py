@@ -10,10 +10,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVarTuple
 
 from engine.daemon.runtime.worker import Worker
 
 log = logging.getLogger(__name__)
+
+Given = TypeVarTuple("Given")
 
 
 class Handle:
@@ -21,7 +24,14 @@ class Handle:
 
     __slots__ = ("_arguments", "_order", "_schedule", "_work", "due")
 
-    def __init__(self, schedule: "Schedule", due: float, order: int, work: Callable[..., object], arguments: tuple):
+    def __init__(
+        self,
+        schedule: "Schedule",
+        due: float,
+        order: int,
+        work: Callable[..., object],
+        arguments: tuple[object, ...],
+    ) -> None:
         self._schedule = schedule
         self._order = order
         self._work = work
@@ -49,7 +59,7 @@ class Schedule:
         self._orders = itertools.count()
         self._worker = Worker("schedule", self._run)
 
-    def at(self, delay_seconds: float, work: Callable[..., object], *arguments: object) -> Handle:
+    def at(self, delay_seconds: float, work: Callable[[*Given], object], *arguments: *Given) -> Handle:
         """Do `work` once, that many seconds from now; pieces that are due at the same moment keep their order."""
         with self._changed:
             due = time.monotonic() + max(delay_seconds, 0)
@@ -61,7 +71,7 @@ class Schedule:
         return handle
 
     def drop(self, handle: Handle) -> bool:
-        """See `Handle.cancel`."""
+        """Take a piece of work out again; False when it is not waiting any more. What `Handle.cancel` calls."""
         with self._changed:
             try:
                 self._heap.remove(handle)

@@ -138,8 +138,9 @@ def test_a_newer_monitors_fields_are_passed_over(links):
     monitor.thread.join()
 
 
-def test_an_exit_file_that_is_not_understood_is_none(links, tmp_path, caplog):
-    exitfile.write(str(tmp_path), b'{"@":"Left"}')
+@pytest.mark.parametrize("content", [b'{"@":"Left"}', codec.encode(Started(1, 2, 3))], ids=["unknown", "of no end"])
+def test_an_exit_file_that_is_not_understood_is_none(links, tmp_path, caplog, content):
+    exitfile.write(str(tmp_path), content)
     assert links.adopt("c1", str(tmp_path)) is None
     assert "says nothing of how a container ended" in caplog.text
 

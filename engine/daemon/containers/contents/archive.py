@@ -1,6 +1,6 @@
 """Copying files out of and into a container: HEAD, GET and PUT /containers/{id}/archive.
 
-Runs in the request's thread, and in the thread of the container's `view`. The path is the client's, the tree the
+Runs in the request's thread, and in the thread of `rootfs.visit`. The path is the client's, the tree the
 container's, the archive a stranger's: everything is opened beneath the root, and what is copied is bounded by the disk
 alone. How a path is read (what a trailing `/` or `/.` means, how members are named) is docker's.
 """
@@ -19,12 +19,14 @@ from engine.daemon.clock import rfc3339
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import put as unpacking
 from engine.daemon.containers.contents import rootfs
+from engine.daemon.containers.contents.put import Source
 from engine.daemon.containers.contents.rootfs import View
 from engine.daemon.containers.record import Container
-from engine.daemon.parts import ContentParts
+from engine.daemon.jsontext import Object
+from engine.daemon.parts import MountParts
 from engine.daemon.tar import writer as tarwriter
 from engine.daemon.tar.space import NoSpace
-from engine.errors import Invalid, NotFound, SystemFailure
+from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 from engine.kernel.beneath import followed, open_beneath
 from engine.sandbox import users
 from engine.sandbox.mounts import words
@@ -57,13 +59,13 @@ class Asked:
     own: bool = False
 
 
-Begin = Callable[[dict], Callable[[tarwriter.Chunk], None]]
+Begin = Callable[[Object], Callable[[tarwriter.Chunk], None]]
 
 
-def status(engine: ContentParts, container: Container, reference: str, path: str) -> dict:
+def status(engine: MountParts, container: Container, reference: str, path: str) -> Object:
     """The ContainerPathStat of a path. reference: what the client called the container; Raises NotFound."""
 
-    def work(seen: View) -> dict:
+    def work(seen: View) -> Object:
         fd = _open_last(seen.root, path)
         try:
             return _shown(seen.root, path, os.fstat(fd))
@@ -74,7 +76,7 @@ def status(engine: ContentParts, container: Container, reference: str, path: str
         return rootfs.visit(engine, container, work)
 
 
-def send(engine: ContentParts, container: Container, reference: str, path: str, begin: Begin) -> None:
+def send(engine: MountParts, container: Container, reference: str, path: str, begin: Begin) -> None:
     """Send what is at the path as a tar.
 
     begin: called once, with the ContainerPathStat, when it is sure that there will be one; what it returns takes the
@@ -98,7 +100,7 @@ def send(engine: ContentParts, container: Container, reference: str, path: str, 
 
 
 def _announced(
-    engine: ContentParts, container: Container, write: Callable[[tarwriter.Chunk], None]
+    engine: MountParts, container: Container, write: Callable[[tarwriter.Chunk], None]
 ) -> Callable[[tarwriter.Chunk], None]:
     announce(engine, container, "archive-path")
     return write
@@ -130,34 +132,36 @@ def _pack(
         os.close(top)
 
 
-def receive(engine: ContentParts, container: Container, reference: str, asked: Asked, body: BinaryIO) -> None:
+def receive(engine: MountParts, container: Container, reference: str, asked: Asked, body: Source) -> None:
     """Unpack the (compressed) tar `body` into a directory of the container.
 
-    Raises NotFound, Invalid for a place where nothing can be unpacked, SystemFailure for an archive that is wrong.
+    Raises NotFound, Invalid for a place where nothing can be unpacked, SystemFailure for an archive that is wrong,
+    Conflict for a container that starts and ends all the time.
     """
-    source = body
+    kept: BinaryIO | None = None
     with _told(reference, asked.path):
         for _ in range(_ATTEMPTS):
             # What a client sends slowly must not keep a container from being started: nothing is locked meanwhile.
-            if source is body and not container.snapshot().alive:
-                source = _kept(engine, body)
+            if kept is None and not container.snapshot().alive:
+                kept = _kept(engine, body)
             try:
-                work = functools.partial(_receive, container, asked, source, source is not body)
+                work = functools.partial(_receive, container, asked, kept or body, kept is not None)
                 rootfs.visit(engine, container, work, writes=True)
             except _Stopped:
                 continue
             finally:
-                if source is not body:
-                    source.close()
+                if kept is not None:
+                    kept.close()
             announce(engine, container, "extract-to-dir")
             return
+    raise Conflict(f"container {container.id} starts and ends too often to be written to")
 
 
 class _Stopped(Exception):
     """The container has ended before the first byte of the body was read."""
 
 
-def _kept(engine: ContentParts, body: BinaryIO) -> BinaryIO:
+def _kept(engine: MountParts, body: Source) -> BinaryIO:
     """The body in a file that has no name."""
     place = os.path.join(engine.settings.data_root, "tmp")
     fd = os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -176,7 +180,7 @@ def _kept(engine: ContentParts, body: BinaryIO) -> BinaryIO:
         raise
 
 
-def _receive(container: Container, asked: Asked, source: BinaryIO, kept: bool, seen: View) -> None:
+def _receive(container: Container, asked: Asked, source: Source, kept: bool, seen: View) -> None:
     if not (kept or seen.live):
         raise _Stopped
     place = resolve(seen.root, _cleaned(asked.path), whole=True)
@@ -193,7 +197,7 @@ def _receive(container: Container, asked: Asked, source: BinaryIO, kept: bool, s
 
 
 def _check_writable(container: Container, place: str) -> None:
-    """As docker: a read-only volume takes nothing, and of a read-only root only the volumes do."""
+    """Raise Invalid as docker does: a read-only volume takes nothing, and of a read-only root only its volumes do."""
     for mount in sorted(container.mounts, key=lambda mount: len(mount["Destination"]), reverse=True):
         if place == mount["Destination"] or place.startswith(mount["Destination"].rstrip("/") + "/"):
             if not mount["RW"]:
@@ -246,7 +250,7 @@ def _open_last(root: int, path: str) -> int:
     return open_beneath(root, path or ".", _PLACE | (0 if follow else os.O_NOFOLLOW))
 
 
-def _shown(root: int, path: str, found: os.stat_result) -> dict:
+def _shown(root: int, path: str, found: os.stat_result) -> Object:
     target = ""
     if stat.S_ISLNK(found.st_mode):
         target = resolve(root, path)

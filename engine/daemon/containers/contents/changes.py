@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.daemon.images.layers import merged
 from engine.daemon.images.layers.whiteouts import OPAQUE, OPAQUE_ATTRIBUTE, WHITEOUT
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContentParts
 from engine.daemon.tar.writer import open_file
 from engine.errors import NotFound, SystemFailure
@@ -63,7 +64,7 @@ class Change:
     kind: int
 
 
-def changes(engine: ContentParts, container: Container) -> list[dict]:
+def changes(engine: ContentParts, container: Container) -> list[Object]:
     """A FilesystemChange for each path, directories before what is in them."""
     return compare(engine, container, lambda _, found: [{"Path": change.path, "Kind": change.kind} for change in found])
 
@@ -221,7 +222,7 @@ class _Level:
             self.lower.close()
 
 
-def _walk(upper: int, lower: _Lower | None, overlay: bool, whole: bool) -> Iterator[Change]:
+def _walk(upper: int, lower: _Lower | None, overlay: bool, whole: bool) -> Generator[Change, None, None]:
     """The changes below a directory, whose descriptor and whose lower side are closed at the end.
 
     No generator in a generator: each takes its part of the thread's stack, and how deep it goes is a stranger's choice.
@@ -268,7 +269,7 @@ def _kind(
     level: _Level, name: str, shown: str, before: os.stat_result | None, found: os.stat_result, overlay: bool
 ) -> int | None:
     """What has become of a path that is there; None where nothing has."""
-    if before is None:
+    if before is None or level.lower is None:
         return None if shown in _ENGINES_OWN and _is_bare_place(found) else ADDED
     if _differ(before, found) or (
         stat.S_ISREG(found.st_mode)
@@ -290,7 +291,7 @@ def _entered(
         raise
     inner = _Level(fd, None, shown, level.whole, untold)
     try:
-        if before is not None and stat.S_ISDIR(before.st_mode):
+        if level.lower is not None and before is not None and stat.S_ISDIR(before.st_mode):
             inner.lower = level.lower.enter(name)
         inner.whole = level.whole or (overlay and _is_opaque(fd))
     except BaseException:

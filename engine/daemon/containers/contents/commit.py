@@ -9,9 +9,11 @@ import contextlib
 import io
 import itertools
 import os
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NoReturn
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers import config
@@ -23,10 +25,13 @@ from engine.daemon.containers.verbs import pause as pausing
 from engine.daemon.images import changes as instructions
 from engine.daemon.images import image as documents
 from engine.daemon.images import making, platform
+from engine.daemon.images.content import Incoming
 from engine.daemon.images.image import Image
+from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.layers.whiteouts import WHITEOUT
 from engine.daemon.images.reference import Reference
-from engine.daemon.parts import ContentParts
+from engine.daemon.jsontext import Object
+from engine.daemon.parts import ContainerParts, ContentParts
 from engine.daemon.tar.writer import Chunk, Packer
 from engine.errors import Conflict, Invalid, NotFound
 from engine.kernel.beneath import open_beneath
@@ -64,10 +69,10 @@ class Asked:
     author: str = ""
     pause: bool = True
     changes: tuple[str, ...] = ()
-    config: dict | None = None
+    config: Object | None = None
 
 
-def commit(engine: ContentParts, container: Container, asked: Asked) -> str:
+def commit(engine: ContainerParts, container: Container, asked: Asked) -> str:
     """Make the image; its id. Raises Invalid, Conflict, NotFound, SystemFailure."""
     name = _name(asked)
     made = instructions.apply(asked.config or container.config, asked.changes)
@@ -103,7 +108,7 @@ def _check(container: Container) -> None:
 
 
 @contextlib.contextmanager
-def _paused(engine: ContentParts, container: Container) -> Iterator[None]:
+def _paused(engine: ContainerParts, container: Container) -> Iterator[None]:
     """Pause the container if it runs; one that somebody else has paused, or that ends just now, is left as it is."""
     run = None
     if container.snapshot().status == "running":
@@ -116,7 +121,7 @@ def _paused(engine: ContentParts, container: Container) -> Iterator[None]:
             pausing.end_pause(engine, container, run)
 
 
-def _image(engine: ContentParts, container: Container, asked: Asked, made: dict, names: list[Reference]) -> Image:
+def _image(engine: ContentParts, container: Container, asked: Asked, made: Object, names: list[Reference]) -> Image:
     store = engine.images
     parent = store.origin(container.image_id, container.layers)
     with store.session() as session, store.content.incoming() as blob, contextlib.ExitStack() as pins:
@@ -138,20 +143,20 @@ def _image(engine: ContentParts, container: Container, asked: Asked, made: dict,
         return making.add_made(store, session, document, parts, layers, names, parent=parent.id)
 
 
-def _not_there(diff_id: str) -> object:
-    def refuse() -> None:
+def _not_there(diff_id: str) -> Callable[[], NoReturn]:
+    def refuse() -> NoReturn:
         raise NotFound(f"the layer {diff_id} of the container's image is not there")
 
     return refuse
 
 
-def layer(engine: ContentParts, container: Container, session: object, blob: object) -> tuple[object, str] | None:
+def layer(engine: ContentParts, container: Container, session: Session, blob: Incoming) -> tuple[Layer, str] | None:
     """What the container has changed as a layer of the session, its blob filled on the way, and its compression.
 
     None where nothing has changed.
     """
 
-    def made(top: int, found: Iterator[Change]) -> tuple[object, str] | None:
+    def made(top: int, found: Iterator[Change]) -> tuple[Layer, str] | None:
         first = next(found, None)
         return None if first is None else making.unpack(session, Stream(_packed(top, first, found)), blob)
 
@@ -186,10 +191,10 @@ def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]
             os.close(parent)
 
 
-class Stream(io.RawIOBase):
+class Stream(io.BufferedIOBase):
     """A file of the chunks that an iterator gives."""
 
-    def __init__(self, chunks: Iterator[Chunk]):
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = chunks
         self._left = memoryview(b"")
 
@@ -197,24 +202,24 @@ class Stream(io.RawIOBase):
         """Always."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
-        """See io.RawIOBase."""
+    def read(self, size: int | None = -1, /) -> bytes:
+        """At most `size` bytes, as many of them as the present chunk has; all that is left for none or a negative."""
+        if size is None or size < 0:
+            return b"".join(iter(lambda: self.read(sys.maxsize), b""))
         while not self._left:
             chunk = next(self._chunks, None)
             if chunk is None:
-                return 0
+                return b""
             self._left = memoryview(chunk)
-        count = min(len(self._left), len(buffer))
-        buffer[:count] = self._left[:count]
-        self._left = self._left[count:]
-        return count
+        data, self._left = bytes(self._left[:size]), self._left[size:]
+        return data
 
 
-def _document(parent: dict, container: Container, asked: Asked, made: dict, diff_id: str) -> dict:
+def _document(parent: Object, container: Container, asked: Asked, made: Object, diff_id: str) -> Object:
     """The image's config: the parent's, with the container's Config and one more step in its history."""
     created = rfc3339(time.time_ns())
     author = asked.author or parent.get("author") or ""
-    step = {"created": created}
+    step: Object = {"created": created}
     command = " ".join(container.config["Cmd"] or ())
     for key, value in (("created_by", command), ("author", author), ("comment", asked.comment)):
         if value:

@@ -1,6 +1,6 @@
 """A container's root file system as one tar: GET /containers/{id}/export.
 
-Runs in the request's thread, and in the thread of the container's `view`. What is mounted in the container is left out,
+Runs in the request's thread, and in the thread of `rootfs.visit`. What is mounted in the container is left out,
 as docker leaves it out: a mount's place stands in the archive, what is mounted there does not.
 """
 
@@ -11,13 +11,13 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import rootfs
 from engine.daemon.containers.contents.rootfs import View
 from engine.daemon.containers.record import Container
-from engine.daemon.parts import ContentParts
+from engine.daemon.parts import MountParts
 from engine.daemon.tar.writer import Chunk, Packer
 from engine.errors import SystemFailure
 from engine.sandbox.mounts import words
 
 
-def export(engine: ContentParts, container: Container, begin: Callable[[], Callable[[Chunk], None]]) -> None:
+def export(engine: MountParts, container: Container, begin: Callable[[], Callable[[Chunk], None]]) -> None:
     """Send the archive. begin: called once the root is there; what it returns takes the bytes. Raises SystemFailure."""
 
     def work(seen: View) -> None:

@@ -1,6 +1,6 @@
 """Unpacking a stranger's tar into a directory of a container: what PUT archive does once the place is found.
 
-Runs in the thread of the container's `view`. How a member is made is `tar.extract`'s; here is how its name is read,
+Runs in the thread of `rootfs.visit`. How a member is made is `tar.extract`'s; here is how its name is read,
 in docker's way, and where its parents are: beneath the container's root, whatever is put in their place meanwhile.
 """
 
@@ -10,7 +10,7 @@ import os
 import posixpath
 import stat
 import time
-from typing import BinaryIO
+from typing import Protocol
 
 from engine.daemon.containers.contents.rootfs import View
 from engine.daemon.tar import extract
@@ -23,7 +23,14 @@ _BUFFER = 256 * 1024
 _REMOVAL_SECONDS = 60
 
 
-def unpack(seen: View, fd: int, place: str, source: BinaryIO, keep_kinds: bool, owner: tuple[int, int] | None) -> None:
+class Source(Protocol):
+    """Where an archive is read from: the body of a request, or a file."""
+
+    def read(self, count: int, /) -> bytes:
+        """At most so many bytes, and none at the end."""
+
+
+def unpack(seen: View, fd: int, place: str, source: Source, keep_kinds: bool, owner: tuple[int, int] | None) -> None:
     """Unpack into the directory `fd` of the view, whose path is `place`. Raises SystemFailure in words."""
     into = _Into(seen, fd, place, keep_kinds, owner)
     try:
@@ -78,7 +85,7 @@ class _Into(extract.Extraction):
         self.make(entry, parts, reader)
 
     def parts_of(self, name: str) -> list[str]:
-        """As docker, which cleans a name first: `a/../b` is `b`, and only what leads out is refused."""
+        """The parts of a name as docker reads it: it is cleaned first, so that only what leads out is refused."""
         clean = posixpath.normpath(name)
         if _leads_out(clean):
             raise Invalid(f'"{clean}" is outside of "{self._place}"')
@@ -94,7 +101,7 @@ class _Into(extract.Extraction):
         return open_beneath(self._container_root, f"{self._place}/{path}", extract.DIRECTORY)
 
     def remove(self, parent: int, name: str) -> None:
-        """As ever, but not for ever: a program in the container can make files as fast as they are removed."""
+        """Remove in bounded time: a program in the container can make files as fast as they are removed."""
         self._removing_until = time.monotonic() + _REMOVAL_SECONDS
         super().remove(parent, name)
 

@@ -27,7 +27,7 @@ from engine.daemon.containers import files, paths
 from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.security import copied, specify
-from engine.daemon.parts import ContentParts
+from engine.daemon.parts import MountParts
 from engine.errors import Conflict, NotFound, SystemFailure
 from engine.kernel import syscalls
 from engine.sandbox import mounts, sources
@@ -62,7 +62,7 @@ class View:
     check: Callable[[], None]
 
 
-def within(engine: ContentParts, container: Container, work: Callable[[int], T]) -> T:
+def within(engine: MountParts, container: Container, work: Callable[[int], T]) -> T:
     """`work(root_fd)` with the container's root as the container sees it, to read and to write; what it returns.
 
     `work` may run in another thread. Raises what `work` raises, NotFound when the container is gone, SystemFailure.
@@ -71,10 +71,11 @@ def within(engine: ContentParts, container: Container, work: Callable[[int], T])
 
 
 def visit(
-    engine: ContentParts, container: Container, work: Callable[[View], T], *, writes: bool = False, mounted: bool = True
+    engine: MountParts, container: Container, work: Callable[[View], T], *, writes: bool = False, mounted: bool = True
 ) -> T:
-    """As `within`, with the whole view.
+    """`work(view)` with a view of the container's root, which has more to it than the root; what that returns.
 
+    `work` may run in another thread. Raises what `within` raises, Conflict for one that starts and ends all the time.
     writes: what is written stays (else it may be lost, or may not be possible)
     mounted: with what is mounted in the container: volumes, binds, /etc/hosts; else its root's file system alone
     """
@@ -173,7 +174,7 @@ def _check_run(container: Container, state: State, writes: bool) -> None:
 # Stopped
 
 
-def _read_stopped(engine: ContentParts, container: Container, mounted: bool, work: Callable[[View], T]) -> T:
+def _read_stopped(engine: MountParts, container: Container, mounted: bool, work: Callable[[View], T]) -> T:
     """In a thread of its own."""
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     if engine.storage != "overlayfs":
@@ -192,7 +193,7 @@ def _read_stopped(engine: ContentParts, container: Container, mounted: bool, wor
             os.close(root)
 
 
-def _write_stopped(engine: ContentParts, container: Container, mounted: bool, work: Callable[[View], T]) -> T:
+def _write_stopped(engine: MountParts, container: Container, mounted: bool, work: Callable[[View], T]) -> T:
     """In a thread of its own, while the caller holds `container.operation`."""
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     overlay = engine.storage == "overlayfs"
@@ -208,7 +209,7 @@ def _write_stopped(engine: ContentParts, container: Container, mounted: bool, wo
 
 
 def _with_mounts(
-    engine: ContentParts, container: Container, where: paths.Paths, root: int, mounted: bool, work: Callable[[View], T]
+    engine: MountParts, container: Container, where: paths.Paths, root: int, mounted: bool, work: Callable[[View], T]
 ) -> T:
     if mounted:
         sources.add_all(root, tuple(_mounts_of(engine, container, where)))
@@ -216,7 +217,7 @@ def _with_mounts(
     return work(View(root, False, frozenset(), lambda: _check_there(container)))
 
 
-def _mounts_of(engine: ContentParts, container: Container, where: paths.Paths) -> Iterator[Mount]:
+def _mounts_of(engine: MountParts, container: Container, where: paths.Paths) -> Iterator[Mount]:
     """What of the container's mounts is anywhere while it does not run.
 
     None was `asked` for here: what that is checked against belongs to a run's namespace (its /proc, the host's mounts).
@@ -235,7 +236,7 @@ def _check_there(container: Container) -> None:
             raise NotFound(f"No such container: {container.id}")
 
 
-def _make_root(engine: ContentParts, container: Container) -> None:
+def _make_root(engine: MountParts, container: Container) -> None:
     """Make the root of a container that has never run. The caller holds `container.operation`."""
     _check_there(container)
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
@@ -251,21 +252,21 @@ def _make_root(engine: ContentParts, container: Container) -> None:
 
 def _aside(job: Callable[[], T]) -> T:
     """What `job` returns or raises, in a thread that ends with it: its namespace is nobody else's."""
-    done: list[tuple[T | None, BaseException | None]] = []
+    results: list[T] = []
+    failures: list[BaseException] = []
 
     def run() -> None:
         try:
-            done.append((job(), None))
+            results.append(job())
         except BaseException as error:
-            done.append((None, error))
+            failures.append(error)
 
     thread = threading.Thread(target=run, name="view")
     thread.start()
     thread.join()
-    result, error = done[0]
-    if error is not None:
-        raise error
-    return result
+    if failures:
+        raise failures[0]
+    return results[0]
 
 
 def _own_namespace() -> None:
@@ -278,7 +279,7 @@ def _own_namespace() -> None:
 
 
 @contextlib.contextmanager
-def _scratch(engine: ContentParts) -> Iterator[str]:
+def _scratch(engine: MountParts) -> Iterator[str]:
     """A mount namespace of this thread's own, and in it a directory that is gone with it."""
     _own_namespace()
     place = os.path.join(engine.settings.data_root, "tmp")
@@ -292,7 +293,7 @@ def _scratch(engine: ContentParts) -> Iterator[str]:
         syscalls.umount2(place, syscalls.MNT_DETACH)
 
 
-def _mount_scratch(engine: ContentParts, scratch: str, layers: tuple[str, ...]) -> int:
+def _mount_scratch(engine: MountParts, scratch: str, layers: tuple[str, ...]) -> int:
     """Mount the layers (lowest first; relative to the layer root, or absolute) for reading; the root's descriptor."""
     base = engine.images.layer_root
     upper, work = os.path.join(scratch, "upper"), os.path.join(scratch, "work")

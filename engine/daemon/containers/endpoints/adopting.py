@@ -6,14 +6,18 @@ What cannot be mended is logged: no container's trouble is to keep the daemon fr
 
 import logging
 import os
+from collections.abc import Callable
+from typing import TypeVarTuple
 
 from engine.daemon.containers.endpoints import ending, etc, keeping, moving, requested, wires
 from engine.daemon.containers.record import Container
-from engine.daemon.network.record import DEFAULT, has_resolver
+from engine.daemon.network.record import DEFAULT, Pair, has_resolver
 from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
+
+_Given = TypeVarTuple("_Given")
 
 
 def adopt(engine: EndpointParts) -> None:
@@ -75,7 +79,7 @@ def _agree(engine: EndpointParts, container: Container) -> None:
         keeping.keep(engine, container, kept, durable=True, frees=True)
 
 
-def _pull_out(engine: EndpointParts, container: Container, pair: tuple, staying: wires.Pairs) -> None:
+def _pull_out(engine: EndpointParts, container: Container, pair: Pair, staying: wires.Pairs) -> None:
     network, endpoint = pair
     netns = wires.namespace(container.state.pid, container.state.pid_start)
     try:
@@ -105,7 +109,7 @@ def _adopt_names(engine: EndpointParts, pairs: dict[Container, wires.Pairs]) -> 
     engine.names.adopt(served)
 
 
-def _try(what: str, work: object, *arguments: object) -> None:
+def _try(what: str, work: Callable[[*_Given], object], *arguments: *_Given) -> None:
     try:
         work(*arguments)
     except EngineError as error:

@@ -10,6 +10,7 @@ import os
 from engine.daemon.containers import config
 from engine.daemon.containers.endpoints import ending, etc, keeping, moving, requested, wires
 from engine.daemon.containers.record import Container, State
+from engine.daemon.jsontext import Object
 from engine.daemon.network.record import Network, has_resolver
 from engine.daemon.parts import EndpointParts
 from engine.errors import Conflict, Forbidden, Invalid, SystemFailure
@@ -17,7 +18,7 @@ from engine.errors import Conflict, Forbidden, Invalid, SystemFailure
 _NOT_RUNNING = "container {} is not running"
 
 
-def connect(engine: EndpointParts, network_reference: str, container_reference: str, settings: dict | None) -> None:
+def connect(engine: EndpointParts, network_reference: str, container_reference: str, settings: Object | None) -> None:
     """settings: EndpointSettings of the API, or None. Raises docker's errors, and then nothing of it is there."""
     if not container_reference:
         raise Invalid('invalid name or ID supplied: ""')
@@ -37,7 +38,7 @@ def connect(engine: EndpointParts, network_reference: str, container_reference: 
             keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
 
 
-def _plug_in(engine: EndpointParts, container: Container, network: Network, wanted: dict, state: State) -> None:
+def _plug_in(engine: EndpointParts, container: Container, network: Network, wanted: Object, state: State) -> None:
     if engine.networks.endpoints(network.id, container.id):
         raise Forbidden(f"endpoint with name {container.name} already exists in network {network.name}")
     exits = container.exits
@@ -65,7 +66,7 @@ def _make(
     engine: EndpointParts,
     container: Container,
     network: Network,
-    wanted: dict,
+    wanted: Object,
     run: tuple[int, int, int],
     undoing: contextlib.ExitStack,
 ) -> None:

@@ -67,7 +67,7 @@ def _gateways(engine: EndpointParts, container: Container) -> tuple[str, ...]:
         return engine.settings.host_gateway_ips
     network = requested.find(engine, DEFAULT)
     found = tuple(pool.gateway for pool in network.pools if pool.gateway) if network else ()
-    if not found:
+    if network is None or not found:
         raise EngineError(_NO_GATEWAY)
     wires.bring_up(engine, network)
     return found

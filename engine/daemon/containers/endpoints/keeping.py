@@ -4,12 +4,13 @@ Called by the verbs, in any thread of the daemon, under the container's `operati
 """
 
 from engine.daemon.containers.record import Container
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import EndpointParts
 from engine.daemon.store import containers as table
 
 
 def keep(
-    engine: EndpointParts, container: Container, networking: dict, *, durable: bool = False, frees: bool = False
+    engine: EndpointParts, container: Container, networking: Object, *, durable: bool = False, frees: bool = False
 ) -> None:
     """Put these, by their names, in the place of what the container had. Raises SystemFailure, and nothing changes.
 

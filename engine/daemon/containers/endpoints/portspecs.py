@@ -5,6 +5,7 @@ Pure; runs in the daemon's threads at each start. What can be seen to be wrong h
 
 from engine.daemon.containers.ports import exposed_ports
 from engine.daemon.containers.record import Container
+from engine.daemon.jsontext import Object
 from engine.daemon.network.record import PortRequest
 from engine.errors import Invalid
 from engine.literals import LAST_PORT, natural, span
@@ -28,7 +29,7 @@ def requests(container: Container) -> list[PortRequest]:
     return sorted(asked, key=lambda request: (not request.first, request.container_port, request.protocol))
 
 
-def _of(port: str, host: dict) -> PortRequest:
+def _of(port: str, host: Object) -> PortRequest:
     number, _, protocol = port.partition("/")
     ends = span((host.get("HostPort") or "0").partition("/")[0], LAST_PORT)
     container_port = natural(number, LAST_PORT)

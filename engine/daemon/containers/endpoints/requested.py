@@ -7,6 +7,7 @@ and obeyed as it is. A network that is not there is no failure yet; the start fi
 import re
 
 from engine.daemon.containers.record import Container
+from engine.daemon.jsontext import Object
 from engine.daemon.network.record import BUILTIN, Network
 from engine.daemon.parts import EndpointParts
 from engine.errors import Invalid, NotFound
@@ -25,7 +26,7 @@ REMOVED = "Container {} is marked for removal and cannot be connected or disconn
 HOST_NETWORK = "container cannot be disconnected from host network or connected to host network"
 
 
-def settled(engine: EndpointParts, networking: dict) -> dict:
+def settled(engine: EndpointParts, networking: Object) -> Object:
     """The networks of a new container, by their names and in the order of these, with the ids of those that are there.
 
     networking: as `config.networking` makes it. Raises Invalid.
@@ -50,7 +51,7 @@ def find(engine: EndpointParts, reference: str) -> Network | None:
         return None
 
 
-def check(network: Network | None, name: str, settings: dict) -> None:
+def check(network: Network | None, name: str, settings: Object) -> None:
     """Raise Invalid for what these settings cannot be; network: None where it is not there yet."""
     wrong = [*_wrong_with_a_builtin(name, settings), *_wrong_addresses(settings["IPAMConfig"] or {})]
     mac = settings["MacAddress"]
@@ -73,7 +74,7 @@ def _joined(wrong: list[str]) -> str:
     return "".join(f"* {text}\n" for text in wrong).rstrip("\n")
 
 
-def _wrong_with_a_builtin(name: str, settings: dict) -> list[str]:
+def _wrong_with_a_builtin(name: str, settings: Object) -> list[str]:
     if name not in (*BUILTIN, "default"):
         return []
     ipam = settings["IPAMConfig"] or {}
@@ -85,7 +86,7 @@ def _wrong_with_a_builtin(name: str, settings: dict) -> list[str]:
     return wrong
 
 
-def _wrong_addresses(ipam: dict) -> list[str]:
+def _wrong_addresses(ipam: Object) -> list[str]:
     """Whether they are addresses at all has been seen when the body was read; here, whether they are of their kind."""
     wrong = []
     ipv4, ipv6 = ipam.get("IPv4Address") or "", ipam.get("IPv6Address") or ""
@@ -97,7 +98,7 @@ def _wrong_addresses(ipam: dict) -> list[str]:
     return wrong
 
 
-def _wrong_options(options: dict | None) -> list[str]:
+def _wrong_options(options: Object | None) -> list[str]:
     if not options:
         return []
     from engine.daemon.network.drivers import endpointoptions  # for those few that have any
@@ -122,12 +123,12 @@ def check_beside(engine: EndpointParts, container: Container, network: Network) 
             raise Invalid(_WITH_NONE)
 
 
-def for_join(container: Container, network: Network, settings: dict) -> dict:
+def for_join(container: Container, network: Network, settings: Object) -> Object:
     """What the container's settings of one network come to for this run."""
     return {**settings, "DNSNames": dns_names(container, settings) if network.user_defined else None}
 
 
-def dns_names(container: Container, settings: dict) -> list[str]:
+def dns_names(container: Container, settings: Object) -> list[str]:
     """What a container is called in a user-defined network, what it is shown by first."""
     names = [container.name, *(settings["Aliases"] or ()), container.id[:_SHORT], container.config["Hostname"]]
     return list(dict.fromkeys(name for name in names if name))

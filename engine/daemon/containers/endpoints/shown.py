@@ -6,6 +6,7 @@ Runs in the daemon's request threads. The dicts of the record are shown as they 
 from engine.daemon.containers import ports
 from engine.daemon.containers.record import Container, State
 from engine.daemon.images.content import digest_of
+from engine.daemon.jsontext import Object
 from engine.daemon.network.record import Endpoint
 from engine.daemon.parts import EndpointParts
 
@@ -15,7 +16,7 @@ def endpoints_of(engine: EndpointParts, container: Container, state: State) -> l
     return engine.networks.endpoints(container_id=container.id) if state.alive else []
 
 
-def settings(engine: EndpointParts, container: Container, state: State) -> dict:
+def settings(engine: EndpointParts, container: Container, state: State) -> Object:
     """NetworkSettings of an inspect."""
     endpoints = endpoints_of(engine, container, state)
     its_own = state.alive and not container.host_config["NetworkMode"].startswith("container:")
@@ -28,7 +29,7 @@ def settings(engine: EndpointParts, container: Container, state: State) -> dict:
     }
 
 
-def networks(container: Container, state: State, endpoints: list[Endpoint]) -> dict[str, dict]:
+def networks(container: Container, state: State, endpoints: list[Endpoint]) -> dict[str, Object]:
     """Name of each network → EndpointSettings."""
     if not state.started_ns:
         # It is bound to networks by their ids when it first starts, and docker shows none before.
@@ -39,7 +40,7 @@ def networks(container: Container, state: State, endpoints: list[Endpoint]) -> d
     return {name: _connected(asked, by_network) for name, asked in container.networking.items()}
 
 
-def _connected(asked: dict, endpoints: dict[str, Endpoint]) -> dict:
+def _connected(asked: Object, endpoints: dict[str, Endpoint]) -> Object:
     endpoint = endpoints.get(asked["NetworkID"])
     if endpoint is None:
         return asked

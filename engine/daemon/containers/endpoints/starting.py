@@ -9,7 +9,7 @@ import os
 from engine.daemon.containers.endpoints import ending, etc, portspecs, requested, wires
 from engine.daemon.containers.endpoints.keeping import keep
 from engine.daemon.containers.record import Container
-from engine.daemon.network.record import DEFAULT, Network, Published, has_resolver
+from engine.daemon.network.record import DEFAULT, Endpoint, Network, Published, has_resolver
 from engine.daemon.parts import EndpointParts
 
 _FAILED = "failed to set up container networking: "
@@ -23,7 +23,7 @@ class Start:
         self._container = container
         self._pairs: wires.Pairs = ()
         self._told = False
-        self._linked: list = []
+        self._linked: list[tuple[str, Container, Endpoint]] = []
 
     def prepare(self) -> None:
         """What can be done before there is a namespace. Raises docker's errors; then `undo` is to be called."""

@@ -22,7 +22,7 @@ MOST_ENDED = 10_000
 MOST_HOMES = 1_000
 """Of these, those whose homes are kept, which cost memory of the kernel's; the next daemon knows no others."""
 MOST_OWN = 100
-"""The same for those that the engine runs for itself, which are many where health is checked."""
+"""Execs that the engine has run for itself and that are kept; they are many where health is checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Command:
 
     @property
     def text(self) -> str:
-        """As events show it: with the space that dockerd leaves after a command without arguments."""
+        """The command as events show it: with the space that dockerd leaves after one without arguments."""
         return f"{self.argv[0]} {' '.join(self.argv[1:])}"
 
 

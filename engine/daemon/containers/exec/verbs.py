@@ -24,6 +24,7 @@ from engine.daemon.containers.exec.known import KEPT_SECONDS, Command, Exec
 from engine.daemon.containers.output import attach, head
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import specify, tracers
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ExecParts
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
@@ -67,7 +68,7 @@ class Captured:
     timed_out: bool
 
 
-def create(engine: ExecParts, container: Container, asked: dict) -> Exec:
+def create(engine: ExecParts, container: Container, asked: Object) -> Exec:
     """Note what is to be run. asked: an ExecCreateRequest. Raises Conflict unless the container runs, Invalid."""
     _check_active(container)
     keys = b""
@@ -341,7 +342,7 @@ def _settle(engine: ExecParts, one: Exec) -> None:
             one.changed.wait_for(lambda: one.status == "ended", _SETTLING_SECONDS)
 
 
-def inspect(engine: ExecParts, one: Exec) -> dict:
+def inspect(engine: ExecParts, one: Exec) -> Object:
     """An ExecInspectResponse."""
     _settle(engine, one)
     command = one.command

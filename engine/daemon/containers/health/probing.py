@@ -3,7 +3,7 @@
 No thread waits here: the engine's schedule says when, and each probe runs in a short-lived thread of its own, one at a
 time for a container. `Container.probing` is the one `_Monitor` whose results count; it is read and replaced under
 `Container.changed`, so that a probe that ends after its container was paused, stopped or started anew changes nothing.
-What is decided is in `healthcheck`. It is never waited for, neither by a start nor by an end.
+What is decided is in `verdicts`. It is never waited for, neither by a start nor by an end.
 """
 
 import logging
@@ -69,6 +69,13 @@ def _replace(container: Container, monitor: "_Monitor | None") -> None:
         monitor.schedule_next()
 
 
+def _health(container: Container) -> Health:
+    """What its probes have found; the caller holds `changed`. One that is probed has some, from `begin` on."""
+    health = container.state.health
+    assert health is not None
+    return health
+
+
 class _Monitor:
     """The probes of one container, from a start (or the end of a pause) to the next end (or pause)."""
 
@@ -89,7 +96,7 @@ class _Monitor:
     def schedule_next(self) -> None:
         """The next probe, counted from now; the caller holds `changed`."""
         since_start_ns = time.time_ns() - self._started_ns
-        delay_ns = verdicts.next_in_ns(self._container.state.health, self._check, since_start_ns)
+        delay_ns = verdicts.next_in_ns(_health(self._container), self._check, since_start_ns)
         self._next = self._engine.schedule.at(delay_ns / SECOND, later, self._probe)
 
     def _probe(self) -> None:
@@ -102,7 +109,7 @@ class _Monitor:
         with container.changed:
             if container.probing is not self:
                 return
-            before = container.state.health
+            before = _health(container)
             container.state.health = after = verdicts.judged(before, self._check, probe, self._started_ns)
             self.schedule_next()
             self._tell(before, after)

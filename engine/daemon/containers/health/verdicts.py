@@ -1,12 +1,14 @@
 """What a health check is and what its probes mean: from a Config to a command and times, from a result to a verdict.
 
-Pure; used by the requests' threads and by those that run probes (`health`). The rules are dockerd's.
+Pure; used by the requests' threads and by those that run probes (`probing`). The rules are dockerd's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from engine.daemon.clock import SECOND
 from engine.daemon.containers.record import Health, Probe
+from engine.daemon.jsontext import Object
 
 HEALTHY, UNHEALTHY, STARTING = "healthy", "unhealthy", "starting"
 CUT_SHORT = -1
@@ -39,7 +41,7 @@ class Check:
     retries: int = _DEFAULT_RETRIES
 
 
-def check_of(config: dict) -> Check | None:
+def check_of(config: Object) -> Check | None:
     """The health check of a complete, merged Config; None when there is none, or none of a kind that dockerd runs."""
     asked = config["Healthcheck"] or {}
     command = _command(asked.get("Test") or (), config["Shell"])
@@ -55,16 +57,16 @@ def check_of(config: dict) -> Check | None:
     )
 
 
-def _command(test: list[str], shell: list[str] | None) -> tuple[str, ...]:
-    kind, words = test[:1], tuple(test[1:])
-    if kind == ["CMD"]:
+def _command(test: Sequence[str], shell: list[str] | None) -> tuple[str, ...]:
+    kind, words = test[0] if test else "", tuple(test[1:])
+    if kind == "CMD":
         return words
-    if kind == ["CMD-SHELL"]:
+    if kind == "CMD-SHELL":
         return (*(shell or _DEFAULT_SHELL), *words)
     return ()  # NONE, or a word that nobody knows: dockerd takes it, and runs nothing
 
 
-def _time(asked: dict, name: str, default: int) -> int:
+def _time(asked: Object, name: str, default: int) -> int:
     value = asked.get(name) or 0
     return min(max(value, _SHORTEST_NS), _LONGEST_NS) if value else default
 

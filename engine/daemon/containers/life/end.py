@@ -134,8 +134,8 @@ def _end_unseen(engine: ContainerParts, container: Container, where: paths.Paths
     if signalling.send_signal(state.pid, state.pid_start, signal.SIGKILL):
         try:
             engine.cgroups.wake(container.id, walls.cgroup_parent(container))  # one that is paused cannot die
-        except SystemFailure as error:
-            log.warning("container %s: %s", container.id, error)
+        except SystemFailure as failure:
+            log.warning("container %s: %s", container.id, failure)
         if not signalling.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS):
             log.error("container %s: its process %d does not end after SIGKILL", container.id, state.pid)
     return lost(container), error

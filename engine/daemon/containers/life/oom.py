@@ -10,7 +10,7 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
 from engine.daemon.containers.security.walls import cgroup_parent
-from engine.daemon.parts import ContainerParts
+from engine.daemon.parts import OomParts
 from engine.daemon.runtime.worker import Worker
 from engine.sandbox.alarms import Alarms
 
@@ -22,10 +22,10 @@ class OomWatch:
 
     def __init__(self) -> None:
         self._alarms = Alarms()
-        self._watched: dict[str, tuple[object, Container]] = {}
+        self._watched: dict[str, tuple[OomParts, Container]] = {}
         self._worker = Worker("oom", self._listen)
 
-    def watch(self, engine: ContainerParts, container: Container) -> None:
+    def watch(self, engine: OomParts, container: Container) -> None:
         """Listen for a container with a memory limit whose cgroup is there, whether a process is in it yet or not.
 
         What cannot be watched is logged: it is no reason not to start.
@@ -39,14 +39,14 @@ class OomWatch:
             return
         self._worker.wake()
 
-    def limited(self, engine: ContainerParts, container: Container) -> None:
-        """As `watch`, for one that was given its limit while it runs; one that has just ended is left alone."""
+    def limited(self, engine: OomParts, container: Container) -> None:
+        """Listen for one that was given its limit while it runs; one that has just ended is left alone."""
         with container.changed:
             if container.state.pid:
                 self.watch(engine, container)
 
-    def adopt(self, engine: ContainerParts, container: Container) -> None:
-        """As `watch`, for one that an earlier daemon started: what happened since that daemon died is told now."""
+    def adopt(self, engine: OomParts, container: Container) -> None:
+        """Listen for one that an earlier daemon started; what happened since that daemon died is told now."""
         if container.host_config["Memory"] <= 0:
             return
         self.watch(engine, container)
@@ -55,7 +55,7 @@ class OomWatch:
             if killed and not container.state.oom_killed:
                 _happened(engine, container)
 
-    def settle(self, engine: ContainerParts, container: Container, killed: bool) -> None:
+    def settle(self, engine: OomParts, container: Container, killed: bool) -> None:
         """The container has ended, and the kernel has `killed` in it or not; called with `changed` held.
 
         From here on nothing is told any more of that run.
@@ -76,7 +76,7 @@ class OomWatch:
                 if watched is not None:
                     self._tell(*watched)
 
-    def _tell(self, engine: ContainerParts, container: Container) -> None:
+    def _tell(self, engine: OomParts, container: Container) -> None:
         with container.changed:
             # Version 1 rings too when the cgroup is removed, and by then the end is known.
             if container.id in self._watched and container.state.running:
@@ -84,6 +84,6 @@ class OomWatch:
                 save(engine, container)
 
 
-def _happened(engine: ContainerParts, container: Container) -> None:
+def _happened(engine: OomParts, container: Container) -> None:
     container.state.oom_killed = True
     announce(engine, container, "oom")

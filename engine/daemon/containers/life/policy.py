@@ -3,12 +3,14 @@
 Pure; used by whoever records an end. The rules are dockerd's, to the letter, also where they surprise.
 """
 
+from engine.daemon.jsontext import Object
+
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 60.0
 _SETTLED_SECONDS = 10.0  # a run of this length was no failure to start: the waiting begins anew
 
 
-def runs_again(policy: dict, exit_code: int, *, by_hand: bool, count: int) -> bool:
+def runs_again(policy: Object, exit_code: int, *, by_hand: bool, count: int) -> bool:
     """Whether the policy (a RestartPolicy of the API) wants another run.
 
     by_hand: somebody has asked for an end, or sent a signal, since the last start by hand; count: the tries so far

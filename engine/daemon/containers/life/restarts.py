@@ -23,7 +23,8 @@ def schedule(engine: ContainerParts, container: Container) -> None:
     """Have a container that is `restarting` run again when its back-off is over."""
     with container.changed:
         if container.state.status == "restarting":
-            container.retry = engine.schedule.at(container.delay, later, again, engine, container, container.exits)
+            exits = container.exits
+            container.retry = engine.schedule.at(container.delay, lambda: later(again, engine, container, exits))
 
 
 def again(engine: ContainerParts, container: Container, exits: int) -> None:

@@ -20,20 +20,20 @@ T = TypeVar("T")
 
 def asked(path: str, question: Callable[[], T]) -> T:
     """What `question`, which is about `path`, returns or raises; SystemFailure when it does not in time."""
-    answers: list[tuple[T | None, BaseException | None]] = []
+    answers: list[T] = []
+    failures: list[BaseException] = []
     answered = threading.Event()
 
     def ask() -> None:
         try:
-            answers.append((question(), None))
+            answers.append(question())
         except BaseException as error:  # raised again in the thread that asked
-            answers.append((None, error))
+            failures.append(error)
         answered.set()
 
     worker.begin("mount", ask)
     if not answered.wait(SECONDS):
         raise SystemFailure(f"error while mounting '{path}': the host gives no answer within {SECONDS:.0f} seconds")
-    answer, error = answers[0]
-    if error is not None:
-        raise error
-    return answer
+    if failures:
+        raise failures[0]
+    return answers[0]

@@ -1,8 +1,8 @@
 """The mount points of a container: found out at create, shown by inspect and the listing, given back at remove.
 
-Runs in the daemon's request threads. A mount point is a dict of the API with the key `Spec` more (see `mountspecs`);
+Runs in the daemon's request threads. What a mount point is stands in `containers.shapes`;
 it is stored with the container and never changed again. Volumes are made here, and filled with what the image has at
-their place; nothing is mounted: what a start needs is in `mounting`.
+their place; nothing is mounted: what a start needs is in `mounts.preparing`.
 """
 
 import contextlib
@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from engine.daemon.containers import paths
 from engine.daemon.containers.mounts import requests
 from engine.daemon.containers.record import Container
+from engine.daemon.containers.shapes import MountPoint, MountSpec
 from engine.daemon.images.layers import merged
 from engine.daemon.images.layers.storage import OVERLAY
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import MountParts
 from engine.daemon.volumes import fill
 from engine.daemon.volumes import options as driver_options
@@ -20,7 +22,6 @@ from engine.daemon.volumes.store import Volume
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 from engine.sandbox.mounts import words
 
-_SHOWN = ("Type", "Name", "Source", "Destination", "Driver", "Mode", "RW", "Propagation")
 _OPTIONAL = frozenset({"Type", "Name", "Driver"})
 # dockerd relabels its own volumes, and shows that in place of no mode at all.
 _RELABELLED = "z"
@@ -31,10 +32,10 @@ def resolve(engine: MountParts, container: Container, make_root: Callable[[], No
     """Set `container.mounts` from what was asked for, making and filling volumes, in dockerd's order.
 
     The container's name is reserved, and it is not shown to anybody yet. make_root: makes the container's root where
-    the storage is `copy`. Whoever calls this calls `release` when the creation fails. Raises what `mountspecs` does,
-    NotFound for an image or driver, SystemFailure when the disk fails.
+    the storage is `copy`. Whoever calls this calls `release` when the creation fails. Raises what `requests`
+    raises, NotFound for an image or driver, SystemFailure when the disk fails.
     """
-    points: dict[str, dict] = {}
+    points: dict[str, MountPoint] = {}
     host_config = container.host_config
     # Set at once, and changed in place: a creation that fails half-way gives back what it has by then.
     for text in host_config["VolumesFrom"] or ():
@@ -49,12 +50,12 @@ def resolve(engine: MountParts, container: Container, make_root: Callable[[], No
     _fill_volumes(engine, container, points, make_root)
 
 
-def _keep(container: Container, points: dict[str, dict], point: dict) -> None:
+def _keep(container: Container, points: dict[str, MountPoint], point: MountPoint) -> None:
     points[point["Destination"]] = point
     container.mounts = tuple(points[target] for target in sorted(points))
 
 
-def _inherit(engine: MountParts, container: Container, text: str, points: dict[str, dict]) -> None:
+def _inherit(engine: MountParts, container: Container, text: str, points: dict[str, MountPoint]) -> None:
     """The mount points of another container."""
     name, writable = requests.parse_volumes_from(text)
     try:
@@ -62,7 +63,7 @@ def _inherit(engine: MountParts, container: Container, text: str, points: dict[s
     except NotFound as error:
         raise Invalid(str(error)) from error
     for theirs in other.mounts:
-        point = {
+        point: MountPoint = {
             **theirs,
             "RW": theirs["RW"] and writable,
             "Mode": "",
@@ -75,7 +76,7 @@ def _inherit(engine: MountParts, container: Container, text: str, points: dict[s
         _keep(container, points, point)
 
 
-def _add(engine: MountParts, container: Container, point: dict, points: dict[str, dict]) -> None:
+def _add(engine: MountParts, container: Container, point: MountPoint, points: dict[str, MountPoint]) -> None:
     """One of Binds or Mounts; what has the same place already (by VolumesFrom) gives way."""
     spec = point["Spec"]
     former = points.get(point["Destination"])
@@ -83,10 +84,11 @@ def _add(engine: MountParts, container: Container, point: dict, points: dict[str
         volume = engine.volumes.create(
             point["Name"], point["Driver"], spec.get("DriverOptions"), spec.get("Labels"), user=container.id
         )
-        point.update(Name=volume.name, Driver=volume.driver, Source=volume.path, Mode=point["Mode"] or _RELABELLED)
+        point["Name"], point["Driver"], point["Source"] = volume.name, volume.driver, volume.path
+        point["Mode"] = point["Mode"] or _RELABELLED
     elif point["Type"] == "image":
         image = engine.images.find(point["Name"])
-        spec.update(Image=image.id, Layers=list(image.layers))
+        spec["Image"], spec["Layers"] = image.id, list(image.layers)
     elif point["Type"] == "bind" and _touches(point["Source"], engine.settings.data_root):
         _let_unmounts_through(point, engine.settings.data_root)
     _keep(container, points, point)
@@ -101,7 +103,7 @@ def _touches(source: str, data_root: str) -> bool:
     return below(source, data_root) or below(data_root, source)
 
 
-def _let_unmounts_through(point: dict, data_root: str) -> None:
+def _let_unmounts_through(point: MountPoint, data_root: str) -> None:
     """dockerd's rule for its own data root: what is bound with it must not hold mounts that the host lets go of."""
     if point["Spec"].pop("DefaultPropagation", False):
         point["Propagation"] = "rslave"
@@ -114,24 +116,24 @@ def _let_unmounts_through(point: dict, data_root: str) -> None:
         )
 
 
-def _let_go(engine: MountParts, container: Container, point: dict) -> None:
+def _let_go(engine: MountParts, container: Container, point: MountPoint) -> None:
     if not any(other["Name"] == point["Name"] for other in container.mounts if other["Type"] == "volume"):
         engine.volumes.release(point["Name"], container.id)
 
 
-def _add_anonymous(engine: MountParts, container: Container, target: str, points: dict[str, dict]) -> None:
+def _add_anonymous(engine: MountParts, container: Container, target: str, points: dict[str, MountPoint]) -> None:
     """A volume of Config.Volumes, the image's or the client's, where nothing else is mounted."""
     target = requests.clean(target)
     if target in points:
         return
     volume = engine.volumes.create("", container.host_config["VolumeDriver"], user=container.id)
-    spec = {"Copy": True, "Anonymous": True}
-    point = requests.point("volume", target, name=volume.name, driver=volume.driver, source=volume.path, spec=spec)
+    spec: MountSpec = {"Copy": True, "Anonymous": True}
+    point = requests.point("volume", target, spec, name=volume.name, driver=volume.driver, source=volume.path)
     _keep(container, points, point)
 
 
 def _fill_volumes(
-    engine: MountParts, container: Container, points: dict[str, dict], make_root: Callable[[], None]
+    engine: MountParts, container: Container, points: dict[str, MountPoint], make_root: Callable[[], None]
 ) -> None:
     """Copy what the image has at the place of each volume that is empty and was not asked to stay so."""
     asked = [(point, engine.volumes.get(point["Name"])) for point in points.values() if point["Spec"].get("Copy")]
@@ -220,9 +222,12 @@ def images_of(container: Container) -> list[tuple[str, Sequence[str]]]:
     return [(point["Spec"]["Image"], point["Spec"]["Layers"]) for point in container.mounts if point["Type"] == "image"]
 
 
-def show(container: Container) -> list[dict]:
+def show(container: Container) -> list[Object]:
     """The mount points as the API shows them."""
-    return [{key: point[key] for key in _SHOWN if point[key] or key not in _OPTIONAL} for point in container.mounts]
+    return [
+        {key: value for key, value in point.items() if key != "Spec" and (value or key not in _OPTIONAL)}
+        for point in container.mounts
+    ]
 
 
 def show_etc(container: Container) -> dict[str, str]:

@@ -13,8 +13,9 @@ import re
 from engine.daemon.containers import paths
 from engine.daemon.containers.mounts import answering, requests
 from engine.daemon.containers.record import Container
+from engine.daemon.containers.shapes import MountPoint
 from engine.daemon.images.layers.storage import OVERLAY
-from engine.daemon.parts import MountParts
+from engine.daemon.parts import ContentParts, MountParts
 from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes import options as driver_options
 from engine.errors import NotFound, SystemFailure
@@ -88,11 +89,11 @@ def _tmpfs(target: str, text: str) -> Mount:
     return Mount("tmpfs", "tmpfs", target, flags, data, propagation, asked=True)
 
 
-def _of_tmpfs(_engine: MountParts, _container: Container, point: dict) -> Mount:
+def _of_tmpfs(_engine: MountParts, _container: Container, point: MountPoint) -> Mount:
     return _tmpfs(point["Destination"], point["Spec"]["Data"])
 
 
-def _of_bind(engine: MountParts, _container: Container, point: dict) -> Mount:
+def _of_bind(_engine: MountParts, _container: Container, point: MountPoint) -> Mount:
     spec, source = point["Spec"], point["Source"]
     propagation = point["Propagation"]
     if spec.get("CreateMountpoint") or propagation in _SHARED | _SLAVE:
@@ -100,7 +101,7 @@ def _of_bind(engine: MountParts, _container: Container, point: dict) -> Mount:
     return Mount("bind", source, point["Destination"], _bind_flags(point), propagation=propagation, asked=True)
 
 
-def _look_at_source(point: dict) -> str:
+def _look_at_source(point: MountPoint) -> str:
     """Make the source of a bind, if that is to be made; the propagation that it gets."""
     if point["Spec"].get("CreateMountpoint"):
         _make_source(point["Source"])
@@ -120,7 +121,7 @@ def _make_source(source: str) -> None:
         raise SystemFailure(text) from error
 
 
-def _bind_flags(point: dict) -> tuple[str, ...]:
+def _bind_flags(point: MountPoint) -> tuple[str, ...]:
     spec = point["Spec"]
     depth = "bind" if spec.get("NonRecursive") else "rbind"
     if point["RW"]:
@@ -144,7 +145,7 @@ def _has_mount_attributes() -> bool:
     return True
 
 
-def _of_volume(engine: MountParts, container: Container, point: dict) -> Mount:
+def _of_volume(engine: MountParts, container: Container, point: MountPoint) -> Mount:
     volume = engine.volumes.get(point["Name"])
     try:
         engine.volumes.mend(volume)
@@ -174,7 +175,7 @@ def _of_volume(engine: MountParts, container: Container, point: dict) -> Mount:
     )
 
 
-def _holder(engine: MountParts, container: Container, name: str) -> tuple:
+def _holder(engine: MountParts, container: Container, name: str) -> tuple[int, int, str] | tuple[()]:
     """A running container that has the whole of this volume: a tmpfs is in memory, and each mount would be another."""
     for other in engine.containers.all():
         for point in other.mounts:
@@ -185,7 +186,7 @@ def _holder(engine: MountParts, container: Container, name: str) -> tuple:
     return ()
 
 
-def _of_image(engine: MountParts, container: Container, point: dict) -> Mount:
+def _of_image(engine: MountParts, container: Container, point: MountPoint) -> Mount:
     spec = point["Spec"]
     if engine.storage != OVERLAY:
         return copy_of_image(engine, container, point)
@@ -202,7 +203,7 @@ def _of_image(engine: MountParts, container: Container, point: dict) -> Mount:
     )
 
 
-def copy_of_image(engine: MountParts, container: Container, point: dict) -> Mount:
+def copy_of_image(engine: ContentParts, container: Container, point: MountPoint) -> Mount:
     """The image's root as a directory of the container's own, made once: where the storage is `copy`."""
     spec = point["Spec"]
     home = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home
@@ -225,7 +226,7 @@ _MAKERS = {"bind": _of_bind, "volume": _of_volume, "tmpfs": _of_tmpfs, "image": 
 # Propagation
 
 
-def _propagation(point: dict) -> str:
+def _propagation(point: MountPoint) -> str:
     """The bind's propagation, its source looked at as dockerd does. Raises SystemFailure."""
     wanted, source = point["Propagation"], point["Source"]
     if wanted not in _SHARED | _SLAVE:

@@ -6,9 +6,13 @@ point of the API with one key more, `Spec`, for what the engine needs and nobody
 
 import os
 import posixpath
+from typing import Literal
 
+from engine.daemon.containers.shapes import MountPoint, MountSpec
+from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Invalid, SystemFailure
 
+_BindSwitch = Literal["NonRecursive", "CreateMountpoint", "ReadOnlyNonRecursive", "ReadOnlyForceRecursive"]
 # Each group of words of a bind's mode may speak once.
 _MODES = {
     "rw": "access",
@@ -35,6 +39,12 @@ _OPTIONS = {
     "tmpfs": frozenset({"TmpfsOptions"}),
     "image": frozenset({"ImageOptions"}),
 }
+_BIND_SWITCHES: tuple[_BindSwitch, ...] = (
+    "NonRecursive",
+    "CreateMountpoint",
+    "ReadOnlyNonRecursive",
+    "ReadOnlyForceRecursive",
+)
 _ALL_OPTIONS = ("BindOptions", "VolumeOptions", "TmpfsOptions", "ImageOptions")
 _SOURCE_NEEDED = frozenset({"bind", "image"})
 _TMPFS_OPTIONS = frozenset({"exec", "noexec"})
@@ -71,25 +81,36 @@ class UncheckedByDockerd(EngineError):
     """A bad bind or security option: dockerd meets it late and answers 500 where one would look for 400."""
 
 
-def point(kind: str, destination: str, **values: object) -> dict:
+def point(
+    kind: str,
+    destination: str,
+    spec: MountSpec,
+    *,
+    name: str = "",
+    source: str = "",
+    driver: str = "",
+    mode: str = "",
+    writable: bool = True,
+    propagation: str = "",
+) -> MountPoint:
     """A mount point: what the API shows of it, and under `Spec` what it does not show."""
     return {
         "Type": kind,
-        "Name": values.get("name", ""),
-        "Source": values.get("source", ""),
+        "Name": name,
+        "Source": source,
         "Destination": destination,
-        "Driver": values.get("driver", ""),
-        "Mode": values.get("mode", ""),
-        "RW": values.get("writable", True),
-        "Propagation": values.get("propagation", ""),
-        "Spec": values.get("spec", {}),
+        "Driver": driver,
+        "Mode": mode,
+        "RW": writable,
+        "Propagation": propagation,
+        "Spec": spec,
     }
 
 
 # HostConfig.Mounts
 
 
-def check_mounts(mounts: list[dict]) -> None:
+def check_mounts(mounts: list[Object]) -> None:
     """Raise Invalid for the first entry of HostConfig.Mounts that cannot be."""
     for mount in mounts:
         problem = _problem(mount)
@@ -97,7 +118,7 @@ def check_mounts(mounts: list[dict]) -> None:
             raise Invalid(f'invalid mount config for type "{mount.get("Type") or ""}": {problem}')
 
 
-def _problem(mount: dict) -> str | None:
+def _problem(mount: Object) -> str | None:
     kind, source = (mount.get(key) or "" for key in ("Type", "Source"))
     problem = _problem_of_target(mount.get("Target") or "")
     if problem:
@@ -124,7 +145,7 @@ def _problem_of_target(target: str) -> str | None:
     return None
 
 
-def _problem_of_bind(mount: dict, source: str) -> str | None:
+def _problem_of_bind(mount: Object, source: str) -> str | None:
     options = mount.get("BindOptions") or {}
     propagation = options.get("Propagation") or ""
     if propagation and propagation not in _PROPAGATIONS:
@@ -136,7 +157,7 @@ def _problem_of_bind(mount: dict, source: str) -> str | None:
     return None
 
 
-def _problem_of_volume(mount: dict, source: str) -> str | None:
+def _problem_of_volume(mount: Object, source: str) -> str | None:
     subpath = (mount.get("VolumeOptions") or {}).get("Subpath") or ""
     if subpath and not source:
         return "must not set Subpath when using anonymous volumes"
@@ -147,7 +168,7 @@ def _problem_of_volume(mount: dict, source: str) -> str | None:
     return None
 
 
-def _problem_of_tmpfs(mount: dict, _source: str) -> str | None:
+def _problem_of_tmpfs(mount: Object, _source: str) -> str | None:
     for words in (mount.get("TmpfsOptions") or {}).get("Options") or ():
         if not 1 <= len(words) <= 2:
             return "invalid option array length"
@@ -156,7 +177,7 @@ def _problem_of_tmpfs(mount: dict, _source: str) -> str | None:
     return None
 
 
-def _problem_of_image(mount: dict, _source: str) -> str | None:
+def _problem_of_image(mount: Object, _source: str) -> str | None:
     subpath = (mount.get("ImageOptions") or {}).get("Subpath") or ""
     return _SUBPATH if subpath and not _is_local(subpath) else None
 
@@ -180,58 +201,59 @@ def clean(path: str) -> str:
     return cleaned[1:] if cleaned.startswith("//") else cleaned
 
 
-def parse_mount(mount: dict) -> dict:
+def parse_mount(mount: Object) -> MountPoint:
     """The mount point of an entry that `check_mounts` has passed; the Source of a volume is not known yet."""
     kind, source, target = (mount.get(key) or "" for key in ("Type", "Source", "Target"))
     writable = not mount.get("ReadOnly")
     return _PARSERS[kind](mount, source, clean(target), writable)
 
 
-def _parse_bind(mount: dict, source: str, target: str, writable: bool) -> dict:
+def _parse_bind(mount: Object, source: str, target: str, writable: bool) -> MountPoint:
     options = mount.get("BindOptions") or {}
-    spec = {
-        key: True
-        for key in ("NonRecursive", "CreateMountpoint", "ReadOnlyNonRecursive", "ReadOnlyForceRecursive")
-        if options.get(key)
-    }
+    spec: MountSpec = {}
+    for key in _BIND_SWITCHES:
+        if options.get(key):
+            spec[key] = True
     return _bind_point(source, target, writable, options.get("Propagation") or "", spec)
 
 
-def _bind_point(source: str, target: str, writable: bool, propagation: str, spec: dict, mode: str = "") -> dict:
+def _bind_point(
+    source: str, target: str, writable: bool, propagation: str, spec: MountSpec, mode: str = ""
+) -> MountPoint:
     if not propagation:
         spec["DefaultPropagation"] = True
     return point(
         "bind",
         target,
+        spec,
         source=clean(source),
         mode=mode,
         writable=writable,
         propagation=propagation or _DEFAULT_PROPAGATION,
-        spec=spec,
     )
 
 
-def _parse_volume(mount: dict, source: str, target: str, writable: bool) -> dict:
+def _parse_volume(mount: Object, source: str, target: str, writable: bool) -> MountPoint:
     options = mount.get("VolumeOptions") or {}
     driver = options.get("DriverConfig") or {}
-    spec = {
+    spec: MountSpec = {
         "Copy": not options.get("NoCopy") and not options.get("Subpath"),
         "Anonymous": not source,
         "Subpath": options.get("Subpath") or "",
         "Labels": options.get("Labels"),
         "DriverOptions": driver.get("Options"),
     }
-    return point("volume", target, name=source, driver=driver.get("Name") or "", writable=writable, spec=spec)
+    return point("volume", target, spec, name=source, driver=driver.get("Name") or "", writable=writable)
 
 
-def _parse_tmpfs(mount: dict, _source: str, target: str, writable: bool) -> dict:
-    spec = {"Data": tmpfs_text(mount.get("TmpfsOptions") or {}, writable)}
-    return point("tmpfs", target, writable=writable, spec=spec)
+def _parse_tmpfs(mount: Object, _source: str, target: str, writable: bool) -> MountPoint:
+    text = tmpfs_text(mount.get("TmpfsOptions") or {}, writable)
+    return point("tmpfs", target, {"Data": text}, writable=writable)
 
 
-def _parse_image(mount: dict, source: str, target: str, writable: bool) -> dict:
-    spec = {"Subpath": (mount.get("ImageOptions") or {}).get("Subpath") or ""}
-    return point("image", target, name=source, writable=writable, spec=spec)
+def _parse_image(mount: Object, source: str, target: str, writable: bool) -> MountPoint:
+    subpath = (mount.get("ImageOptions") or {}).get("Subpath") or ""
+    return point("image", target, {"Subpath": subpath}, name=source, writable=writable)
 
 
 _PARSERS = {"bind": _parse_bind, "volume": _parse_volume, "tmpfs": _parse_tmpfs, "image": _parse_image}
@@ -240,7 +262,7 @@ _PARSERS = {"bind": _parse_bind, "volume": _parse_volume, "tmpfs": _parse_tmpfs,
 # HostConfig.Binds
 
 
-def check_binds(binds: list[str], mounts: list[dict], tmpfs: dict[str, str] | None = None) -> None:
+def check_binds(binds: list[str], mounts: list[Object], tmpfs: dict[str, str] | None = None) -> None:
     """Raise for a bind that cannot be read (dockerd: 500), and Invalid for a target that is named twice."""
     taken = set()
     for bind in binds:
@@ -255,7 +277,7 @@ def check_binds(binds: list[str], mounts: list[dict], tmpfs: dict[str, str] | No
         taken.add(target)
 
 
-def parse_bind(bind: str, volume_driver: str = "") -> dict:
+def parse_bind(bind: str, volume_driver: str = "") -> MountPoint:
     """The mount point of `[source:]target[:mode]`. Raises UncheckedByDockerd."""
     parts = bind.split(":", 3)
     # A mode after the target alone would be for a volume that nobody can name.
@@ -282,8 +304,8 @@ def parse_bind(bind: str, volume_driver: str = "") -> dict:
         )
     target = clean(target)
     if kind == "volume":
-        spec = {"Copy": "copy" not in words, "Anonymous": not source}
-        return point("volume", target, name=source, driver=volume_driver, mode=mode, writable=writable, spec=spec)
+        spec: MountSpec = {"Copy": "copy" not in words, "Anonymous": not source}
+        return point("volume", target, spec, name=source, driver=volume_driver, mode=mode, writable=writable)
     return _bind_point(source, target, writable, words.get("propagation", ""), {"CreateMountpoint": True}, mode)
 
 
@@ -324,7 +346,7 @@ def check_tmpfs(tmpfs: dict[str, str]) -> None:
             raise Invalid(f"invalid mount path: '{target}' mount path must be absolute")
 
 
-def tmpfs_text(options: dict, writable: bool) -> str:
+def tmpfs_text(options: Object, writable: bool) -> str:
     """TmpfsOptions as the text that HostConfig.Tmpfs would have."""
     words = [] if writable else ["ro"]
     if options.get("Mode"):

@@ -11,6 +11,7 @@ from engine import literals
 from engine.daemon import patterns
 from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotBuilt, SystemFailure
 from engine.logs import attributes
 from engine.logs.attributes import Described
@@ -22,14 +23,13 @@ NONE, LOCAL, JSON_FILE = "none", "local", "json-file"
 BUILT_DRIVERS = {LOCAL: "local", JSON_FILE: "jsonfile", "syslog": "syslog", "journald": "journald", NONE: ""}
 # Drivers of the definition that this engine does not have.
 UNBUILT_DRIVERS = frozenset({"gelf", "fluentd", "awslogs", "splunk", "gcplogs", "etwlogs"})
-DEFAULT_DRIVER = LOCAL
 
 BLOCKING, NON_BLOCKING = "blocking", "non-blocking"
 _OF_ALL = frozenset({"mode", "max-buffer-size"}) | local.CACHE_OPTIONS
 _FAILED = "failed to create task for container: failed to initialize logging driver: "
 
 
-def completed(asked: dict, default_driver: str, default_options: tuple[str, ...]) -> dict:
+def completed(asked: Object, default_driver: str, default_options: tuple[str, ...]) -> Object:
     """A LogConfig with what the daemon's settings add to it: the driver where none is named, and its options."""
     driver, config = asked.get("Type") or default_driver, dict(asked.get("Config") or {})
     if driver == default_driver:
@@ -37,7 +37,7 @@ def completed(asked: dict, default_driver: str, default_options: tuple[str, ...]
     return {"Type": driver, "Config": config}
 
 
-def check(log_config: dict) -> None:
+def check(log_config: Object) -> None:
     """Raise Invalid with dockerd's words for an unknown driver, an unknown option, or a value that create looks at."""
     driver, config = log_config["Type"], log_config["Config"]
     if driver not in BUILT_DRIVERS and driver not in UNBUILT_DRIVERS:
@@ -78,7 +78,7 @@ def _module(driver: str) -> ModuleType:
     return importlib.import_module(f"engine.logs.drivers.{BUILT_DRIVERS[driver]}")
 
 
-def refuse_what_is_not_built(log_config: dict) -> None:
+def refuse_what_is_not_built(log_config: Object) -> None:
     """Raise NotBuilt for a driver that dockerd has and this engine does not have."""
     if log_config["Type"] in UNBUILT_DRIVERS:
         raise NotBuilt(f'HostConfig.LogConfig: the log driver "{log_config["Type"]}" is not built in this engine')
@@ -100,7 +100,10 @@ def target(container: Container, where: paths.Paths) -> LogTarget:
         values = _module(driver).forward(config, _described(container))
         forward = Forward(BUILT_DRIVERS[driver], tuple(values.items()), options.ring(config))
         cache = local.cache(config)
-        return LogTarget(where.log if cache else "", *(cache or ()), forward=forward)
+        if cache is None:
+            return LogTarget("", forward=forward)
+        size, files = cache
+        return LogTarget(where.log, size, files, forward=forward)
     except Invalid as error:
         raise SystemFailure(_FAILED + str(error)) from error
 

@@ -46,8 +46,10 @@ def send(
             return None
         from engine.logs import jsonreader  # only a daemon with such logs keeps it
 
-        name, how = jsonfile.file_name(container.id), {"details": details, "chunked": chunked, "after": after}
-        return jsonreader.send(where.home, name, sink, query, ended_fd=ended, **how)
+        name = jsonfile.file_name(container.id)
+        return jsonreader.send(
+            where.home, name, sink, query, details=details, chunked=chunked, ended_fd=ended, after=after
+        )
 
     if not follow:
         return serve(None)
@@ -62,7 +64,8 @@ def prefix(container: Container) -> bytes:
 
 def is_json(container: Container) -> bool:
     """Whether the log is of JSON lines, which a monitor does not send again itself."""
-    return container.host_config["LogConfig"]["Type"] == logconfig.JSON_FILE
+    driver: str = container.host_config["LogConfig"]["Type"]
+    return driver == logconfig.JSON_FILE
 
 
 @contextmanager

@@ -13,12 +13,12 @@ from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import specify
 from engine.daemon.images.layers.storage import OVERLAY
-from engine.daemon.parts import SecurityParts
+from engine.daemon.parts import ContentParts
 from engine.daemon.tar.trees import remove_path
 from engine.errors import NotFound, SystemFailure
 
 
-def prepare(engine: SecurityParts, container: Container) -> None:
+def prepare(engine: ContentParts, container: Container) -> None:
     """Have the copies there; with overlays there is nothing to be done. The caller holds no lock.
 
     Raises SystemFailure, NotFound for a container that was removed meanwhile.

@@ -7,25 +7,27 @@ read-only.
 
 import os
 
+from engine.daemon.jsontext import Object
 from engine.errors import SystemFailure
 from engine.sandbox.spec import Mount
+from engine.settings.every import Settings
 
 PLACE = "/sbin/docker-init"
 _NAME = "docker-init"
 
 
-def is_wanted(settings: object, host_config: dict) -> bool:
+def is_wanted(settings: Settings, host_config: Object) -> bool:
     """Whether the container is to have it: in somebody else's PID namespace there is a process 1 already."""
     asked = host_config["Init"]
-    return (settings.init if asked is None else asked) and host_config["PidMode"] == ""
+    return bool((settings.init if asked is None else asked) and host_config["PidMode"] == "")
 
 
-def mount(settings: object) -> Mount:
+def mount(settings: Settings) -> Mount:
     """The program on its place, which an image cannot move into /proc. Raises SystemFailure where there is none."""
     return Mount("bind", program(settings), PLACE, ("ro",), propagation="rprivate", asked=True)
 
 
-def program(settings: object) -> str:
+def program(settings: Settings) -> str:
     """The host's path of the program. Raises SystemFailure, in docker's words, where there is none."""
     # Only a container with Init asks.
     import shutil

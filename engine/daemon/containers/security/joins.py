@@ -8,7 +8,8 @@ never holds another container's lock: what has ended since it was looked at is f
 from dataclasses import dataclass
 
 from engine.daemon.containers.record import Container, State
-from engine.daemon.parts import SecurityParts
+from engine.daemon.jsontext import Object
+from engine.daemon.parts import ContainerPart, EndpointParts
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 from engine.sandbox.spec import Mount
@@ -42,7 +43,7 @@ def container_of(mode: str) -> str:
     return mode.removeprefix(_CONTAINER) if mode.startswith(_CONTAINER) else ""
 
 
-def namespaces_of(engine: SecurityParts, container: Container) -> Namespaces:
+def namespaces_of(engine: ContainerPart, container: Container) -> Namespaces:
     """What a start of the container makes and joins.
 
     Raises docker's refusals for a container that is not there, does not run, or does not share: SystemFailure,
@@ -63,8 +64,8 @@ def namespaces_of(engine: SecurityParts, container: Container) -> Namespaces:
     return Namespaces(tuple(name for name in OWN if name not in shared), tuple(joined))
 
 
-def networked(engine: SecurityParts, container: Container) -> Container | None:
-    """The container whose network this one joins; None for a network of its own. Raises as `namespaces_of`."""
+def networked(engine: ContainerPart, container: Container) -> Container | None:
+    """The container whose network this one joins; None for a network of its own. Raises SystemFailure."""
     wanted = container_of(container.host_config["NetworkMode"])
     if not wanted or container.config["NetworkDisabled"]:
         return None
@@ -77,7 +78,7 @@ def networked(engine: SecurityParts, container: Container) -> Container | None:
     return other
 
 
-def has_guests(engine: SecurityParts, container: Container) -> bool:
+def has_guests(engine: ContainerPart, container: Container) -> bool:
     """Whether another container runs in the network namespace of this one."""
 
     def joined(other: Container) -> bool:
@@ -87,9 +88,9 @@ def has_guests(engine: SecurityParts, container: Container) -> bool:
     return engine.containers.any(joined)
 
 
-def take_name(engine: SecurityParts, container: Container) -> None:
+def take_name(engine: EndpointParts, container: Container) -> None:
     """Let a container that joins a network be called as the one whose it is: docker changes its Config, and so its
-    hostname, at each start. Raises as `networked`, SystemFailure.
+    hostname, at each start. Raises what `networked` raises, and SystemFailure.
     """
     other = networked(engine, container)
     if other is None:
@@ -103,8 +104,9 @@ def take_name(engine: SecurityParts, container: Container) -> None:
             table.save_settings(connection, container)
 
 
-def _network(engine: SecurityParts, container: Container, wanted: str) -> State:
+def _network(engine: ContainerPart, container: Container, wanted: str) -> State:
     other = networked(engine, container)
+    assert other is not None  # its mode names one, and it has not done without a network
     state = other.snapshot()
     if not state.pid:
         what = f"container {other.name} is {state.status}"
@@ -114,7 +116,7 @@ def _network(engine: SecurityParts, container: Container, wanted: str) -> State:
     return state
 
 
-def _ipc(engine: SecurityParts, container: Container, wanted: str) -> State:
+def _ipc(engine: ContainerPart, container: Container, wanted: str) -> State:
     other, state = _running(engine, container, wanted, "IPC")
     mode = other.host_config["IpcMode"]
     if mode not in _SHAREABLE and not container_of(mode):
@@ -123,11 +125,11 @@ def _ipc(engine: SecurityParts, container: Container, wanted: str) -> State:
     return state
 
 
-def _pid(engine: SecurityParts, container: Container, wanted: str) -> State:
+def _pid(engine: ContainerPart, container: Container, wanted: str) -> State:
     return _running(engine, container, wanted, "PID")[1]
 
 
-def _running(engine: SecurityParts, container: Container, wanted: str, what: str) -> tuple[Container, State]:
+def _running(engine: ContainerPart, container: Container, wanted: str, what: str) -> tuple[Container, State]:
     try:
         other = engine.containers.find(wanted)
     except (NotFound, Invalid) as error:
@@ -147,7 +149,7 @@ def _restarting(wanted: str) -> str:
 _FINDERS = {"net": _network, "ipc": _ipc, "pid": _pid}
 
 
-def shm_of(host_config: dict, namespaces: Namespaces) -> Mount | None:
+def shm_of(host_config: Object, namespaces: Namespaces) -> Mount | None:
     """What is mounted on /dev/shm where it is not the container's own; None where nothing is mounted there at all.
 
     Only for an IpcMode that is neither `private` nor `shareable`.

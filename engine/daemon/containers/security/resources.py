@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Callable
 
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid, SystemFailure
 from engine.literals import span
 from engine.sandbox.cgroups.hierarchy import Cgroups
@@ -53,7 +54,7 @@ _RANGES = (
 )
 
 
-def limits_of(host_config: dict, number: Callable[[str], str]) -> Limits:
+def limits_of(host_config: Object, number: Callable[[str], str]) -> Limits:
     """What a HostConfig allows. number: makes `major:minor` of a block device's path; raises what that raises."""
     plain = {field: host_config[key] for field, key, _ in _LIMITS}
     for field, key, name in _DEVICE_LIMITS:
@@ -63,7 +64,7 @@ def limits_of(host_config: dict, number: Callable[[str], str]) -> Limits:
     return Limits(pids=max(host_config["PidsLimit"] or 0, 0), **plain)
 
 
-def rlimits_of(host_config: dict, default: tuple[str, ...]) -> tuple[Rlimit, ...]:
+def rlimits_of(host_config: Object, default: tuple[str, ...]) -> tuple[Rlimit, ...]:
     """The resource limits of a container's processes: its own, and of the daemon's (`name=soft:hard`) what it lacks."""
     own = tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ())
     names = {limit.name for limit in own}
@@ -84,7 +85,7 @@ def device_number(path: str) -> str:
     return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
 
 
-def discard(host_config: dict, cgroups: Cgroups) -> list[str]:
+def discard(host_config: Object, cgroups: Cgroups) -> list[str]:
     """Take out, in place, what the host's cgroups cannot do; docker's warnings for it. Raises Invalid as docker does.
 
     host_config: one that no container owns yet
@@ -99,15 +100,18 @@ def discard(host_config: dict, cgroups: Cgroups) -> list[str]:
     fitting, warnings = cgroups.fitting(asked)
     if fitting == asked:
         return warnings
-    for field, key, nothing in (*_LIMITS, *((field, key, []) for field, key, _ in _DEVICE_LIMITS)):
+    for field, key, nothing in _LIMITS:
         if getattr(fitting, field) != getattr(asked, field):
             host_config[key] = nothing
+    for field, key, _ in _DEVICE_LIMITS:
+        if getattr(fitting, field) != getattr(asked, field):
+            host_config[key] = []
     if fitting.pids != asked.pids:
         host_config["PidsLimit"] = None
     return warnings
 
 
-def check(host_config: dict, *, update: bool = False) -> list[str]:
+def check(host_config: Object, *, update: bool = False) -> list[str]:
     """Raise Invalid for limits that cannot be; return the warnings of create. `host_config` is complete.
 
     update: it holds what is to be changed, and 0 for what is to stay as it is
@@ -135,7 +139,7 @@ def check(host_config: dict, *, update: bool = False) -> list[str]:
     return warnings
 
 
-def _check_memory(host_config: dict, update: bool) -> None:
+def _check_memory(host_config: Object, update: bool) -> None:
     memory, swap, reservation = (host_config[key] for key in ("Memory", "MemorySwap", "MemoryReservation"))
     if memory != 0 and memory < _LEAST_MEMORY:
         raise Invalid("Minimum memory limit allowed is 6MB")
@@ -149,7 +153,7 @@ def _check_memory(host_config: dict, update: bool) -> None:
         raise Invalid("Minimum memory limit can not be less than memory reservation limit, see usage")
 
 
-def _check_processors(host_config: dict) -> None:
+def _check_processors(host_config: Object) -> None:
     nano, period, quota = (host_config[key] for key in ("NanoCpus", "CpuPeriod", "CpuQuota"))
     if nano > 0 and period > 0:
         raise Invalid("Conflicting options: Nano CPUs and CPU Period cannot both be set")

@@ -8,16 +8,18 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable
+from typing import TypedDict
 
 from engine.daemon.containers import files, paths
 from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import dockerinit, joins, resources, walls
-from engine.daemon.parts import SecurityParts
+from engine.daemon.jsontext import Object
+from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
 from engine.sandbox import capabilities, limits, sysctls
-from engine.sandbox.spec import Limits, Mount, Root, Sandbox
+from engine.sandbox.spec import Limits, Mount, Rlimit, Root, Sandbox
 from engine.wire.schema import LogTarget
 
 # Docker's for a network of one's own, as far as this kernel has them.
@@ -30,7 +32,7 @@ _DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 
 
 def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) -> Sandbox:
-    """The sandbox of one run. Raises what `joins` and `isolation` refuse."""
+    """The sandbox of one run. Raises what `joins` and `walls` refuse."""
     config, host_config = container.config, container.host_config
     namespaces = joins.namespaces_of(engine, container)
     privileged = host_config["Privileged"]
@@ -69,13 +71,26 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
     )
 
 
-def process_of(engine: SecurityParts, container: Container) -> Sandbox:
+def process_of(engine: ProcessParts, container: Container) -> Sandbox:
     """What any further process of the container becomes (see `engine.birth.join`), but for its command and its user."""
     return Sandbox(container.id, Root("", (), "", ""), (), (), (), **_rights(engine, container))
 
 
-def _rights(engine: SecurityParts, container: Container) -> dict[str, object]:
+class _Rights(TypedDict):
     """What all processes of a container have in common, as fields of `Sandbox`."""
+
+    groups: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    no_new_privileges: bool
+    seccomp: bytes
+    rlimits: tuple[Rlimit, ...]
+    oom_score_adj: int | None
+    cgroups: tuple[str, ...]
+    seccomp_flags: int
+    apparmor: str
+
+
+def _rights(engine: ProcessParts, container: Container) -> _Rights:
     host_config = container.host_config
     names = capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
     return {
@@ -105,7 +120,7 @@ def make_cgroup(engine: SecurityParts, container: Container) -> Callable[[], Non
     return make
 
 
-def _root(engine: SecurityParts, container: Container, where: paths.Paths) -> Root:
+def _root(engine: ContentParts, container: Container, where: paths.Paths) -> Root:
     base = engine.images.layer_root
     readonly = container.host_config["ReadonlyRootfs"]
     if engine.storage == "overlayfs":
@@ -113,7 +128,7 @@ def _root(engine: SecurityParts, container: Container, where: paths.Paths) -> Ro
     return Root(base, (), where.upper, "", readonly)
 
 
-def environment(config: dict, hostname: str, tty: bool, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+def environment(config: Object, hostname: str, tty: bool, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The container's variables, in docker's order: PATH, HOSTNAME, TERM of a terminal, then what was asked.
 
     more: what an exec asks for besides
@@ -147,7 +162,7 @@ def log_of(container: Container, where: paths.Paths) -> LogTarget:
     return logconfig.target(container, where)
 
 
-def make_root(engine: SecurityParts, container: Container, where: paths.Paths) -> None:
+def make_root(engine: ContentParts, container: Container, where: paths.Paths) -> None:
     """Make the writable directory of the container's root, which its runs share. Raises OSError.
 
     `where.upper` comes last and whole: where it is, nothing is left to be made.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import joins, walls
-from engine.daemon.parts import SecurityParts
+from engine.daemon.parts import ContainerPart, SecurityParts
 from engine.errors import Conflict
 from engine.sandbox import capabilities
 
@@ -27,7 +27,7 @@ def may_trace(container: Container) -> bool:
     return "CAP_SYS_PTRACE" in names
 
 
-def traced(engine: SecurityParts, container: Container) -> bool:
+def traced(engine: ContainerPart, container: Container) -> bool:
     """Whether anybody in the container's PID namespace may trace."""
     if may_trace(container) or _joins(container):
         return True
@@ -53,7 +53,7 @@ def stilled(engine: SecurityParts, container: Container) -> Iterator[None]:
         yield
 
 
-def _tracers(engine: SecurityParts, container: Container) -> list[Container]:
+def _tracers(engine: ContainerPart, container: Container) -> list[Container]:
     """Those who run and may trace in the namespace; in one order for all, as they are locked."""
     named = joins.container_of(container.host_config["PidMode"])
 

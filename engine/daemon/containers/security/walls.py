@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from engine.daemon.containers.mounts.requests import UncheckedByDockerd
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import joins
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.sandbox import capabilities, device_rules, mounts, seccomp, sysctls
@@ -53,26 +54,29 @@ def security(options: list[str] | None) -> Security:
     """The SecurityOpt of a HostConfig. Raises docker's refusal of what it does not know."""
     if not options:
         return _NOTHING_ASKED
-    given: dict[str, str | bool] = {}
+    switches = {"no-new-privileges": False, "writable-cgroups": False}
+    profiles = {"seccomp": "", "apparmor": ""}
     for option in options:
-        if option in ("no-new-privileges", "writable-cgroups"):
-            given[option.replace("-", "_")] = True
+        if option in switches:
+            switches[option] = True
             continue
         if option == "disable":  # a label's, from very old clients
             continue
         name, sign, value = option.partition("=" if "=" in option else ":")
         if not sign:
             raise UncheckedByDockerd(f'invalid --security-opt 1: "{option}"')
-        if name in ("seccomp", "apparmor"):
-            given[name] = value
-        elif name in ("no-new-privileges", "writable-cgroups") and value in _TRUE | _FALSE:
-            given[name.replace("-", "_")] = value in _TRUE
+        if name in profiles:
+            profiles[name] = value
+        elif name in switches and value in _TRUE | _FALSE:
+            switches[name] = value in _TRUE
         elif name != "label":  # without SELinux docker takes any label, and so does this engine
             raise UncheckedByDockerd(f'invalid --security-opt 2: "{option}"')
-    return Security(**given)
+    return Security(
+        switches["no-new-privileges"], switches["writable-cgroups"], profiles["seccomp"], profiles["apparmor"]
+    )
 
 
-def check(host_config: dict) -> None:
+def check(host_config: Object) -> None:
     """Raise for what can be seen to be wrong at create. `host_config` is complete."""
     asked = security(host_config["SecurityOpt"])
     if asked.seccomp not in ("", _UNCONFINED, _BUILTIN):
@@ -96,7 +100,7 @@ def _check_parent(parent: str) -> None:
         raise Invalid(f'cgroup-parent "{parent}" names a systemd slice: this engine\'s cgroup driver is cgroupfs')
 
 
-def adapt(engine: SecurityParts, asked: dict, host_config: dict) -> None:
+def adapt(engine: SecurityParts, asked: Object, host_config: Object) -> None:
     """Complete, in place, a HostConfig that no container owns yet, as docker does once it has checked it.
 
     asked: the client's own. The containers whose namespaces are joined are kept by id: a name may change.
@@ -131,11 +135,11 @@ def _absolute(path: str) -> str:
     return "/" + posixpath.normpath(f"/{path}").lstrip("/")
 
 
-def _capabilities(host_config: dict) -> tuple[str, ...]:
+def _capabilities(host_config: Object) -> tuple[str, ...]:
     return capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
 
 
-def filter_of(host_config: dict, held: tuple[str, ...]) -> bytes:
+def filter_of(host_config: Object, held: tuple[str, ...]) -> bytes:
     """The system call filter of a container with these capabilities; empty for none. Raises Invalid."""
     profile = security(host_config["SecurityOpt"]).seccomp
     if profile == _UNCONFINED or (host_config["Privileged"] and not profile):
@@ -145,13 +149,13 @@ def filter_of(host_config: dict, held: tuple[str, ...]) -> bytes:
     return seccomp.compile_text(profile, held)
 
 
-def filter_flags_of(host_config: dict) -> int:
+def filter_flags_of(host_config: Object) -> int:
     """The flags of the filter of `filter_of`."""
     profile = security(host_config["SecurityOpt"]).seccomp
     return 0 if profile in ("", _UNCONFINED, _BUILTIN) else seccomp.flags_of_text(profile)
 
 
-def apparmor_of(host_config: dict) -> str:
+def apparmor_of(host_config: Object) -> str:
     """The AppArmor profile; empty for none, and on a host without AppArmor, where docker asks for none either."""
     if not os.path.exists(_PROFILES):
         return ""
@@ -166,7 +170,9 @@ def _is_loaded(profile: str) -> bool:
         return any(line.startswith(f"{profile} ") for line in file)
 
 
-def sysctls_of(host_config: dict, default: tuple[tuple[str, str], ...], namespaces: joins.Namespaces) -> tuple:
+def sysctls_of(
+    host_config: Object, default: tuple[tuple[str, str], ...], namespaces: joins.Namespaces
+) -> tuple[tuple[str, str], ...]:
     """The kernel parameters: the engine's own, then those asked for. Raises SystemFailure in runc's words."""
     asked = host_config["Sysctls"]
     if not asked:
@@ -180,13 +186,13 @@ def sysctls_of(host_config: dict, default: tuple[tuple[str, str], ...], namespac
     return (*((name, value) for name, value in default if name not in asked), *asked.items())
 
 
-def mounts_of(host_config: dict, namespaces: joins.Namespaces) -> tuple[Mount, ...]:
+def mounts_of(host_config: Object, namespaces: joins.Namespaces) -> tuple[Mount, ...]:
     """The mounts that every container has, as this one is to have them."""
     usual = mounts.default_mounts(host_config["ShmSize"])
     if host_config["IpcMode"] not in _OWN_SHM:
         shm = joins.shm_of(host_config, namespaces)
-        usual = tuple(shm if mount.target == "/dev/shm" else mount for mount in usual)
-        usual = tuple(mount for mount in usual if mount is not None)
+        shown = (shm if mount.target == "/dev/shm" else mount for mount in usual)
+        usual = tuple(mount for mount in shown if mount is not None)
     if host_config["Privileged"]:
         return tuple(_writable(mount) if mount.kind in ("sysfs", "cgroup") else mount for mount in usual)
     if host_config["SecurityOpt"] and security(host_config["SecurityOpt"]).writable_cgroups:
@@ -199,7 +205,7 @@ def _writable(mount: Mount) -> Mount:
     return Mount(mount.kind, mount.source, mount.target, flags, mount.data, mount.propagation)
 
 
-def devices_of(host_config: dict) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+def devices_of(host_config: Object) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """The nodes of the container, and the rules for using them besides the usual. Raises SystemFailure.
 
     Of a privileged container the rules say nothing: it may use all. Of device drivers, whom DeviceRequests are for,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from engine.daemon.clock import NEVER, SECOND, rfc3339
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.security import walls
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import CgroupPart
 from engine.sandbox.cgroups.counters import Counters, Files, Gone, IoEntry, Reader
 
@@ -71,9 +72,9 @@ def parse_networks(text: bytes) -> dict[str, dict[str, int]]:
     return networks
 
 
-def sample(counters: Counters, host: Host, networks: dict, moment_ns: int) -> Sample:
+def sample(counters: Counters, host: Host, networks: Object, moment_ns: int) -> Sample:
     """One reading of everything."""
-    rest: dict = {"memory_stats": _memory(counters, host)}
+    rest: Object = {"memory_stats": _memory(counters, host)}
     if networks:
         rest["networks"] = networks
     rest["pids_stats"] = _some({"current": counters.pids, "limit": counters.pids_limit})
@@ -81,12 +82,12 @@ def sample(counters: Counters, host: Host, networks: dict, moment_ns: int) -> Sa
     return Sample(rfc3339(moment_ns), _encode(_cpu(counters, host)), _tail(rest))
 
 
-def _cpu(counters: Counters, host: Host | None) -> dict:
-    usage: dict = {"total_usage": counters.cpu}
+def _cpu(counters: Counters, host: Host | None) -> Object:
+    usage: Object = {"total_usage": counters.cpu}
     if counters.cpus:
         usage["percpu_usage"] = counters.cpus
     usage["usage_in_kernelmode"], usage["usage_in_usermode"] = counters.cpu_kernel, counters.cpu_user
-    shown: dict = {"cpu_usage": usage}
+    shown: Object = {"cpu_usage": usage}
     if host is not None:
         shown["system_cpu_usage"], shown["online_cpus"] = host.cpu, host.processors
     shown["throttling_data"] = {
@@ -97,7 +98,7 @@ def _cpu(counters: Counters, host: Host | None) -> dict:
     return shown
 
 
-def _memory(counters: Counters, host: Host) -> dict:
+def _memory(counters: Counters, host: Host) -> Object:
     return _some(
         {
             "usage": counters.memory_used,
@@ -109,10 +110,10 @@ def _memory(counters: Counters, host: Host) -> dict:
     )
 
 
-def _io(counters: Counters) -> dict:
+def _io(counters: Counters) -> Object:
     """Version 1 counts some and says so with empty lists; version 2 has one of the eight, and null for the others."""
     counted = counters.io_counts is not None
-    shown: dict = dict.fromkeys(_IO_NAMES, [] if counted else None)
+    shown: Object = Object.fromkeys(_IO_NAMES, [] if counted else None)
     if counters.io_bytes is not None:
         shown["io_service_bytes_recursive"] = [_entry(each) for each in counters.io_bytes]
     if counters.io_counts is not None:
@@ -120,15 +121,15 @@ def _io(counters: Counters) -> dict:
     return shown
 
 
-def _entry(entry: IoEntry) -> dict:
+def _entry(entry: IoEntry) -> Object:
     return dict(zip(("major", "minor", "op", "value"), entry, strict=True))
 
 
-def _some(values: dict) -> dict:
+def _some(values: Object) -> Object:
     return {key: value for key, value in values.items() if value}
 
 
-def _tail(rest: dict) -> str:
+def _tail(rest: Object) -> str:
     return _encode({**rest, "num_procs": 0, "storage_stats": {}})[1:-1]
 
 

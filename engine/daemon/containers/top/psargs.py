@@ -6,6 +6,7 @@ container alone. What is not understood is refused in procps's words.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.daemon.containers.top.psfields import FIELDS, Column, column
@@ -117,7 +118,7 @@ class _Parser:
             raise _refuse("conflicting format options")
         return [_renamed(item) for item in table[key].split()]
 
-    def _letters(self, letters: str, meaning: object) -> None:
+    def _letters(self, letters: str, meaning: Callable[[str, str], str]) -> None:
         if not letters:
             raise _refuse("garbage option")
         while letters:

@@ -178,7 +178,7 @@ class Field:
     """A field of ps. value: what it is, and what it is sorted by; show: how it is written; width: of names, or 0."""
 
     header: str
-    value: Callable[[Process], object]
+    value: Callable[[Process], float | str]
     show: Callable[..., str] = str
     width: int = 0
 

@@ -13,14 +13,15 @@ from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import walls
 from engine.daemon.containers.top import psargs
 from engine.daemon.containers.top.psfields import FIELDS, Moment, Process
-from engine.daemon.parts import CgroupPart
+from engine.daemon.parts import CgroupPart, ProcessListParts
 from engine.errors import Conflict, SystemFailure
 
 _MOST_CGROUPS = 10_000
+_TOLD = ("stat", "status", "cmdline", "wchan")  # files of a process in /proc
 _NO_PID = "Couldn't find PID field in ps output"
 
 
-def top(engine: CgroupPart, container: Container, arguments: str) -> tuple[list[str], list[list[str]]]:
+def top(engine: ProcessListParts, container: Container, arguments: str) -> tuple[list[str], list[list[str]]]:
     """(titles, processes) for the arguments of ps.
 
     Raises Conflict when it does not run, SystemFailure for arguments that say nothing.
@@ -91,10 +92,10 @@ def _look(pids: list[int]) -> list[Process]:
     processes = []
     for pid in pids:
         try:
-            texts = [_read(f"/proc/{pid}/{name}") for name in ("stat", "status", "cmdline", "wchan")]
+            stat, status, cmdline, wchan = (_read(f"/proc/{pid}/{name}") for name in _TOLD)
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended meanwhile
-        processes.append(Process(*texts, moment))
+        processes.append(Process(stat, status, cmdline, wchan, moment))
     return processes
 
 

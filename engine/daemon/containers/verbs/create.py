@@ -6,6 +6,7 @@ what is wrong with options, what is not built here, and only then anything that 
 
 import contextlib
 import os
+import sqlite3
 import time
 from collections.abc import Callable
 
@@ -20,6 +21,7 @@ from engine.daemon.containers.security import resources, specify, walls
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
 from engine.daemon.images.image import descriptor as describe
+from engine.daemon.jsontext import Object
 from engine.daemon.network.record import BUILTIN
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
@@ -32,11 +34,11 @@ _SHORT = 12
 def create(
     engine: ContainerParts,
     name: str | None,
-    body: dict,
+    body: Object,
     platform: str | None,
     *,
     lasting: bool = True,
-    beside: Callable[[object, str], None] | None = None,
+    beside: Callable[[sqlite3.Connection, str], None] | None = None,
 ) -> tuple[Container, list[str]]:
     """Make a container and return it with the warnings of create.
 
@@ -139,9 +141,9 @@ def _mount(engine: ContainerParts, container: Container) -> None:
 def _keep(
     engine: ContainerParts,
     container: Container,
-    descriptor: dict | None,
+    descriptor: Object | None,
     lasting: bool,
-    beside: Callable[[object, str], None] | None,
+    beside: Callable[[sqlite3.Connection, str], None] | None,
 ) -> None:
     """Write the files, then the record: a crash in between leaves files that `files.sweep` finds, and no record."""
     used = points.images_of(container)
@@ -172,7 +174,7 @@ def _forget(where: paths.Paths) -> None:
         remove_path(where.home)
 
 
-def _descriptor(engine: ContainerParts, image: Image) -> dict:
+def _descriptor(engine: ContainerParts, image: Image) -> Object:
     """The descriptor of the manifest that the container runs, with its platform, as inspect shows it."""
     known = engine.containers.descriptors.get((image.id, image.manifest))
     if known is not None:

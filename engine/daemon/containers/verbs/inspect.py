@@ -13,13 +13,14 @@ from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container, Health, State
 from engine.daemon.containers.security import joins, walls
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 
 # Nothing to show for an optional key. A StopTimeout of 0 and an Init of false are something.
-_EMPTY = (None, "", {}, [])
+_EMPTY: tuple[object, ...] = (None, "", {}, [])
 
 
-def inspect(engine: ContainerParts, container: Container, size: bool = False) -> dict:
+def inspect(engine: ContainerParts, container: Container, size: bool = False) -> Object:
     """A ContainerInspectResponse; with `size`, its directories are walked for SizeRw and SizeRootFs."""
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
@@ -27,7 +28,7 @@ def inspect(engine: ContainerParts, container: Container, size: bool = False) ->
     networked = joins.container_of(container.host_config["NetworkMode"])
     network = paths.of(settings.data_root, settings.exec_root, networked) if networked else where
     state = container.snapshot()
-    shown = {
+    shown: Object = {
         "Id": container.id,
         "Created": rfc3339(container.created_ns),
         "Path": container.path,
@@ -68,9 +69,9 @@ def measure(engine: ContainerParts, container: Container) -> tuple[int, int]:
     return sizes.measure(container, f"{settings.data_root}/layers", upper, engine.storage)
 
 
-def show_state(state: State) -> dict:
+def show_state(state: State) -> Object:
     """A ContainerState of one moment."""
-    shown = {
+    shown: Object = {
         "Status": state.status,
         "Running": state.running,
         "Paused": state.status == "paused",
@@ -88,7 +89,7 @@ def show_state(state: State) -> dict:
     return shown
 
 
-def _show_health(health: Health) -> dict:
+def _show_health(health: Health) -> Object:
     log = [
         {
             "Start": rfc3339(probe.start_ns),
@@ -101,7 +102,7 @@ def _show_health(health: Health) -> dict:
     return {"Status": health.status, "FailingStreak": health.failing_streak, "Log": log}
 
 
-def _show_host_config(engine: ContainerParts, container: Container) -> dict:
+def _show_host_config(engine: ContainerParts, container: Container) -> Object:
     shown = _without_empty(container.host_config, HOST_CONFIG_OPTIONAL)
     if shown["Links"]:
         from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
@@ -110,6 +111,6 @@ def _show_host_config(engine: ContainerParts, container: Container) -> dict:
     return shown
 
 
-def _without_empty(values: dict, optional: frozenset[str]) -> dict:
+def _without_empty(values: Object, optional: frozenset[str]) -> Object:
     """`values` as Go writes them: the optional ones only when there is something in them."""
     return {key: value for key, value in values.items() if key not in optional or value not in _EMPTY}

@@ -12,6 +12,7 @@ from engine.daemon.containers.endpoints import shown as networks
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.verbs.inspect import measure
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.errors import NotFound
 
@@ -30,7 +31,7 @@ class Asked:
     filters: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def list_containers(engine: ContainerParts, asked: Asked) -> list[dict]:
+def list_containers(engine: ContainerParts, asked: Asked) -> list[Object]:
     """ContainerSummary of the chosen containers, newest first. Raises Invalid and NotFound for impossible filters."""
     matches = filters.compile_filters(engine, asked.filters)
     everything = asked.all or asked.limit > 0 or filters.SHOW_ALL & asked.filters.keys()
@@ -89,10 +90,10 @@ class _ImageNames:
             return ""
 
 
-def _summary(engine: ContainerParts, container: Container, state: State, names: _ImageNames, now_ns: int) -> dict:
+def _summary(engine: ContainerParts, container: Container, state: State, names: _ImageNames, now_ns: int) -> Object:
     config, host_config = container.config, container.host_config
     endpoints = networks.endpoints_of(engine, container, state)
-    summary = {
+    summary: Object = {
         "Id": container.id,
         "Names": [f"/{container.name}"],
         "Image": names.shown(container),
@@ -101,7 +102,7 @@ def _summary(engine: ContainerParts, container: Container, state: State, names: 
     descriptor = engine.containers.descriptors.get((container.image_id, container.manifest))
     if descriptor is not None:
         summary["ImageManifestDescriptor"] = descriptor
-    shown_host = {"NetworkMode": host_config["NetworkMode"]}
+    shown_host: Object = {"NetworkMode": host_config["NetworkMode"]}
     if host_config["Annotations"]:
         shown_host["Annotations"] = host_config["Annotations"]
     summary.update(
@@ -119,7 +120,7 @@ def _summary(engine: ContainerParts, container: Container, state: State, names: 
     return summary
 
 
-def _health(state: State) -> dict:
+def _health(state: State) -> Object:
     if state.health is None:
         return _NO_HEALTH
     return {"Status": state.health.status, "FailingStreak": state.health.failing_streak}

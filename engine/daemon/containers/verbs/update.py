@@ -11,6 +11,7 @@ from engine.daemon.containers import config, validate
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import resources, walls
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, EngineError, SystemFailure
@@ -44,7 +45,7 @@ _MEMORY_ABOVE_SWAP = (
 _POLICY_OF_REMOVED = "Restart policy cannot be updated because AutoRemove is enabled for the container"
 
 
-def update(engine: ContainerParts, find: Callable[[], Container], body: dict) -> list[str] | None:
+def update(engine: ContainerParts, find: Callable[[], Container], body: Object) -> list[str] | None:
     """Change what the body names (0 and empty: leave it); the warnings, None when there are none, as dockerd has it.
 
     find: returns the container; asked only once the body is seen to make sense. Raises Invalid, NotFound, Conflict,
@@ -71,7 +72,9 @@ def update(engine: ContainerParts, find: Callable[[], Container], body: dict) ->
     return warnings or None
 
 
-def _change(engine: ContainerParts, container: Container, asked: dict, pids: int | None, policy: dict | None) -> None:
+def _change(
+    engine: ContainerParts, container: Container, asked: Object, pids: int | None, policy: Object | None
+) -> None:
     state = container.settled()
     if container.removed or state.status in ("removing", "dead"):
         raise SystemFailure('container is marked for removal and cannot be "update"')
@@ -103,7 +106,7 @@ def _change(engine: ContainerParts, container: Container, asked: dict, pids: int
         engine.oom.limited(engine, container)
 
 
-def _check_together(before: dict, asked: dict) -> None:
+def _check_together(before: Object, asked: Object) -> None:
     for wanted, present, text in _CONFLICTS:
         if asked[wanted] > 0 and before[present] > 0:
             raise Conflict(f"Conflicting options: {text}")
@@ -111,7 +114,7 @@ def _check_together(before: dict, asked: dict) -> None:
         raise Conflict(_MEMORY_ABOVE_SWAP)
 
 
-def _limits(engine: ContainerParts, host_config: dict) -> Limits:
+def _limits(engine: ContainerParts, host_config: Object) -> Limits:
     """Those that can change while it runs: of devices, and of what only a new cgroup takes, nothing is said."""
     plain = {**host_config, "MemorySwappiness": None, "OomKillDisable": False}
     for key in ("BlkioWeightDevice", *(key for key in host_config if key.startswith("BlkioDevice"))):

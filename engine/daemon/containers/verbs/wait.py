@@ -102,7 +102,13 @@ class Keeping:
 
     __slots__ = ("_engine", "_one", "_waiter")
 
-    def __init__(self, engine: ContainerParts, waiter: Waiter, descriptor: int, how: tuple) -> None:
+    def __init__(
+        self,
+        engine: ContainerParts,
+        waiter: Waiter,
+        descriptor: int,
+        how: tuple[bool, tuple[bytes, bytes, bytes], bytes],
+    ) -> None:
         self._engine, self._waiter = engine, waiter
         self._one = Entrusted(Wait(next(_numbers), waiter.condition == "removed", *how), descriptor)
 

@@ -1,13 +1,16 @@
 """The paths of an archive request: how they are read, shown and resolved beneath a root."""
 
+import io
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from engine.daemon.containers.contents import archive
+from engine.daemon.containers.contents import archive, rootfs
 from engine.daemon.tar import extract
+from engine.errors import Conflict
 
 
 @pytest.mark.parametrize(
@@ -94,3 +97,15 @@ def test_a_mode_is_not_set_through_a_link(tmp_path: Path) -> None:
     extract.set_mode(fd, "f", 0o751)
     assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o751
     os.close(fd)
+
+
+def test_an_archive_that_was_never_unpacked_is_not_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The container is found running, and has ended before anything was read, each time."""
+
+    def ended(*_: object, **__: object) -> None:
+        raise archive._Stopped
+
+    monkeypatch.setattr(rootfs, "visit", ended)
+    container = SimpleNamespace(id="c1", snapshot=lambda: SimpleNamespace(alive=True))
+    with pytest.raises(Conflict, match="c1 starts and ends too often"):
+        archive.receive(None, container, "c1", archive.Asked("/"), io.BytesIO())
