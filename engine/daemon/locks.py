@@ -12,7 +12,7 @@ from _thread import allocate_lock, get_ident
 from operator import itemgetter
 from time import monotonic
 
-_known: weakref.WeakSet = weakref.WeakSet()
+_known: weakref.WeakSet["Lock"] = weakref.WeakSet()
 _waiting: dict[int, tuple["Lock", float]] = {}  # by thread, which waits for one lock at a time
 
 

@@ -29,7 +29,8 @@ from engine.errors import (
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[object, Request], Response | None]
+Handler = Callable[[DaemonParts, Request], Response | None]
+"""What answers a request: with a whole answer, or with None once it has streamed one or taken the connection over."""
 
 STATUSES = {
     Invalid: 400,

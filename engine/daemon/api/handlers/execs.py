@@ -8,6 +8,7 @@ from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.request import RAW_STREAM, Request
 from engine.daemon.containers.exec import verbs as executing
 from engine.daemon.containers.exec.known import Exec
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
@@ -44,7 +45,7 @@ def start(engine: DaemonParts, request: Request) -> Response | None:
     return Empty(200) if detach else None
 
 
-def _size(request: Request, asked: dict) -> tuple[int, int] | None:
+def _size(request: Request, asked: Object) -> tuple[int, int] | None:
     """ConsoleSize, which older clients cannot ask for."""
     size = asked.get("ConsoleSize")
     if not size or request.version < _SINCE_CONSOLE_SIZE:
@@ -55,7 +56,7 @@ def _size(request: Request, asked: dict) -> tuple[int, int] | None:
 
 def resize(engine: DaemonParts, request: Request) -> Response:
     """POST /exec/{id}/resize"""
-    rows, columns = (request.query.number(name, 0) for name in ("h", "w"))
+    rows, columns = (request.query.number(name) or 0 for name in ("h", "w"))
     for number in (rows, columns):
         if not 0 <= number <= _LARGEST_SIZE:
             raise Invalid(f'strconv.ParseUint: parsing "{number}": value out of range')

@@ -41,13 +41,13 @@ def inspect_service(engine: DaemonParts, request: Request) -> None:
 
 def create(engine: DaemonParts, request: Request) -> None:
     """POST /services/create, /secrets/create, /configs/create, and /swarm/unlock: whatever comes with a body."""
-    request.required_json(_ANYTHING)
+    request.check_json(_ANYTHING, required=True)
     raise Unavailable(NO_MANAGER)
 
 
 def update(engine: DaemonParts, request: Request) -> None:
     """POST /swarm/update and /nodes/{id}/update, with its siblings of services, secrets and configs"""
-    request.required_json(_ANYTHING)
+    request.check_json(_ANYTHING, required=True)
     _check_version(request)
     for name in _ROTATIONS if request.path == "/swarm/update" else ():
         if (text := request.query.text(name)) and text not in BOOLEANS:

@@ -3,6 +3,8 @@
 Runs in the request's thread.
 """
 
+from collections.abc import Sequence
+
 from engine.daemon import diskusage
 from engine.daemon.api import usageform
 from engine.daemon.api.answers import Json, Response
@@ -12,7 +14,7 @@ from engine.daemon.parts import DaemonParts
 
 def df(engine: DaemonParts, request: Request) -> Response:
     """GET /system/df"""
-    kinds = diskusage.KINDS
+    kinds: Sequence[str] = diskusage.KINDS
     if request.version >= usageform.TYPES_SINCE and "type" in request.query:
         kinds = request.query.every("type")
         diskusage.check(kinds)

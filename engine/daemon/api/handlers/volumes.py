@@ -4,9 +4,9 @@ Each function runs in its request's thread.
 """
 
 from engine.daemon.api.answers import Empty, Json, Response
-from engine.daemon.api.handlers.swarm import NO_MANAGER
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import VOLUME_CREATE
+from engine.daemon.network.drivers.choice import NO_MANAGER
 from engine.daemon.parts import DaemonParts
 from engine.daemon.volumes import listing
 from engine.daemon.volumes import prune as pruning

@@ -21,6 +21,7 @@ from engine.daemon.containers.verbs import remove as removing
 from engine.daemon.containers.verbs import start as starting
 from engine.daemon.containers.verbs import stop as stopping
 from engine.daemon.containers.verbs import wait as waiting
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError, Invalid, NotBuilt
 from engine.literals import INT64, integer, natural, quoted
@@ -34,11 +35,13 @@ _NO_BODY = "starting container with non-empty request body was deprecated since 
 _LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
 
 
-def _waited(chunked: bool) -> tuple[tuple[bytes, ...], bytes]:
+def _waited(chunked: bool) -> tuple[tuple[bytes, bytes, bytes], bytes]:
     """The body of an answer to a wait, for one who knows nothing of HTTP: see `engine.wire.waits.Wait`."""
     code, rest = b'{"StatusCode":', b"}\n"
-    around = [around_last(len(code) + digits + len(rest), chunked=chunked) for digits in (1, 2, 3)]
-    return tuple(before + code for before, _ in around), rest + around[0][1]
+    (one, after), (two, _), (three, _) = (
+        around_last(len(code) + digits + len(rest), chunked=chunked) for digits in (1, 2, 3)
+    )
+    return (one + code, two + code, three + code), rest + after
 
 
 _WAITED = {chunked: _waited(chunked) for chunked in (False, True)}
@@ -69,7 +72,7 @@ def list_(engine: DaemonParts, request: Request) -> Response:
         if value := query.text(name):
             filters.setdefault(name, (value,))
     asked = listing.Asked(
-        all=query.flag("all"), limit=query.number("limit", 0), size=query.flag("size"), filters=filters
+        all=query.flag("all"), limit=query.number("limit") or 0, size=query.flag("size"), filters=filters
     )
     return Json(listing.list_containers(engine, asked))
 
@@ -104,7 +107,7 @@ def wait(engine: DaemonParts, request: Request) -> None:
     ):
         request.shared(held)
         exit_code, error = waiter.result(request.wait)
-        answer = {"StatusCode": exit_code}
+        answer: Object = {"StatusCode": exit_code}
         if error:
             answer["Error"] = {"Message": error}
         stream.end(encode_json(answer) + b"\n")
