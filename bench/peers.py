@@ -40,7 +40,7 @@ class Peer:
     name: str
     programs: tuple[str, ...]
     launch: Callable[[Path, Path], Launch]
-    whole_log: dict = field(default_factory=dict)
+    whole_log: dict[str, object] = field(default_factory=dict)
 
     @property
     def missing(self) -> list[str]:
@@ -156,6 +156,10 @@ class Daemon:
         self.isolated.close()
         # The pull case can leave a file tree without write permission; rmtree as root does not mind.
         shutil.rmtree(self.directory)
+
+
+NewDaemon = Callable[[Peer], Daemon]
+"""Starts an engine afresh; who calls it closes it."""
 
 
 def tool_version(program: str) -> str:
