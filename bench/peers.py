@@ -5,7 +5,6 @@ Run by the benchmarks' process. An engine gets a directory for everything it wri
 """
 
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -160,9 +159,3 @@ class Daemon:
 
 NewDaemon = Callable[[Peer], Daemon]
 """Starts an engine afresh; who calls it closes it."""
-
-
-def tool_version(program: str) -> str:
-    """The version number that a tool prints: the first word of its first line that begins with a digit."""
-    text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    return next((word for word in text.split("\n")[0].split() if word[0].isdigit()), "")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from engine.daemon import busy
-from engine.daemon.api.answers import Empty, Json, Response, Text
-from engine.daemon.api.request import RAW_STREAM, Request
+from engine.daemon.api.answers import RAW_STREAM, Empty, Json, Response, Text
+from engine.daemon.api.request import Request
 from engine.daemon.api.streams import ClientGone
 from engine.daemon.api.versions import check_version, parse_version, plain_errors, split_version
 from engine.daemon.parts import DaemonParts

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
+from engine.daemon.api.answers import RAW_STREAM
 from engine.daemon.api.body import Mapping, Schema, Struct, check_body, decode_body
 from engine.daemon.api.query import Query
 from engine.daemon.api.streams import Body, Source, Stream
@@ -17,7 +18,6 @@ from engine.protocols.http import BadRequest, Head, field, tokens
 
 JSON_LIMIT = 4 * 1024 * 1024
 _HIJACK_BODY_LIMIT = 1024 * 1024
-RAW_STREAM = "application/vnd.docker.raw-stream"
 
 
 class Carrier(Source, Protocol):

@@ -9,8 +9,6 @@ from engine.daemon.api.versions import Version
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 
-TYPES_SINCE = (1, 42)
-"""The first version that can ask for some kinds alone."""
 _SUMS_SINCE = (1, 52)
 _BUILDER_SIZE_UNTIL = (1, 42)
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})  # as Go's strconv.ParseBool has them
@@ -22,6 +20,11 @@ _NAMES = {
     "volume": ("Volumes", "VolumeUsage"),
     "build-cache": ("BuildCache", "BuildCacheUsage"),
 }
+
+
+def takes_kinds(version: Version) -> bool:
+    """Whether a client can ask for some kinds alone."""
+    return version >= (1, 42)
 
 
 def verbosity(version: Version, text: str) -> bool | None:

@@ -6,6 +6,7 @@ done to that answer in here.
 
 import re
 
+from engine.daemon.api.answers import MULTIPLEXED_STREAM, RAW_STREAM
 from engine.daemon.jsontext import Object
 from engine.daemon.network.record import BUILTIN
 from engine.errors import Invalid
@@ -106,6 +107,46 @@ def check_version(text: str, version: Version) -> None:
 def plain_errors(version: Version) -> bool:
     """True where an error is plain text: before 1.24 it was not JSON yet, and whoever is told to upgrade is there."""
     return version < (1, 24)
+
+
+def stream_type(version: Version, terminal: bool) -> str:
+    """The content type of what a container says. Before 1.42 no answer told that there are frames in it."""
+    return MULTIPLEXED_STREAM if version >= (1, 42) and not terminal else RAW_STREAM
+
+
+def chooses_streams(version: Version) -> bool:
+    """Whether who attaches over a WebSocket says which streams it wants; before 1.42 it got all."""
+    return version >= (1, 42)
+
+
+def has_text_frames(version: Version) -> bool:
+    """Whether a container's output is text to a WebSocket: since 1.28 it is bytes."""
+    return version < (1, 28)
+
+
+def takes_console_size(version: Version) -> bool:
+    """Whether an exec can be given the size of its terminal."""
+    return version >= (1, 42)
+
+
+def has_cluster_volumes(version: Version) -> bool:
+    """Whether a volume can be asked for that only a swarm has."""
+    return version >= (1, 42)
+
+
+def prunes_named_volumes(version: Version) -> bool:
+    """Whether a prune whose filters do not say so takes volumes that have a name too: since 1.42 it spares them."""
+    return version < (1, 42)
+
+
+def takes_service_status(version: Version) -> bool:
+    """Whether a list of services can be asked for the state of each."""
+    return version >= (1, 41)
+
+
+def updated(version: Version, body: Object) -> Object:
+    """What a client asks of a container that is there: before 1.40 none could change its limit of processes."""
+    return body if version >= (1, 40) else {key: value for key, value in body.items() if key != "PidsLimit"}
 
 
 def image_filters(version: Version, filters: dict[str, tuple[str, ...]], old: str) -> dict[str, tuple[str, ...]]:

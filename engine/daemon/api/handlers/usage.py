@@ -15,7 +15,7 @@ from engine.daemon.parts import DaemonParts
 def df(engine: DaemonParts, request: Request) -> Response:
     """GET /system/df"""
     kinds: Sequence[str] = diskusage.KINDS
-    if request.version >= usageform.TYPES_SINCE and "type" in request.query:
+    if usageform.takes_kinds(request.version) and "type" in request.query:
         kinds = request.query.every("type")
         diskusage.check(kinds)
     verbose = usageform.verbosity(request.version, request.query.text("verbose"))

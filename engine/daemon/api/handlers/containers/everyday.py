@@ -6,7 +6,7 @@ content types, and what is sent when.
 
 from engine.daemon.api import schemas, versions
 from engine.daemon.api.answers import Empty, Json, Response, encode_json
-from engine.daemon.api.request import RAW_STREAM, Request
+from engine.daemon.api.request import Request
 from engine.daemon.api.streams import around_last
 from engine.daemon.containers.output import attach as attaching
 from engine.daemon.containers.output import logs as reading
@@ -27,8 +27,6 @@ from engine.errors import EngineError, Invalid, NotBuilt
 from engine.literals import INT64, integer, natural, quoted
 from engine.logs.query import Query as LogQuery
 
-MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
-_SINCE_MULTIPLEXED = (1, 42)
 # An empty object, and the spaces around it: older clients send it with a start, and it means nothing.
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
@@ -52,8 +50,7 @@ def _container(engine: DaemonParts, request: Request) -> Container:
 
 
 def _stream_type(container: Container, request: Request) -> str:
-    framed = not container.config["Tty"] and request.version >= _SINCE_MULTIPLEXED
-    return MULTIPLEXED_STREAM if framed else RAW_STREAM
+    return versions.stream_type(request.version, container.config["Tty"])
 
 
 def create(engine: DaemonParts, request: Request) -> Response:
