@@ -63,6 +63,7 @@ def main(arguments: list[str]) -> int:
         cases.chosen(chosen.cases)
     except ValueError as error:
         options.error(str(error))
+    found: results.Results | None
     if chosen.show is not None:
         status, found = 0, results.read(chosen.show)
     elif os.geteuid() != 0:

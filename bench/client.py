@@ -56,10 +56,10 @@ class Connection(http.Connection):
         return total
 
 
-def create(connection: Connection, image: str, argv: list[str], network: str = "none", **more: object) -> str:
+def create(connection: Connection, image: str, argv: list[str], network: str = "none", /, **more: object) -> str:
     """Create a container of `image` that runs `argv` and return its id; `more` goes into the body."""
     body = {"Image": image, "Cmd": argv, "HostConfig": {"NetworkMode": network}, **more}
-    return connection.call("POST", "/containers/create", body, 201).json()["Id"]
+    return str(connection.call("POST", "/containers/create", body, 201).json()["Id"])
 
 
 def start(connection: Connection, container: str) -> None:
@@ -69,7 +69,7 @@ def start(connection: Connection, container: str) -> None:
 
 def wait(connection: Connection, container: str) -> int:
     """Wait for a container's end and return its exit code."""
-    return connection.call("POST", f"/containers/{container}/wait").json()["StatusCode"]
+    return int(connection.call("POST", f"/containers/{container}/wait").json()["StatusCode"])
 
 
 def logs(connection: Connection, container: str, query: str = "stdout=1") -> bytes:

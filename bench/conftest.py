@@ -10,7 +10,7 @@ import platform
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -70,8 +70,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         found = [peer for peer in peers.PEERS if _chosen(metafunc.config, peer.name) and not peer.missing]
         metafunc.parametrize("peer", found, ids=[peer.name for peer in found])
     if "tool" in metafunc.fixturenames:
-        found = [tool for tool in direct.found() if _chosen(metafunc.config, tool.program)]
-        metafunc.parametrize("tool", found, ids=[tool.program for tool in found])
+        tools = [tool for tool in direct.found() if _chosen(metafunc.config, tool.program)]
+        metafunc.parametrize("tool", tools, ids=[tool.program for tool in tools])
 
 
 def _cases(item: pytest.Item) -> tuple[str, ...]:
@@ -87,15 +87,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # pytest makes one item to be skipped of what has nobody to ask; here that is no news.
     asked = [item for item in ours if wanted.intersection(_cases(item)) and "NOTSET" not in item.name]
     items[:] = [item for item in items if item not in ours or item in asked]
-    items.sort(key=lambda item: (min((order[key] for key in _cases(item)), default=0), "peer" in item.fixturenames))
+    items.sort(key=lambda item: (min((order[key] for key in _cases(item)), default=0), _asks_an_engine(item)))
+
+
+def _asks_an_engine(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and "peer" in item.fixturenames
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Note what failed: a cell of the table is never just missing."""
     report = yield
     if report.failed:
-        text = report.longrepr.reprcrash.message if hasattr(report.longrepr, "reprcrash") else report.longreprtext
+        crash = getattr(report.longrepr, "reprcrash", None)
+        text = crash.message if crash is not None else report.longreprtext
         name = item.callspec.id if hasattr(item, "callspec") else item.name
         failures = item.config.stash[FIGURES].failures
         failures.setdefault(f"{', '.join(_cases(item))} {name}", text.splitlines()[0] if text else report.when)
@@ -133,7 +138,7 @@ def large_image(workshop: Path) -> large.Large:
 
 
 @pytest.fixture(scope="session")
-def new_daemon(workshop: Path, pytestconfig: pytest.Config) -> Callable[[peers.Peer], peers.Daemon]:
+def new_daemon(workshop: Path, pytestconfig: pytest.Config) -> peers.NewDaemon:
     """A function that starts an engine afresh; who calls it closes it."""
     started = iter(range(1, 1000))
 
@@ -147,7 +152,7 @@ def new_daemon(workshop: Path, pytestconfig: pytest.Config) -> Callable[[peers.P
 
 
 @pytest.fixture(scope="session")
-def daemons(new_daemon: Callable[[peers.Peer], peers.Daemon]) -> Iterator[dict[str, peers.Daemon]]:
+def daemons(new_daemon: peers.NewDaemon) -> Iterator[dict[str, peers.Daemon]]:
     """The engines that run, by name."""
     running: dict[str, peers.Daemon] = {}
     try:
@@ -161,7 +166,7 @@ def daemons(new_daemon: Callable[[peers.Peer], peers.Daemon]) -> Iterator[dict[s
 def daemon(
     peer: peers.Peer,
     daemons: dict[str, peers.Daemon],
-    new_daemon: Callable[[peers.Peer], peers.Daemon],
+    new_daemon: peers.NewDaemon,
     workshop: Path,
 ) -> peers.Daemon:
     """The running engine of this benchmark, with the image in it."""
@@ -176,7 +181,7 @@ def daemon(
 def lone_daemon(
     peer: peers.Peer,
     daemons: dict[str, peers.Daemon],
-    new_daemon: Callable[[peers.Peer], peers.Daemon],
+    new_daemon: peers.NewDaemon,
 ) -> Iterator[peers.Daemon]:
     """A new engine of its kind beside which no other runs: two would share pages."""
     if peer.name in daemons:
@@ -189,7 +194,7 @@ def lone_daemon(
 
 
 @pytest.fixture
-def record(pytestconfig: pytest.Config) -> Callable[..., None]:
+def record(pytestconfig: pytest.Config) -> results.Record:
     """A function that keeps the samples of one cell, given in the case's unit, and says them."""
     kept = pytestconfig.stash[FIGURES]
     terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
@@ -210,11 +215,12 @@ def record(pytestconfig: pytest.Config) -> Callable[..., None]:
 @pytest.fixture
 def rounds(pytestconfig: pytest.Config) -> Callable[[float], int]:
     """A function that says how often something is repeated that takes so many seconds."""
-    most = pytestconfig.getoption("--repeats")
+    most: int = pytestconfig.getoption("--repeats")
     return lambda seconds: max(FEWEST, min(most, int(CELL_SECONDS / seconds)))
 
 
 @pytest.fixture
 def megabytes(pytestconfig: pytest.Config) -> int:
     """The size of logs and streams, in units of a million bytes."""
-    return pytestconfig.getoption("--megabytes")
+    chosen: int = pytestconfig.getoption("--megabytes")
+    return chosen

@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 PIECE = 1 << 20
 WINDOW = 64
@@ -48,7 +49,7 @@ def stream(address: str, port: str, seconds: str) -> float:
         while time.perf_counter() < end:
             server.sendall(data)
         server.shutdown(socket.SHUT_WR)
-        (total,) = _COUNT.unpack(server.recv(_COUNT.size, socket.MSG_WAITALL))
+        total: int = _COUNT.unpack(server.recv(_COUNT.size, socket.MSG_WAITALL))[0]
         return total / (time.perf_counter() - began)
 
 
@@ -88,5 +89,5 @@ def lookup(address: str, seconds: str, name: str) -> float:
 
 
 if __name__ == "__main__":
-    figure = {"serve": serve, "stream": stream, "echo": echo, "lookup": lookup}[sys.argv[1]](*sys.argv[2:])
-    print(figure)
+    ends: dict[str, Callable[..., float | None]] = {"serve": serve, "stream": stream, "echo": echo, "lookup": lookup}
+    print(ends[sys.argv[1]](*sys.argv[2:]))

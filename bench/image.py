@@ -23,29 +23,35 @@ def make(directory: Path) -> Path:
     root = directory / "rootfs"
     for name in ("bin", "proc", "dev", "sys", "etc", "tmp"):
         (root / name).mkdir(parents=True)
-    busybox = shutil.which("busybox")
-    if busybox is None:
-        raise FileNotFoundError("busybox is not installed (Debian package busybox-static)")
-    _copy(Path(busybox), root, Path("/bin/busybox"))
+    _copy(Path(program("busybox")), root, Path("/bin/busybox"))
     for name in APPLETS:
         (root / "bin" / name).symlink_to("busybox")
     for name in PROGRAMS:
-        _copy(Path(shutil.which(name)), root, Path("/bin") / name)
+        _copy(Path(program(name)), root, Path("/bin") / name)
     packed = directory / "rootfs.tar"
     with tarfile.open(packed, "w") as archive:
         archive.add(root, arcname=".")
     return packed
 
 
-def _copy(program: Path, root: Path, target: Path) -> None:
-    shutil.copy(program, root / target.relative_to("/"))
-    for library in _libraries(program):
+def program(name: str) -> str:
+    """Where one of the host's own programs is. Raises FileNotFoundError."""
+    found = shutil.which(name)
+    if found is None:
+        package = "busybox-static" if name == "busybox" else "coreutils"
+        raise FileNotFoundError(f"{name} is not installed (Debian package {package})")
+    return found
+
+
+def _copy(source: Path, root: Path, target: Path) -> None:
+    shutil.copy(source, root / target.relative_to("/"))
+    for library in _libraries(source):
         place = root / library.relative_to("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(library, place)
 
 
-def _libraries(program: Path) -> list[Path]:
+def _libraries(source: Path) -> list[Path]:
     """The shared libraries and the loader of one of the host's own programs; none for a static one."""
-    answer = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+    answer = subprocess.run(["ldd", source], capture_output=True, text=True, check=False)
     return [Path(word) for line in answer.stdout.splitlines() for word in line.split() if word.startswith("/")]

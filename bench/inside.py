@@ -16,11 +16,14 @@ from bench.isolation import Isolated
 
 def outer_pid(isolated: Isolated, pid: int) -> int:
     """The number by which we know a process that the engine in `isolated` knows as `pid`. Raises LookupError."""
+    top = isolated.pid
+    if top is None:
+        raise LookupError("the engine has ended")
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 numbers = _field(entry, "NSpid")
-                if len(numbers) > 1 and numbers[1] == pid and isolated.pid in _ancestors(int(entry.name)):
+                if len(numbers) > 1 and numbers[1] == pid and top in _ancestors(int(entry.name)):
                     return numbers[0]
     raise LookupError(f"process {pid} of the engine's is not to be found")
 
@@ -58,6 +61,7 @@ class Place:
         """A server, for the length of a `with`."""
         server = subprocess.Popen(self.command("serve", address, str(port)), stdout=subprocess.PIPE)
         try:
+            assert server.stdout is not None
             with server.stdout as said:
                 if said.readline() != b"ready\n":
                     raise RuntimeError(f"nobody serves at {address}")

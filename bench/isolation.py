@@ -72,6 +72,7 @@ class Isolated:
                 pass_fds=tuple(descriptors),
                 cwd=directory,
             )
+        assert self._process.stdout is not None
         with self._process.stdout as started:
             line = started.readline()
         if line != b"ready\n":

@@ -68,7 +68,7 @@ class Large:
         return path
 
     @cached_property
-    def config(self) -> dict:
+    def config(self) -> dict[str, object]:
         """The image's configuration."""
         with open(self.layer, "rb") as source:
             layer = "sha256:" + hashlib.file_digest(source, "sha256").hexdigest()
@@ -85,14 +85,15 @@ class Large:
         """What `docker save` writes of it: its name is `bench/large:latest`."""
         path = self._directory / "archive.tar"
         config = json.dumps(self.config).encode()
-        names = {"Config": f"{digest(config).partition(':')[2]}.json", "Layers": ["layer/layer.tar"]}
-        manifest = json.dumps([{**names, "RepoTags": [f"{NAME}:latest"]}]).encode()
+        name_of_config, name_of_layer = f"{digest(config).partition(':')[2]}.json", "layer/layer.tar"
+        entry = {"Config": name_of_config, "Layers": [name_of_layer], "RepoTags": [f"{NAME}:latest"]}
+        manifest = json.dumps([entry]).encode()
         with tarfile.open(path, "w") as archive:
-            for name, data in ((names["Config"], config), ("manifest.json", manifest)):
+            for name, data in ((name_of_config, config), ("manifest.json", manifest)):
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 archive.addfile(member, io.BytesIO(data))
-            archive.add(self.layer, arcname=names["Layers"][0])
+            archive.add(self.layer, arcname=name_of_layer)
         return path
 
     @cached_property
@@ -144,7 +145,9 @@ def _pack(target: Path, root: Path, names: list[str]) -> None:
 
 def _host_files(target: Path) -> None:
     """Pack the host's own files: as many small ones as a Debian has, then large ones up to its size."""
-    small, large, size = [], [], 0
+    small: list[Path] = []
+    large: list[tuple[Path, int]] = []
+    size = 0
     for path, its in _regular_files():
         if its <= SMALL and len(small) < FILES:
             small.append(path)

@@ -5,7 +5,6 @@ Run by the benchmarks' process. An engine gets a directory for everything it wri
 """
 
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -40,7 +39,7 @@ class Peer:
     name: str
     programs: tuple[str, ...]
     launch: Callable[[Path, Path], Launch]
-    whole_log: dict = field(default_factory=dict)
+    whole_log: dict[str, object] = field(default_factory=dict)
 
     @property
     def missing(self) -> list[str]:
@@ -158,7 +157,5 @@ class Daemon:
         shutil.rmtree(self.directory)
 
 
-def tool_version(program: str) -> str:
-    """The version number that a tool prints: the first word of its first line that begins with a digit."""
-    text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    return next((word for word in text.split("\n")[0].split() if word[0].isdigit()), "")
+NewDaemon = Callable[[Peer], Daemon]
+"""Starts an engine afresh; who calls it closes it."""

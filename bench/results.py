@@ -4,13 +4,21 @@ Pure: no clock, no process. Written by the benchmarks' pytest process, read by `
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from bench.cases import BY_KEY, CASES, Case, Goal
 
 OURS = "engine"
 """The column that the others are compared with."""
+
+
+class Record(Protocol):
+    """Keeps the samples of one cell, given in the case's unit. detail: more figures, by name"""
+
+    def __call__(self, case: str, engine: str, samples: Sequence[float], **detail: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
 """How many requests a second does one client get answered, one after the other?"""
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench import client, image
+from bench.peers import Daemon
+from bench.results import Record
 
 MANY = 100
 SECONDS = 1.0
@@ -11,13 +14,13 @@ LIMITS = pytest.mark.benchmark(max_time=SECONDS, min_rounds=3, warmup=False)
 
 
 @pytest.fixture(scope="module")
-def kept():
+def kept() -> dict[Daemon, list[str]]:
     """The ids of the containers that were made, by engine."""
     return {}
 
 
 @pytest.fixture
-def hundred(daemon, kept):
+def hundred(daemon: Daemon, kept: dict[Daemon, list[str]]) -> list[str]:
     """A hundred containers that were never started."""
     if daemon not in kept:
         with daemon.connect() as connection:
@@ -25,14 +28,14 @@ def hundred(daemon, kept):
     return kept[daemon]
 
 
-def rates(benchmark) -> list[float]:
+def rates(benchmark: BenchmarkFixture) -> list[float]:
     """Calls a second, of each round."""
     return [1 / seconds for seconds in benchmark.stats.stats.data]
 
 
 @LIMITS
 @pytest.mark.case("ping")
-def test_ping(daemon, benchmark, record):
+def test_ping(daemon: Daemon, benchmark: BenchmarkFixture, record: Record) -> None:
     with daemon.connect() as connection:
         benchmark(connection.call, "GET", "/_ping")
     record("ping", daemon.peer.name, rates(benchmark))
@@ -40,7 +43,9 @@ def test_ping(daemon, benchmark, record):
 
 @LIMITS
 @pytest.mark.case("list")
-def test_the_list_of_a_hundred_containers(daemon, hundred, benchmark, record):
+def test_the_list_of_a_hundred_containers(
+    daemon: Daemon, hundred: list[str], benchmark: BenchmarkFixture, record: Record
+) -> None:
     with daemon.connect() as connection:
         answer = benchmark(connection.call, "GET", "/containers/json?all=1")
     assert {entry["Id"] for entry in answer.json()} >= set(hundred)
@@ -49,7 +54,7 @@ def test_the_list_of_a_hundred_containers(daemon, hundred, benchmark, record):
 
 @LIMITS
 @pytest.mark.case("inspect")
-def test_one_container_whole(daemon, hundred, benchmark, record):
+def test_one_container_whole(daemon: Daemon, hundred: list[str], benchmark: BenchmarkFixture, record: Record) -> None:
     with daemon.connect() as connection:
         answer = benchmark(connection.call, "GET", f"/containers/{hundred[0]}/json")
     assert answer.json()["Id"] == hundred[0]

@@ -3,18 +3,22 @@
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench.large import NAME
+from bench.large import NAME, Large
 from bench.memory import Most
+from bench.peers import Daemon, NewDaemon, Peer
+from bench.results import Record
 
 ROUNDS = 5
 UNPACK, PACK = "tar -x", "tar -c"
 MEGABYTE = 1e6
 
 
-def loaded(daemon, large) -> None:
+def loaded(daemon: Daemon, large: Large) -> None:
     """Send the archive, as `docker load -i` does."""
     with daemon.connect() as connection, open(large.archive, "rb") as archive:
         size = large.archive.stat().st_size
@@ -27,26 +31,31 @@ def loaded(daemon, large) -> None:
         connection.call("GET", f"/images/{NAME}:latest/json")
 
 
-def saved(daemon) -> int:
+def saved(daemon: Daemon) -> int:
     """The archive's size, taken as fast as it comes."""
     with daemon.connect() as connection:
         return connection.count(f"/images/get?names={NAME}:latest")
 
 
 @pytest.mark.case("load")
-def test_loading_an_image(peer, new_daemon, large, benchmark, record):
+def test_loading_an_image(
+    peer: Peer, new_daemon: NewDaemon, large: Large, benchmark: BenchmarkFixture, record: Record
+) -> None:
     # It is made when it is first asked for.
     assert large.archive.exists()
 
-    def prepare():
+    def prepare() -> tuple[tuple[Daemon, Large], dict[str, object]]:
         return (new_daemon(peer), large), {}
 
-    benchmark.pedantic(loaded, setup=prepare, teardown=lambda daemon, _: daemon.close(), rounds=ROUNDS)
+    def clean(daemon: Daemon, _: Large) -> None:
+        daemon.close()
+
+    benchmark.pedantic(loaded, setup=prepare, teardown=clean, rounds=ROUNDS)
     record("load", peer.name, benchmark.stats.stats.data)
 
 
 @pytest.mark.case("load")
-def test_unpacking_without_an_engine(workshop, large, record):
+def test_unpacking_without_an_engine(workshop: Path, large: Large, record: Record) -> None:
     target = workshop / "unpacked"
     seconds = []
     for _ in range(ROUNDS):
@@ -59,7 +68,7 @@ def test_unpacking_without_an_engine(workshop, large, record):
 
 
 @pytest.mark.case("save")
-def test_saving_an_image(peer, new_daemon, large, record):
+def test_saving_an_image(peer: Peer, new_daemon: NewDaemon, large: Large, record: Record) -> None:
     daemon = new_daemon(peer)
     speeds = []
     try:
@@ -75,7 +84,7 @@ def test_saving_an_image(peer, new_daemon, large, record):
 
 
 @pytest.mark.case("save")
-def test_packing_without_an_engine(large, record):
+def test_packing_without_an_engine(large: Large, record: Record) -> None:
     """Into a pipe: tar does not even read the files when it writes to /dev/null."""
     speeds = []
     command = f"tar --create --directory {large.root} . | cat > /dev/null"
@@ -87,7 +96,7 @@ def test_packing_without_an_engine(large, record):
 
 
 @pytest.mark.case("load_memory", "save_memory")
-def test_memory_during_both(peer, new_daemon, large, record):
+def test_memory_during_both(peer: Peer, new_daemon: NewDaemon, large: Large, record: Record) -> None:
     daemon = new_daemon(peer)
     try:
         with Most(daemon.isolated.members) as loading:

@@ -3,24 +3,29 @@
 import threading
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench import client, stream
+from bench.peers import Daemon
+from bench.results import Record
 
 ROUNDS = 3
 
 
 @pytest.mark.case("attach")
-def test_reading_an_attached_stream_to_its_end(daemon, benchmark, record, megabytes):
+def test_reading_an_attached_stream_to_its_end(
+    daemon: Daemon, benchmark: BenchmarkFixture, record: Record, megabytes: int
+) -> None:
     host = {"NetworkMode": "none", "LogConfig": {"Type": "none"}}
     with daemon.connect() as connection:
 
-        def prepare():
+        def prepare() -> tuple[tuple[str, client.Connection], dict[str, object]]:
             container = stream.create(connection, megabytes, AttachStdout=True, HostConfig=host)
             attached = daemon.connect()
             attached.hijack(f"{attached.prefix}/containers/{container}/attach?stream=1&stdout=1&stderr=1")
             return (container, attached), {}
 
-        def run(container, attached):
+        def run(container: str, attached: client.Connection) -> None:
             # One engine answers the start only when the output moves, so somebody must read meanwhile.
             starting = threading.Thread(target=client.start, args=(connection, container))
             starting.start()
@@ -28,7 +33,7 @@ def test_reading_an_attached_stream_to_its_end(daemon, benchmark, record, megaby
             starting.join()
             assert size >= stream.size(megabytes)
 
-        def clean(container, attached):
+        def clean(container: str, attached: client.Connection) -> None:
             attached.close()
             client.remove(connection, container, force=True)
 

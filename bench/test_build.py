@@ -1,6 +1,5 @@
 """How long does a build take of which nothing has changed, and what does a RUN step cost over its command?"""
 
-import shutil
 import statistics
 import subprocess
 import time
@@ -10,6 +9,8 @@ from urllib.parse import urlencode
 import pytest
 
 from bench import client, image
+from bench.peers import Daemon
+from bench.results import Record
 from tests.harness import rootfs
 
 STEPS = 10
@@ -36,7 +37,7 @@ def build(connection: client.Connection, body: bytes) -> float:
 
 
 @pytest.mark.case("rebuild")
-def test_building_again_what_has_not_changed(daemon, record):
+def test_building_again_what_has_not_changed(daemon: Daemon, record: Record) -> None:
     word = uuid.uuid4().hex
     runs = "".join(f"RUN echo {word} >/{number}\n" for number in range(STEPS - 6))
     body = context(f"FROM {image.NAME}\n{runs}COPY files /files\nWORKDIR /tmp\nENV A=b\nLABEL c=d\nEXPOSE 80\n")
@@ -51,13 +52,13 @@ def command_seconds(script: str) -> float:
     times = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        subprocess.run([shutil.which("busybox"), "sh", "-c", script], check=True)
+        subprocess.run([image.program("busybox"), "sh", "-c", script], check=True)
         times.append(time.perf_counter() - began)
     return statistics.median(times)
 
 
 @pytest.mark.case("run_step")
-def test_what_a_step_costs_over_its_command(daemon, record):
+def test_what_a_step_costs_over_its_command(daemon: Daemon, record: Record) -> None:
     """Of builds with eleven steps and with one the difference, so that what a build costs but once is left out."""
 
     def steps(count: int) -> bytes:

@@ -1,10 +1,14 @@
 """How long does it take to run a command in a container that runs: create, start attached, inspect?"""
 
 import time
+from collections.abc import Callable
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench import client, image
+from bench.peers import Daemon
+from bench.results import Record
 
 WARMUP = 5
 HELLO = b"\x01\0\0\0\0\0\0\x03hi\n"
@@ -12,7 +16,9 @@ COMMAND = {"Cmd": ["echo", "hi"], "AttachStdout": True, "AttachStderr": True}
 
 
 @pytest.mark.case("exec")
-def test_exec_through_the_api(daemon, benchmark, record, rounds):
+def test_exec_through_the_api(
+    daemon: Daemon, benchmark: BenchmarkFixture, record: Record, rounds: Callable[[float], int]
+) -> None:
     with daemon.connect() as connection:
         container = client.create(connection, image.NAME, ["sleep", "600"])
         client.start(connection, container)

@@ -2,10 +2,15 @@
 
 import statistics
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench import client, direct, image
+from bench.peers import Daemon
+from bench.results import Record
 
 STEPS = ("create", "start", "wait", "logs", "delete")
 WARMUP = 3
@@ -45,7 +50,9 @@ class Flow:
 @pytest.mark.parametrize(
     "network", [pytest.param(name, marks=pytest.mark.case(f"flow_{name}")) for name in ("none", "host", "bridge")]
 )
-def test_flow_through_the_api(network, daemon, benchmark, record, rounds):
+def test_flow_through_the_api(
+    network: str, daemon: Daemon, benchmark: BenchmarkFixture, record: Record, rounds: Callable[[float], int]
+) -> None:
     with daemon.connect() as connection:
         flow = Flow(connection, network)
         began = time.perf_counter()
@@ -58,7 +65,9 @@ def test_flow_through_the_api(network, daemon, benchmark, record, rounds):
 
 
 @pytest.mark.case("flow_none")
-def test_container_without_an_engine(tool, workshop, benchmark, record, pytestconfig):
+def test_container_without_an_engine(
+    tool: direct.Tool, workshop: Path, benchmark: BenchmarkFixture, record: Record, pytestconfig: pytest.Config
+) -> None:
     with direct.Direct(tool, workshop / "rootfs", workshop / tool.program) as container:
         benchmark.pedantic(container.once, rounds=pytestconfig.getoption("--repeats"), warmup_rounds=WARMUP)
     record("flow_none", tool.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])

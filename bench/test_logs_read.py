@@ -1,21 +1,24 @@
 """How fast is a long log read, and how long do its last ten lines take?"""
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench import client, stream
+from bench.peers import Daemon
+from bench.results import Record
 
 ROUNDS = 2
 TAIL = 10
 
 
 @pytest.fixture(scope="module")
-def kept():
+def kept() -> dict[Daemon, str]:
     """The containers whose log is long, by engine: the log is written once for all questions."""
     return {}
 
 
 @pytest.fixture
-def written(daemon, kept, megabytes):
+def written(daemon: Daemon, kept: dict[Daemon, str], megabytes: int) -> str:
     """A container that has ended and whose log is the stream."""
     if daemon not in kept:
         with daemon.connect() as connection:
@@ -27,10 +30,12 @@ def written(daemon, kept, megabytes):
 
 
 @pytest.mark.case("logs_read")
-def test_reading_a_long_log(daemon, written, benchmark, record, megabytes):
+def test_reading_a_long_log(
+    daemon: Daemon, written: str, benchmark: BenchmarkFixture, record: Record, megabytes: int
+) -> None:
     lines = stream.size(megabytes) // stream.LINE
 
-    def read():
+    def read() -> int:
         with daemon.connect() as connection:
             return connection.count(f"/containers/{written}/logs?stdout=1")
 
@@ -41,7 +46,9 @@ def test_reading_a_long_log(daemon, written, benchmark, record, megabytes):
 
 
 @pytest.mark.case("logs_tail")
-def test_the_end_of_a_long_log(daemon, written, benchmark, record, pytestconfig):
+def test_the_end_of_a_long_log(
+    daemon: Daemon, written: str, benchmark: BenchmarkFixture, record: Record, pytestconfig: pytest.Config
+) -> None:
     with daemon.connect() as connection:
         repeats = pytestconfig.getoption("--repeats")
         query = f"stdout=1&tail={TAIL}"

@@ -1,10 +1,13 @@
 """How much memory does an engine take, idle, and for each container that runs?"""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from bench import client, image, memory
+from bench.peers import Daemon
+from bench.results import Record
 
 MANY = 20
 SETTLE_SECONDS = 1.0
@@ -12,7 +15,7 @@ MEGABYTE = 1e6
 
 
 @pytest.mark.case("memory_idle", "memory_container", "memory_after")
-def test_memory_of_all_the_processes(lone_daemon, workshop, record):
+def test_memory_of_all_the_processes(lone_daemon: Daemon, workshop: Path, record: Record) -> None:
     lone_daemon.give_image(workshop / "rootfs.tar")
     containers = []
     with lone_daemon.connect() as connection:
@@ -33,7 +36,7 @@ def test_memory_of_all_the_processes(lone_daemon, workshop, record):
         record(case, lone_daemon.peer.name, [figures.pop("pss")], **figures)
 
 
-def measure(daemon) -> dict[str, float]:
+def measure(daemon: Daemon) -> dict[str, float]:
     """PSS and distinct pages in megabytes, and the number of processes, of the engine without its containers."""
     pids = daemon.isolated.members()
     return {

@@ -2,11 +2,15 @@
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench import client, image, memory
+from bench.peers import Daemon
+from bench.results import Record
 
 MANY = 200
 TEN = 10
@@ -23,7 +27,7 @@ def make(connection: client.Connection, name: str) -> str:
 
 
 @pytest.fixture
-def network(daemon) -> Iterator[str]:
+def network(daemon: Daemon) -> Iterator[str]:
     """A network of the running engine."""
     with daemon.connect() as connection:
         yield make(connection, "bench")
@@ -31,7 +35,9 @@ def network(daemon) -> Iterator[str]:
 
 
 @pytest.mark.case("connect")
-def test_connect_of_a_container_that_runs(daemon, network, benchmark, record, rounds):
+def test_connect_of_a_container_that_runs(
+    daemon: Daemon, network: str, benchmark: BenchmarkFixture, record: Record, rounds: Callable[[float], int]
+) -> None:
     with daemon.connect() as connection:
         container = client.create(connection, image.NAME, ["sleep", "600"], "bridge")
         client.start(connection, container)
@@ -53,7 +59,7 @@ def test_connect_of_a_container_that_runs(daemon, network, benchmark, record, ro
 
 
 @pytest.mark.case("crowd")
-def test_many_containers_of_one_network(daemon, network, record):
+def test_many_containers_of_one_network(daemon: Daemon, network: str, record: Record) -> None:
     if daemon.peer.name != "engine":
         pytest.skip("of no other engine is this asked: it would take minutes")
     with daemon.connect() as connection:
@@ -70,15 +76,15 @@ def test_many_containers_of_one_network(daemon, network, record):
 
 
 @pytest.mark.case("port_memory")
-def test_a_published_port(lone_daemon, workshop, record):
+def test_a_published_port(lone_daemon: Daemon, workshop: Path, record: Record) -> None:
     lone_daemon.give_image(workshop / "rootfs.tar")
     bindings = {f"{port}/tcp": [{"HostPort": str(FIRST_PORT + port)}] for port in range(1, PORTS + 1)}
     with lone_daemon.connect() as connection:
 
-        def taken(ports: dict) -> tuple[int, int]:
+        def taken(ports: dict[str, list[dict[str, str]]]) -> tuple[int, int]:
             """The memory and the processes of the engine beside one container with these ports."""
             host_config = {"NetworkMode": "bridge", "PortBindings": ports}
-            exposed = {port: {} for port in ports}
+            exposed: dict[str, dict[str, str]] = {port: {} for port in ports}
             container = client.create(
                 connection, image.NAME, ["sleep", "600"], HostConfig=host_config, ExposedPorts=exposed
             )

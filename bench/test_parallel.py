@@ -4,15 +4,18 @@ import queue
 import threading
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench import client, image
+from bench.peers import Daemon
+from bench.results import Record
 
 TOTAL = 64
 WIDTH = 16
 ROUNDS = 2
 
 
-def work(daemon, todo: queue.SimpleQueue, failures: list[Exception]) -> None:
+def work(daemon: Daemon, todo: queue.SimpleQueue[int], failures: list[Exception]) -> None:
     """One client: container after container until nothing is left to do."""
     with daemon.connect() as connection:
         while True:
@@ -30,11 +33,11 @@ def work(daemon, todo: queue.SimpleQueue, failures: list[Exception]) -> None:
 
 
 @pytest.mark.case("parallel")
-def test_containers_in_parallel(daemon, benchmark, record):
+def test_containers_in_parallel(daemon: Daemon, benchmark: BenchmarkFixture, record: Record) -> None:
     failures: list[Exception] = []
 
-    def all_of_them():
-        todo = queue.SimpleQueue()
+    def all_of_them() -> None:
+        todo: queue.SimpleQueue[int] = queue.SimpleQueue()
         for number in range(TOTAL):
             todo.put(number)
         threads = [threading.Thread(target=work, args=(daemon, todo, failures)) for _ in range(WIDTH)]

@@ -4,12 +4,16 @@ import json
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.isolation import Isolated
-from bench.large import NAME
+from bench.large import NAME, Large
 from bench.memory import Most
+from bench.peers import Daemon, NewDaemon, Peer
+from bench.results import Record
 from tests.harness.namespaces import Namespaces
 from tests.harness.registry import MANIFEST_V2, Registry
 
@@ -23,13 +27,15 @@ class Beside(Namespaces):
     """The namespaces of a program that runs already; who started it ends it."""
 
     def __init__(self, isolated: Isolated) -> None:
-        self.keeper = isolated
+        if isolated.pid is None:
+            raise RuntimeError(f"it has ended: {isolated.tail()}")
+        self.pid = isolated.pid
 
     def close(self) -> None:
         """Nothing: they are not ours."""
 
 
-def pulled(daemon, registry) -> None:
+def pulled(daemon: Daemon, registry: Registry) -> None:
     """Have the engine pull the image."""
     with daemon.connect() as connection:
         target = f"/images/create?fromImage={registry.address}/{NAME}&tag=latest"
@@ -39,12 +45,14 @@ def pulled(daemon, registry) -> None:
 
 
 @pytest.mark.case("pull")
-def test_pulling_an_image(peer, new_daemon, large, benchmark, record):
-    def prepare():
+def test_pulling_an_image(
+    peer: Peer, new_daemon: NewDaemon, large: Large, benchmark: BenchmarkFixture, record: Record
+) -> None:
+    def prepare() -> tuple[tuple[Daemon, Registry], dict[str, object]]:
         daemon = new_daemon(peer)
         return (daemon, Registry(large.registry, Beside(daemon.isolated))), {}
 
-    def clean(daemon, registry):
+    def clean(daemon: Daemon, registry: Registry) -> None:
         registry.close()
         daemon.close()
 
@@ -53,7 +61,7 @@ def test_pulling_an_image(peer, new_daemon, large, benchmark, record):
 
 
 @pytest.mark.case("pull")
-def test_fetching_and_unpacking_without_an_engine(workshop, large, record):
+def test_fetching_and_unpacking_without_an_engine(workshop: Path, large: Large, record: Record) -> None:
     target = workshop / "unpacked"
     seconds = []
     with Namespaces() as namespaces, Registry(large.registry, namespaces) as registry:
@@ -70,7 +78,7 @@ def test_fetching_and_unpacking_without_an_engine(workshop, large, record):
 
 
 @pytest.mark.case("pull_memory")
-def test_memory_during_a_pull(peer, new_daemon, large, record):
+def test_memory_during_a_pull(peer: Peer, new_daemon: NewDaemon, large: Large, record: Record) -> None:
     daemon = new_daemon(peer)
     try:
         with Registry(large.registry, Beside(daemon.isolated)) as registry:

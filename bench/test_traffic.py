@@ -12,6 +12,8 @@ import pytest
 
 from bench import client, image
 from bench.inside import Place, outer_pid
+from bench.peers import Daemon
+from bench.results import Record
 
 HAND = "veth + bridge"
 PORT = 7000
@@ -64,6 +66,7 @@ def by_hand() -> Iterator[Pair]:
         text=True,
     )
     try:
+        assert made.stdout is not None
         with made.stdout as said:
             numbers = [int(said.readline()) for _ in range(2)]
             (first,) = _children(made.pid)
@@ -85,11 +88,13 @@ def _inner(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def containers(daemon) -> Iterator[Pair]:
+def containers(daemon: Daemon) -> Iterator[Pair]:
     """Two containers of a network of the engine's, the second one called `other`."""
     with daemon.connect() as connection:
         connection.call("POST", "/networks/create", {"Name": "traffic", "CheckDuplicate": True}, 201)
-        made, places, address = [], [], ""
+        made: list[str] = []
+        places: list[Place] = []
+        address = ""
         try:
             for name in ("one", "other"):
                 body = {"Image": image.NAME, "Cmd": ["sleep", "600"], "HostConfig": {"NetworkMode": "traffic"}}
@@ -98,7 +103,8 @@ def containers(daemon) -> Iterator[Pair]:
                 shown = connection.call("GET", f"/containers/{made[-1]}/json").json()
                 places.append(Place(outer_pid(daemon.isolated, shown["State"]["Pid"])))
                 address = shown["NetworkSettings"]["Networks"]["traffic"]["IPAddress"]
-            yield Pair(*places, address)
+            one, other = places
+            yield Pair(one, other, address)
         finally:
             for container in made:
                 client.remove(connection, container, force=True)
@@ -106,7 +112,7 @@ def containers(daemon) -> Iterator[Pair]:
 
 
 @pytest.mark.case("traffic", "round_trips")
-def test_traffic_between_containers(daemon, record):
+def test_traffic_between_containers(daemon: Daemon, record: Record) -> None:
     with contextlib.ExitStack() as stack:
         pairs = {daemon.peer.name: stack.enter_context(stack.enter_context(containers(daemon)).ready())}
         if daemon.peer.name == "engine":
@@ -126,7 +132,7 @@ def _server(path: str) -> str:
 
 
 @pytest.mark.case("lookups")
-def test_names_of_containers(daemon, record):
+def test_names_of_containers(daemon: Daemon, record: Record) -> None:
     with containers(daemon) as pair:
         server = _server(f"/proc/{pair.client.pid}/root/etc/resolv.conf")
         if server == _server("/etc/resolv.conf"):

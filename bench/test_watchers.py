@@ -3,10 +3,13 @@
 import contextlib
 import select
 import time
+from collections.abc import Callable
 
 import pytest
 
 from bench import client, image, memory, processor
+from bench.peers import Daemon
+from bench.results import Record
 
 CONTAINERS = 50
 WAITERS = 1000
@@ -15,7 +18,7 @@ SECONDS = 10.0
 MEGABYTE = 1e6
 
 
-def busy(daemon, seconds: float, meanwhile=time.sleep) -> float:
+def busy(daemon: Daemon, seconds: float, meanwhile: Callable[[float], None] = time.sleep) -> float:
     """The processor time that the engine takes for so many seconds, in percent of one core."""
     pids = daemon.isolated.members()
     before, began = processor.seconds(pids), time.perf_counter()
@@ -23,7 +26,7 @@ def busy(daemon, seconds: float, meanwhile=time.sleep) -> float:
     return (processor.seconds(pids) - before) / (time.perf_counter() - began) * 100
 
 
-def read_all(streams: list, seconds: float) -> None:
+def read_all(streams: list[client.Connection], seconds: float) -> None:
     """Read what comes on the connections for so long, and throw it away."""
     waiting = select.poll()
     sockets = {stream.socket.fileno(): stream.socket for stream in streams}
@@ -36,7 +39,7 @@ def read_all(streams: list, seconds: float) -> None:
 
 
 @pytest.mark.case("stats")
-def test_the_stats_of_many_containers(daemon, record):
+def test_the_stats_of_many_containers(daemon: Daemon, record: Record) -> None:
     with daemon.connect() as connection, contextlib.ExitStack() as stack:
         containers = [client.create(connection, image.NAME, ["sleep", "600"]) for _ in range(CONTAINERS)]
         streams = []
@@ -53,7 +56,7 @@ def test_the_stats_of_many_containers(daemon, record):
 
 
 @pytest.mark.case("waiters_memory", "waiters_busy")
-def test_many_who_wait_for_one_container(daemon, record):
+def test_many_who_wait_for_one_container(daemon: Daemon, record: Record) -> None:
     with daemon.connect() as connection, contextlib.ExitStack() as stack:
         container = client.create(connection, image.NAME, ["sleep", "600"])
         client.start(connection, container)

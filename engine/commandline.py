@@ -5,13 +5,18 @@ Pure; open to all rooms. It follows the rules of the command line of dockerd and
 because the daemon would keep its 340 KB for the life of the process. It never exits and never prints.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.errors import Invalid
 
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+
+Value = str | bool | tuple[str, ...]
+"""What is given for an option: a `text`, a `flag`, or all of a `list`."""
+Given = Mapping[str, Value]
+"""By the long names of options, what is given for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class Option:
     help: str
     short: str = ""
     kind: str = "text"
-    default: str | bool | tuple[str, ...] = ""
+    default: Value = ""
     check: Callable[[str], str] = str
     value: str = "string"
     key: str = ""
@@ -51,7 +56,7 @@ class Option:
 
 def parse(
     options: Sequence[Option], arguments: Sequence[str], *, interspersed: bool = True
-) -> tuple[dict[str, str | bool | tuple[str, ...]], list[str]]:
+) -> tuple[dict[str, Value], list[str]]:
     """Take the options out of `arguments`: (only what was given, by long name; the other arguments).
 
     `interspersed`: options may also stand after the first other argument; without it, that argument and everything
@@ -59,7 +64,7 @@ def parse(
     """
     long = {option.name: option for option in options}
     short = {option.short: option for option in options if option.short}
-    given: dict[str, str | bool | tuple[str, ...]] = {}
+    given: dict[str, Value] = {}
     others: list[str] = []
     rest = list(arguments)
     while rest:
@@ -82,7 +87,7 @@ def parse(
     return given, others
 
 
-def _take_bundle(short: dict[str, Option], letters: str, rest: list[str], given: dict) -> None:
+def _take_bundle(short: dict[str, Option], letters: str, rest: list[str], given: dict[str, Value]) -> None:
     bundle = letters
     while letters:
         letter, letters = letters[0], letters[1:]
@@ -97,7 +102,7 @@ def _take_bundle(short: dict[str, Option], letters: str, rest: list[str], given:
         _take(option, value, rest, f"'{letter}' in -{bundle}", given)
 
 
-def _take(option: Option, value: str | None, rest: list[str], written: str, given: dict) -> None:
+def _take(option: Option, value: str | None, rest: list[str], written: str, given: dict[str, Value]) -> None:
     if option.kind == "flag":
         given[option.name] = True if value is None else _truth(option, value)
         return
@@ -106,7 +111,19 @@ def _take(option: Option, value: str | None, rest: list[str], written: str, give
             raise Invalid(f"flag needs an argument: {written}")
         value = rest.pop(0)
     checked = _checked(option, value)
-    given[option.name] = (*given.get(option.name, ()), checked) if option.kind == "list" else checked
+    given[option.name] = (*given_texts(given, option.name), checked) if option.kind == "list" else checked
+
+
+def given_text(given: Given, name: str, default: str = "") -> str:
+    """What is given for an option of the kind `text`; `default` where nothing is."""
+    value = given.get(name)
+    return value if isinstance(value, str) else default
+
+
+def given_texts(given: Given, name: str) -> tuple[str, ...]:
+    """All that is given for an option of the kind `list`."""
+    value = given.get(name)
+    return value if isinstance(value, tuple) else ()
 
 
 def _truth(option: Option, text: str) -> bool:

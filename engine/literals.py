@@ -152,8 +152,9 @@ def size(text: str, thousand: int = 1000) -> int:
     if found is None:
         raise Invalid(f"invalid size: '{text}'")
     whole, _, fraction = found[1].partition(".")
-    scale = thousand ** _POWERS[found[2].lower()]
-    value = _value(whole.lstrip("0") or "0") * scale + int(fraction[:18] or "0") * scale // 10 ** len(fraction[:18])
+    scale: int = thousand ** _POWERS[found[2].lower()]
+    parts: int = 10 ** len(fraction[:18])
+    value = _value(whole.lstrip("0") or "0") * scale + int(fraction[:18] or "0") * scale // parts
     if value > INT64[1]:
         raise Invalid(f"strconv.ParseFloat: parsing {quoted(found[1])}: value out of range")
     return value

@@ -37,5 +37,5 @@ def _waiting(name: str) -> types.ModuleType:
             vars(stand_in).update(vars(real))
         return getattr(real, attribute)
 
-    stand_in.__getattr__ = load  # PEP 562
+    vars(stand_in)["__getattr__"] = load  # PEP 562
     return stand_in

@@ -7,9 +7,10 @@ of them. Paths carry no version: the client only uses what has been the same sin
 import json
 import socket
 from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from engine.client.transport import Connection, Response
+from engine.client.transport import Connection, Object, Response
 from engine.errors import EngineError
 
 
@@ -33,7 +34,7 @@ class Api:
         path: str,
         query: Mapping[str, object] | None = None,
         *,
-        json_body: object = None,
+        json_body: Object | None = None,
         body: bytes | Iterable[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
@@ -55,12 +56,14 @@ class Api:
             raise
         return response
 
-    def call(self, method: str, path: str, query: Mapping[str, object] | None = None, json_body: object = None):
-        """Make a call and return its JSON, None where the answer is empty. Raises ApiError."""
+    def call(
+        self, method: str, path: str, query: Mapping[str, object] | None = None, json_body: Object | None = None
+    ) -> Any:
+        """Make a call and return its JSON, as the API's definition has it; None where it is empty. Raises ApiError."""
         with self.open(method, path, query, json_body=json_body) as response:
             return response.json()
 
-    def progress(self, path: str, query: Mapping[str, object], body: Iterable[bytes] | None = None) -> Iterable[dict]:
+    def progress(self, path: str, query: Mapping[str, object], body: Iterable[bytes] | None = None) -> Iterable[Object]:
         """POST, and yield the progress documents. Raises ApiError also for an error in the middle of the stream."""
         headers = {} if body is None else {"Content-Type": "application/x-tar"}
         with self.open("POST", path, query, body=body, headers=headers) as response:
@@ -91,6 +94,6 @@ def error_text(response: Response) -> str:
     """What an answer with an error status says, in words; reads the body."""
     data = response.read()
     try:
-        return json.loads(data)["message"]
+        return str(json.loads(data)["message"])
     except (ValueError, KeyError, TypeError):
         return data.decode(errors="replace").strip() or f"status {response.status}"

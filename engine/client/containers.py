@@ -6,13 +6,14 @@ Runs in the client's one thread.
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from engine.client.api import Api, ApiError, container_path
 from engine.client.display import age, columns, parse_time, short_id, shortened
 from engine.client.frames import Demultiplexer, Plain
 from engine.client.session import write_all
-from engine.commandline import Option
+from engine.client.transport import Object
+from engine.commandline import Given, Option, given_text, given_texts
 from engine.errors import Invalid
 
 _COMMAND_WIDTH = 20
@@ -37,9 +38,9 @@ RM_OPTIONS = (
 )
 
 
-def ps_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
+def ps_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine ps`."""
-    query = {"all": bool(given.get("all")), "filters": filters(given.get("filter", ()))}
+    query = {"all": bool(given.get("all")), "filters": filters(given_texts(given, "filter"))}
     full = bool(given.get("no-trunc"))
     rows = [container_row(container, full, time.time()) for container in api.call("GET", "/containers/json", query)]
     if given.get("quiet"):
@@ -61,7 +62,7 @@ def filters(texts: Sequence[str]) -> str | None:
     return json.dumps(found) if found else None
 
 
-def container_row(container: Mapping, full: bool, now: float) -> tuple[str, ...]:
+def container_row(container: Object, full: bool, now: float) -> tuple[str, ...]:
     """One row of `ps` for one container of GET /containers/json."""
     command = container["Command"]
     return (
@@ -75,13 +76,13 @@ def container_row(container: Mapping, full: bool, now: float) -> tuple[str, ...]
     )
 
 
-def port(value: Mapping) -> str:
+def port(value: Object) -> str:
     """One port of a container: `0.0.0.0:8080->80/tcp`, or `80/tcp` where it is not published."""
     inner = f"{value['PrivatePort']}/{value['Type']}"
     return f"{value.get('IP', '')}:{value['PublicPort']}->{inner}" if value.get("PublicPort") else inner
 
 
-def logs_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
+def logs_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine logs CONTAINER`: its stdout on ours, its stderr on ours."""
     (container,) = others
     now = time.time()
@@ -90,10 +91,10 @@ def logs_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
         "stderr": True,
         "tail": given.get("tail", "all"),
         **{name: bool(given.get(name)) for name in ("details", "follow", "timestamps")},
-        **{name: parse_time(given[name], now) for name in ("since", "until") if name in given},
+        **{name: parse_time(given_text(given, name), now) for name in ("since", "until") if name in given},
     }
     tty = api.call("GET", container_path(container, "json"))["Config"]["Tty"]
-    frames = Plain() if tty else Demultiplexer()
+    frames: Plain | Demultiplexer = Plain() if tty else Demultiplexer()
     with api.open("GET", container_path(container, "logs"), query) as response:
         for data in response.pieces():
             for stream, piece in frames.feed(data):
@@ -101,7 +102,7 @@ def logs_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
     return 0
 
 
-def rm_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
+def rm_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine rm CONTAINER...`: each one that can be removed is, and one that cannot makes the exit status 1."""
     status = 0
     query = {"force": bool(given.get("force")), "v": bool(given.get("volumes"))}

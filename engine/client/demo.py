@@ -23,8 +23,8 @@ from engine.client import hostimage, progress
 from engine.client.api import Api, ApiError, container_path, error_text, target
 from engine.client.frames import Demultiplexer
 from engine.client.images import split_reference
-from engine.client.transport import Connection, Response
-from engine.commandline import Option
+from engine.client.transport import Connection, Object, Response
+from engine.commandline import Given, Option, given_text
 from engine.errors import SystemFailure, Unavailable
 
 OPTIONS = (Option("image", "Pull this image instead of making one of the host's own programs", value="reference"),)
@@ -40,12 +40,12 @@ _BUSYBOX = ("busybox",)
 _PROGRAMS = ("sh", "echo", "cat", "ls", "sleep", "true", "false", "env", "id", "head", "wc", "kill")
 
 
-def demo(api: None, given: Mapping, others: Sequence[str]) -> int:
+def demo(api: None, given: Given, others: Sequence[str]) -> int:
     """Start a daemon, run the flow, clean up. Returns 0 when every step did what it should."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the daemon and the directory are cleaned up
     with _private_daemon() as socket_path, Connection(socket_path) as connection:
         try:
-            Stage(connection).play(given.get("image"))
+            Stage(connection).play(given_text(given, "image"))
         except BaseException:
             _remove_what_is_left(Api(socket_path))
             raise
@@ -84,7 +84,7 @@ def _private_daemon() -> Iterator[str]:
             _stop(process)
 
 
-def _start(directory: Path, socket_path: str, log: Path) -> subprocess.Popen:
+def _start(directory: Path, socket_path: str, log: Path) -> subprocess.Popen[bytes]:
     # A file of its own, so that the host's daemon.json has no say.
     config = directory / "daemon.json"
     config.write_text("{}")
@@ -109,7 +109,7 @@ def _start(directory: Path, socket_path: str, log: Path) -> subprocess.Popen:
         )
 
 
-def _until_it_answers(process: subprocess.Popen, socket_path: str, log: Path) -> None:
+def _until_it_answers(process: subprocess.Popen[bytes], socket_path: str, log: Path) -> None:
     """Wait for the first answer. A connection is the only sign that there is of a daemon that listens."""
     deadline = time.monotonic() + _START_TIMEOUT
     while True:
@@ -123,7 +123,7 @@ def _until_it_answers(process: subprocess.Popen, socket_path: str, log: Path) ->
         time.sleep(_LOOK_AGAIN)
 
 
-def _stop(process: subprocess.Popen) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(_STOP_TIMEOUT)
@@ -179,14 +179,16 @@ class Stage:
         method: str,
         path: str,
         query: Mapping[str, object] | None = None,
-        body: object = None,
-    ):
+        body: Object | None = None,
+    ) -> Object:
+        """Make a call and show it; returns the answer's object, which is empty where nothing came back."""
         began, response = self._request(title, method, path, query, body)
         data = response.read()
         self._status(response, time.perf_counter() - began)
-        answer = json.loads(data) if data.strip() else None
-        if answer is not None:
-            self._say(json.dumps(answer))
+        if not data.strip():
+            return {}
+        answer: Object = json.loads(data)
+        self._say(json.dumps(answer))
         return answer
 
     def _logs(self) -> None:
@@ -206,23 +208,24 @@ class Stage:
         method: str,
         path: str,
         query: Mapping[str, object] | None = None,
-        body: object = None,
+        body: Object | Iterable[bytes] | None = None,
     ) -> tuple[float, Response]:
         """Show a request and send it: (when it was sent, the answer's head). Raises ApiError for an error status."""
         self._steps += 1
         full = target(path, query)
         print(f"\n{self._steps}. {title}")
         _fold(f"> {method} {full}")
-        headers = {}
+        headers: dict[str, str] = {}
+        data: bytes | Iterable[bytes] | None = None
         if isinstance(body, dict):
             text = json.dumps(body)
             self._say(text, ">")
-            body, headers = text.encode(), {"Content-Type": "application/json"}
+            data, headers = text.encode(), {"Content-Type": "application/json"}
         elif body is not None:
             self._say("(a tar archive)", ">")
-            headers = {"Content-Type": "application/x-tar"}
+            data, headers = body, {"Content-Type": "application/x-tar"}
         began = time.perf_counter()
-        response = self._connection.request(method, full, headers, body)
+        response = self._connection.request(method, full, headers, data)
         if response.status >= 400:
             text = error_text(response)
             self._status(response, time.perf_counter() - began)

@@ -4,12 +4,14 @@ Pure; runs in the client. Bytes in, values out, each offset checked, since the f
 Format: System V gABI, chapters 4 and 5; elf(5).
 """
 
+import mmap
 import struct
 from dataclasses import dataclass
 
 from engine.errors import Invalid
 
 MAGIC = b"\x7fELF"
+Data = bytes | mmap.mmap
 # More program headers or libraries than these is no program that anyone runs.
 _MOST_HEADERS = 512
 _MOST_ENTRIES = 65536
@@ -41,7 +43,7 @@ class Elf:
     runpath: tuple[str, ...]
 
 
-def parse(data: bytes) -> Elf:
+def parse(data: Data) -> Elf:
     """The ELF file whose bytes (or a mapping of them) are given. Raises Invalid for anything else."""
     try:
         return _parse(data)
@@ -49,7 +51,7 @@ def parse(data: bytes) -> Elf:
         raise Invalid(f"damaged ELF file: {error}") from error
 
 
-def _parse(data: bytes) -> Elf:
+def _parse(data: Data) -> Elf:
     if data[:4] != MAGIC or data[4] not in _HEADERS or data[5] not in _ORDERS:
         raise Invalid("no ELF file")
     width, order = data[4], _ORDERS[data[5]]
@@ -73,20 +75,17 @@ def _parse(data: bytes) -> Elf:
     def directories(tag: int) -> tuple[str, ...]:
         return tuple(part for text in texts(tag) for part in text.split(":") if part)
 
-    kind = (width, data[5], machine)
-    return Elf(kind, interpreter, texts(_NEEDED), directories(_RPATH), directories(_RUNPATH))
+    return Elf((width, data[5], machine), interpreter, texts(_NEEDED), directories(_RPATH), directories(_RUNPATH))
 
 
-def _segments(
-    data: bytes, order: str, width: int, start: int, size: int, count: int
-) -> list[tuple[int, int, int, int]]:
+def _segments(data: Data, order: str, width: int, start: int, size: int, count: int) -> list[tuple[int, int, int, int]]:
     """(type, offset, address, size in the file) of each program header."""
     layout, places = _SEGMENTS[width]
     rows = (struct.unpack_from(order + layout, data, start + number * size) for number in range(count))
     return [tuple(row[place] for place in places) for row in rows]
 
 
-def _dynamic(data: bytes, order: str, width: int, offset: int, length: int) -> list[tuple[int, int]]:
+def _dynamic(data: Data, order: str, width: int, offset: int, length: int) -> list[tuple[int, int]]:
     """(tag, value) of the dynamic section, up to its end."""
     layout = struct.Struct(order + _DYNAMICS[width])
     entries = []
@@ -105,7 +104,7 @@ def _file_offset(segments: list[tuple[int, int, int, int]], address: int) -> int
     raise Invalid("damaged ELF file: an address outside of every segment")
 
 
-def _text(data: bytes, offset: int, most: int) -> str:
+def _text(data: Data, offset: int, most: int) -> str:
     """The text that ends with a NUL within `most` bytes of the offset."""
     piece = bytes(data[offset : offset + min(max(most, 0), 4096)])
     if b"\0" not in piece:

@@ -47,7 +47,7 @@ class Demultiplexer:
 
 
 class Plain:
-    """The same for the output of a terminal, which has no frames: everything is stdout."""
+    """The output of a terminal, in the place of a `Demultiplexer`: it has no frames, and everything is stdout."""
 
     whole = True
 

@@ -6,14 +6,15 @@ Runs in the client's one thread.
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 from engine.client import hostimage, progress
 from engine.client.api import Api
 from engine.client.display import age, columns, short_id, size
 from engine.client.terminal import size as terminal_size
-from engine.commandline import Option
+from engine.client.transport import Object
+from engine.commandline import Given, Option, given_text
 
 IMAGES_OPTIONS = (
     Option("all", "Show images without a name too", short="a", kind="flag", default=False),
@@ -47,16 +48,16 @@ def pull(api: Api, reference: str, out: TextIO, platform: str = "", quiet: bool 
     progress.show(documents, out, width[1] if width else None)
 
 
-def pull_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
+def pull_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine pull IMAGE`."""
     (reference,) = others
-    pull(api, reference, sys.stdout, given.get("platform", ""), bool(given.get("quiet")))
+    pull(api, reference, sys.stdout, given_text(given, "platform"), bool(given.get("quiet")))
     if given.get("quiet"):
         print(reference)
     return 0
 
 
-def images_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
+def images_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine images [NAME]`."""
     filters = json.dumps({"reference": list(others)}) if others else None
     found = api.call("GET", "/images/json", {"all": bool(given.get("all")), "filters": filters})
@@ -69,7 +70,7 @@ def images_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
     return 0
 
 
-def image_rows(image: Mapping, full: bool, now: float) -> list[tuple[str, ...]]:
+def image_rows(image: Object, full: bool, now: float) -> list[tuple[str, ...]]:
     """One row for each name of an image of GET /images/json."""
     names = [split_reference(name) for name in image.get("RepoTags") or ()]
     if not names:
@@ -79,7 +80,7 @@ def image_rows(image: Mapping, full: bool, now: float) -> list[tuple[str, ...]]:
     return [(name, tag, identity, created, size(image["Size"])) for name, tag in names]
 
 
-def host_image_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
+def host_image_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine image-from-host NAME PROGRAM...`."""
     name, *programs = others
     repository, tag = split_reference(name)

@@ -41,7 +41,7 @@ def needed_by(path: str) -> list[str]:
     program = read(path)
     found: dict[str, str] = {}
     # (file, directories that those above it in the chain add by DT_RPATH)
-    waiting = [(path, program, ())]
+    waiting: list[tuple[str, elf.Elf, tuple[str, ...]]] = [(path, program, ())]
     while waiting:
         above, file, inherited = waiting.pop()
         own = _expand(file.rpath, above) if not file.runpath else ()

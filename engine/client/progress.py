@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from engine.client.display import size
+from engine.client.transport import Object
 
 _BAR = 30
 
 
-def show(documents: Iterable[dict], out: TextIO, columns: int | None) -> None:
+def show(documents: Iterable[Object], out: TextIO, columns: int | None) -> None:
     """Show progress documents as they come. `columns`: the terminal's width, or None where `out` is no terminal."""
     if columns is None:
         _show_steps(documents, out)
@@ -20,13 +21,13 @@ def show(documents: Iterable[dict], out: TextIO, columns: int | None) -> None:
         _show_lines(documents, out, columns)
 
 
-def _show_steps(documents: Iterable[dict], out: TextIO) -> None:
+def _show_steps(documents: Iterable[Object], out: TextIO) -> None:
     for document in documents:
         if not document.get("progressDetail") and (text := line(document)):
             print(text, file=out, flush=True)
 
 
-def _show_lines(documents: Iterable[dict], out: TextIO, columns: int) -> None:
+def _show_lines(documents: Iterable[Object], out: TextIO, columns: int) -> None:
     rows: dict[str, int] = {}
     for document in documents:
         text = line(document)[: columns - 1]
@@ -44,11 +45,11 @@ def _show_lines(documents: Iterable[dict], out: TextIO, columns: int) -> None:
         out.flush()
 
 
-def line(document: dict) -> str:
+def line(document: Object) -> str:
     """One progress document in words."""
     if "stream" in document:
-        return document["stream"].rstrip("\n")
-    text = document.get("status", "")
+        return str(document["stream"]).rstrip("\n")
+    text: str = document.get("status", "")
     if document.get("id"):
         text = f"{document['id']}: {text}"
     detail = document.get("progressDetail") or {}

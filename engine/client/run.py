@@ -14,8 +14,8 @@ from engine.client.display import parse_size
 from engine.client.images import pull
 from engine.client.session import Session, caught
 from engine.client.terminal import DetachKeys, need_terminal, raw, size
-from engine.client.transport import Response
-from engine.commandline import Option
+from engine.client.transport import Object, Response
+from engine.commandline import Given, Option, given_text, given_texts
 from engine.errors import Invalid, SystemFailure
 
 CANNOT_RUN = 125
@@ -48,7 +48,7 @@ OPTIONS = (
 )
 
 
-def run(api: Api, given: Mapping, others: Sequence[str]) -> int:
+def run(api: Api, given: Given, others: Sequence[str]) -> int:
     """Create, attach, wait, start; returns the container's exit code. Raises Invalid, ApiError."""
     if not others:
         raise Invalid("run needs an image")
@@ -58,7 +58,7 @@ def run(api: Api, given: Mapping, others: Sequence[str]) -> int:
         need_terminal(0)
     body = creation(image, command, given, os.environ)
     try:
-        container = _create(api, image, body, given.get("name"))
+        container = _create(api, image, body, given_text(given, "name"))
         if attached:
             return _run_attached(api, container, body)
         api.call("POST", container_path(container, "start"))
@@ -69,17 +69,17 @@ def run(api: Api, given: Mapping, others: Sequence[str]) -> int:
     return 0
 
 
-def creation(image: str, command: Sequence[str], given: Mapping, environ: Mapping[str, str]) -> dict:
+def creation(image: str, command: Sequence[str], given: Given, environ: Mapping[str, str]) -> Object:
     """The body of POST /containers/create. Raises Invalid."""
     attached = not given.get("detach")
     stdin = bool(given.get("interactive"))
-    host = {"AutoRemove": bool(given.get("rm")), "NetworkMode": given.get("network") or "default"}
+    host: Object = {"AutoRemove": bool(given.get("rm")), "NetworkMode": given.get("network") or "default"}
     if "memory" in given:
-        host["Memory"] = parse_size(given["memory"])
+        host["Memory"] = parse_size(given_text(given, "memory"))
     body = {
         "Image": image,
         "Cmd": list(command) or None,
-        "Env": [setting for text in given.get("env", ()) if (setting := _setting(text, environ)) is not None],
+        "Env": [setting for text in given_texts(given, "env") if (setting := _setting(text, environ)) is not None],
         "WorkingDir": given.get("workdir", ""),
         "User": given.get("user", ""),
         "Tty": bool(given.get("tty")),
@@ -91,7 +91,7 @@ def creation(image: str, command: Sequence[str], given: Mapping, environ: Mappin
         "HostConfig": host,
     }
     if "entrypoint" in given:
-        body["Entrypoint"] = [given["entrypoint"]]
+        body["Entrypoint"] = [given_text(given, "entrypoint")]
     return body
 
 
@@ -102,22 +102,23 @@ def _setting(text: str, environ: Mapping[str, str]) -> str | None:
     return f"{text}={environ[text]}" if text in environ else None
 
 
-def _create(api: Api, image: str, body: dict, name: str | None) -> str:
+def _create(api: Api, image: str, body: Object, name: str) -> str:
     """The new container's id; an image that is not there is pulled first."""
+    query = {"name": name or None}
     try:
-        answer = api.call("POST", "/containers/create", {"name": name}, body)
+        answer: Object = api.call("POST", "/containers/create", query, body)
     except ApiError as error:
         if error.status != _NOT_FOUND:
             raise
         print(f"Unable to find image '{image}' locally", file=sys.stderr)
         pull(api, image, sys.stderr)
-        answer = api.call("POST", "/containers/create", {"name": name}, body)
+        answer = api.call("POST", "/containers/create", query, body)
     for warning in answer.get("Warnings") or ():
         print(f"WARNING: {warning}", file=sys.stderr)
-    return answer["Id"]
+    return str(answer["Id"])
 
 
-def _run_attached(api: Api, container: str, body: dict) -> int:
+def _run_attached(api: Api, container: str, body: Object) -> int:
     streams = {"stream": True, "stdin": body["OpenStdin"], "stdout": True, "stderr": True}
     removed = body["HostConfig"]["AutoRemove"]
     terminal = body["Tty"] and body["OpenStdin"]
@@ -153,19 +154,20 @@ def _run_attached(api: Api, container: str, body: dict) -> int:
                 return _exit_code(_result(api, container, waiting)) if ended else 0
 
 
-def _result(api: Api, container: str, waiting: Response) -> dict:
+def _result(api: Api, container: str, waiting: Response) -> Object:
     """How the container ended. A daemon that was killed meanwhile is asked again: its containers outlive it."""
     try:
-        return waiting.json()
+        result: Object = waiting.json()
     except SystemFailure:
-        return api.call("POST", container_path(container, "wait"))
+        result = api.call("POST", container_path(container, "wait"))
+    return result
 
 
-def _exit_code(result: dict) -> int:
+def _exit_code(result: Object) -> int:
     if message := (result.get("Error") or {}).get("Message"):
         print(f"engine: {message}", file=sys.stderr)
         return CANNOT_RUN
-    return result["StatusCode"]
+    return int(result["StatusCode"])
 
 
 def _status_of_failed_start(api: Api, container: str, waiting: Response | None) -> int:
@@ -174,7 +176,7 @@ def _status_of_failed_start(api: Api, container: str, waiting: Response | None) 
     waiting: the wait for its removal, for a container that removes itself; it ends with the recorded code
     """
     if waiting is not None:
-        code = waiting.json()["StatusCode"]
+        code: int = waiting.json()["StatusCode"]
     else:
         code = api.call("GET", container_path(container, "json"))["State"]["ExitCode"]
     return code if code in (126, 127) else CANNOT_RUN

@@ -59,7 +59,7 @@ class Session:
         detach: DetachKeys | None = None,
     ) -> None:
         self._connection = connection
-        self._frames = Plain() if tty else Demultiplexer()
+        self._frames: Plain | Demultiplexer = Plain() if tty else Demultiplexer()
         self._stdin = stdin
         self._detach = detach
         self._pending = b""
@@ -86,7 +86,7 @@ class Session:
                 if output and ready.get(self._connection.fileno(), 0) & _GONE:
                     output = self._receive()
                 if self._stdin is not None and self._stdin in ready:
-                    self._read_input()
+                    self._read_input(self._stdin)
         return not self._detached
 
     def _wait(self, output: bool, ended: int | None, signals: int) -> dict[int, int]:
@@ -115,8 +115,8 @@ class Session:
         for stream, piece in self._frames.feed(data):
             write_all(2 if stream == 2 else 1, piece)
 
-    def _read_input(self) -> None:
-        data = os.read(self._stdin, _PIECE)
+    def _read_input(self, stdin: int) -> None:
+        data = os.read(stdin, _PIECE)
         ended = not data
         if self._detach is not None and data:
             data, self._detached = self._detach.feed(data)

@@ -4,15 +4,16 @@ Runs in the client's one thread.
 """
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from engine.client.api import Api
+from engine.commandline import Given
 from engine.settings.every import VERSION
 
 _DAEMON_FACTS = ("Version", "ApiVersion", "MinAPIVersion", "Os", "Arch", "KernelVersion")
 
 
-def version_verb(api: Api, given: Mapping, others: Sequence[str]) -> int:
+def version_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine version`: the client's facts, then the daemon's."""
     print(f"Client:\n  {'Version':<15}{VERSION}\n  {'Python':<15}{platform.python_version()}")
     found = api.call("GET", "/version")

@@ -7,6 +7,7 @@ with the bytes that it has read too far, and loading it takes longer than most v
 import json
 import socket
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from engine.errors import Invalid, SystemFailure, Unavailable
 from engine.settings.every import default_host
@@ -14,6 +15,9 @@ from engine.settings.every import default_host
 _HEAD_MAX = 64 * 1024
 _PIECE = 64 * 1024
 _BODILESS = frozenset((204, 304))
+
+Object = dict[str, Any]
+"""A JSON object as the API's definition has it."""
 
 
 def socket_path(environ: Mapping[str, str], uid: int) -> str:
@@ -63,16 +67,16 @@ class Connection:
         `body`: bytes, or pieces that are sent chunked as they come. Raises SystemFailure when the daemon goes away.
         """
         lines = {"Host": "engine", "Content-Length": str(len(body)) if isinstance(body, bytes) else "0"}
-        streamed = body is not None and not isinstance(body, bytes)
-        if streamed:
+        pieces = None if isinstance(body, bytes) else body
+        if pieces is not None:
             lines["Transfer-Encoding"] = "chunked"
             del lines["Content-Length"]
         lines |= headers or {}
         head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         try:
             self.socket.sendall(head.encode() + b"\r\n" + (body if isinstance(body, bytes) else b""))
-            if streamed:
-                self._send_chunks(body)
+            if pieces is not None:
+                self._send_chunks(pieces)
         except (BrokenPipeError, ConnectionResetError):
             pass  # the daemon may refuse a body before it has read it all: its answer says why
         return self._response(method)
@@ -179,12 +183,12 @@ class Response:
         """The whole body."""
         return b"".join(self.pieces())
 
-    def json(self) -> object:
-        """The whole body as JSON, None when it is empty."""
+    def json(self) -> Any:
+        """The whole body as JSON, which is as the API's definition has it; None when it is empty."""
         data = self.read()
         return json.loads(data) if data.strip() else None
 
-    def documents(self) -> Iterator[dict]:
+    def documents(self) -> Iterator[Object]:
         """The JSON documents of a progress stream, one a line, as they come in."""
         rest = b""
         for piece in self.pieces():

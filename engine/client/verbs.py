@@ -6,18 +6,21 @@ not pay for the terminal of `engine run`.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
 from engine.client.api import Api
 from engine.client.transport import socket_path
-from engine.commandline import Option, described, parse
+from engine.commandline import Given, Option, described, given_text, parse
 from engine.errors import EngineError, Invalid
 from engine.settings.every import VERSION
 
 _INTERRUPTED = 130
 _NOBODY_READS = 141  # what a shell shows for a program that SIGPIPE ended
+
+Function = Callable[[Api | None, Given, Sequence[str]], int]
+"""What a verb does: with the daemon, where it speaks to one, its options and its other arguments; an exit status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +122,33 @@ def _main(arguments: Sequence[str]) -> int:
     least, most = verb.arguments
     if len(others) < least or (most is not None and len(others) > most):
         raise Invalid(f"wrong number of arguments. Usage: engine {verb.name} [OPTIONS] {verb.usage}".rstrip())
-    environ = os.environ | ({"ENGINE_HOST": given["host"]} if "host" in given else {})
+    environ = os.environ | ({"ENGINE_HOST": given_text(given, "host")} if "host" in given else {})
     api = Api(socket_path(environ, os.geteuid())) if verb.remote else None
-    return _found(verb.function)(api, given_to_verb, others)
+    return _function(verb)(api, given_to_verb, others)
 
 
 def _verb_name(arguments: Sequence[str]) -> str:
     return next((word for word in arguments if any(verb.name == word for verb in VERBS)), "")
 
 
-def _found(place: str):
-    module, _, name = place.rpartition(".")
-    return getattr(import_module(f"engine.client.{module}"), name)
+def _function(verb: Verb) -> Function:
+    module, name = _place(verb.function)
+    function: Function = getattr(import_module(module), name)
+    return function
 
 
 def _options(verb: Verb) -> tuple[Option, ...]:
-    return _found(verb.options) if verb.options else ()
+    if not verb.options:
+        return ()
+    module, name = _place(verb.options)
+    options: tuple[Option, ...] = getattr(import_module(module), name)
+    return options
+
+
+def _place(text: str) -> tuple[str, str]:
+    """The module and the name that are meant by what stands in a `Verb`."""
+    module, _, name = text.rpartition(".")
+    return f"engine.client.{module}", name
 
 
 def usage() -> str:

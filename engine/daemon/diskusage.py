@@ -10,6 +10,7 @@ from engine.daemon.build import prune as builds
 from engine.daemon.containers.verbs import listing as containers
 from engine.daemon.images import usage as images
 from engine.daemon.images.verbs.listing import images_json
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.volumes import listing as volumes
 from engine.daemon.volumes import usage
@@ -19,7 +20,7 @@ from engine.errors import Invalid
 _ACTIVE = frozenset({"running", "paused", "restarting"})
 
 
-def measure(engine: ContainerParts, kinds: Collection[str]) -> dict[str, dict]:
+def measure(engine: ContainerParts, kinds: Collection[str]) -> dict[str, Object]:
     """Each of these kinds (of `KINDS`) as its `Items` and the sums of them."""
     return {kind: _MEASURES[kind](engine) for kind in KINDS if kind in kinds}
 
@@ -31,7 +32,7 @@ def check(kinds: Collection[str]) -> None:
             raise Invalid(f"unknown object type: {kind}")
 
 
-def _summed(items: list[dict], active: int, size: int, reclaimable: int) -> dict:
+def _summed(items: list[Object], active: int, size: int, reclaimable: int) -> Object:
     return {
         "ActiveCount": active,
         "Items": items,
@@ -41,7 +42,7 @@ def _summed(items: list[dict], active: int, size: int, reclaimable: int) -> dict
     }
 
 
-def _images(engine: ContainerParts) -> dict:
+def _images(engine: ContainerParts) -> Object:
     used_by = engine.containers.using
     items = images_json(engine.images, {}, shared_size=True, used_by=used_by)
     # Not of the items alone: those that others were made of are not listed, and go with them.
@@ -50,7 +51,7 @@ def _images(engine: ContainerParts) -> dict:
     return _summed(items, sum(item["Containers"] > 0 for item in items), total, reclaimable)
 
 
-def _containers(engine: ContainerParts) -> dict:
+def _containers(engine: ContainerParts) -> Object:
     items = containers.list_containers(engine, containers.Asked(all=True, size=True))
     for item in items:
         item.pop("ImageManifestDescriptor", None)  # only a list of containers tells it
@@ -59,25 +60,25 @@ def _containers(engine: ContainerParts) -> dict:
     return _summed(items, active, sum(item["SizeRw"] for item in items), idle)
 
 
-def _volumes(engine: ContainerParts) -> dict:
+def _volumes(engine: ContainerParts) -> Object:
     """Volumes with options of their own are left out: what is mounted there is elsewhere."""
-    items = []
+    items: list[Object] = []
     for volume in engine.volumes.all():
         if not volume.options:
-            figures = {"RefCount": len(engine.volumes.users(volume.name)), "Size": usage.size(volume)}
-            items.append({**volumes.show(volume), "UsageData": figures})
+            used = {"RefCount": len(engine.volumes.users(volume.name)), "Size": usage.size(volume)}
+            items.append({**volumes.show(volume), "UsageData": used})
     figures = [item["UsageData"] for item in items]
     idle = sum(each["Size"] for each in figures if not each["RefCount"])
     return _summed(items, sum(each["RefCount"] > 0 for each in figures), sum(each["Size"] for each in figures), idle)
 
 
-def _builds(engine: ContainerParts) -> dict:
+def _builds(engine: ContainerParts) -> Object:
     items = builds.figures(engine)
     idle = sum(item["Size"] for item in items if not (item["InUse"] or item["Shared"]))
     return _summed(items, sum(item["InUse"] for item in items), sum(item["Size"] for item in items), idle)
 
 
-_MEASURES: dict[str, Callable[[object], dict]] = {
+_MEASURES: dict[str, Callable[[ContainerParts], Object]] = {
     "image": _images,
     "container": _containers,
     "volume": _volumes,

@@ -14,8 +14,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
+from types import FrameType
+from typing import Protocol
 
 from engine.daemon import busy, locks
 from engine.daemon.loglines import FORMAT, OneLine, shown
@@ -27,13 +29,19 @@ _DEEPEST = 60  # frames of a thread
 _DIGITS = 12
 
 
+class Link(Protocol):
+    """The link to the spawner, of which the descriptor alone is told."""
+
+    def fileno(self) -> int: ...
+
+
 class Dump:
     """The answer to SIGUSR1, from now on; made once, in the main thread.
 
     spawner: the link to it; engine: the parts of the daemon, None while it has none
     """
 
-    def __init__(self, spawner: object) -> None:
+    def __init__(self, spawner: Link) -> None:
         self._spawner = spawner
         self.engine: DaemonParts | None = None
         self._asked = 0
@@ -62,7 +70,7 @@ class Dump:
 
         parts = [*_threads(name, {id(lock): of for of, lock in owned}), *self._links(), *_held(name, owned)]
         if self.engine is not None:
-            parts += _conditions(name, self.engine.containers.glance_all())
+            parts += _conditions(name, ((each.id, each.changed) for each in self.engine.containers.glance_all()))
         return "".join(f"{line}\n" for line in parts)
 
     def _locks(self) -> list[tuple[str, locks.Lock]]:
@@ -76,20 +84,22 @@ class Dump:
     def _links(self) -> Iterator[str]:
         yield "links:"
         yield f"  spawner: descriptor {self._spawner.fileno()}"
-        if self.engine is None:
+        engine = self.engine
+        if engine is None:
             return
-        yield f"  resolver: {self.engine.names.shown()}"
-        for link, descriptor, watched in self.engine.monitors.shown():
+        yield f"  resolver: {engine.names.shown()}"
+        for link, descriptor, watched in engine.monitors.shown():
             watch = "watched" if watched else "not watched yet"
-            yield f"  monitor of {self._whose(link)}: descriptor {descriptor}, {watch}"
+            yield f"  monitor of {_whose(engine, link)}: descriptor {descriptor}, {watch}"
 
-    def _whose(self, link: str) -> str:
-        if self.engine.containers.glance(link) is not None:
-            return _called(link)
-        try:
-            return f"exec {link[:_DIGITS]} in {_called(self.engine.execs.find(link).container.id)}"
-        except NotFound:
-            return f"{link[:_DIGITS]}, which nobody knows"
+
+def _whose(engine: DaemonParts, link: str) -> str:
+    if engine.containers.glance(link) is not None:
+        return _called(link)
+    try:
+        return f"exec {link[:_DIGITS]} in {_called(engine.execs.find(link).container.id)}"
+    except NotFound:
+        return f"{link[:_DIGITS]}, which nobody knows"
 
 
 def _head() -> str:
@@ -106,7 +116,7 @@ def _threads(name: Callable[[int], str], owned: Mapping[int, str]) -> Iterator[s
     """Every thread: what it is busy with, for which lock it waits, and its stack."""
     now, tasks, waiting = monotonic(), busy.all_tasks(), locks.waiting()
     yield "threads, the innermost call of each first:"
-    for thread, frame in sys._current_frames().items():
+    for thread, innermost in sys._current_frames().items():
         doing = f"  {name(thread)}"
         if (task := tasks.get(thread)) is not None:
             about = f", about {_called(task.container)}" if task.container else ""
@@ -115,6 +125,7 @@ def _threads(name: Callable[[int], str], owned: Mapping[int, str]) -> Iterator[s
         if thread in waiting:
             lock, since = waiting[thread]
             yield f"    waits for the lock {owned.get(id(lock)) or 'of no name'} for {now - since:.1f} s"
+        frame: FrameType | None = innermost
         for _ in range(_DEEPEST):
             if frame is None:
                 break
@@ -139,9 +150,9 @@ def _held(name: Callable[[int], str], owned: list[tuple[str, locks.Lock]]) -> It
     yield f"  {free} others are free"
 
 
-def _conditions(name: Callable[[int], str], containers: list) -> Iterator[str]:
-    """The states of containers that somebody has taken; who holds one waits for nothing, or should."""
-    for each in containers:
-        holder = locks.owner(each.changed)
+def _conditions(name: Callable[[int], str], states: Iterable[tuple[str, threading.Condition]]) -> Iterator[str]:
+    """The states of containers, by their ids, that somebody has taken; who holds one waits for nothing, or should."""
+    for container, changed in states:
+        holder = locks.owner(changed)
         if holder:
-            yield f"  state of {_called(each.id)}: held by {name(holder)}"
+            yield f"  state of {_called(container)}: held by {name(holder)}"

@@ -13,8 +13,10 @@ import time
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.output.logconfig import BUILT_DRIVERS, NONE
 from engine.daemon.images import platform
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
-from engine.settings.every import VERSION
+from engine.sandbox.cgroups.hierarchy import Cgroups
+from engine.settings.every import VERSION, Settings
 
 INDEX_SERVER = "https://index.docker.io/v1/"
 RUNTIME = "runc"  # the one name that HostConfig.Runtime may have; there is no such program, the engine does its work
@@ -44,7 +46,7 @@ _CGROUP_FEATURES = {
 }
 
 
-def version(newest: str, oldest: str) -> dict:
+def version(newest: str, oldest: str) -> Object:
     """A SystemVersion; `newest` and `oldest`: the versions of the API that are spoken."""
     system = os.uname()
     architecture = platform.host().architecture
@@ -75,7 +77,7 @@ def version(newest: str, oldest: str) -> dict:
     }
 
 
-def info(engine: DaemonParts) -> dict:
+def info(engine: DaemonParts) -> Object:
     """A SystemInfo, its keys in the order in which dockerd shows them."""
     from engine.daemon.images.registry import proxies  # a registry's side, as of a pull
     from engine.daemon.network.drivers import choice  # and a network's
@@ -148,19 +150,19 @@ def info(engine: DaemonParts) -> dict:
     }
 
 
-def _warnings(abilities: dict[str, bool], settings: object) -> list[str]:
+def _warnings(abilities: dict[str, bool], settings: Settings) -> list[str]:
     # The engine switches forwarding on with the first network that needs it, if it may.
     lacking = [(key, text) for key, text in _KERNEL_WARNINGS if not abilities[key]]
     return [f"WARNING: {text}" for key, text in lacking if key != "IPv4Forwarding" or not settings.ip_forward]
 
 
-def _address_pools(settings: object) -> dict[str, list[dict]]:
+def _address_pools(settings: Settings) -> dict[str, list[Object]]:
     """Those that the daemon was told of; docker does not show the ones that it has by itself."""
     pools = [text.rpartition(",") for text in settings.default_address_pools]
     return {"DefaultAddressPools": [{"Base": base, "Size": int(size)} for base, _, size in pools]} if pools else {}
 
 
-def _firewall(engine: DaemonParts) -> dict | None:
+def _firewall(engine: DaemonParts) -> Object | None:
     """What keeps networks apart, and where; nothing where the daemon may have no rules."""
     if not (engine.settings.iptables or engine.settings.ip6tables):
         return None
@@ -179,14 +181,14 @@ def _container_counts(engine: DaemonParts) -> dict[str, int]:
     }
 
 
-def _abilities(cgroups: object) -> dict[str, bool]:
+def _abilities(cgroups: Cgroups) -> dict[str, bool]:
     """What limits the kernel can keep, and whether it forwards IPv4."""
     abilities = {key: feature in cgroups.features for key, feature in _CGROUP_FEATURES.items()}
     abilities["IPv4Forwarding"] = _read("/proc/sys/net/ipv4/ip_forward").strip() == "1"
     return abilities
 
 
-def _registry_config(settings: object) -> dict:
+def _registry_config(settings: Settings) -> Object:
     insecure = settings.insecure_registries
     official = {"Name": "docker.io", "Mirrors": list(settings.registry_mirrors), "Secure": True, "Official": True}
     others = {

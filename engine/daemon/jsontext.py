@@ -38,7 +38,7 @@ def parse(data: bytes | str, what: str) -> object:
 
 
 def _integer(text: str) -> int | float:
-    """As Go keeps a number of which it knows no more: what 64 bits do not hold is held as near as can be."""
+    """A whole number; one that 64 bits do not hold becomes the nearest float, as Go's decoder makes it."""
     return int(text) if len(text) < _FEWEST_PAST_64_BITS else _finite(text)
 
 

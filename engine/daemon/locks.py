@@ -12,13 +12,14 @@ from _thread import allocate_lock, get_ident
 from operator import itemgetter
 from time import monotonic
 
-_known: weakref.WeakSet = weakref.WeakSet()
+_known: weakref.WeakSet["Lock"] = weakref.WeakSet()
 _waiting: dict[int, tuple["Lock", float]] = {}  # by thread, which waits for one lock at a time
 
 
 class Lock:
-    """As `threading.Lock`. name: what it guards; empty for one of many, which its owner shows by a name of its own.
+    """One thread holds it at a time, and any thread may let it go, as with `threading.Lock`.
 
+    name: what it guards; empty for one of many, which its owner shows by a name of its own
     holder: the identity of the thread that holds it, 0 while nobody does; since: of the monotonic clock
     """
 
@@ -44,7 +45,7 @@ class Lock:
         self._lock.release()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As `threading.Lock.acquire`."""
+        """Take the lock; False when that would mean to wait, or to wait for longer than `timeout` (-1: for ever)."""
         if not self._lock.acquire(False) and not (blocking and self._wait(timeout)):
             return False
         self.holder = get_ident()
@@ -52,11 +53,11 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """As `threading.Lock.release`."""
+        """Let the lock go. Raises RuntimeError when nobody holds it."""
         self.__exit__()
 
     def locked(self) -> bool:
-        """As `threading.Lock.locked`."""
+        """Whether anybody holds the lock."""
         return self._lock.locked()
 
     def _wait(self, timeout: float) -> bool:
@@ -69,7 +70,7 @@ class Lock:
 
 
 class Reentrant(Lock):
-    """As `threading.RLock`."""
+    """A lock that its holder may take again, and has to let go as often, as with `threading.RLock`."""
 
     __slots__ = ("_depth",)
 
@@ -87,7 +88,7 @@ class Reentrant(Lock):
             self._lock.release()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As `threading.RLock.acquire`."""
+        """Take the lock, at once where this thread holds it already; False as with `Lock.acquire`."""
         if self.holder != get_ident() and not super().acquire(blocking, timeout):
             return False
         self._depth += 1

@@ -37,7 +37,7 @@ class OneLine(logging.Formatter):
     """Control characters of a message are shown as Python writes them; a traceback keeps its lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """See logging.Formatter."""
+        """The line of a record (an override of logging.Formatter), whose message is made one line first."""
         text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], self._message(record.message))
         record.message = text
         return super().formatMessage(record)

@@ -30,7 +30,7 @@ def parse(text: str, now_ns: int) -> int:
         raise Invalid(f"failed to parse value as time or duration: {quoted(text)}") from error
 
 
-def _date(text: str, found: re.Match) -> int:
+def _date(text: str, found: re.Match[str]) -> int:
     year, month, day, hour, minute, second, fraction, zone = found.groups()
     try:
         moment = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))

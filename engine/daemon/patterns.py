@@ -18,7 +18,7 @@ _NESTED = re.compile(r"\)[*+?{]|\\[1-9]|\(\?P=")
 _REPEATED = re.compile(r"[*+]|\{\d*,")
 
 
-def compile_pattern(value: str) -> re.Pattern:
+def compile_pattern(value: str) -> re.Pattern[str]:
     """The expression; Invalid for one that nests repetitions, refers back, or repeats more than a few times."""
     if len(value) > _LONGEST or _NESTED.search(value) or len(_REPEATED.findall(value)) > _MOST_REPEATED:
         raise Invalid(f"invalid filter: the expression {value!r} could take too long")

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from engine.commandline import Option, described, parse
+from engine.commandline import Given, Option, described, given_text, parse
 from engine.errors import EngineError, Invalid, NotFound
 from engine.inspection import procfs, tree
 from engine.settings.every import OPTIONS
@@ -51,18 +51,19 @@ Options:
 """
 
 
-def _exec_root(given: dict) -> str:
+def _exec_root(given: Given) -> str:
     """The exec root that is meant. Raises NotFound, Invalid."""
-    if given.get("exec-root"):
-        return given["exec-root"]
-    if not given.get("pidfile"):
-        return next(option.default for option in OPTIONS if option.name == "exec-root")
+    if root := given_text(given, "exec-root"):
+        return root
+    pidfile = given_text(given, "pidfile")
+    if not pidfile:
+        return next(option.default_shown for option in OPTIONS if option.name == "exec-root")
     try:
-        found = tree.of_pidfile(given["pidfile"])
+        found = tree.of_pidfile(pidfile)
     except (OSError, ValueError) as error:
-        raise Invalid(f"{given['pidfile']} names no process: {error}") from error
+        raise Invalid(f"{pidfile} names no process: {error}") from error
     if found is None:
-        raise NotFound(f"the process of {given['pidfile']} is no daemon that runs: name its --exec-root")
+        raise NotFound(f"the process of {pidfile} is no daemon that runs: name its --exec-root")
     return found
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.commandline import Option, described, parse
+from engine.commandline import Given, Option, Value, described, given_text, parse
 from engine.errors import Invalid, Unavailable
 from engine.literals import LAST_PORT, integer, natural
 from engine.settings import network
@@ -359,13 +359,14 @@ def from_arguments(
     given, others = parse(OPTIONS, arguments)
     if others:
         raise Invalid('"engine daemon" accepts no arguments')
-    path = given.get("config-file", CONFIG_FILE)
-    values: dict[str, object] = {option.key: option.default for option in OPTIONS if option.key}
+    path = given_text(given, "config-file", CONFIG_FILE)
+    values: dict[str, Value] = {option.key: option.default for option in OPTIONS if option.key}
     values["hosts"] = (default_host(os.geteuid() if uid is None else uid, environ),)
     values |= _from_file(path, given, required="config-file" in given)
     values |= {option.key: given[option.name] for option in OPTIONS if option.key and option.name in given}
     network.check_together(values)
-    settings = Settings(**{key.replace("-", "_"): value for key, value in values.items()})
+    by_field = {key.replace("-", "_"): value for key, value in values.items()}
+    settings = Settings(**by_field)  # type: ignore[arg-type]  # each has the type of its field: `kind` in OPTIONS
     _check_together(settings)
     return settings
 
@@ -385,7 +386,7 @@ def refuse_rootless(uid: int) -> None:
         raise Unavailable("a daemon of a user's own (rootless) is not built yet in this engine: start it as root")
 
 
-def _from_file(path: str, given: Mapping[str, object], required: bool) -> dict[str, object]:
+def _from_file(path: str, given: Given, required: bool) -> dict[str, Value]:
     """The values of the configuration file by key; nothing when it is not there and nobody asked for it."""
     try:
         with open(path, encoding="utf-8-sig") as file:
@@ -402,7 +403,7 @@ def _from_file(path: str, given: Mapping[str, object], required: bool) -> dict[s
         raise Invalid(f"unable to configure the daemon with file {path}: {error}") from error
 
 
-def read_config(text: str, given: Mapping[str, object]) -> dict[str, object]:
+def read_config(text: str, given: Given) -> dict[str, Value]:
     """The text of a daemon.json as values by key.
 
     `given`: the command line's values by option name; a key that stands in both places is an error, as in dockerd,
@@ -431,33 +432,30 @@ def read_config(text: str, given: Mapping[str, object]) -> dict[str, object]:
     return {key: _file_value(by_key[key], value) for key, value in document.items() if value != []}
 
 
-def _file_value(option: Option, value: object) -> str | bool | tuple[str, ...]:
-    if option.key in _FILE_READERS:
-        try:
-            return _FILE_READERS[option.key](value)
-        except Invalid as error:
-            raise Invalid(f"{option.key}: {error}") from error
-    expected, matches = _FILE_TYPES[option.kind]
-    if not matches(value):
-        raise Invalid(f"{option.key}: expected {expected}, got {json.dumps(value)}")
+def _file_value(option: Option, value: object) -> Value:
     try:
-        if isinstance(value, list):
-            return tuple(option.check(item) for item in value)
-        return value if isinstance(value, bool) else option.check(value)
+        return _FILE_READERS[option.key](value) if option.key in _FILE_READERS else _plain_value(option, value)
     except Invalid as error:
         raise Invalid(f"{option.key}: {error}") from error
 
 
+def _plain_value(option: Option, value: object) -> Value:
+    if option.kind == "flag" and isinstance(value, bool):
+        return value
+    if option.kind == "text" and isinstance(value, str):
+        return option.check(value)
+    if option.kind == "list" and isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(option.check(item) for item in value)
+    raise Invalid(f"expected {_FILE_TYPES[option.kind]}, got {json.dumps(value)}")
+
+
 # Those that have a form of their own in the file.
-_FILE_READERS = {"log-opts": _log_opts_of_file, "default-ulimits": _ulimits_of_file, **network.FILE_READERS}
-_FILE_TYPES = {
-    "flag": ("true or false", lambda value: isinstance(value, bool)),
-    "text": ("a string", lambda value: isinstance(value, str)),
-    "list": (
-        "a list of strings",
-        lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
-    ),
+_FILE_READERS: dict[str, Callable[[object], Value]] = {
+    "log-opts": _log_opts_of_file,
+    "default-ulimits": _ulimits_of_file,
+    **network.FILE_READERS,
 }
+_FILE_TYPES = {"flag": "true or false", "text": "a string", "list": "a list of strings"}
 
 
 def usage() -> str:

@@ -5,9 +5,9 @@ Names, keys in the configuration file and rules are dockerd's. Pure; what is on 
 
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from engine.commandline import Option
+from engine.commandline import Given, Option, Value, given_texts
 from engine.errors import Invalid
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -208,14 +208,14 @@ OPTIONS = (
         "address",
     ),
 )
-FILE_READERS = {
+FILE_READERS: dict[str, Callable[[object], Value]] = {
     "default-address-pools": pools_of_file,
     "default-network-opts": network_options_of_file,
     "mtu": mtu_of_file,
 }
 
 
-def check_together(values: Mapping[str, object]) -> None:
+def check_together(values: Given) -> None:
     """Raise Invalid for options that contradict each other, in dockerd's words where it has any; values: by key."""
     if values["bridge"] and (values["bip"] or values["bip6"]):
         raise Invalid("You specified -b & --bip, mutually exclusive options. Please specify only one")
@@ -224,9 +224,8 @@ def check_together(values: Mapping[str, object]) -> None:
             "You specified --iptables=false with --icc=false. ICC=false uses iptables to function."
             " Please set --icc or --iptables to true"
         )
-    if len([each for each in values["host-gateway-ips"] if ":" in each]) > 1 or (
-        len([each for each in values["host-gateway-ips"] if ":" not in each]) > 1
-    ):
+    families = [":" in each for each in given_texts(values, "host-gateway-ips")]
+    if families.count(True) > 1 or families.count(False) > 1:
         raise Invalid("only one IPv4 and one IPv6 host gateway IP address can be specified")
     for outer, inner, gateway in (
         ("bip", "fixed-cidr", "default-gateway"),

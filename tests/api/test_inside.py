@@ -60,7 +60,7 @@ def test_threads_and_links_are_in_the_log(looked: Daemon) -> None:
         waiter.start()
         seen = until_told(looked, f"/containers/{container}/wait, about")
         assert f"SIGUSR1: the threads, links and locks of process {looked.pid}\n" in seen
-        assert '"MainThread"' in seen and '"links"' in seen and "links.py" in seen
+        assert '"MainThread"' in seen and '"links"' in seen and "monitors.py" in seen
         assert re.search(rf"request \d+ POST \S*/containers/{container}/wait, about {called}, for \d+\.\d s\n", seen)
         assert re.search(rf"  monitor of {called}: descriptor \d+, watched\n", seen)
         assert re.search(rf"  monitor of exec \w{{12}} in {called}: descriptor \d+, watched\n", seen)

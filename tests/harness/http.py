@@ -8,7 +8,7 @@ import json
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 HEAD_END = b"\r\n\r\n"
 
@@ -20,14 +20,14 @@ class Answer(NamedTuple):
     headers: dict[str, str]
     body: bytes
 
-    def json(self) -> object:
+    def json(self) -> Any:
         """The body as JSON."""
         return json.loads(self.body)
 
     @property
     def message(self) -> str:
         """The text of an error answer."""
-        return self.json()["message"]
+        return str(self.json()["message"])
 
     @property
     def lines(self) -> list[dict]:
@@ -48,7 +48,7 @@ class Connection:
             self.socket.close()
             raise
 
-    def __enter__(self) -> "Connection":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -28,6 +28,7 @@ class Namespaces:
         )
         if self.keeper.stdout.readline() != b"ready\n":
             raise RuntimeError("no namespaces: unshare(1) or ip(8) failed, see the text above")
+        self.pid = self.keeper.pid
 
     def __enter__(self) -> "Namespaces":
         return self
@@ -43,16 +44,16 @@ class Namespaces:
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """`argv`, to be run inside; the process keeps its pid through nsenter(1)."""
-        return ["nsenter", f"--target={self.keeper.pid}", "--net", "--mount", "--", *argv]
+        return ["nsenter", f"--target={self.pid}", "--net", "--mount", "--", *argv]
 
     def links(self) -> set[str]:
         """The names of the network devices inside."""
-        with open(f"/proc/{self.keeper.pid}/net/dev") as lines:
+        with open(f"/proc/{self.pid}/net/dev") as lines:
             return {line.split(":")[0].strip() for line in lines if ":" in line}
 
     def mounts(self) -> set[str]:
         """The mount points inside."""
-        with open(f"/proc/{self.keeper.pid}/mountinfo") as lines:
+        with open(f"/proc/{self.pid}/mountinfo") as lines:
             return {line.split()[4] for line in lines}
 
     def connect(self, port: int, timeout: float = 10.0) -> socket.socket:
@@ -72,7 +73,7 @@ class Namespaces:
 
     def socket(self, kind: int = socket.SOCK_STREAM, family: int = socket.AF_INET) -> socket.socket:
         """A TCP (or UDP, or other) socket that belongs to the network inside."""
-        return socket_of(self.keeper.pid, family, kind)
+        return socket_of(self.pid, family, kind)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,9 @@ _EXHAUSTED_PAUSE = 0.1
 CROWD = 16
 _TRIM_PAUSE = 1.0  # seconds, but for the last of them
 
+_Request = socket.socket | tuple[bytes, socket.socket]
+"""What `socketserver` calls a request: of a stream its connection, of datagrams, which are not here, one of them."""
+
 
 class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
     """The server of one listener. The descriptor it is polled by is an epoll of the listener and of the wake-up."""
@@ -36,7 +39,8 @@ class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
     block_on_close = False
 
     def __init__(self, listener: Listener, acceptor: "Acceptor"):
-        super().__init__(listener.address, Connection)
+        # No handler class: `process_request_thread` is the one that would make an instance of it.
+        super().__init__(listener.address, socketserver.BaseRequestHandler)
         self._listener = listener
         self._acceptor = acceptor
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
@@ -58,10 +62,11 @@ class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
             time.sleep(_EXHAUSTED_PAUSE)
             raise
 
-    def process_request_thread(self, request: socket.socket, client_address: str) -> None:
+    def process_request_thread(self, request: _Request, client_address: object) -> None:
+        assert isinstance(request, socket.socket)  # see `get_request`
         self._acceptor.serve(request)
 
-    def handle_error(self, request: socket.socket, client_address: str) -> None:
+    def handle_error(self, request: _Request, client_address: object) -> None:
         # No thread to be had: this client is turned away, the daemon goes on.
         log.exception("cannot serve a connection on %s", client_address)
 

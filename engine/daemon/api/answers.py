@@ -7,6 +7,9 @@ import json
 
 JSON_TYPE = "application/json"
 TEXT_TYPE = "text/plain; charset=utf-8"
+# Of what a container says: bytes as they are, or in frames that tell stdout from stderr.
+RAW_STREAM = "application/vnd.docker.raw-stream"
+MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
 
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 

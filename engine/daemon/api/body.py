@@ -13,6 +13,7 @@ from functools import cached_property
 
 from engine.daemon import jsontext
 from engine.daemon.api import jsonerror
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 from engine.literals import integer
 
@@ -35,7 +36,7 @@ class Scalar:
     """A text, number or truth value. `go`: Go's name of the type; `parse`: makes the value of a text, or refuses it."""
 
     go: str
-    kind: type
+    kind: type[str] | type[int] | type[bool]
     low: int = 0
     high: int = 0
     parse: Callable[[str], object] | None = None
@@ -45,7 +46,7 @@ class Scalar:
 class Array:
     """A list; `length` is for Go's arrays, which are filled up and cut to it."""
 
-    item: object
+    item: "Schema"
     length: int | None = None
     pointers: bool = False
 
@@ -59,7 +60,7 @@ class Array:
 class Mapping:
     """An object with names of the client's choice; `name`: Go's name of the type where it has one of its own."""
 
-    value: object
+    value: "Schema"
     name: str = ""
     key: Callable[[str], str] | None = None
     pointers: bool = False
@@ -79,11 +80,11 @@ class Struct:
     """
 
     go: str
-    own: dict[str, object]
-    embedded: dict[str, dict[str, object]] = field(default_factory=dict)
+    own: "Fields"
+    embedded: "dict[str, Fields]" = field(default_factory=dict)
 
     @cached_property
-    def fields(self) -> dict[str, tuple[str, str, object]]:
+    def fields(self) -> dict[str, "tuple[str, str, Schema]"]:
         """Lower-case name → (name, path in error texts, schema)."""
         rows = {name.lower(): (name, name, schema) for name, schema in self.own.items()}
         for struct, fields in self.embedded.items():
@@ -91,17 +92,36 @@ class Struct:
         return rows
 
 
-def decode_body(data: bytes, content_type: str, schema: Struct, required: bool = False) -> dict:
+Schema = Scalar | Array | Mapping | Struct
+Fields = dict[str, Schema]
+
+
+def decode_body(data: bytes, content_type: str, schema: Struct | Mapping, required: bool = False) -> Object:
     """A request's body along `schema`. An empty one is an empty object unless it is `required`. Raises Invalid."""
+    decoded = _decoded_body(data, content_type, schema, required)
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def check_body(data: bytes, content_type: str, schema: Schema, required: bool = False) -> None:
+    """Raises Invalid as `decode_body` does, for a body of which nothing is used."""
+    _decoded_body(data, content_type, schema, required)
+
+
+def _decoded_body(data: bytes, content_type: str, schema: Schema, required: bool) -> object:
     if data or content_type:
         _check_content_type(content_type)
     if not data and not required:
-        return {}
-    return decode(data, schema)
+        return None
+    return _decoded(data, schema)
 
 
-def decode(data: bytes, schema: Struct) -> dict:
+def decode(data: bytes, schema: Struct | Mapping) -> Object:
     """A JSON text along `schema`. Raises Invalid with `invalid JSON: ` and Go's words."""
+    decoded = _decoded(data, schema)
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _decoded(data: bytes, schema: Schema) -> object:
     value, rest = load(data)
     if rest.strip(_SPACE):
         raise Invalid("unexpected content after JSON")
@@ -112,7 +132,7 @@ def decode(data: bytes, schema: Struct) -> dict:
         raise Invalid(f"invalid JSON: {error}") from error
     if walk.mismatch:
         raise Invalid(f"invalid JSON: json: cannot unmarshal {walk.mismatch}")
-    return decoded or {}
+    return decoded
 
 
 def _check_content_type(content_type: str) -> None:
@@ -162,32 +182,39 @@ class _Walk:
         self._struct = ""
         self._path: tuple[str, ...] = ()
 
-    def value(self, value: object, schema: object) -> object:
+    def value(self, value: object, schema: Schema) -> object:
         """`value` as `schema` wants it; None for null and for what does not fit."""
         if value is None:
             return None
-        return _STEPS[type(schema)](self, value, schema)
+        if isinstance(schema, Scalar):
+            return self.scalar(value, schema)
+        if isinstance(schema, Array):
+            return self.array(value, schema)
+        if isinstance(schema, Mapping):
+            return self.mapping(value, schema)
+        return self.struct(value, schema)
 
-    def fail(self, value: object, schema: object, detail: str = "") -> None:
+    def fail(self, value: object, schema: Schema, detail: str = "") -> None:
         if self.mismatch:
             return
         where = f"struct field {'.'.join((self._struct, *self._path))}" if self._struct else "value"
         self.mismatch = f"{_KINDS[type(value)]}{detail} into Go {where} of type {schema.go}"
 
     def scalar(self, value: object, schema: Scalar) -> object:
-        if type(value) is _Number and schema.kind is int:
-            return self.fail(value, schema, f" {value}")
         if type(value) is not schema.kind:
-            return self.fail(value, schema)
-        if schema.parse is not None:
+            self.fail(value, schema, f" {value}" if type(value) is _Number and schema.kind is int else "")
+            return None
+        if type(value) is str and schema.parse is not None:
             return schema.parse(value)
-        if schema.kind is int and not schema.low <= value <= schema.high:
-            return self.fail(value, schema, f" {value}")
+        if type(value) is int and not schema.low <= value <= schema.high:
+            self.fail(value, schema, f" {value}")
+            return None
         return value
 
     def array(self, value: object, schema: Array) -> object:
         if type(value) is not list:
-            return self.fail(value, schema)
+            self.fail(value, schema)
+            return None
         items = [_or_zero(self.value(item, schema.item), schema.item, schema.pointers) for item in value]
         if schema.length is not None:
             items = (items + [zero(schema.item)] * schema.length)[: schema.length]
@@ -195,7 +222,8 @@ class _Walk:
 
     def mapping(self, value: object, schema: Mapping) -> object:
         if type(value) is not dict:
-            return self.fail(value, schema)
+            self.fail(value, schema)
+            return None
         key_of = schema.key or str
         return {
             key_of(key): _or_zero(self.value(item, schema.value), schema.value, schema.pointers)
@@ -204,7 +232,8 @@ class _Walk:
 
     def struct(self, value: object, schema: Struct) -> object:
         if type(value) is not dict:
-            return self.fail(value, schema)
+            self.fail(value, schema)
+            return None
         decoded = {}
         outer, path = self._struct, self._path
         for key, item in value.items():
@@ -221,14 +250,11 @@ class _Walk:
         return decoded
 
 
-_STEPS = {Scalar: _Walk.scalar, Array: _Walk.array, Mapping: _Walk.mapping, Struct: _Walk.struct}
-
-
-def _or_zero(value: object, schema: object, pointer: bool) -> object:
+def _or_zero(value: object, schema: Schema, pointer: bool) -> object:
     return zero(schema) if value is None and not pointer else value
 
 
-def zero(schema: object) -> object:
+def zero(schema: Schema) -> object:
     """What Go has in the place of a null: the empty value of a text, number, truth value or struct, else null."""
     if isinstance(schema, Scalar):
         return schema.kind()

@@ -17,7 +17,7 @@ from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import Body, ClientGone, Stream
 from engine.daemon.api.versions import IDENTITY
-from engine.protocols.http import BadRequest, end_of_head, field, parse_head, response_head
+from engine.protocols.http import BadRequest, Head, end_of_head, field, parse_head, response_head
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,6 @@ class Connection:
         self._application = application
         self._closing = closing
         self._buffer = b""
-        self._request: Request | None = None
         self._last = False
         self._handed_over = False
         # On a Unix socket the kernel tells a close from a half-close; on TCP both are a FIN.
@@ -56,7 +55,7 @@ class Connection:
         self.started = False
         self.idle = True
         self.parked = False
-        self.held = _never
+        self.held: Callable[[], bool] = _never
 
     def serve(self) -> bool:
         """Answer requests until the connection ends; True when the socket is still this connection's, to be closed."""
@@ -82,7 +81,7 @@ class Connection:
         self.idle = False
         self.started = False
         self._last = not head.keep_alive or self._closing()
-        request = self._request = Request(head, self)
+        request = Request(head, self)
         busy.serve(head.method, head.path)
         try:
             answer = self._application(request)
@@ -91,11 +90,11 @@ class Connection:
             if answer is not None:
                 self._send_answer(answer, head.method == "HEAD", request.body)
         finally:
-            self._request = None
             self.held = _never
         return self._finish(request.body)
 
-    def _read_head(self):
+    def _read_head(self) -> Head | None:
+        """The head of the next request; None when there is none."""
         data = self._buffer
         while True:
             while data.startswith(b"\r\n"):  # RFC 9112 section 2.2: an empty line before a request is passed over
@@ -165,18 +164,17 @@ class Connection:
         close = "Connection: close\r\n" if self._last else ""
         return response_head(status, f"{IDENTITY}{close}{_date(int(time.time()))}{fields}")
 
-    def start_stream(self, status: int, content_type: str, fields: tuple[tuple[str, str], ...]) -> Stream:
-        """Send the head of a streamed answer; see `Request.stream`."""
-        head = self._request.head
-        chunked = head.minor > 0
+    def start_stream(self, asked: Head, status: int, content_type: str, fields: tuple[tuple[str, str], ...]) -> Stream:
+        """Send the head of a streamed answer to the request whose head was `asked`. Raises ClientGone."""
+        chunked = asked.minor > 0
         lines = field("Content-Type", content_type) + "".join([field(name, value) for name, value in fields])
         if chunked:
             lines += "Transfer-Encoding: chunked\r\n"
         self.send(self._head(status, lines))
-        return Stream(self, self._socket.fileno(), chunked, head.method == "HEAD")
+        return Stream(self, self._socket.fileno(), chunked, asked.method == "HEAD")
 
     def hand_over(self, status: int, fields: str) -> socket.socket:
-        """Send the head and give the socket away; see `Request.hijack`.
+        """Send the head and give the socket away (see `Request.hijack`).
 
         It waits for nobody: the caller may hold what others need. A client that has left so many answers unread that
         not even a head finds room is as good as gone.
@@ -201,7 +199,7 @@ class Connection:
         return self._receive(size)
 
     def take_into(self, view: memoryview) -> int:
-        """As `take`, into the caller's memory."""
+        """Take bytes of the body into the caller's memory, buffered ones first; 0 at the end of the connection."""
         if self._buffer:
             data = self.take(len(view))
             view[: len(data)] = data
@@ -215,15 +213,15 @@ class Connection:
         """Return bytes that were taken and belong to the next request."""
         self._buffer = data + self._buffer
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Send bytes to the client. Raises ClientGone."""
         try:
             self._socket.sendall(data)
         except OSError as error:
             raise ClientGone(str(error)) from error
 
-    def send_pieces(self, pieces: tuple) -> None:
-        """As `send`, without putting the pieces together first."""
+    def send_pieces(self, pieces: tuple[bytes | memoryview, ...]) -> None:
+        """Send bytes to the client, without putting the pieces together first. Raises ClientGone."""
         try:
             sent = self._socket.sendmsg(pieces)
             for piece in pieces:
@@ -234,7 +232,7 @@ class Connection:
             raise ClientGone(str(error)) from error
 
     def send_file(self, descriptor: int, start: int, count: int) -> None:
-        """As `send`, of a part of a file, without a copy of it in this process. Raises OSError for a file cut short."""
+        """Send a part of a file, with no copy of it here. Raises ClientGone, and OSError for one cut short."""
         end = start + count
         while start < end:
             try:
@@ -257,15 +255,15 @@ class Connection:
             self.send(data)
 
     def abort(self) -> None:
-        """See `Request.abort`."""
+        """End the connection after this answer, which has begun and cannot be made whole."""
         self._last = True
 
     def gone(self) -> bool:
-        """See `Request.gone`; takes nothing from the connection."""
+        """True when the client has hung up (see `Request.gone`); takes nothing from the connection."""
         return self._told(self._hang_up)
 
     def wait(self, descriptor: int, seconds: float | None) -> bool:
-        """See `Request.wait`; takes nothing from the connection."""
+        """Sleep until `descriptor` is readable (see `Request.wait`); takes nothing from the connection."""
         poll = select.poll()
         poll.register(self._socket, self._hang_up)
         poll.register(descriptor, select.POLLIN)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from engine.daemon import busy
-from engine.daemon.api.answers import Empty, Json, Response, Text
-from engine.daemon.api.request import RAW_STREAM, Request
+from engine.daemon.api.answers import RAW_STREAM, Empty, Json, Response, Text
+from engine.daemon.api.request import Request
 from engine.daemon.api.streams import ClientGone
 from engine.daemon.api.versions import check_version, parse_version, plain_errors, split_version
 from engine.daemon.parts import DaemonParts
@@ -29,7 +29,8 @@ from engine.errors import (
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[object, Request], Response | None]
+Handler = Callable[[DaemonParts, Request], Response | None]
+"""What answers a request: with a whole answer, or with None once it has streamed one or taken the connection over."""
 
 STATUSES = {
     Invalid: 400,

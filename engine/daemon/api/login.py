@@ -11,6 +11,7 @@ import socket
 from engine.daemon.images.registry.auth import Authorizer, Credentials
 from engine.daemon.images.registry.reads import Registry
 from engine.daemon.images.registry.transport import ConnectFailure
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid, SystemFailure, Unauthorized
 from engine.literals import LAST_PORT, natural, quoted
 
@@ -42,7 +43,7 @@ class _Login(Registry):
         return answer.status, answer.reason
 
 
-def check_login(address: str, credentials: dict, insecure: tuple[str, ...]) -> str:
+def check_login(address: str, credentials: Object, insecure: tuple[str, ...]) -> str:
     """The identity token, mostly empty, when the registry at `address` accepts the credentials (an AuthConfig).
 
     address: `host[:port]`, with or without scheme and path; empty for docker.io

@@ -4,10 +4,12 @@ Belongs to a request; its lines may come from any thread that works for it.
 """
 
 import threading
+from typing import Self
 
 from engine.daemon.api.answers import JSON_TYPE
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import Stream
+from engine.daemon.jsontext import Object
 from engine.errors import CommandFailed, EngineError
 
 
@@ -19,7 +21,7 @@ class Progress:
         self._lock = threading.Lock()
         self._stream: Stream | None = None
 
-    def __call__(self, line: dict) -> None:
+    def __call__(self, line: Object) -> None:
         """Send a line. Raises ClientGone, which is to end the work that nobody waits for any more."""
         with self._lock:
             if self._stream is None:
@@ -32,10 +34,10 @@ class Progress:
             if self._stream is None:
                 self._stream = self._request.stream(200, JSON_TYPE)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind, error, trace) -> bool:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> bool:
         """End the answer, with the failure as its last line when it has begun; only such a failure is settled here."""
         told = self._stream is not None and isinstance(error, EngineError)
         if told:

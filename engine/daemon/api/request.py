@@ -5,17 +5,46 @@ Belongs to the thread of its connection, from the head to the end of the answer.
 
 import socket
 from collections.abc import Callable
+from typing import Protocol
 
-from engine.daemon.api.body import decode_body
+from engine.daemon.api.answers import RAW_STREAM
+from engine.daemon.api.body import Mapping, Schema, Struct, check_body, decode_body
 from engine.daemon.api.query import Query
-from engine.daemon.api.streams import Body, Stream
-from engine.daemon.api.versions import NEWEST
+from engine.daemon.api.streams import Body, Source, Stream
+from engine.daemon.api.versions import NEWEST, Version
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 from engine.protocols.http import BadRequest, Head, field, tokens
 
 JSON_LIMIT = 4 * 1024 * 1024
 _HIJACK_BODY_LIMIT = 1024 * 1024
-RAW_STREAM = "application/vnd.docker.raw-stream"
+
+
+class Carrier(Source, Protocol):
+    """What a request asks of its connection; the methods without words of their own are told of in `Request`.
+
+    started: a head has been sent, or the socket given away; full_close: as in `Request`
+    held: whether another process is to answer, should the daemon stop now
+    """
+
+    started: bool
+    full_close: bool
+    held: Callable[[], bool]
+
+    def abort(self) -> None: ...
+
+    def gone(self) -> bool: ...
+
+    def wait(self, descriptor: int, seconds: float | None) -> bool: ...
+
+    def fileno(self) -> int: ...
+
+    def start_stream(
+        self, asked: Head, status: int, content_type: str, fields: tuple[tuple[str, str], ...]
+    ) -> Stream: ...
+
+    def hand_over(self, status: int, fields: str) -> socket.socket:
+        """Send this head and give the socket away."""
 
 
 class Request:
@@ -28,14 +57,14 @@ class Request:
 
     __slots__ = ("_connection", "body", "head", "headers", "method", "parameters", "path", "query", "version")
 
-    def __init__(self, head: Head, connection):
+    def __init__(self, head: Head, connection: Carrier):
         self.head = head
         self._connection = connection
         self.method = head.method
         self.path = head.path
         self.query = Query(head.query)
         self.headers = head.headers
-        self.version: tuple[int, int] = NEWEST
+        self.version: Version = NEWEST
         self.parameters: dict[str, str] = {}
         self.body = Body(connection, head.length, head.expects_continue)
 
@@ -48,16 +77,20 @@ class Request:
         """End the connection where it stands: the answer has begun and cannot be made whole."""
         self._connection.abort()
 
-    def json(self, schema: object) -> dict:
+    def json(self, schema: Struct | Mapping) -> Object:
         """The body as the value that `schema` (see `schemas`) describes; an empty body is an empty object.
 
         Raises Invalid in the words of docker's decoder.
         """
         return decode_body(self._body_bytes(), self.headers.get("content-type", ""), schema)
 
-    def required_json(self, schema: object) -> dict:
-        """As `json`, but an empty body is an error too."""
+    def required_json(self, schema: Struct | Mapping) -> Object:
+        """The body as the value that `schema` describes; an empty body is an error too. Raises Invalid as `json`."""
         return decode_body(self._body_bytes(), self.headers.get("content-type", ""), schema, required=True)
+
+    def check_json(self, schema: Schema, *, required: bool = False) -> None:
+        """Raises Invalid for a body that is not as `schema` describes; of one that is, nothing is used."""
+        check_body(self._body_bytes(), self.headers.get("content-type", ""), schema, required)
 
     def _body_bytes(self) -> bytes:
         data = self.body.read(JSON_LIMIT + 1)
@@ -96,7 +129,7 @@ class Request:
 
     def stream(self, status: int, content_type: str, fields: tuple[tuple[str, str], ...] = ()) -> Stream:
         """Send the answer's head now and return the body to be written. Raises ClientGone."""
-        return self._connection.start_stream(status, content_type, fields)
+        return self._connection.start_stream(self.head, status, content_type, fields)
 
     def await_body(self) -> None:
         """Take all that the client has announced, which `hijack` and `upgrade` need; after this they wait for nobody.
@@ -121,6 +154,9 @@ class Request:
         return self._connection.hand_over(200, field("Content-Type", RAW_STREAM))
 
     def upgrade(self, fields: str) -> socket.socket:
-        """As `hijack`, with a 101 of the caller's own header lines: for another protocol than docker's raw stream."""
+        """Leave HTTP for another protocol than docker's raw stream: send a 101 with the caller's own header lines.
+
+        Hands over the socket and raises as `hijack` does.
+        """
         self.await_body()
         return self._connection.hand_over(101, fields)

@@ -26,7 +26,8 @@ class Late:
 
     def loaded(self) -> Handler:
         """The function itself."""
-        return getattr(import_module(f"engine.daemon.api.handlers.{self.module}"), self.name)
+        found: Handler = getattr(import_module(f"engine.daemon.api.handlers.{self.module}"), self.name)
+        return found
 
     def __call__(self, engine: DaemonParts, request: Request) -> Response | None:
         return self.loaded()(engine, request)
@@ -151,7 +152,7 @@ REFUSED = (
 def _not_built(method: str, pattern: str, reason: str) -> Handler:
     text = f"{method} {pattern} is not built in this engine: {reason}"
 
-    def refuse(engine: DaemonParts, request: object) -> None:
+    def refuse(engine: DaemonParts, request: Request) -> None:
         raise NotBuilt(text)
 
     return refuse

@@ -5,7 +5,7 @@ Data only. A field of the definition is here whether or not it is built: what to
 
 import socket
 
-from engine.daemon.api.body import Array, Mapping, Scalar, Struct, parse_port
+from engine.daemon.api.body import Array, Fields, Mapping, Scalar, Struct, parse_port
 from engine.errors import Invalid
 from engine.literals import INT64 as _INT64
 from engine.literals import UINT64 as _UINT64
@@ -86,7 +86,7 @@ HEALTHCHECK = Struct(
     },
 )
 
-CONFIG = {
+CONFIG: Fields = {
     "Hostname": STRING,
     "Domainname": STRING,
     "User": STRING,
@@ -113,7 +113,7 @@ CONFIG = {
     "Shell": STRINGS,
 }
 
-RESOURCES = {
+RESOURCES: Fields = {
     "CpuShares": INT64,
     "Memory": INT64,
     "NanoCpus": INT64,

@@ -3,6 +3,8 @@
 Both belong to the request's thread, and both end with the request.
 """
 
+from typing import Protocol, Self
+
 from engine.daemon.api.answers import encode_json
 from engine.protocols.http import BadRequest, ChunkDecoder
 
@@ -19,6 +21,28 @@ class ClientGone(Exception):
     """
 
 
+class Source(Protocol):
+    """Where a body comes from: what it asks of its connection (see `connection.Connection`)."""
+
+    def take(self, size: int) -> bytes: ...
+
+    def take_into(self, view: memoryview) -> int: ...
+
+    def give_back(self, data: bytes) -> None: ...
+
+    def send_continue(self, data: bytes) -> None: ...
+
+
+class Sink(Protocol):
+    """Where a stream goes: what it asks of its connection."""
+
+    def send(self, data: bytes | memoryview) -> None: ...
+
+    def send_pieces(self, pieces: tuple[bytes | memoryview, ...]) -> None: ...
+
+    def send_file(self, descriptor: int, start: int, count: int) -> None: ...
+
+
 class Body:
     """A request's body as a binary file. A read raises BadRequest when the body is malformed or ends too early.
 
@@ -28,7 +52,7 @@ class Body:
 
     __slots__ = ("_connection", "_decoder", "_expected", "_left", "_pieces", "broken")
 
-    def __init__(self, connection, length: int | None, expects_continue: bool):
+    def __init__(self, connection: Source, length: int | None, expects_continue: bool):
         self._connection = connection
         self._decoder = ChunkDecoder() if length is None else None
         self._left = length or 0
@@ -62,7 +86,7 @@ class Body:
             while not self._pieces:
                 if self._decoder.ended:
                     return b""
-                self._decode(self._connection.take(_PIECE))
+                self._decode(self._decoder, self._connection.take(_PIECE))
             return self._from_pieces(size)
         data = self._connection.take(min(size, self._left))
         self._count(len(data))
@@ -80,7 +104,7 @@ class Body:
             wanted -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def readinto(self, buffer) -> int:
+    def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill the start of `buffer` with what is there; 0 at the end of the body."""
         with memoryview(buffer).cast("B") as view:
             if self._decoder is None and self._left:
@@ -113,12 +137,12 @@ class Body:
             raise BadRequest("unexpected EOF")
         self._left -= count
 
-    def _decode(self, data: bytes) -> None:
+    def _decode(self, decoder: ChunkDecoder, data: bytes) -> None:
         if not data:
             self.broken = True
             raise BadRequest("unexpected EOF")
         try:
-            pieces, used = self._decoder.feed(data)
+            pieces, used = decoder.feed(data)
         except BadRequest:
             self.broken = True
             raise
@@ -148,7 +172,7 @@ class Stream:
 
     __slots__ = ("_connection", "_fileno", "_open", "raw_chunks")
 
-    def __init__(self, connection, fileno: int, chunked: bool, silent: bool):
+    def __init__(self, connection: Sink, fileno: int, chunked: bool, silent: bool):
         self._connection = connection
         self._fileno = fileno
         self._open = not silent
@@ -163,11 +187,13 @@ class Stream:
         else:
             self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def write_large(self, data) -> None:
-        """As `write`, for many bytes (any buffer): they are sent from where they are."""
-        if not self._open or not self.raw_chunks:
-            self.write(data)
-        elif data:
+    def write_large(self, data: bytes | memoryview) -> None:
+        """Send `data` now, as one chunk, from where it is: many bytes are not copied. Raises ClientGone."""
+        if not data or not self._open:
+            return
+        if not self.raw_chunks:
+            self._connection.send(data)
+        else:
             self._connection.send_pieces((b"%x\r\n" % len(data), data, b"\r\n"))
 
     def send_file(self, descriptor: int, count: int) -> None:
@@ -214,10 +240,10 @@ class Stream:
             if self.raw_chunks:
                 self._connection.send(b"0\r\n\r\n")
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # After a failure the last chunk stays out: a body without it is how a client sees that the answer is not whole.
         if kind is None:
             self.close()

@@ -5,10 +5,10 @@ there when it is asked for, and whoever does not say is told both.
 """
 
 from engine.daemon.api import versions
+from engine.daemon.api.versions import Version
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 
-TYPES_SINCE = (1, 42)
-"""The first version that can ask for some kinds alone."""
 _SUMS_SINCE = (1, 52)
 _BUILDER_SIZE_UNTIL = (1, 42)
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})  # as Go's strconv.ParseBool has them
@@ -22,7 +22,12 @@ _NAMES = {
 }
 
 
-def verbosity(version: tuple[int, int], text: str) -> bool | None:
+def takes_kinds(version: Version) -> bool:
+    """Whether a client can ask for some kinds alone."""
+    return version >= (1, 42)
+
+
+def verbosity(version: Version, text: str) -> bool | None:
     """Whether the lists are asked for; None where that is not said, or could not be said. Raises Invalid."""
     if version < _SUMS_SINCE or not text:
         return None
@@ -31,7 +36,7 @@ def verbosity(version: tuple[int, int], text: str) -> bool | None:
     return text in _TRUE
 
 
-def shown(version: tuple[int, int], usage: dict[str, dict], verbose: bool | None) -> dict:
+def shown(version: Version, usage: dict[str, Object], verbose: bool | None) -> Object:
     """What was measured (see `diskusage.measure`) as a client of this version is to see it."""
     if version < _SUMS_SINCE:
         return _lists(version, usage)
@@ -49,7 +54,7 @@ def shown(version: tuple[int, int], usage: dict[str, dict], verbose: bool | None
     return answer
 
 
-def _lists(version: tuple[int, int], usage: dict[str, dict]) -> dict:
+def _lists(version: Version, usage: dict[str, Object]) -> Object:
     items = {name: usage[kind]["Items"] if kind in usage else None for kind, (name, _) in _NAMES.items()}
     if items["Images"] is not None:
         # A list of images told no number of containers yet, but this one always did.

@@ -6,11 +6,15 @@ done to that answer in here.
 
 import re
 
+from engine.daemon.api.answers import MULTIPLEXED_STREAM, RAW_STREAM
+from engine.daemon.jsontext import Object
 from engine.daemon.network.record import BUILTIN
 from engine.errors import Invalid
 from engine.settings.every import VERSION
 
-NEWEST = (1, 54)
+Version = tuple[int, int]
+
+NEWEST: Version = (1, 54)
 OLDEST = (1, 24)
 NEWEST_TEXT = "1.54"
 OLDEST_TEXT = "1.24"
@@ -73,7 +77,7 @@ def split_version(path: str) -> tuple[str, str]:
     return (prefix.group(1), path[prefix.end() :]) if prefix else ("", path)
 
 
-def parse_version(text: str) -> tuple[int, int]:
+def parse_version(text: str) -> Version:
     """A version's numbers; an empty text is the newest version."""
     if not text:
         return NEWEST
@@ -89,7 +93,7 @@ def newest_for(user_agent: str) -> str:
     return OLD_COMPOSE_SPEAKS if user_agent.startswith(OLD_COMPOSE) else NEWEST_TEXT
 
 
-def check_version(text: str, version: tuple[int, int]) -> None:
+def check_version(text: str, version: Version) -> None:
     """Raises Invalid for a version that is not spoken, in docker's words."""
     if version > NEWEST:
         raise Invalid(f"client version {text} is too new. Maximum supported API version is {NEWEST_TEXT}")
@@ -100,24 +104,64 @@ def check_version(text: str, version: tuple[int, int]) -> None:
         )
 
 
-def plain_errors(version: tuple[int, int]) -> bool:
+def plain_errors(version: Version) -> bool:
     """True where an error is plain text: before 1.24 it was not JSON yet, and whoever is told to upgrade is there."""
     return version < (1, 24)
 
 
-def image_filters(version: tuple[int, int], filters: dict[str, tuple[str, ...]], old: str) -> dict:
+def stream_type(version: Version, terminal: bool) -> str:
+    """The content type of what a container says. Before 1.42 no answer told that there are frames in it."""
+    return MULTIPLEXED_STREAM if version >= (1, 42) and not terminal else RAW_STREAM
+
+
+def chooses_streams(version: Version) -> bool:
+    """Whether who attaches over a WebSocket says which streams it wants; before 1.42 it got all."""
+    return version >= (1, 42)
+
+
+def has_text_frames(version: Version) -> bool:
+    """Whether a container's output is text to a WebSocket: since 1.28 it is bytes."""
+    return version < (1, 28)
+
+
+def takes_console_size(version: Version) -> bool:
+    """Whether an exec can be given the size of its terminal."""
+    return version >= (1, 42)
+
+
+def has_cluster_volumes(version: Version) -> bool:
+    """Whether a volume can be asked for that only a swarm has."""
+    return version >= (1, 42)
+
+
+def prunes_named_volumes(version: Version) -> bool:
+    """Whether a prune whose filters do not say so takes volumes that have a name too: since 1.42 it spares them."""
+    return version < (1, 42)
+
+
+def takes_service_status(version: Version) -> bool:
+    """Whether a list of services can be asked for the state of each."""
+    return version >= (1, 41)
+
+
+def updated(version: Version, body: Object) -> Object:
+    """What a client asks of a container that is there: before 1.40 none could change its limit of processes."""
+    return body if version >= (1, 40) else {key: value for key, value in body.items() if key != "PidsLimit"}
+
+
+def image_filters(version: Version, filters: dict[str, tuple[str, ...]], old: str) -> dict[str, tuple[str, ...]]:
     """The filters of GET /images/json; before 1.41 a pattern could also stand in the parameter `filter`."""
     if old and version < (1, 41):
         return {**filters, "reference": (*filters.get("reference", ()), old)}
     return filters
 
 
-def created(version: tuple[int, int], body: dict, cgroups: str) -> dict:
+def created(version: Version, body: Object, cgroups: str) -> Object:
     """What a client asks of a new container, with the defaults of its time.
 
     cgroups: the version of the host's hierarchy, "1" or "2"
     """
-    older = {}
+    older: Object = {}
     if version < (1, 40):
         older["IpcMode"] = "shareable"
     if version < (1, 41) and cgroups == "1":
@@ -130,7 +174,7 @@ def created(version: tuple[int, int], body: dict, cgroups: str) -> dict:
     return {**body, "HostConfig": {**asked, **{key: asked.get(key) or value for key, value in older.items()}}}
 
 
-def _with_old_networks(version: tuple[int, int], body: dict) -> dict:
+def _with_old_networks(version: Version, body: Object) -> Object:
     """Before 1.44 a container was created in one network, and until 1.51 its MAC could stand beside its networks."""
     networking = body.get("NetworkingConfig") or {}
     endpoints = {**(networking.get("EndpointsConfig") or {})}
@@ -151,7 +195,7 @@ def _with_old_networks(version: tuple[int, int], body: dict) -> dict:
     return {**body, "NetworkingConfig": {**networking, "EndpointsConfig": endpoints}} if endpoints else body
 
 
-def container(version: tuple[int, int], user_agent: str, shown: dict, log_asked: bool) -> dict:
+def container(version: Version, user_agent: str, shown: Object, log_asked: bool) -> Object:
     """A container of an inspect.
 
     The docker SDK for Python is told `json-file` where `local` is only the default: its `containers.run` reads the
@@ -170,7 +214,7 @@ def container(version: tuple[int, int], user_agent: str, shown: dict, log_asked:
     return {**shown, "HostConfig": {**shown["HostConfig"], "LogConfig": {**log_config, "Type": "json-file"}}}
 
 
-def _of_graph_drivers(shown: dict) -> dict:
+def _of_graph_drivers(shown: Object) -> Object:
     """A container as it was shown until 1.51."""
     settings = shown["NetworkSettings"]
     endpoint = settings["Networks"].get("bridge") or {}
@@ -181,7 +225,7 @@ def _of_graph_drivers(shown: dict) -> dict:
     return older
 
 
-def _with_short_aliases(shown: dict) -> dict:
+def _with_short_aliases(shown: Object) -> Object:
     """A container as it was shown until 1.44: in its user-defined networks its short id was one of its aliases."""
     settings = shown["NetworkSettings"]
     networks = {
@@ -191,12 +235,12 @@ def _with_short_aliases(shown: dict) -> dict:
     return {**shown, "NetworkSettings": {**settings, "Networks": networks}}
 
 
-def _with_short_alias(shown: dict, endpoint: dict) -> dict:
+def _with_short_alias(shown: Object, endpoint: Object) -> Object:
     names = (*(endpoint["Aliases"] or ()), shown["Id"][:_SHORT], shown["Config"]["Hostname"])
     return {**endpoint, "Aliases": list(dict.fromkeys(name for name in names if name))}
 
 
-def image(version: tuple[int, int], shown: dict) -> dict:
+def image(version: Version, shown: Object) -> Object:
     """An image of a list or an inspect, as it was shown then."""
     older = dict(shown)
     if version < (1, 53):
@@ -208,7 +252,7 @@ def image(version: tuple[int, int], shown: dict) -> dict:
     return _listed(version, older) if "Containers" in shown else _inspected(version, older)
 
 
-def _listed(version: tuple[int, int], shown: dict) -> dict:
+def _listed(version: Version, shown: Object) -> Object:
     if version < (1, 51):
         shown["Containers"] = -1
     if version < (1, 43) and not shown["RepoTags"] and not shown["RepoDigests"]:
@@ -216,7 +260,7 @@ def _listed(version: tuple[int, int], shown: dict) -> dict:
     return shown
 
 
-def _inspected(version: tuple[int, int], shown: dict) -> dict:
+def _inspected(version: Version, shown: Object) -> Object:
     """Until 1.51 what is empty was shown too, and until 1.44 the container that a step of a build had made it from.
 
     compose 1.29 makes no container anew without the volumes of that container, which are those of the image.
@@ -231,19 +275,19 @@ def _inspected(version: tuple[int, int], shown: dict) -> dict:
     return shown
 
 
-def created_network(version: tuple[int, int], body: dict) -> dict:
+def created_network(version: Version, body: Object) -> Object:
     """What a client asks of a new network: before 1.48 none could say whether it has IPv4."""
     if version < (1, 48):
         return {key: value for key, value in body.items() if key != "EnableIPv4"}
     return body
 
 
-def network(version: tuple[int, int], shown: dict) -> dict:
+def network(version: Version, shown: Object) -> Object:
     """A network of an inspect; before 1.52 nothing was told of its addresses."""
     return shown if version >= (1, 52) else {key: value for key, value in shown.items() if key != "Status"}
 
 
-def listed_network(version: tuple[int, int], shown: dict) -> dict:
+def listed_network(version: Version, shown: Object) -> Object:
     """A network of a list: its containers were told until 1.27, and their place was there, empty, until 1.51."""
     listed = {key: value for key, value in shown.items() if key != "Status"}
     if version >= (1, 52):
@@ -253,7 +297,7 @@ def listed_network(version: tuple[int, int], shown: dict) -> dict:
     return listed
 
 
-def info(version: tuple[int, int], shown: dict) -> dict:
+def info(version: Version, shown: Object) -> Object:
     """What GET /info tells: commits were shown with those expected, and some keys were not there yet, or still."""
     if version < (1, 50):
         for key, name in (("BridgeNfIptables", "iptables"), ("BridgeNfIp6tables", "ip6tables")):
@@ -279,23 +323,23 @@ def _bridged(name: str) -> bool:
         return False
 
 
-def event_types(version: tuple[int, int]) -> tuple[str, ...]:
+def event_types(version: Version) -> tuple[str, ...]:
     """The content types of GET /events, the usual one first."""
     usual = "application/jsonl" if version >= (1, 53) else "application/json"
     return usual, "application/x-ndjson", "application/json-seq"
 
 
-def knows_event(version: tuple[int, int], kind: str, action: str) -> bool:
+def knows_event(version: Version, kind: str, action: str) -> bool:
     """Whether a client has heard of such events: an image's `create` is not told before 1.46."""
     return version >= (1, 46) or kind != "image" or action != "create"
 
 
-def event_form(version: tuple[int, int]) -> str:
+def event_form(version: Version) -> str:
     """The name of the form that `event` gives to events: two versions of the same form show them alike."""
     return "plain" if version >= (1, 52) else "doubled"
 
 
-def event(version: tuple[int, int], shown: dict) -> dict:
+def event(version: Version, shown: Object) -> Object:
     """An event: containers' and images' had their oldest fields beside the newer ones until 1.51."""
     if version >= (1, 52) or shown["Type"] not in ("container", "image"):
         return shown

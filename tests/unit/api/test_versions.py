@@ -31,6 +31,18 @@ def test_every_version_from_the_oldest_to_the_newest_is_spoken():
             versions.check_version(text, versions.parse_version(text))
 
 
+def test_what_a_container_says_is_of_a_type_of_its_own_since_1_42():
+    assert versions.stream_type((1, 41), terminal=False) == "application/vnd.docker.raw-stream"
+    assert versions.stream_type((1, 42), terminal=False) == "application/vnd.docker.multiplexed-stream"
+    assert versions.stream_type((1, 42), terminal=True) == "application/vnd.docker.raw-stream"
+
+
+def test_the_limit_of_processes_is_not_updated_before_1_40():
+    asked = {"PidsLimit": 5, "Memory": 1}
+    assert versions.updated((1, 39), asked) == {"Memory": 1}
+    assert versions.updated((1, 40), asked) == asked
+
+
 def test_the_texts_are_the_numbers():
     assert f"{versions.NEWEST[0]}.{versions.NEWEST[1]}" == versions.NEWEST_TEXT
     assert f"{versions.OLDEST[0]}.{versions.OLDEST[1]}" == versions.OLDEST_TEXT

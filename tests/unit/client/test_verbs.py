@@ -9,7 +9,7 @@ from tests.unit.client.conftest import answer
 
 @pytest.mark.parametrize("verb", verbs.VERBS, ids=lambda verb: verb.name)
 def test_each_verb_is_there_and_explains_itself(verb, capsys):
-    assert callable(verbs._found(verb.function))
+    assert callable(verbs._function(verb))
     assert verbs.main([verb.name, "--help"]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"Usage: engine {verb.name}")

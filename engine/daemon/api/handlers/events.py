@@ -11,6 +11,7 @@ from engine.daemon.api.answers import encode_json
 from engine.daemon.api.eventfilter import SCOPE, compile_filters
 from engine.daemon.api.negotiation import choose
 from engine.daemon.api.request import Request
+from engine.daemon.api.versions import Version
 from engine.daemon.clock import SECOND
 from engine.daemon.parts import DaemonParts
 from engine.daemon.runtime.events import Event
@@ -73,7 +74,7 @@ def _left(until_ns: int | None) -> float | None:
     return None if until_ns is None else (until_ns - time.time_ns()) / SECOND
 
 
-def _line(version: tuple[int, int], event: Event) -> bytes:
+def _line(version: Version, event: Event) -> bytes:
     """The event as one line of JSON; made once for all who listen in the same form."""
     form = versions.event_form(version)
     line = event.lines.get(form)

@@ -3,17 +3,15 @@
 Each function runs in its request's thread. Nothing is decided here but what belongs to HTTP.
 """
 
-from engine.daemon.api import schemas
+from engine.daemon.api import schemas, versions
 from engine.daemon.api.answers import Empty, Json, Response
-from engine.daemon.api.request import RAW_STREAM, Request
+from engine.daemon.api.request import Request
 from engine.daemon.containers.exec import verbs as executing
 from engine.daemon.containers.exec.known import Exec
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
-_MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
-_SINCE_MULTIPLEXED = (1, 42)
-_SINCE_CONSOLE_SIZE = (1, 42)
 _LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
 
 
@@ -37,17 +35,16 @@ def start(engine: DaemonParts, request: Request) -> Response | None:
     asked = request.json(schemas.EXEC_START)
     one = _exec(engine, request)
     detach, tty = bool(asked.get("Detach")), bool(asked.get("Tty"))
-    framed = not tty and request.version >= _SINCE_MULTIPLEXED
-    content_type = _MULTIPLEXED_STREAM if framed else RAW_STREAM
+    content_type = versions.stream_type(request.version, tty)
     how = executing.Asked(detach, tty, _size(request, asked) if tty else None)
     executing.start(engine, one, how, lambda: request.hijack(True, content_type))
     return Empty(200) if detach else None
 
 
-def _size(request: Request, asked: dict) -> tuple[int, int] | None:
+def _size(request: Request, asked: Object) -> tuple[int, int] | None:
     """ConsoleSize, which older clients cannot ask for."""
     size = asked.get("ConsoleSize")
-    if not size or request.version < _SINCE_CONSOLE_SIZE:
+    if not size or not versions.takes_console_size(request.version):
         return None
     rows, columns = (min(number, _LARGEST_SIZE) for number in size)
     return rows, columns
@@ -55,7 +52,7 @@ def _size(request: Request, asked: dict) -> tuple[int, int] | None:
 
 def resize(engine: DaemonParts, request: Request) -> Response:
     """POST /exec/{id}/resize"""
-    rows, columns = (request.query.number(name, 0) for name in ("h", "w"))
+    rows, columns = (request.query.number(name) or 0 for name in ("h", "w"))
     for number in (rows, columns):
         if not 0 <= number <= _LARGEST_SIZE:
             raise Invalid(f'strconv.ParseUint: parsing "{number}": value out of range')

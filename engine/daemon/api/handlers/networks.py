@@ -11,6 +11,7 @@ from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import NETWORK_CONNECT, NETWORK_CREATE, NETWORK_DISCONNECT
 from engine.daemon.containers.endpoints import connect as connecting
 from engine.daemon.containers.endpoints import disconnect as disconnecting
+from engine.daemon.jsontext import Object
 from engine.daemon.network import filters, shown
 from engine.daemon.network import remove as removal
 from engine.daemon.network.record import Network
@@ -41,7 +42,7 @@ def inspect(engine: DaemonParts, request: Request) -> Response:
     return Json(versions.network(request.version, _inspected(engine, network, engine.networks.status(network))))
 
 
-def _inspected(engine: DaemonParts, network: Network, status: dict) -> dict:
+def _inspected(engine: DaemonParts, network: Network, status: Object) -> Object:
     def name_of(container_id: str) -> str:
         try:
             return engine.containers.find(container_id).name

@@ -46,14 +46,14 @@ def enable(engine: DaemonParts, request: Request) -> None:
 
 def upgrade(engine: DaemonParts, request: Request) -> None:
     """POST /plugins/{name}/upgrade"""
-    request.json(_PRIVILEGES)
+    request.check_json(_PRIVILEGES)
     _reference(request.query.text("remote"))
     raise _missing(_reference(request.parameters["name"]).with_default_tag().familiar)
 
 
 def set_(engine: DaemonParts, request: Request) -> None:
     """POST /plugins/{name}/set"""
-    request.required_json(STRINGS)
+    request.check_json(STRINGS, required=True)
     raise _missing(request.parameters["name"])
 
 

@@ -4,6 +4,7 @@ Each function runs in its request's thread. What is wrong in a request is told f
 ends in the same way, since this engine is of one host alone.
 """
 
+from engine.daemon.api import versions
 from engine.daemon.api.body import Struct
 from engine.daemon.api.request import Request
 from engine.daemon.network.drivers.choice import NO_MANAGER
@@ -12,7 +13,6 @@ from engine.errors import Invalid, SystemFailure, Unavailable
 from engine.literals import BOOLEANS, UINT64, boolean, integer
 
 _NO_MEMBER = "This node is not part of a swarm"
-_STATUS_SINCE = (1, 41)  # the first version of GET /services that can ask for the state of each
 _ROTATIONS = ("rotateWorkerToken", "rotateManagerToken", "rotateManagerUnlockKey")
 # What a changed thing is called where dockerd says what is wrong with a version; of the others it says no more.
 _SPOKEN_OF = {"nodes": "node", "services": "service", "swarm": "swarm"}
@@ -28,7 +28,7 @@ def refuse(engine: DaemonParts, request: Request) -> None:
 def list_(engine: DaemonParts, request: Request) -> None:
     """GET /nodes, /services, /tasks, /secrets, /configs"""
     request.query.filters()
-    if request.version >= _STATUS_SINCE and request.path == "/services":
+    if request.path == "/services" and versions.takes_service_status(request.version):
         _check_flag(request, "status")
     raise Unavailable(NO_MANAGER)
 
@@ -41,13 +41,13 @@ def inspect_service(engine: DaemonParts, request: Request) -> None:
 
 def create(engine: DaemonParts, request: Request) -> None:
     """POST /services/create, /secrets/create, /configs/create, and /swarm/unlock: whatever comes with a body."""
-    request.required_json(_ANYTHING)
+    request.check_json(_ANYTHING, required=True)
     raise Unavailable(NO_MANAGER)
 
 
 def update(engine: DaemonParts, request: Request) -> None:
     """POST /swarm/update and /nodes/{id}/update, with its siblings of services, secrets and configs"""
-    request.required_json(_ANYTHING)
+    request.check_json(_ANYTHING, required=True)
     _check_version(request)
     for name in _ROTATIONS if request.path == "/swarm/update" else ():
         if (text := request.query.text(name)) and text not in BOOLEANS:

@@ -3,6 +3,8 @@
 Runs in the request's thread.
 """
 
+from collections.abc import Sequence
+
 from engine.daemon import diskusage
 from engine.daemon.api import usageform
 from engine.daemon.api.answers import Json, Response
@@ -12,8 +14,8 @@ from engine.daemon.parts import DaemonParts
 
 def df(engine: DaemonParts, request: Request) -> Response:
     """GET /system/df"""
-    kinds = diskusage.KINDS
-    if request.version >= usageform.TYPES_SINCE and "type" in request.query:
+    kinds: Sequence[str] = diskusage.KINDS
+    if usageform.takes_kinds(request.version) and "type" in request.query:
         kinds = request.query.every("type")
         diskusage.check(kinds)
     verbose = usageform.verbosity(request.version, request.query.text("verbose"))

@@ -3,19 +3,17 @@
 Each function runs in its request's thread.
 """
 
+from engine.daemon.api import versions
 from engine.daemon.api.answers import Empty, Json, Response
-from engine.daemon.api.handlers.swarm import NO_MANAGER
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import VOLUME_CREATE
+from engine.daemon.network.drivers.choice import NO_MANAGER
 from engine.daemon.parts import DaemonParts
 from engine.daemon.volumes import listing
 from engine.daemon.volumes import prune as pruning
 from engine.errors import Unavailable
 
 _NO_CLUSTER_VOLUMES = "volume update only valid for cluster volumes, but swarm is unavailable"
-_CLUSTERS_SINCE = (1, 42)
-# Since then prune spares the volumes that have a name, unless it is told not to.
-_NAMED_SPARED_SINCE = (1, 42)
 
 
 def list_(engine: DaemonParts, request: Request) -> Response:
@@ -27,7 +25,7 @@ def list_(engine: DaemonParts, request: Request) -> Response:
 def create(engine: DaemonParts, request: Request) -> Response:
     """POST /volumes/create: a volume of this name that is there already is as good."""
     body = request.required_json(VOLUME_CREATE)
-    if body.get("ClusterVolumeSpec") is not None and request.version >= _CLUSTERS_SINCE:
+    if body.get("ClusterVolumeSpec") is not None and versions.has_cluster_volumes(request.version):
         raise Unavailable(NO_MANAGER)
     volume = engine.volumes.create(
         body.get("Name") or "", body.get("Driver") or "", body.get("DriverOpts"), body.get("Labels")
@@ -53,7 +51,7 @@ def remove(engine: DaemonParts, request: Request) -> Response:
 
 def prune(engine: DaemonParts, request: Request) -> Response:
     """POST /volumes/prune"""
-    before = request.version < _NAMED_SPARED_SINCE
-    removed, reclaimed = pruning.prune(engine.volumes, request.query.filters(), all_by_default=before)
+    named = versions.prunes_named_volumes(request.version)
+    removed, reclaimed = pruning.prune(engine.volumes, request.query.filters(), all_by_default=named)
     engine.events.publish("volume", "prune", "", {"reclaimed": str(reclaimed)})
     return Json({"VolumesDeleted": removed, "SpaceReclaimed": reclaimed})

@@ -6,7 +6,7 @@ content types, and what is sent when.
 
 from engine.daemon.api import schemas, versions
 from engine.daemon.api.answers import Empty, Json, Response, encode_json
-from engine.daemon.api.request import RAW_STREAM, Request
+from engine.daemon.api.request import Request
 from engine.daemon.api.streams import around_last
 from engine.daemon.containers.output import attach as attaching
 from engine.daemon.containers.output import logs as reading
@@ -21,24 +21,25 @@ from engine.daemon.containers.verbs import remove as removing
 from engine.daemon.containers.verbs import start as starting
 from engine.daemon.containers.verbs import stop as stopping
 from engine.daemon.containers.verbs import wait as waiting
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError, Invalid, NotBuilt
 from engine.literals import INT64, integer, natural, quoted
 from engine.logs.query import Query as LogQuery
 
-MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
-_SINCE_MULTIPLEXED = (1, 42)
 # An empty object, and the spaces around it: older clients send it with a start, and it means nothing.
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
 _LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
 
 
-def _waited(chunked: bool) -> tuple[tuple[bytes, ...], bytes]:
+def _waited(chunked: bool) -> tuple[tuple[bytes, bytes, bytes], bytes]:
     """The body of an answer to a wait, for one who knows nothing of HTTP: see `engine.wire.waits.Wait`."""
     code, rest = b'{"StatusCode":', b"}\n"
-    around = [around_last(len(code) + digits + len(rest), chunked=chunked) for digits in (1, 2, 3)]
-    return tuple(before + code for before, _ in around), rest + around[0][1]
+    (one, after), (two, _), (three, _) = (
+        around_last(len(code) + digits + len(rest), chunked=chunked) for digits in (1, 2, 3)
+    )
+    return (one + code, two + code, three + code), rest + after
 
 
 _WAITED = {chunked: _waited(chunked) for chunked in (False, True)}
@@ -49,8 +50,7 @@ def _container(engine: DaemonParts, request: Request) -> Container:
 
 
 def _stream_type(container: Container, request: Request) -> str:
-    framed = not container.config["Tty"] and request.version >= _SINCE_MULTIPLEXED
-    return MULTIPLEXED_STREAM if framed else RAW_STREAM
+    return versions.stream_type(request.version, container.config["Tty"])
 
 
 def create(engine: DaemonParts, request: Request) -> Response:
@@ -69,7 +69,7 @@ def list_(engine: DaemonParts, request: Request) -> Response:
         if value := query.text(name):
             filters.setdefault(name, (value,))
     asked = listing.Asked(
-        all=query.flag("all"), limit=query.number("limit", 0), size=query.flag("size"), filters=filters
+        all=query.flag("all"), limit=query.number("limit") or 0, size=query.flag("size"), filters=filters
     )
     return Json(listing.list_containers(engine, asked))
 
@@ -104,7 +104,7 @@ def wait(engine: DaemonParts, request: Request) -> None:
     ):
         request.shared(held)
         exit_code, error = waiter.result(request.wait)
-        answer = {"StatusCode": exit_code}
+        answer: Object = {"StatusCode": exit_code}
         if error:
             answer["Error"] = {"Message": error}
         stream.end(encode_json(answer) + b"\n")

@@ -12,6 +12,7 @@ from engine.daemon.api import schemas
 from engine.daemon.api.answers import Empty, Json, Response, encode_json
 from engine.daemon.api.request import Request
 from engine.daemon.containers.config import container_config
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
@@ -27,7 +28,7 @@ def _path(request: Request) -> str:
     return path
 
 
-def _stat_field(status: dict) -> tuple[tuple[str, str], ...]:
+def _stat_field(status: Object) -> tuple[tuple[str, str], ...]:
     return ((_STAT, base64.b64encode(encode_json(status)).decode()),)
 
 
@@ -47,7 +48,7 @@ def archive_get(engine: DaemonParts, request: Request) -> None:
     path, reference = _path(request), request.parameters["id"]
     with contextlib.ExitStack() as stack:
 
-        def begin(status: dict) -> Callable[[bytes], None]:
+        def begin(status: Object) -> Callable[[bytes | memoryview], None]:
             return stack.enter_context(request.stream(200, _TAR, _stat_field(status))).write_large
 
         archive.send(engine, engine.containers.find(reference), reference, path, begin)
@@ -69,7 +70,7 @@ def export(engine: DaemonParts, request: Request) -> None:
 
     with contextlib.ExitStack() as stack:
 
-        def begin() -> Callable[[bytes], None]:
+        def begin() -> Callable[[bytes | memoryview], None]:
             return stack.enter_context(request.stream(200, _BINARY)).write_large
 
         exporting.export(engine, engine.containers.find(request.parameters["id"]), begin)

@@ -5,14 +5,12 @@ Runs in its request's thread until the client is handed over; from then on a thr
 
 import socket
 
+from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.request import Request
 from engine.daemon.containers.output import attach as attaching
 from engine.daemon.parts import DaemonParts
 from engine.daemon.runtime.background import later
-
-_SINCE_BINARY = (1, 28)
-_SINCE_STREAMS = (1, 42)
 
 
 def attach(engine: DaemonParts, request: Request) -> Response | None:
@@ -23,14 +21,13 @@ def attach(engine: DaemonParts, request: Request) -> Response | None:
 
     container = engine.containers.find(request.parameters["id"])
     query = request.query
-    # Older clients could not say which streams they want, and got all.
-    default = request.version < _SINCE_STREAMS
+    every = not versions.chooses_streams(request.version)
     asked = attaching.Asked(
         logs=query.flag("logs"),
         stream=query.flag("stream"),
-        stdin=default or query.flag("stdin"),
-        stdout=default or query.flag("stdout"),
-        stderr=default or query.flag("stderr"),
+        stdin=every or query.flag("stdin"),
+        stdout=every or query.flag("stdout"),
+        stderr=every or query.flag("stderr"),
         detach_keys=query.text("detachKeys"),
         reference=request.parameters["id"],
         framed=False,  # a terminal has one stream, and other clients were never told apart which is which
@@ -39,7 +36,7 @@ def attach(engine: DaemonParts, request: Request) -> Response | None:
         fields = websocket.handshake(request.method, request.head)
     except websocket.WrongVersion as error:
         return Json({"message": str(error)}, 426, (("Sec-WebSocket-Version", websocket.VERSION),))
-    machine = websocket.Machine(text=request.version < _SINCE_BINARY)
+    machine = websocket.Machine(text=versions.has_text_frames(request.version))
 
     def hijack() -> socket.socket:
         peer = request.upgrade(fields)

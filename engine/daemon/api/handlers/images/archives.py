@@ -8,6 +8,7 @@ from engine.daemon.api.progress import Progress
 from engine.daemon.api.request import Request
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
@@ -40,7 +41,7 @@ def load(engine: DaemonParts, request: Request) -> None:
     quiet = request.query.flag("quiet", default=True)
     with Progress(request) as progress:
 
-        def show(line: dict) -> None:
+        def show(line: Object) -> None:
             if not (quiet and "progressDetail" in line):
                 progress(line)
 

@@ -12,6 +12,7 @@ from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import AUTH_CONFIG
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.verbs import distribution, push, search
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
@@ -28,7 +29,7 @@ def push_(engine: DaemonParts, request: Request) -> None:
         push.push(engine.images, request.parameters["name"], query.text("tag"), platform, credentials, progress)
 
 
-def _credentials(request: Request) -> dict | None:
+def _credentials(request: Request) -> Object | None:
     """From the header, or from the body as clients before the header sent them."""
     if HEADER in request.headers:
         return decode_auth(request.headers[HEADER])
