@@ -23,7 +23,7 @@ class Wiring:
         self._lock = locks.Lock("wiring")
         self._making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._known: set[str] = set()
-        self._announcer = None
+        self._announce: Callable[[str, str, tuple[str, ...]], None] | None = None  # see `plugging.announcer`
         # Of networks whose bridge this daemon has made: each address that somebody has had there since.
         self._had: dict[str, set[str]] = {}
 
@@ -85,13 +85,13 @@ class Wiring:
         from engine.daemon.network import plugging  # as above
 
         with self._lock:
-            if self._announcer is None:
-                self._announcer = plugging.announcer()
+            if self._announce is None:
+                self._announce = plugging.announcer()
         wired = _wired(pairs)
         made = {}
         if wired:
             unheard = self._unheard(wired)
-            made = {end.id: end for end in plugging.plug(wired, netns, _wired(others), self._announcer, unheard)}
+            made = {end.id: end for end in plugging.plug(wired, netns, _wired(others), self._announce, unheard)}
         return tuple(made.get(endpoint.id, endpoint) for _, endpoint in pairs)
 
     def _unheard(self, pairs: Iterable[Pair]) -> set[str]:
