@@ -221,7 +221,7 @@ class Resolving:
             return "none runs"
         return f"process {self._process[0]}, descriptor {link.fileno()}, serves {len(self._told)} containers"
 
-    def _ask(self, message: Serve | Forget, descriptors: Sequence[int] = ()) -> None:
+    def _ask(self, message: object, descriptors: Sequence[int] = ()) -> None:
         """Have something done. Raises _Lost; SystemFailure with the resolver's own words."""
         link = self._link
         if link is None:
