@@ -94,7 +94,7 @@ def records(engine: ContainerParts) -> list[Record]:
 
 
 def figures(engine: ContainerParts) -> list[Object]:
-    """The same as GET /system/df shows it: its BuildCache."""
+    """Everything that is kept for builds, as the BuildCache of GET /system/df shows it."""
     return [
         {
             "ID": record.id,

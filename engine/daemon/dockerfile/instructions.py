@@ -98,11 +98,11 @@ class _Reading:
         return self.arguments[0]
 
     def meant(self, text: str) -> str:
-        """With its variables put in."""
+        """The text with its variables put in."""
         return self.expand(text) if self.expand else text
 
     def all_meant(self, texts: tuple[str, ...]) -> tuple[str, ...]:
-        """The same for each."""
+        """Each text with its variables put in."""
         return tuple(self.meant(text) for text in texts)
 
 
@@ -342,16 +342,11 @@ def _retries(text: str) -> int:
 
 @dataclass(frozen=True)
 class Row:
-    """How an instruction is read: the form of its text, its flags (None: they are not looked at), its reader.
-
-    layer: it can make a layer; else it is metadata only. expanded: which of its parts have variables put in.
-    """
+    """How an instruction is read: the form of its text, its flags (None: they are not looked at), its reader."""
 
     form: forms.Form
     flags: dict[str, str] | None
     reader: Callable[[_Reading], Command]
-    layer: bool = False
-    expanded: str = ""
 
 
 _FILES = {
@@ -362,34 +357,24 @@ _FILES = {
 }
 _ADDED = {"keep-git-dir": flags.BOOLEAN, "checksum": flags.TEXT, "unpack": flags.BOOLEAN}
 _RUN = {"mount": flags.TEXTS, "network": flags.TEXT, "security": flags.TEXT}
-_PATHS = "sources, destination, chown, chmod, exclude, checksum, data of unquoted heredocs"
 
 TABLE: dict[str, Row] = {
-    "ADD": Row(forms.exec_or_space, {**_FILES, **_ADDED}, _add, layer=True, expanded=_PATHS),
-    "ARG": Row(forms.names, None, _arg, expanded="names, defaults"),
+    "ADD": Row(forms.exec_or_space, {**_FILES, **_ADDED}, _add),
+    "ARG": Row(forms.names, None, _arg),
     "CMD": Row(forms.exec_or_whole, {}, _cmd),
-    "COPY": Row(
-        forms.exec_or_space,
-        {**_FILES, "from": flags.TEXT, "parents": flags.BOOLEAN},
-        _copy,
-        layer=True,
-        expanded=_PATHS,
-    ),
+    "COPY": Row(forms.exec_or_space, {**_FILES, "from": flags.TEXT, "parents": flags.BOOLEAN}, _copy),
     "ENTRYPOINT": Row(forms.exec_or_whole, {}, _entrypoint),
-    "ENV": Row(forms.env_pairs, {}, _env, expanded="names, values"),
-    "EXPOSE": Row(forms.by_space, {}, _expose, expanded="ports, into words"),
-    "FROM": Row(forms.by_space, {"platform": flags.TEXT}, _from, expanded="image, platform"),
+    "ENV": Row(forms.env_pairs, {}, _env),
+    "EXPOSE": Row(forms.by_space, {}, _expose),
+    "FROM": Row(forms.by_space, {"platform": flags.TEXT}, _from),
     "HEALTHCHECK": Row(forms.health, None, _healthcheck),
-    "LABEL": Row(forms.label_pairs, {}, _label, expanded="names, values"),
+    "LABEL": Row(forms.label_pairs, {}, _label),
     "MAINTAINER": Row(forms.whole, {}, _maintainer),
     "ONBUILD": Row(forms.whole, {}, _onbuild),
-    "RUN": Row(forms.exec_or_whole, _RUN, _run, layer=True, expanded="values of mounts"),
+    "RUN": Row(forms.exec_or_whole, _RUN, _run),
     "SHELL": Row(forms.exec_or_whole, {}, _shell),
-    "STOPSIGNAL": Row(forms.whole, None, _stopsignal, expanded="signal"),
-    "USER": Row(forms.whole, {}, _user, expanded="user"),
-    "VOLUME": Row(forms.exec_or_space, {}, _volume, expanded="paths"),
-    "WORKDIR": Row(forms.whole, {}, _workdir, layer=True, expanded="path"),
+    "STOPSIGNAL": Row(forms.whole, None, _stopsignal),
+    "USER": Row(forms.whole, {}, _user),
+    "VOLUME": Row(forms.exec_or_space, {}, _volume),
+    "WORKDIR": Row(forms.whole, {}, _workdir),
 }
-
-LAYERS = frozenset(keyword for keyword, row in TABLE.items() if row.layer)
-"""The instructions that can make a layer; the others are metadata only (FROM begins a stage)."""

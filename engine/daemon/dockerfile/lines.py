@@ -106,7 +106,7 @@ class Reader:
             self.escape = match[2]
 
     def heredoc(self, announced: Heredoc) -> Heredoc:
-        """The same with its data, up to the line that ends it."""
+        """The heredoc that was announced, with its data, up to the line that ends it."""
         parts: list[str] = []
         while (read := self._next()) is not None:
             end = read.rstrip("\r\n")

@@ -27,7 +27,7 @@ def expand(text: str, variables: Mapping[str, str], escape: str = "\\") -> str:
 
 
 def expand_raw(text: str, variables: Mapping[str, str], escape: str = "\\") -> str:
-    """The same where quotes mean nothing and stay: a heredoc's contents."""
+    """The text with its variables put in, where quotes mean nothing and stay: a heredoc's contents."""
     return "".join(piece for piece, _ in Lexer(text, variables, escape, quotes=False).pieces())
 
 

@@ -200,7 +200,7 @@ def _addresses(network: Network, modes: Mapping[int, str | bool], request: PortR
             raise _impossible(network, request, family)
         _refuse_loopback6(request, request.host_ip)
         return [(request.host_ip, True)] if modes[family] in _MAPPED else []
-    from engine.daemon.network.drivers.bridge import HOST_BINDING  # as above
+    from engine.daemon.network.drivers.bridge import HOST_BINDING  # with the first container of a bridge
 
     default = network.options.get(HOST_BINDING) or _ANY[4]
     _refuse_loopback6(request, default)

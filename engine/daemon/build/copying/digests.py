@@ -53,7 +53,7 @@ class Digester:
         return f"dir:{total.hexdigest()}"
 
     def inline(self, name: str, data: bytes) -> str:
-        """The same for a file that the Dockerfile itself holds."""
+        """`file:HASH` of a file that the Dockerfile itself holds."""
         total = hashlib.sha256()
         self._field(total, b"inline", os.fsencode(name), data)
         return f"file:{total.hexdigest()}"

@@ -98,7 +98,7 @@ def _name(url: str, disposition: str) -> str:
     name = _usable(path) if not path.endswith("/") else ""
     if name or not disposition:
         return name
-    import email.message  # as above
+    import email.message  # an idle daemon does without
 
     message = email.message.Message()
     message["Content-Disposition"] = disposition
