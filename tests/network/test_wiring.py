@@ -297,11 +297,10 @@ def test_only_an_address_that_somebody_has_had_is_announced(
     """Each frame goes to all the others; a daemon that has not made the bridge does not know who has had what."""
     told: list[str] = []
 
-    class Recorder:
-        def announce(self, bridge: str, mac: str, known: tuple[str, ...]) -> None:
-            told.extend(known)
+    def announce(bridge: str, mac: str, known: tuple[str, ...]) -> None:
+        told.extend(known)
 
-    monkeypatch.setattr(plugging, "announcer", Recorder)
+    monkeypatch.setattr(plugging, "announcer", lambda: announce)
     wiring = Wiring()
     wiring.ensure(PLAIN)
     wiring.attach(PLAIN, [])

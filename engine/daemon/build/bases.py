@@ -8,6 +8,7 @@ from collections.abc import Callable
 from engine.daemon.build.options import Options
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.errors import NotFound
 
@@ -19,7 +20,7 @@ def find(
     name: str,
     platform: str,
     options: Options,
-    progress: Callable[[dict], None],
+    progress: Callable[[Object], None],
     fresh: set[str],
     gone: Callable[[], bool],
 ) -> Image:
@@ -47,7 +48,7 @@ def _is_id(name: str) -> bool:
     return name.startswith("sha256:")
 
 
-def credentials(auths: dict[str, dict], name: str) -> dict | None:
+def credentials(auths: dict[str, Object], name: str) -> Object | None:
     """What X-Registry-Config has for the registry of that name; its keys are hosts, or URLs as for docker's own."""
     domain = Reference.parse(name).domain
     key = _HUB_KEY if domain == _HUB else domain

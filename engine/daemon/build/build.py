@@ -5,15 +5,15 @@ the first line is a plain error, as dockerd has it; after that it is the answer'
 """
 
 from collections.abc import Callable
-from typing import BinaryIO
 
 from engine.daemon.build import building
 from engine.daemon.build.cache import Cache
-from engine.daemon.build.context import opened
+from engine.daemon.build.context import Source, opened
 from engine.daemon.build.options import Options
 from engine.daemon.build.output import Output, short
 from engine.daemon.build.state import Maker
 from engine.daemon.images.image import Image
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.errors import EngineError
 
@@ -21,8 +21,8 @@ from engine.errors import EngineError
 def build(
     engine: ContainerParts,
     options: Options,
-    body: BinaryIO,
-    progress: Callable[[dict], None],
+    body: Source,
+    progress: Callable[[Object], None],
     watch: Callable[[int], object],
     check: Callable[[], None],
     gone: Callable[[], bool],

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from engine.daemon.build import bases, stages, steps
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.cache import Cache
+from engine.daemon.build.context import Context
 from engine.daemon.build.options import Options
 from engine.daemon.build.output import Output, short
 from engine.daemon.build.stages import SCRATCH, Plan, Stage
@@ -30,14 +31,14 @@ _NO_TRIGGERS = ("FROM", "ONBUILD", "MAINTAINER")
 class Build:
     """What the steps of one build share.
 
-    context: see `context.Context`; watch: sleeps until a descriptor is readable, and raises once the client is gone;
+    watch: sleeps until a descriptor is readable, and raises once the client is gone;
     check: raises once the client is gone; gone: says whether it is
     built: number of a stage → what it has made, None for nothing; fresh: see `bases.find`
     """
 
     engine: ContainerParts
     options: Options
-    context: object
+    context: Context
     output: Output
     watch: Callable[[int], object]
     check: Callable[[], None]
@@ -183,6 +184,7 @@ def _declare_before(instruction: Instruction, arguments: Arguments, escape: str)
         lambda text: words.expand_list(text, seen, escape),
         escape,
     )
+    assert isinstance(command, commands.Arg)  # by its keyword
     for name, default in command.pairs:
         arguments.declare_before(name, default)
 

@@ -8,9 +8,11 @@ exception is what the client names with `cachefrom`, as it thereby trusts it. Ke
 import hashlib
 import json
 import time
+from collections.abc import Mapping
 
 from engine.daemon.images import image as documents
 from engine.daemon.images.image import Image
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
 from engine.daemon.store import images as image_table
@@ -20,7 +22,7 @@ from engine.errors import NotFound
 _FORMAT = 1
 
 
-def key_of(parent: str, platform: str, config: dict, step: dict[str, object]) -> str:
+def key_of(parent: str, platform: str, config: Object, step: Mapping[str, object]) -> str:
     """The key of a step.
 
     parent: the id of the image below, a digest of all that it is; config: of the image that the step makes
@@ -83,12 +85,12 @@ class Cache:
         return None
 
 
-def _history(config: dict) -> list[dict]:
+def _history(config: Object) -> list[Object]:
     history = config.get("history")
     return history if isinstance(history, list) and all(isinstance(step, dict) for step in history) else []
 
 
-def _next_step(config: dict, parent: dict) -> int | None:
+def _next_step(config: Object, parent: Object) -> int | None:
     """Where in the history of an image that stands on `parent` what follows that begins; None when it does not."""
     above, below = _history(config), _history(parent)
     layers, layers_below = documents.diff_ids_of(config), documents.diff_ids_of(parent)

@@ -15,7 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Protocol
 
 from engine.daemon.build import urls
 from engine.daemon.build.copying import places
@@ -49,6 +49,12 @@ _ARCHIVES = frozenset(
 Progress = Callable[[int, int], None]
 
 
+class Source(Protocol):
+    """What a context comes from: a request's body, or the answer of a server."""
+
+    def read(self, count: int, /) -> bytes: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """root: descriptor of the directory with the files; scratch: of an empty one beside it; both go with the build.
@@ -64,7 +70,7 @@ class Context:
 
 @contextlib.contextmanager
 def opened(
-    data_root: str, body: BinaryIO, remote: str = "", dockerfile: str = "", progress: Progress | None = None
+    data_root: str, body: Source, remote: str = "", dockerfile: str = "", progress: Progress | None = None
 ) -> Iterator[Context]:
     """The context of one build, of the body, or of the URL `remote`. Raises EngineErrors in docker's words."""
     place = os.path.join(data_root, "tmp", f"build-{os.getpid()}-{time.monotonic_ns()}")
@@ -86,7 +92,7 @@ def _made(stack: contextlib.ExitStack, path: str) -> int:
     return fd
 
 
-def _filled(root: int, body: BinaryIO, remote: str, dockerfile: str, progress: Progress | None) -> tuple[bytes, str]:
+def _filled(root: int, body: Source, remote: str, dockerfile: str, progress: Progress | None) -> tuple[bytes, str]:
     """Fill the root; the Dockerfile's bytes and its name."""
     if not remote:
         _unpack(root, body)
@@ -130,14 +136,14 @@ class _Into(extract.Extraction):
             self.make(entry, parts, reader)
 
     def parts_of(self, name: str) -> list[str]:
-        """As docker, which cleans a name first: only what leads out is refused."""
+        """The parts of a name, which is cleaned first, as docker does it: only what leads out is refused."""
         clean = posixpath.normpath(name)
         if clean == ".." or clean.startswith("../"):
             raise Invalid(f'"{name}" is outside of the build context')
         return [part for part in clean.split("/") if part not in ("", ".")]
 
 
-def _unpack(root: int, source: BinaryIO) -> None:
+def _unpack(root: int, source: Source) -> None:
     try:
         with contextlib.closing(_Into(root)) as into:
             reader = tar.TarReader(io.BufferedReader(Unpacked(source), _BUFFER))

@@ -10,15 +10,20 @@ import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from engine.daemon.build import directories
+from engine.daemon.build.context import Context
 from engine.daemon.build.copying import prepare
 from engine.daemon.build.copying.request import Base, Request
 from engine.daemon.build.state import State
 from engine.daemon.dockerfile import commands
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers import merged, storage
+from engine.daemon.jsontext import Object
+from engine.daemon.parts import ContainerParts
 from engine.daemon.tar.space import check_space
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid, NotFound, SystemFailure
@@ -28,6 +33,18 @@ _PLACE = os.O_PATH | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CHUNK = 8 * 1024 * 1024
 _NO_SESSION = "the classic builder has no session to ask the client by: build with `docker buildx`"
+
+
+class Build(Protocol):
+    """The part of `building.Build` that mounts need."""
+
+    engine: ContainerParts
+    context: Context
+    number: int
+
+    def check(self) -> None: ...
+
+    def source(self, name: str) -> Image | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +69,7 @@ class Wanted:
         return [*where, mount.id] if mount.type == "cache" else where
 
 
-def wanted(build: object, state: State, mount: commands.Mount) -> Wanted | None:
+def wanted(build: Build, state: State, mount: commands.Mount) -> Wanted | None:
     """The mount, its source found; None for what is left out: a secret that nobody needs. Raises Invalid, NotFound."""
     if mount.type in ("secret", "ssh"):
         if mount.required:
@@ -70,18 +87,14 @@ def wanted(build: object, state: State, mount: commands.Mount) -> Wanted | None:
     image = build.source(mount.from_) if mount.from_ else None
     if mount.from_ and image is None:
         if mount.type == "cache":  # FROM scratch: empty, as a cache begins
-            return Wanted(commands.Mount(**{**_fields(mount), "from_": "", "source": ""}), target)
+            return Wanted(replace(mount, from_="", source=""), target)
         raise Invalid(f"nothing can be mounted from {mount.from_}: it is empty")
     if mount.type == "cache" or image is not None:
         return Wanted(mount, target, image)
     return Wanted(mount, target, None, _digest(build, mount))
 
 
-def _fields(mount: commands.Mount) -> dict[str, object]:
-    return {name: getattr(mount, name) for name in mount.__dataclass_fields__}
-
-
-def _digest(build: object, mount: commands.Mount) -> str:
+def _digest(build: Build, mount: commands.Mount) -> str:
     """Of what a bind shows of the context: as COPY's, so times do not count."""
     request = Request((mount.source or ".",), "/", keep_owners=True, shown="RUN --mount", check=build.check)
     base = Base((), build.engine.images.layer_root, build.context.scratch)
@@ -89,20 +102,20 @@ def _digest(build: object, mount: commands.Mount) -> str:
 
 
 @contextlib.contextmanager
-def mounted(build: object, asked: tuple[Wanted, ...]) -> Iterator[list[dict]]:
+def mounted(build: Build, asked: tuple[Wanted, ...]) -> Iterator[list[Object]]:
     """The mounts as HostConfig.Mounts has them; copies and locks are let go of afterwards."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(_KINDS[each.mount.type](build, each)) for each in asked]
 
 
 @contextlib.contextmanager
-def _tmpfs(_build: object, wanted: Wanted) -> Iterator[dict]:
+def _tmpfs(_build: Build, wanted: Wanted) -> Iterator[Object]:
     options = {"SizeBytes": wanted.mount.size} if wanted.mount.size else {}
     yield {"Type": "tmpfs", "Target": wanted.target, "TmpfsOptions": options}
 
 
 @contextlib.contextmanager
-def _cache(build: object, wanted: Wanted) -> Iterator[dict]:
+def _cache(build: Build, wanted: Wanted) -> Iterator[Object]:
     mount = wanted.mount
 
     def fill(sink: int) -> None:
@@ -116,11 +129,11 @@ def _cache(build: object, wanted: Wanted) -> Iterator[dict]:
 
 
 @contextlib.contextmanager
-def _bind(build: object, wanted: Wanted) -> Iterator[dict]:
+def _bind(build: Build, wanted: Wanted) -> Iterator[Object]:
     mount, image = wanted.mount, wanted.image
     if mount.readonly and image is not None:
         subpath = mount.source.strip("/")
-        shown = {"Type": "image", "Source": image.id, "Target": wanted.target, "ReadOnly": True}
+        shown: Object = {"Type": "image", "Source": image.id, "Target": wanted.target, "ReadOnly": True}
         yield {**shown, "ImageOptions": {"Subpath": subpath}} if subpath not in ("", ".") else shown
     elif mount.readonly:
         source = _opened(build.context.root, mount.source)
@@ -134,7 +147,7 @@ def _bind(build: object, wanted: Wanted) -> Iterator[dict]:
             yield _bound(os.path.join(path, name) if name else path, wanted)
 
 
-def _bound(path: str, wanted: Wanted) -> dict:
+def _bound(path: str, wanted: Wanted) -> Object:
     return {"Type": "bind", "Source": path, "Target": wanted.target, "ReadOnly": wanted.mount.readonly}
 
 
@@ -148,7 +161,7 @@ def _opened(root: int, source: str) -> int:
 
 
 @contextlib.contextmanager
-def _scratch(build: object) -> Iterator[tuple[int, str]]:
+def _scratch(build: Build) -> Iterator[tuple[int, str]]:
     """An empty directory in the build's own, and its path."""
     above = build.context.scratch
     name = f"mount-{build.number}-{len(os.listdir(above))}"
@@ -161,7 +174,7 @@ def _scratch(build: object) -> Iterator[tuple[int, str]]:
         remove_tree(above, name)
 
 
-def _copied(build: object, image: Image | None, source: str, sink: int) -> str:
+def _copied(build: Build, image: Image | None, source: str, sink: int) -> str:
     """Copy what is at `source` into the open directory; the name of a single file, empty for a directory's contents."""
 
     def check() -> None:
@@ -206,17 +219,21 @@ def _copy_file(found: int, sink: int, name: str, check: Callable[[], None]) -> s
     return name
 
 
-_KINDS = {"tmpfs": _tmpfs, "cache": _cache, "bind": _bind}
+_KINDS: dict[str, Callable[[Build, Wanted], AbstractContextManager[Object]]] = {
+    "tmpfs": _tmpfs,
+    "cache": _cache,
+    "bind": _bind,
+}
 
 
 # The places that were made for mounts
 
 
-def places(build: object, state: State, targets: list[str]) -> tuple[str, ...]:
+def places(build: Build, state: State, targets: list[str]) -> tuple[str, ...]:
     """Which paths the base lacks of those that mounts need, deepest first."""
 
     def absent(root: int) -> set[str]:
-        found = set()
+        found: set[str] = set()
         for target in targets:
             parts = target.strip("/").split("/")
             found |= {path for path in map("/".join, _growing(parts)) if not _there(root, path)}

@@ -7,11 +7,12 @@ here: nothing that a client says is passed over.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.daemon import jsontext
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.reference import Reference
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotBuilt
 
 _CLASSIC = "1"
@@ -40,8 +41,8 @@ class Options:
     labels: dict[str, str] = field(default_factory=dict)
     target: str = ""
     platform: str = ""
-    host: dict[str, object] = field(default_factory=dict)
-    auths: dict[str, dict] = field(default_factory=dict)
+    host: Object = field(default_factory=dict)
+    auths: dict[str, Object] = field(default_factory=dict)
     shows_ids: bool = True
 
 
@@ -69,7 +70,7 @@ _NUMBERS = {
 _TEXTS = {"cpusetcpus": "CpusetCpus", "cpusetmems": "CpusetMems", "cgroupparent": "CgroupParent"}
 
 
-def read(query: Query, auths: dict[str, dict], shows_ids: bool) -> Options:
+def read(query: Query, auths: dict[str, Object], shows_ids: bool) -> Options:
     """The options of a request. Raises Invalid, and NotBuilt for what only BuildKit has."""
     _refuse(query)
     force = query.flag("forcerm")
@@ -81,12 +82,12 @@ def read(query: Query, auths: dict[str, dict], shows_ids: bool) -> Options:
         remote=query.text("remote"),
         quiet=query.flag("q"),
         no_cache=query.flag("nocache"),
-        cache_from=tuple(_json(query, "cachefrom", "cache-from", list, _are_texts) or ()),
+        cache_from=tuple(_list(query, "cachefrom", "cache-from", _is_text)),
         pull=query.flag("pull"),
         remove=remove or force,
         force_remove=force,
-        args=_json(query, "buildargs", "build args", dict, _are_arguments) or {},
-        labels=_json(query, "labels", "labels", dict, _are_texts) or {},
+        args=_object(query, "buildargs", "build args", _is_argument),
+        labels=_object(query, "labels", "labels", _is_text),
         target=query.text("target"),
         platform=_platform(query.text("platform")),
         host=_host(query),
@@ -106,7 +107,7 @@ def _refuse(query: Query) -> None:
         raise Invalid(f"invalid version {version}")
     if query.flag("squash"):
         raise Invalid("squash is only supported with experimental mode, which this engine does not have")
-    if _json(query, "outputs", "outputs", list, lambda _: True):
+    if _list(query, "outputs", "outputs", lambda _: True):
         raise Invalid("outputs are only supported by BuildKit: docker save and docker export write what was built")
     isolation = query.text("isolation")
     if isolation.lower() not in ("", "default"):
@@ -128,20 +129,39 @@ def _platform(text: str) -> str:
     return text
 
 
-def _json(query: Query, name: str, shown: str, kind: type, fits: Callable[[object], bool]) -> object:
-    """A parameter in JSON; None when it is not given, or null."""
+def _list(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -> list[Any]:
+    """A parameter that is a list in JSON, whose items all fit; empty when it is not given, or null."""
+    value = _json(query, name, shown)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(map(fits, value)):
+        raise _wrong_type(name, shown)
+    return value
+
+
+def _object(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -> Object:
+    """A parameter that is an object in JSON, whose values all fit; empty when it is not given, or null."""
+    value = _json(query, name, shown)
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(map(fits, value.values())):
+        raise _wrong_type(name, shown)
+    return value
+
+
+def _wrong_type(name: str, shown: str) -> Invalid:
+    return Invalid(f"error reading {shown}: {name} is of the wrong type")
+
+
+def _json(query: Query, name: str, shown: str) -> object:
+    """The value of a parameter in JSON; None when it is not given, or null."""
     text = query.text(name)
     if not text:
         return None
     try:
-        value = jsontext.parse(text, shown)
+        return jsontext.parse(text, shown)
     except Invalid as error:
         raise Invalid(f"error reading {shown}: {_reason(text) or error}") from error
-    if value is None:
-        return None
-    if not isinstance(value, kind) or not fits(value):
-        raise Invalid(f"error reading {shown}: {name} is of the wrong type")
-    return value
 
 
 def _reason(text: str) -> str:
@@ -155,20 +175,20 @@ def _reason(text: str) -> str:
     return ""
 
 
-def _are_texts(value: dict | list) -> bool:
-    return all(isinstance(each, str) for each in (value.values() if isinstance(value, dict) else value))
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
-def _are_arguments(value: dict) -> bool:
-    return all(each is None or isinstance(each, str) for each in value.values())
+def _is_argument(value: object) -> bool:
+    return value is None or isinstance(value, str)
 
 
-def _host(query: Query) -> dict[str, object]:
-    asked: dict[str, object] = {key: query.number(name, 0) for name, key in _NUMBERS.items()}
+def _host(query: Query) -> Object:
+    asked: Object = {key: query.number(name, 0) for name, key in _NUMBERS.items()}
     asked |= {key: query.text(name) for name, key in _TEXTS.items()}
     asked["NetworkMode"] = query.text("networkmode") or "default"
     asked["ExtraHosts"] = _extra_hosts(query)
-    asked["Ulimits"] = _json(query, "ulimits", "ulimit settings", list, _are_limits)
+    asked["Ulimits"] = _list(query, "ulimits", "ulimit settings", _is_limit)
     return {key: value for key, value in asked.items() if value}
 
 
@@ -177,10 +197,9 @@ def _extra_hosts(query: Query) -> list[str]:
     return [each for text in query.every("extrahosts") for each in text.split(",") if each]
 
 
-def _are_limits(value: list) -> bool:
-    return all(
-        isinstance(each, dict)
-        and isinstance(each.get("Name"), str)
-        and all(isinstance(each.get(key, 0), int) for key in ("Hard", "Soft"))
-        for each in value
+def _is_limit(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("Name"), str)
+        and all(isinstance(value.get(key, 0), int) for key in ("Hard", "Soft"))
     )

@@ -9,6 +9,8 @@ import collections
 import time
 from collections.abc import Callable
 
+from engine.daemon.jsontext import Object
+
 _RED, _PLAIN = "\x1b[91m", "\x1b[0m"
 _MOST_KEPT = 1 << 20
 _SHORT = 12
@@ -26,18 +28,18 @@ class Output:
     quiet: see above; shows_ids: lines with `aux` are sent
     """
 
-    def __init__(self, say: Callable[[dict], None], quiet: bool, shows_ids: bool):
+    def __init__(self, say: Callable[[Object], None], quiet: bool, shows_ids: bool):
         self._say = say
         self._quiet = quiet
         self._shows_ids = shows_ids
-        self._kept: collections.deque[dict] = collections.deque()
+        self._kept: collections.deque[Object] = collections.deque()
         self._size = 0
         self._decoders = {
             False: codecs.getincrementaldecoder("utf-8")("replace"),
             True: codecs.getincrementaldecoder("utf-8")("replace"),
         }
 
-    def line(self, line: dict) -> None:
+    def line(self, line: Object) -> None:
         """One line as it is: the progress of a pull."""
         if not self._quiet:
             self._say(line)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from engine.daemon import moments
 from engine.daemon.build import directories
 from engine.daemon.clock import rfc3339
+from engine.daemon.images.image import Image
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
 from engine.errors import Invalid
@@ -91,8 +93,8 @@ def records(engine: ContainerParts) -> list[Record]:
     return sorted(found, key=lambda record: record.used_ns, reverse=True)
 
 
-def figures(engine: ContainerParts) -> list[dict]:
-    """As the BuildCache of GET /system/df."""
+def figures(engine: ContainerParts) -> list[Object]:
+    """Everything that is kept for builds, as the BuildCache of GET /system/df shows it."""
     return [
         {
             "ID": record.id,
@@ -116,7 +118,7 @@ def _named(engine: ContainerParts) -> set[str]:
     for image in images.values():
         if not image.names:
             continue
-        current = image
+        current: Image | None = image
         while current is not None and current.id not in found:
             found.add(current.id)
             current = images.get(current.parent)

@@ -11,16 +11,19 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.daemon.build import mounting, wording
-from engine.daemon.build.output import short
-from engine.daemon.build.state import Part, State
+from engine.daemon.build.options import Options
+from engine.daemon.build.output import Output, short
+from engine.daemon.build.state import Maker, Part, State
 from engine.daemon.containers import paths
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import commit
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import create, remove, start, wait
 from engine.daemon.dockerfile import commands
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
 from engine.errors import CommandFailed, EngineError, Invalid, NotFound
@@ -32,6 +35,16 @@ _ERRORS = 2
 _PIECE = 64 * 1024
 # BuildKit's place for a here-document that is a program.
 _PIPES = "/dev/pipes"
+
+
+class Build(mounting.Build, Protocol):
+    """The part of `building.Build` that a command needs."""
+
+    options: Options
+    output: Output
+    maker: Maker
+
+    def watch(self, descriptor: int, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,7 @@ class Asked:
         }
 
 
-def asked(build: object, state: State, command: commands.Run) -> Asked:
+def asked(build: Build, state: State, command: commands.Run) -> Asked:
     """What a RUN asks for. Raises Invalid for what this builder cannot do."""
     if command.security != "sandbox":
         raise Invalid(
@@ -110,7 +123,7 @@ def _command(state: State, command: commands.Run) -> tuple[tuple[str, ...], str]
 
 
 @contextlib.contextmanager
-def run(build: object, state: State, asked: Asked) -> Iterator[Part | None]:
+def run(build: Build, state: State, asked: Asked) -> Iterator[Part | None]:
     """Run the command; its layer, None where it changed nothing. Raises CommandFailed, ClientGone, what start does."""
     store = build.engine.images
     targets = [mount.target for mount in asked.mounts]
@@ -135,7 +148,7 @@ def run(build: object, state: State, asked: Asked) -> Iterator[Part | None]:
                 _remove(build, container)
             raise
         except BaseException:
-            _discard(build, container)
+            discard(build.engine, container)
             raise
         if build.options.remove:
             _remove(build, container)
@@ -144,7 +157,7 @@ def run(build: object, state: State, asked: Asked) -> Iterator[Part | None]:
         yield stack.enter_context(build.maker.kept(blob, *new)) if new else None
 
 
-def _create(build: object, state: State, asked: Asked, mounts: list[dict]) -> Container:
+def _create(build: Build, state: State, asked: Asked, mounts: list[Object]) -> Container:
     engine = build.engine
     body = {
         "Image": state.identity,
@@ -171,7 +184,7 @@ def _create(build: object, state: State, asked: Asked, mounts: list[dict]) -> Co
 
 
 @contextlib.contextmanager
-def _script(build: object, asked: Asked) -> Iterator[dict]:
+def _script(build: Build, asked: Asked) -> Iterator[Object]:
     """The mount of a here-document that is a program."""
     above, name = build.context.scratch, f"script-{build.number}"
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700, dir_fd=above)
@@ -185,7 +198,7 @@ def _script(build: object, asked: Asked) -> Iterator[dict]:
         os.unlink(name, dir_fd=above)
 
 
-def _finish(build: object, container: Container) -> None:
+def _finish(build: Build, container: Container) -> None:
     """Run the container to its end. Raises CommandFailed with its code."""
     engine = build.engine
     ours, theirs = socket.socketpair()
@@ -203,7 +216,7 @@ def _finish(build: object, container: Container) -> None:
         raise CommandFailed(f"{message}: {text}" if text else message, code)
 
 
-def _relay(build: object, source: socket.socket) -> None:
+def _relay(build: Build, source: socket.socket) -> None:
     """Say what comes in frames until their end."""
     waiting = bytearray()
     while True:
@@ -224,18 +237,13 @@ def _relay(build: object, source: socket.socket) -> None:
     build.output.command_ended()
 
 
-def _remove(build: object, container: Container) -> None:
-    _discard(build, container)
+def _remove(build: Build, container: Container) -> None:
+    discard(build.engine, container)
     build.output.text(f" ---> Removed intermediate container {short(container.id)}\n")
 
 
-def _discard(build: object, container: Container) -> None:
-    """Remove a container, whatever it is doing, with its volumes."""
-    discard(build.engine, container)
-
-
 def discard(engine: ContainerParts, container: Container) -> None:
-    """As `_discard`, for one that a daemon before this one has left too."""
+    """Remove the container of a step, whatever it is doing, with its volumes; also one of an earlier daemon's."""
     with contextlib.suppress(NotFound):  # somebody else was faster
         remove.remove(engine, container, force=True, volumes=True, lasting=False)
     if not engine.containers.using(container.image_id):
@@ -243,7 +251,7 @@ def discard(engine: ContainerParts, container: Container) -> None:
     _let_go(engine, container)
 
 
-def _let_stay(build: object, container: Container) -> None:
+def _let_stay(build: Build, container: Container) -> None:
     _let_go(build.engine, container)
 
 

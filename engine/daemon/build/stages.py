@@ -78,7 +78,7 @@ def find(stages: tuple[Stage, ...], name: str) -> Stage | None:
 
 
 def named(stages: tuple[Stage, ...], name: str) -> Stage | None:
-    """As `find`, but by name alone: FROM takes no numbers."""
+    """The stage of that name, the last one where several have it: a FROM takes no numbers."""
     found = find(stages, name)
     return found if found is not None and found.name == name.lower() else None
 
@@ -100,6 +100,7 @@ def _split(dockerfile: Dockerfile) -> tuple[tuple[Instruction, ...], list[list[I
 
 def _stage(index: int, group: list[Instruction], expand: Callable[[str], str]) -> Stage:
     opening = instructions.read(group[0])
+    assert isinstance(opening, commands.From)  # by its keyword
     try:
         base = expand(opening.image) or None
     except Invalid:
@@ -133,6 +134,8 @@ def _looked_at(stage: Stage) -> Iterator[str]:
         if step.keyword == "COPY":
             yield from (value for name, value in step.flags if name == "from" and value)
         elif step.keyword == "RUN":
-            for mount in instructions.read(step).mounts:
+            command = instructions.read(step)
+            assert isinstance(command, commands.Run)  # by its keyword
+            for mount in command.mounts:
                 if mount.from_:
                     yield mount.from_

@@ -8,8 +8,9 @@ import collections
 import contextlib
 import copy
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.clock import rfc3339
@@ -17,8 +18,10 @@ from engine.daemon.containers.contents.commit import IMAGE_KEYS, Stream
 from engine.daemon.images import image as documents
 from engine.daemon.images import making
 from engine.daemon.images import platform as platforms
+from engine.daemon.images.content import Incoming
 from engine.daemon.images.image import Image
-from engine.daemon.images.layers.store import Layer
+from engine.daemon.images.layers.store import Layer, Session
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.tar.writer import END, Chunk
 from engine.errors import Invalid, NotFound
@@ -32,7 +35,7 @@ class Part:
     """One layer of an image in the making: unpacked, and the descriptor of its blob."""
 
     layer: Layer
-    descriptor: dict
+    descriptor: Object
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class State:
     platform: platforms.Platform
     escape: str = "\\"
     image: Image | None = None
-    config: dict = field(default_factory=dict)
+    config: Object = field(default_factory=dict)
     author: str = ""
     command_set: bool = False
 
@@ -112,8 +115,8 @@ class Maker:
             self._session.__exit__(None, None, None)
 
     @property
-    def session(self) -> object:
-        """See `Catalogue.session`."""
+    def session(self) -> Session:
+        """Where the layers of this build are unpacked."""
         return self._session
 
     def settle(self) -> None:
@@ -137,7 +140,7 @@ class Maker:
                 yield part
 
     @contextlib.contextmanager
-    def kept(self, blob: object, layer: Layer, form: str) -> Iterator[Part | None]:
+    def kept(self, blob: Incoming, layer: Layer, form: str) -> Iterator[Part | None]:
         """A layer that is unpacked, with its blob kept; None for an empty one."""
         if layer.diff_id == EMPTY_LAYER:
             yield None
@@ -147,7 +150,7 @@ class Maker:
             blob.keep()
             yield Part(layer, descriptor)
 
-    def add(self, state: State, created_by: str, part: Part | None, history: dict | None = None) -> Image:
+    def add(self, state: State, created_by: str, part: Part | None, history: Object | None = None) -> Image:
         """Make the image of a step of the stage, whose config is the stage's, and stand on it.
 
         history: the step as another image has it, for one that was taken from there
@@ -173,7 +176,7 @@ class Maker:
         return image
 
     def take(self, state: State, created_by: str, source: Image, place: int) -> None:
-        """As `add`, with what another image has made in the step at that place of its history."""
+        """Make the image of a step out of what another image has made at that place of its history."""
         history = source.config["history"]
         part = None
         if not history[place].get("empty_layer"):
@@ -197,8 +200,8 @@ class Maker:
         return [Part(*pair) for pair in zip(layers, descriptors, strict=True)]
 
 
-def _not_there(diff_id: str) -> object:
-    def refuse() -> None:
+def _not_there(diff_id: str) -> Callable[[], NoReturn]:
+    def refuse() -> NoReturn:
         raise NotFound(f"the layer {diff_id} of the image is not there")
 
     return refuse
@@ -213,12 +216,12 @@ def _empty_layer() -> str:
 EMPTY_LAYER = _empty_layer()
 
 
-def shown_config(config: dict) -> dict:
+def shown_config(config: Object) -> Object:
     """The config as an image has it: only what says something, in the definition's order."""
     return {key: config[key] for key in IMAGE_KEYS if config.get(key)}
 
 
-def _document(state: State, created_by: str, part: Part | None, history: dict | None) -> dict:
+def _document(state: State, created_by: str, part: Part | None, history: Object | None) -> Object:
     parent = state.image.config if state.image else {}
     step = history or {
         "created": rfc3339(time.time_ns()),
@@ -226,7 +229,8 @@ def _document(state: State, created_by: str, part: Part | None, history: dict | 
         **({"author": state.author} if state.author else {}),
         **({} if part is not None else {"empty_layer": True}),
     }
-    steps: Sequence = parent.get("history") if isinstance(parent.get("history"), list) else ()
+    before = parent.get("history")
+    steps = before if isinstance(before, list) else []
     diff_ids = documents.diff_ids_of(parent)
     variant = parent.get("variant") if state.image else state.platform.variant
     return {

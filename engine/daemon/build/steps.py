@@ -1,4 +1,4 @@
-"""What each kind of instruction does in a build: one row of a table each.
+"""What each kind of instruction does in a build: one function each.
 
 Runs on the thread that builds. Every step either finds in the cache the image that it made before, or makes one.
 """
@@ -7,10 +7,11 @@ import copy
 import posixpath
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from engine.daemon.build import run, wording, workdir
-from engine.daemon.build.cache import key_of
+from engine.daemon.build.cache import Cache, key_of
 from engine.daemon.build.copying import fetching, prepare
 from engine.daemon.build.copying.request import Base, Request
 from engine.daemon.build.state import Part, State, shown_config
@@ -18,17 +19,24 @@ from engine.daemon.dockerfile import commands, configure, instructions, words
 from engine.daemon.dockerfile.commands import Command
 from engine.daemon.dockerfile.parser import Instruction
 from engine.daemon.images.layers import merged
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 
 
-@dataclass(frozen=True)
+class Build(run.Build, Protocol):
+    """The part of `building.Build` that steps need."""
+
+    cache: Cache
+
+
+@dataclass(frozen=True, kw_only=True)
 class Given(Instruction):
     """An instruction of the client's beside the Dockerfile, its value said already."""
 
-    command: Command | None = None
+    command: Command
 
 
-def take(build: object, state: State, instruction: Instruction, escape: str) -> None:
+def take(build: Build, state: State, instruction: Instruction, escape: str) -> None:
     """Do one step of a stage. Raises whatever is wrong with it."""
     if isinstance(instruction, Given):
         command = instruction.command
@@ -41,7 +49,19 @@ def take(build: object, state: State, instruction: Instruction, escape: str) -> 
             escape,
             lambda text: words.expand_raw(text, seen, escape),
         )
-    _STEPS.get(type(command), _configure)(build, state, command)
+    match command:
+        case commands.Arg():
+            _arg(build, state, command)
+        case commands.Workdir():
+            _workdir(build, state, command)
+        case commands.Copy():
+            _copy(build, state, command)
+        case commands.Add():
+            _add(build, state, command)
+        case commands.Run():
+            _run(build, state, command)
+        case _:
+            _configure(build, state, command)
 
 
 def _nothing() -> AbstractContextManager[Part | None]:
@@ -49,7 +69,7 @@ def _nothing() -> AbstractContextManager[Part | None]:
 
 
 def _make(
-    build: object,
+    build: Build,
     state: State,
     created_by: str,
     what: dict[str, object],
@@ -79,7 +99,7 @@ def _make(
     build.cache.keep(key, image, created_by)
 
 
-def _configure(build: object, state: State, command: Command) -> None:
+def _configure(build: Build, state: State, command: Command) -> None:
     """An instruction that changes the config and nothing else."""
     config = copy.deepcopy(state.config)
     _note(build, config, command)
@@ -94,19 +114,19 @@ def _configure(build: object, state: State, command: Command) -> None:
     _make(build, state, text, {"kind": type(command).__name__})
 
 
-def _note(build: object, config: dict, command: Command) -> None:
+def _note(build: Build, config: Object, command: Command) -> None:
     before = (config.get("Healthcheck") or {}).get("Test") or ["NONE"]
     if isinstance(command, commands.Healthcheck) and before[0] != "NONE":
         build.output.text(f"Note: overriding previous HEALTHCHECK: {wording.plain(before)}\n")
 
 
-def _arg(build: object, state: State, command: commands.Arg) -> None:
+def _arg(build: Build, state: State, command: commands.Arg) -> None:
     for name, default in command.pairs:
         state.arguments.declare(name, default)
     _make(build, state, wording.nothing_run(state.config, wording.of(command, state.config)), {"kind": "Arg"})
 
 
-def _workdir(build: object, state: State, command: commands.Workdir) -> None:
+def _workdir(build: Build, state: State, command: commands.Workdir) -> None:
     config = copy.deepcopy(state.config)
     configure.apply(config, command, cmd_set=state.command_set)
     state.config = config
@@ -121,8 +141,9 @@ def _workdir(build: object, state: State, command: commands.Workdir) -> None:
     _make(build, state, text, {"kind": "Workdir"}, make)
 
 
-def _copy(build: object, state: State, command: commands.Copy) -> None:
-    request = _request(build, state, command, keep_owners=bool(command.from_), parents=command.parents)
+def _copy(build: Build, state: State, command: commands.Copy) -> None:
+    asked = _request(build, state, command)
+    request = replace(asked, keep_owners=bool(command.from_), parents=command.parents)
     if not command.from_:
         _place(build, state, command, request, build.context.root)
         return
@@ -131,16 +152,14 @@ def _copy(build: object, state: State, command: commands.Copy) -> None:
         _place(build, state, command, request, root)
 
 
-def _add(build: object, state: State, command: commands.Add) -> None:
+def _add(build: Build, state: State, command: commands.Add) -> None:
     sources = tuple(
         _fetched(build, each, command.checksum) if fetching.is_url(each) else each for each in command.sources
     )
     if command.checksum and not any(isinstance(each, fetching.Fetched) for each in sources):
         raise Invalid("checksum can't be specified for sources that are not downloaded")
-    request = _request(
-        build,
-        state,
-        command,
+    request = replace(
+        _request(build, state, command),
         sources=sources,
         unpack=command.unpack is not False,
         unpack_fetched=command.unpack is True,
@@ -148,31 +167,29 @@ def _add(build: object, state: State, command: commands.Add) -> None:
     _place(build, state, command, request, build.context.root)
 
 
-def _fetched(build: object, url: str, checksum: str) -> fetching.Fetched:
+def _fetched(build: Build, url: str, checksum: str) -> fetching.Fetched:
     found = fetching.fetch(url, checksum, build.context.scratch, build.output.downloading("Downloading"))
     build.output.text("\n")
     return found
 
 
-def _request(build: object, state: State, command: commands.Copy | commands.Add, **more: object) -> Request:
+def _request(build: Build, state: State, command: commands.Copy | commands.Add) -> Request:
+    """What COPY and ADD ask for in the same words."""
     return Request(
-        **{
-            "sources": command.sources,
-            "destination": command.destination,
-            "workdir": state.config.get("WorkingDir") or "/",
-            "chown": command.chown,
-            "chmod": command.chmod,
-            "exclude": command.exclude,
-            "link": command.link,
-            "inline": tuple((file.name, file.data.encode("utf-8", "surrogateescape")) for file in command.heredocs),
-            "shown": type(command).__name__.upper(),
-            "check": build.check,
-            **more,
-        }
+        sources=command.sources,
+        destination=command.destination,
+        workdir=state.config.get("WorkingDir") or "/",
+        chown=command.chown,
+        chmod=command.chmod,
+        exclude=command.exclude,
+        link=command.link,
+        inline=tuple((file.name, file.data.encode("utf-8", "surrogateescape")) for file in command.heredocs),
+        shown=type(command).__name__.upper(),
+        check=build.check,
     )
 
 
-def _place(build: object, state: State, command: commands.Copy | commands.Add, request: Request, root: int) -> None:
+def _place(build: Build, state: State, command: commands.Copy | commands.Add, request: Request, root: int) -> None:
     base = Base(state.layers, build.engine.images.layer_root, build.context.scratch)
     prepared = prepare.prepare(root, request, base)
     chown = f"--chown={command.chown} " if command.chown else ""
@@ -194,15 +211,6 @@ def _place(build: object, state: State, command: commands.Copy | commands.Add, r
     _make(build, state, created_by, what, lambda: build.maker.packed(prepared.tar()))
 
 
-def _run(build: object, state: State, command: commands.Run) -> None:
+def _run(build: Build, state: State, command: commands.Run) -> None:
     asked = run.asked(build, state, command)
     _make(build, state, asked.created_by, asked.decides(), lambda: run.run(build, state, asked), asked.exact)
-
-
-_STEPS: dict[type, Callable[[object, State, Command], None]] = {
-    commands.Arg: _arg,
-    commands.Workdir: _workdir,
-    commands.Copy: _copy,
-    commands.Add: _add,
-    commands.Run: _run,
-}

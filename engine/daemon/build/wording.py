@@ -8,20 +8,51 @@ from collections.abc import Sequence
 
 from engine.daemon.dockerfile import commands
 from engine.daemon.dockerfile.commands import Command
+from engine.daemon.jsontext import Object
 
 SHELL = ("/bin/sh", "-c")
 _UNITS = ((3600, "h"), (60, "m"), (1, "s"))
 _SECOND = 1_000_000_000
 
 
-def nothing_run(config: dict, text: str, gap: str = " ") -> str:
+def nothing_run(config: Object, text: str, gap: str = " ") -> str:
     """The line of history of a step that runs nothing."""
     return " ".join(config.get("Shell") or SHELL) + f" #(nop) {gap}{text}"
 
 
-def of(command: Command, config: dict) -> str:
+def of(command: Command, config: Object) -> str:
     """The text of an instruction that only changes the config; config: as it is after the change."""
-    return _TEXTS[type(command)](command, config)
+    match command:
+        case commands.Env():
+            return _pairs("ENV", command.pairs)
+        case commands.Label():
+            return _pairs("LABEL", command.pairs)
+        case commands.Arg():
+            return _pairs("ARG", command.pairs)
+        case commands.Maintainer():
+            return f"MAINTAINER {command.name}"
+        case commands.Onbuild():
+            return f"ONBUILD {command.text}"
+        case commands.Cmd():
+            return f"CMD {quoted(config.get('Cmd'))}"
+        case commands.Entrypoint():
+            return f"ENTRYPOINT {quoted(config.get('Entrypoint'))}"
+        case commands.Healthcheck():
+            return _health(config)
+        case commands.Expose():
+            return " ".join(("EXPOSE", *sorted(command.ports)))
+        case commands.User():
+            return f"USER {command.user}"
+        case commands.Volume():
+            return f"VOLUME {plain(command.paths)}"
+        case commands.Stopsignal():
+            return f"STOPSIGNAL {command.signal}"
+        case commands.Shell():
+            return f"SHELL {plain(command.argv)}"
+        case commands.Workdir():
+            return f"WORKDIR {config.get('WorkingDir')}"
+        case _:
+            raise TypeError(f"{type(command).__name__} changes more than a config")
 
 
 def quoted(texts: Sequence[str] | None) -> str:
@@ -38,7 +69,7 @@ def _pairs(keyword: str, pairs: Sequence[tuple[str, str | None]]) -> str:
     return " ".join([keyword, *(name if value is None else f"{name}={value}" for name, value in pairs)])
 
 
-def _health(_command: commands.Healthcheck, config: dict) -> str:
+def _health(config: Object) -> str:
     health = config.get("Healthcheck") or {}
     times = " ".join(
         f'"{_duration(health.get(key) or 0)}"' for key in ("Interval", "Timeout", "StartPeriod", "StartInterval")
@@ -71,23 +102,3 @@ def _duration(nanoseconds: int) -> str:
             fraction = f"{rest / _SECOND:.9f}".rstrip("0")[1:] if name == "s" and rest else ""
             parts.append(f"{count}{fraction}{name}")
     return "".join(parts)
-
-
-_TEXTS = {
-    commands.Env: lambda command, _: _pairs("ENV", command.pairs),
-    commands.Label: lambda command, _: _pairs("LABEL", command.pairs),
-    commands.Arg: lambda command, _: _pairs("ARG", command.pairs),
-    commands.Maintainer: lambda command, _: f"MAINTAINER {command.name}",
-    commands.Onbuild: lambda command, _: f"ONBUILD {command.text}",
-    commands.Cmd: lambda _, config: f"CMD {quoted(config.get('Cmd'))}",
-    commands.Entrypoint: lambda _, config: f"ENTRYPOINT {quoted(config.get('Entrypoint'))}",
-    commands.Healthcheck: _health,
-    commands.Expose: lambda command, _: " ".join(("EXPOSE", *sorted(command.ports))),
-    commands.User: lambda command, _: f"USER {command.user}",
-    commands.Volume: lambda command, _: f"VOLUME {plain(command.paths)}",
-    commands.Stopsignal: lambda command, _: f"STOPSIGNAL {command.signal}",
-    commands.Shell: lambda command, _: f"SHELL {plain(command.argv)}",
-    commands.Workdir: lambda _, config: f"WORKDIR {config.get('WorkingDir')}",
-}
-CONFIG_ONLY = frozenset(_TEXTS) - {commands.Workdir}
-"""The kinds of instruction that a config's change is all of."""

@@ -64,7 +64,7 @@ class Cmd:
 
 @dataclass(frozen=True)
 class Entrypoint:
-    """As Cmd."""
+    """`argv` (exec form) or `shell`, a text for the SHELL; "" is no entrypoint at all."""
 
     argv: tuple[str, ...] | None = None
     shell: str | None = None

@@ -6,10 +6,11 @@ Pure: of commands and an OCI image config's `config`, a dict, which is changed i
 import posixpath
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from engine.daemon.dockerfile import commands
 from engine.daemon.dockerfile.commands import Command
+from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 
 SHELL = ("/bin/sh", "-c")
@@ -28,22 +29,50 @@ _HEALTH_TIMES = (
 )
 
 
-def apply(config: dict, command: Command, *, cmd_set: bool = False) -> None:
+def apply(config: Object, command: Command, *, cmd_set: bool = False) -> None:
     """Change the config as the command says; Invalid in dockerd's words.
 
     cmd_set: a CMD came before in the same stage; without one, ENTRYPOINT does away with the base image's.
     """
     if isinstance(command, commands.Entrypoint) and not cmd_set:
         config.pop("Cmd", None)
-    _TABLE[type(command)](config, command)
+    match command:
+        case commands.Cmd():
+            config["Cmd"] = _command_line(config, command)
+        case commands.Entrypoint():
+            config["Entrypoint"] = _command_line(config, command) if command.argv or command.shell else None
+        case commands.Env():
+            _env(config, command)
+        case commands.Expose():
+            _expose(config, command)
+        case commands.Healthcheck():
+            _healthcheck(config, command)
+        case commands.Label():
+            config["Labels"] = {**(config.get("Labels") or {}), **dict(command.pairs)}
+        case commands.Maintainer():
+            pass  # an image's author stands beside its config
+        case commands.Onbuild():
+            config["OnBuild"] = [*(config.get("OnBuild") or []), command.text]
+        case commands.Shell():
+            config["Shell"] = list(command.argv)
+        case commands.Stopsignal():
+            _stopsignal(config, command)
+        case commands.User():
+            config["User"] = command.user
+        case commands.Volume():
+            _volume(config, command)
+        case commands.Workdir():
+            config["WorkingDir"] = workdir(config, command.path)
+        case _:
+            raise TypeError(f"{type(command).__name__} changes more than a config")
 
 
-def shell(config: dict) -> list[str]:
+def shell(config: Object) -> list[str]:
     """What reads the texts of RUN, CMD and ENTRYPOINT."""
     return list(config.get("Shell") or SHELL)
 
 
-def workdir(config: dict, path: str) -> str:
+def workdir(config: Object, path: str) -> str:
     """Where WORKDIR leads: from the one before, if the path does not begin at the root."""
     if not path:
         raise Invalid("cannot normalize nothing")
@@ -57,32 +86,22 @@ def ports(words: tuple[str, ...]) -> Iterator[str]:
     """The ports of EXPOSE one by one, as "80/tcp"; what is published where is not for an image to say."""
     for word in words:
         match = _PORT.fullmatch(word)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if not 0 <= first <= last <= _LAST_PORT:
+        if match is None or not int(match[1]) <= int(match[2] or match[1]) <= _LAST_PORT:
             raise Invalid(f"invalid containerPort: {word}")
+        first, last = int(match[1]), int(match[2] or match[1])
         protocol = (match[3] or "tcp").lower()
         if protocol not in _PROTOCOLS:
             raise Invalid(f"invalid proto: {match[3]}")
         yield from (f"{port}/{protocol}" for port in range(first, last + 1))
 
 
-def _command_line(config: dict, command: commands.Cmd | commands.Entrypoint) -> list[str]:
+def _command_line(config: Object, command: commands.Cmd | commands.Entrypoint) -> list[str]:
     if command.argv is not None:
         return list(command.argv)
     return [*shell(config), *((command.shell,) if command.shell else ())]
 
 
-def _cmd(config: dict, command: commands.Cmd) -> None:
-    config["Cmd"] = _command_line(config, command)
-
-
-def _entrypoint(config: dict, command: commands.Entrypoint) -> None:
-    config["Entrypoint"] = _command_line(config, command)
-    if not command.argv and not command.shell:
-        config["Entrypoint"] = None
-
-
-def _env(config: dict, command: commands.Env) -> None:
+def _env(config: Object, command: commands.Env) -> None:
     variables = dict(entry.partition("=")[::2] for entry in config.get("Env") or [])
     for name, value in command.pairs:
         if not name:
@@ -91,33 +110,17 @@ def _env(config: dict, command: commands.Env) -> None:
     config["Env"] = [f"{name}={value}" for name, value in variables.items()]
 
 
-def _label(config: dict, command: commands.Label) -> None:
-    config["Labels"] = {**(config.get("Labels") or {}), **dict(command.pairs)}
-
-
-def _expose(config: dict, command: commands.Expose) -> None:
+def _expose(config: Object, command: commands.Expose) -> None:
     config["ExposedPorts"] = {**(config.get("ExposedPorts") or {}), **{port: {} for port in ports(command.ports)}}
 
 
-def _volume(config: dict, command: commands.Volume) -> None:
+def _volume(config: Object, command: commands.Volume) -> None:
     if not all(command.paths):
         raise Invalid("VOLUME specified can not be an empty string")
     config["Volumes"] = {**(config.get("Volumes") or {}), **{path: {} for path in command.paths}}
 
 
-def _user(config: dict, command: commands.User) -> None:
-    config["User"] = command.user
-
-
-def _workdir(config: dict, command: commands.Workdir) -> None:
-    config["WorkingDir"] = workdir(config, command.path)
-
-
-def _shell(config: dict, command: commands.Shell) -> None:
-    config["Shell"] = list(command.argv)
-
-
-def _stopsignal(config: dict, command: commands.Stopsignal) -> None:
+def _stopsignal(config: Object, command: commands.Stopsignal) -> None:
     if not _is_signal(command.signal):
         raise Invalid(f"invalid signal: {command.signal}")
     config["StopSignal"] = command.signal
@@ -135,33 +138,6 @@ def _is_signal(text: str) -> bool:
     return f"SIG{match[5].upper()}" in signal.Signals.__members__
 
 
-def _healthcheck(config: dict, command: commands.Healthcheck) -> None:
+def _healthcheck(config: Object, command: commands.Healthcheck) -> None:
     given = {name: getattr(command, attribute) for name, attribute in _HEALTH_TIMES}
     config["Healthcheck"] = {"Test": list(command.test), **{name: value for name, value in given.items() if value}}
-
-
-def _onbuild(config: dict, command: commands.Onbuild) -> None:
-    config["OnBuild"] = [*(config.get("OnBuild") or []), command.text]
-
-
-def _author(config: dict, command: commands.Maintainer) -> None:
-    """An image's author stands beside its config."""
-
-
-_TABLE: dict[type, Callable[[dict, Command], None]] = {
-    commands.Cmd: _cmd,
-    commands.Entrypoint: _entrypoint,
-    commands.Env: _env,
-    commands.Expose: _expose,
-    commands.Healthcheck: _healthcheck,
-    commands.Label: _label,
-    commands.Maintainer: _author,
-    commands.Onbuild: _onbuild,
-    commands.Shell: _shell,
-    commands.Stopsignal: _stopsignal,
-    commands.User: _user,
-    commands.Volume: _volume,
-    commands.Workdir: _workdir,
-}
-APPLIES = tuple(_TABLE)
-"""The commands that `apply` takes."""

@@ -41,10 +41,13 @@ def taken_off(text: str, escape: str) -> tuple[Written, str]:
     found: list[tuple[str, str | None]] = []
     place = 0
     while True:
-        rest = _SPACES.match(text, place).end()
+        spaces = _SPACES.match(text, place)
+        assert spaces is not None  # none at all will do
+        rest = spaces.end()
         if not text.startswith("--", rest):
             return tuple(found), text[rest:].strip(SPACE)
         match = _WORD[escape].match(text, rest)
+        assert match is not None  # the dashes are a word already
         word, place = _unquoted(match[0], escape), match.end()
         if word == "--":
             return tuple(found), text[place:].strip(SPACE)
@@ -55,7 +58,7 @@ def taken_off(text: str, escape: str) -> tuple[Written, str]:
 
 
 def _unquoted(word: str, escape: str) -> str:
-    def plain(match: re.Match) -> str:
+    def plain(match: re.Match[str]) -> str:
         if match[1] is not None:
             return match[1]
         return _ESCAPED[escape].sub(r"\1", match[2] if match[2] is not None else match[3])
@@ -63,9 +66,20 @@ def _unquoted(word: str, escape: str) -> str:
     return _QUOTED[escape].sub(plain, word)
 
 
-def read(written: Written, known: Mapping[str, str]) -> dict[str, object]:
-    """The value of each known flag: False, "" or () where it was not given; Invalid in docker's words."""
-    values: dict[str, object] = {name: _ABSENT[kind] for name, kind in known.items()}
+class Values:
+    """What the flags of one instruction say, each among those of its kind: False, "" or () where it was not given."""
+
+    __slots__ = ("booleans", "lists", "texts")
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        self.booleans = {name: False for name, kind in known.items() if kind == BOOLEAN}
+        self.texts = {name: "" for name, kind in known.items() if kind == TEXT}
+        self.lists: dict[str, tuple[str, ...]] = {name: () for name, kind in known.items() if kind == TEXTS}
+
+
+def read(written: Written, known: Mapping[str, str]) -> Values:
+    """The value of each known flag; Invalid in docker's words."""
+    values = Values(known)
     seen: set[str] = set()
     for name, value in written:
         kind = known.get(name)
@@ -74,21 +88,24 @@ def read(written: Written, known: Mapping[str, str]) -> dict[str, object]:
         if name in seen and kind != TEXTS:
             raise Invalid(f"duplicate flag specified: --{name}")
         seen.add(name)
-        if (value is None and kind != BOOLEAN) or (value == "" and kind == BOOLEAN):
-            raise Invalid(f"missing a value on flag: --{name}")
         if kind == BOOLEAN:
-            values[name] = _boolean(name, value)
+            values.booleans[name] = _boolean(name, value)
+        elif value is None:
+            raise _missing(name)
         elif kind == TEXTS:
-            values[name] = (*values[name], value)
+            values.lists[name] += (value,)
         else:
-            values[name] = value
+            values.texts[name] = value
     return values
 
 
-_ABSENT = {BOOLEAN: False, TEXT: "", TEXTS: ()}
+def _missing(name: str) -> Invalid:
+    return Invalid(f"missing a value on flag: --{name}")
 
 
 def _boolean(name: str, value: str | None) -> bool:
+    if value == "":
+        raise _missing(name)
     if (value or "true").lower() not in ("true", "false"):
         raise Invalid(f"expecting boolean value for flag --{name}, not: {value}")
     return (value or "true").lower() == "true"

@@ -71,7 +71,7 @@ def env_pairs(text: str, escape: str) -> Arguments:
 
 
 def label_pairs(text: str, escape: str) -> Arguments:
-    """As `env_pairs`, with the other name in its errors."""
+    """Name, value, name, value, ..., and LABEL's name in errors."""
     return _pairs("LABEL", text, escape)
 
 
@@ -127,10 +127,10 @@ def _pairs(keyword: str, text: str, escape: str) -> Arguments:
         return Arguments()
     if "=" not in words[0]:
         # The old form: the name, and the whole rest is its value.
-        name, *value = _BLANK.split(text, maxsplit=1)
-        if not value:
+        name, *rest = _BLANK.split(text, maxsplit=1)
+        if not rest:
             raise Invalid(f"{keyword} must have two arguments")
-        return Arguments((name, value[0]))
+        return Arguments((name, rest[0]))
     values: list[str] = []
     for word in words:
         name, equals, value = word.partition("=")

@@ -84,7 +84,7 @@ def _parts(pattern: str) -> list[str | None]:
     return parts
 
 
-def _compiled(parts: list[str | None], value: str, greedy: bool) -> tuple[re.Pattern, re.Pattern, int]:
+def _compiled(parts: list[str | None], value: str, greedy: bool) -> tuple[re.Pattern[str], re.Pattern[str], int]:
     """What comes before the first star, the rest, and the length of the former.
 
     Each star of the rest stops at the first place that what follows it allows, and stays there (atomic); only the last

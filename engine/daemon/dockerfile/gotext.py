@@ -19,7 +19,7 @@ _ASTRAY = 3
 
 
 def quoted(text: str) -> str:
-    """As Go's %q shows a text in an error; a long one only to its first part."""
+    """A text as Go's %q shows it in an error; of a long one only the first part."""
     return literals.quoted(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")
 
 

@@ -176,12 +176,12 @@ def _expression(elements: list[str]) -> str:
     """For patterns whose gaps begin where a path's part does, so that each is a number of whole directories."""
     *firsts, last = _split(elements, _GAP)
     open_end = last[-1:] == [_REST]
-    last = _parts(last[:-1] if open_end else last)
+    end = _parts(last[:-1] if open_end else last)
     if not firsts:
-        return last + (".*" if open_end else "")
+        return end + (".*" if open_end else "")
     begin, *others = (_parts(one) for one in firsts)
     between = "".join(f"(?>(?:[^/]*+/)*?{one})" for one in others)
-    return begin + between + (f"(?>(?:[^/]*+/)*?{last}).*" if open_end else f"(?:[^/]*+/)*{last}")
+    return begin + between + (f"(?>(?:[^/]*+/)*?{end}).*" if open_end else f"(?:[^/]*+/)*{end}")
 
 
 def _parts(elements: list[str]) -> str:

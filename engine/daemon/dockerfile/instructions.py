@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypedDict
 
 from engine.daemon.dockerfile import commands, flags, forms, heredocs, mounts
 from engine.daemon.dockerfile.commands import Command
@@ -72,9 +73,9 @@ class _Reading:
     expand_raw: Expand | None
 
     @cached_property
-    def flags(self) -> dict:
+    def flags(self) -> flags.Values:
         """The value of each flag; where a reader asks decides which of several mistakes is named."""
-        return {} if self.known_flags is None else flags.read(self.instruction.flags, self.known_flags)
+        return flags.Values({}) if self.known_flags is None else flags.read(self.instruction.flags, self.known_flags)
 
     @property
     def keyword(self) -> str:
@@ -97,11 +98,11 @@ class _Reading:
         return self.arguments[0]
 
     def meant(self, text: str) -> str:
-        """With its variables put in."""
+        """The text with its variables put in."""
         return self.expand(text) if self.expand else text
 
     def all_meant(self, texts: tuple[str, ...]) -> tuple[str, ...]:
-        """The same for each."""
+        """Each text with its variables put in."""
         return tuple(self.meant(text) for text in texts)
 
 
@@ -116,71 +117,84 @@ def _from(reading: _Reading) -> commands.From:
             )
     elif len(words) != 1:
         raise Invalid("FROM requires either one or three arguments")
-    return commands.From(reading.meant(words[0]), reading.meant(reading.flags["platform"]), name)
+    return commands.From(reading.meant(words[0]), reading.meant(reading.flags.texts["platform"]), name)
 
 
 def _run(reading: _Reading) -> commands.Run:
-    network, security = reading.flags["network"] or "default", reading.flags["security"] or "sandbox"
+    given = reading.flags
+    network, security = given.texts["network"] or "default", given.texts["security"] or "sandbox"
     if network not in _NETWORKS:
         raise Invalid(f"invalid network mode {quoted(network)}")
     if security not in _SECURITY:
         raise Invalid(f"security {quoted(security)} is not valid")
-    common = {
-        "mounts": tuple(mounts.read(line, reading.expand) for line in reading.flags["mount"]),
-        "network": network,
-        "security": security,
-        "heredocs": reading.instruction.heredocs,
-    }
-    if reading.instruction.exec_form:
-        return commands.Run(argv=reading.arguments, **common)
-    return commands.Run(**_shell_text(reading), **common)
+    exec_form = reading.instruction.exec_form
+    shell, script = (None, None) if exec_form else _shell_text(reading)
+    return commands.Run(
+        argv=reading.arguments if exec_form else None,
+        shell=shell,
+        script=script,
+        mounts=tuple(mounts.read(line, reading.expand) for line in given.lists["mount"]),
+        network=network,
+        security=security,
+        heredocs=reading.instruction.heredocs,
+    )
 
 
-def _shell_text(reading: _Reading) -> dict[str, object]:
-    """What the shell is to read, heredocs included: not every shell has heredocs of its own."""
+def _shell_text(reading: _Reading) -> tuple[str | None, Heredoc | None]:
+    """What the shell is to read, heredocs included, as not every shell has its own; or a program in its place."""
     text = " ".join(reading.arguments)
     inline = reading.instruction.heredocs
     if not inline:
-        return {"shell": text}
+        return text, None
     if heredocs.read(text) is None:
-        return {"shell": text + "".join(f"\n{one.data}{one.name}" for one in inline)}
+        return text + "".join(f"\n{one.data}{one.name}" for one in inline), None
     only = inline[0].chomped()
-    return {"script": only} if inline[0].data.startswith("#!") else {"shell": only.data}
+    return (None, only) if inline[0].data.startswith("#!") else (only.data, None)
 
 
 def _cmd(reading: _Reading) -> commands.Cmd:
-    return commands.Cmd(**_command(reading))
+    return commands.Cmd(*_command(reading))
 
 
 def _entrypoint(reading: _Reading) -> commands.Entrypoint:
-    return commands.Entrypoint(**_command(reading))
+    return commands.Entrypoint(*_command(reading))
 
 
-def _command(reading: _Reading) -> dict[str, object]:
-    if reading.instruction.exec_form:
-        return {"argv": reading.arguments}
-    return {"shell": " ".join(reading.arguments)}
+def _command(reading: _Reading) -> tuple[tuple[str, ...] | None, str | None]:
+    """The words of the exec form, or the text for a shell."""
+    return (reading.arguments, None) if reading.instruction.exec_form else (None, " ".join(reading.arguments))
 
 
 def _copy(reading: _Reading) -> commands.Copy:
-    files, from_ = _files(reading), reading.flags["from"]
+    files, from_ = _files(reading), reading.flags.texts["from"]
     if "$" in from_[:-1]:
         raise Invalid("'from' doesn't support variable expansion, define alias stage instead")
-    return commands.Copy(**files, from_=from_, parents=reading.flags["parents"])
+    return commands.Copy(**files, from_=from_, parents=reading.flags.booleans["parents"])
 
 
 def _add(reading: _Reading) -> commands.Add:
     given = {name for name, _ in reading.instruction.flags}
     return commands.Add(
         **_files(reading),
-        checksum=reading.meant(reading.flags["checksum"]),
-        keep_git_dir=reading.flags["keep-git-dir"] if "keep-git-dir" in given else None,
-        unpack=reading.flags["unpack"] if "unpack" in given else None,
+        checksum=reading.meant(reading.flags.texts["checksum"]),
+        keep_git_dir=reading.flags.booleans["keep-git-dir"] if "keep-git-dir" in given else None,
+        unpack=reading.flags.booleans["unpack"] if "unpack" in given else None,
     )
 
 
-def _files(reading: _Reading) -> dict[str, object]:
+class _Files(TypedDict):
     """What COPY and ADD have in common."""
+
+    sources: tuple[str, ...]
+    destination: str
+    chown: str
+    chmod: str
+    link: bool
+    exclude: tuple[str, ...]
+    heredocs: tuple[Heredoc, ...]
+
+
+def _files(reading: _Reading) -> _Files:
     *sources, destination = reading.arguments or ("",)
     if not sources:
         raise Invalid(
@@ -205,10 +219,10 @@ def _files(reading: _Reading) -> dict[str, object]:
     return {
         "sources": tuple(paths),
         "destination": reading.meant(destination),
-        "chown": reading.meant(reading.flags["chown"]),
-        "chmod": reading.meant(reading.flags["chmod"]),
-        "link": reading.flags["link"],
-        "exclude": reading.all_meant(reading.flags["exclude"]),
+        "chown": reading.meant(reading.flags.texts["chown"]),
+        "chmod": reading.meant(reading.flags.texts["chmod"]),
+        "link": reading.flags.booleans["link"],
+        "exclude": reading.all_meant(reading.flags.lists["exclude"]),
         "heredocs": tuple(inline),
     }
 
@@ -294,7 +308,7 @@ def _healthcheck(reading: _Reading) -> commands.Healthcheck:
         if command:
             raise Invalid("HEALTHCHECK NONE takes no arguments")
         return commands.Healthcheck(("NONE",))
-    given = flags.read(reading.instruction.flags, _HEALTH_FLAGS)
+    given = flags.read(reading.instruction.flags, _HEALTH_FLAGS).texts
     if kind.upper() != "CMD":
         raise Invalid(f"Unknown type {quoted(kind.upper())} in HEALTHCHECK (try CMD)")
     if not command:
@@ -328,16 +342,11 @@ def _retries(text: str) -> int:
 
 @dataclass(frozen=True)
 class Row:
-    """How an instruction is read: the form of its text, its flags (None: they are not looked at), its reader.
-
-    layer: it can make a layer; else it is metadata only. expanded: which of its parts have variables put in.
-    """
+    """How an instruction is read: the form of its text, its flags (None: they are not looked at), its reader."""
 
     form: forms.Form
     flags: dict[str, str] | None
     reader: Callable[[_Reading], Command]
-    layer: bool = False
-    expanded: str = ""
 
 
 _FILES = {
@@ -348,34 +357,24 @@ _FILES = {
 }
 _ADDED = {"keep-git-dir": flags.BOOLEAN, "checksum": flags.TEXT, "unpack": flags.BOOLEAN}
 _RUN = {"mount": flags.TEXTS, "network": flags.TEXT, "security": flags.TEXT}
-_PATHS = "sources, destination, chown, chmod, exclude, checksum, data of unquoted heredocs"
 
 TABLE: dict[str, Row] = {
-    "ADD": Row(forms.exec_or_space, {**_FILES, **_ADDED}, _add, layer=True, expanded=_PATHS),
-    "ARG": Row(forms.names, None, _arg, expanded="names, defaults"),
+    "ADD": Row(forms.exec_or_space, {**_FILES, **_ADDED}, _add),
+    "ARG": Row(forms.names, None, _arg),
     "CMD": Row(forms.exec_or_whole, {}, _cmd),
-    "COPY": Row(
-        forms.exec_or_space,
-        {**_FILES, "from": flags.TEXT, "parents": flags.BOOLEAN},
-        _copy,
-        layer=True,
-        expanded=_PATHS,
-    ),
+    "COPY": Row(forms.exec_or_space, {**_FILES, "from": flags.TEXT, "parents": flags.BOOLEAN}, _copy),
     "ENTRYPOINT": Row(forms.exec_or_whole, {}, _entrypoint),
-    "ENV": Row(forms.env_pairs, {}, _env, expanded="names, values"),
-    "EXPOSE": Row(forms.by_space, {}, _expose, expanded="ports, into words"),
-    "FROM": Row(forms.by_space, {"platform": flags.TEXT}, _from, expanded="image, platform"),
+    "ENV": Row(forms.env_pairs, {}, _env),
+    "EXPOSE": Row(forms.by_space, {}, _expose),
+    "FROM": Row(forms.by_space, {"platform": flags.TEXT}, _from),
     "HEALTHCHECK": Row(forms.health, None, _healthcheck),
-    "LABEL": Row(forms.label_pairs, {}, _label, expanded="names, values"),
+    "LABEL": Row(forms.label_pairs, {}, _label),
     "MAINTAINER": Row(forms.whole, {}, _maintainer),
     "ONBUILD": Row(forms.whole, {}, _onbuild),
-    "RUN": Row(forms.exec_or_whole, _RUN, _run, layer=True, expanded="values of mounts"),
+    "RUN": Row(forms.exec_or_whole, _RUN, _run),
     "SHELL": Row(forms.exec_or_whole, {}, _shell),
-    "STOPSIGNAL": Row(forms.whole, None, _stopsignal, expanded="signal"),
-    "USER": Row(forms.whole, {}, _user, expanded="user"),
-    "VOLUME": Row(forms.exec_or_space, {}, _volume, expanded="paths"),
-    "WORKDIR": Row(forms.whole, {}, _workdir, layer=True, expanded="path"),
+    "STOPSIGNAL": Row(forms.whole, None, _stopsignal),
+    "USER": Row(forms.whole, {}, _user),
+    "VOLUME": Row(forms.exec_or_space, {}, _volume),
+    "WORKDIR": Row(forms.whole, {}, _workdir),
 }
-
-LAYERS = frozenset(keyword for keyword, row in TABLE.items() if row.layer)
-"""The instructions that can make a layer; the others are metadata only (FROM begins a stage)."""

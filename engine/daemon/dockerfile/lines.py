@@ -93,10 +93,10 @@ class Reader:
         if self._directives_over:
             return
         match = _DIRECTIVE.fullmatch(text.rstrip(SPACE))
-        name = match[1].lower() if match else ""
-        if name not in _KNOWN_DIRECTIVES:
+        if match is None or match[1].lower() not in _KNOWN_DIRECTIVES:
             self._directives_over = True
             return
+        name = match[1].lower()
         if name in self.directives:
             raise Invalid(f"only one {name} parser directive can be used")
         self.directives[name] = match[2]
@@ -106,8 +106,8 @@ class Reader:
             self.escape = match[2]
 
     def heredoc(self, announced: Heredoc) -> Heredoc:
-        """The same with its data, up to the line that ends it."""
-        parts = []
+        """The heredoc that was announced, with its data, up to the line that ends it."""
+        parts: list[str] = []
         while (read := self._next()) is not None:
             end = read.rstrip("\r\n")
             if (end.lstrip("\t") if announced.chomp else end) == announced.name:

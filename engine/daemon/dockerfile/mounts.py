@@ -27,8 +27,10 @@ class _Reading:
     """A mount while its keys are read, in order: what a key may be depends on those before it."""
 
     type: str = "bind"
-    values: dict[str, object] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
     readonly: bool | None = None
+    required: bool = False
 
 
 def read(line: str, expand: Callable[[str], str] | None = None) -> Mount:
@@ -68,7 +70,8 @@ def _fields(line: str) -> list[str]:
     """The comma separated values of one line, as CSV quotes them."""
     if not line:
         raise Invalid("failed to parse csv mounts: EOF")
-    fields, place = [], 0
+    fields: list[str] = []
+    place = 0
     while len(fields) < _MOST_FIELDS:
         match = _FIELD.match(line, place)
         if match is None:
@@ -97,7 +100,7 @@ def _bare(reading: _Reading, name: str, entry: str) -> None:
 
 def _text(key: str) -> Callable[[_Reading, str, str], None]:
     def keep(reading: _Reading, name: str, value: str) -> None:
-        reading.values[key] = value
+        reading.texts[key] = value
 
     return keep
 
@@ -107,7 +110,7 @@ def _number(key: str, octal: bool = False) -> Callable[[_Reading, str, str], Non
         number = natural(value, _LARGEST_ID, octal=octal)
         if number is None:
             raise Invalid(f"invalid value {value} for {name}")
-        reading.values[key] = number
+        reading.numbers[key] = number
 
     return keep
 
@@ -121,7 +124,7 @@ def _type(reading: _Reading, name: str, value: str) -> None:
 def _sharing(reading: _Reading, name: str, value: str) -> None:
     if value.lower() not in SHARING:
         raise Invalid(f"unsupported sharing value {quoted(value)}{meant(value, SHARING)}")
-    reading.values["sharing"] = value.lower()
+    reading.texts["sharing"] = value.lower()
 
 
 def _boolean(name: str, value: str) -> bool:
@@ -137,37 +140,56 @@ def _readonly(reading: _Reading, name: str, value: str) -> None:
 def _required(reading: _Reading, name: str, value: str) -> None:
     if reading.type not in _REQUIRABLE:
         raise Invalid(f"unexpected key '{name}' for mount type '{reading.type}'")
-    reading.values["required"] = _boolean(name, value)
+    reading.required = _boolean(name, value)
 
 
 def _size(reading: _Reading, name: str, value: str) -> None:
     if reading.type != "tmpfs":
         raise Invalid(f"unexpected key '{name}' for mount type '{reading.type}'")
     try:
-        reading.values["size"] = size(value, 1024)
+        reading.numbers["size"] = size(value, 1024)
     except Invalid as error:
         raise Invalid(f"invalid value for {name}: {value}") from error
 
 
-def _checked(reading: _Reading) -> Mount:
-    values = reading.values
+def _check(reading: _Reading) -> None:
+    """Refuse keys that do not go together."""
+    texts = reading.texts
     if reading.type not in _WITH_OWNER:
         for key in ("mode", "uid", "gid"):
-            if key in values:
+            if key in reading.numbers:
                 raise Invalid(f"{key} not allowed for {quoted(reading.type)} type mounts")
     if reading.type == "secret":
-        if values.get("from_"):
+        if texts.get("from_"):
             raise Invalid("secret mount should not have a from")
-        if "sharing" in values:
+        if "sharing" in texts:
             raise Invalid("secret mount should not define sharing")
-        if not any(values.get(key) for key in ("source", "target", "id")):
+        if not any(texts.get(key) for key in ("source", "target", "id")):
             raise Invalid("invalid secret mount. one of source, target required")
-        if values.get("source") and values.get("id"):
+        if texts.get("source") and texts.get("id"):
             raise Invalid("both source and id can't be set")
-    if "sharing" in values and reading.type != "cache":
+    if "sharing" in texts and reading.type != "cache":
         raise Invalid(f"invalid cache sharing set for {reading.type} mount")
-    readonly = reading.type not in _WRITABLE if reading.readonly is None else reading.readonly
-    return Mount(type=reading.type, readonly=readonly, **values)
+
+
+def _checked(reading: _Reading) -> Mount:
+    _check(reading)
+    texts, numbers = reading.texts, reading.numbers
+    return Mount(
+        type=reading.type,
+        source=texts.get("source", ""),
+        target=texts.get("target", ""),
+        from_=texts.get("from_", ""),
+        readonly=reading.type not in _WRITABLE if reading.readonly is None else reading.readonly,
+        id=texts.get("id", ""),
+        sharing=texts.get("sharing", ""),
+        required=reading.required,
+        mode=numbers.get("mode"),
+        uid=numbers.get("uid"),
+        gid=numbers.get("gid"),
+        size=numbers.get("size"),
+        env=texts.get("env"),
+    )
 
 
 _KEYS: dict[str, Callable[[_Reading, str, str], None]] = {

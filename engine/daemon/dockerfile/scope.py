@@ -13,7 +13,7 @@ PREDEFINED = frozenset(
 
 def platform_arguments(build: str, target: str) -> dict[str, str]:
     """TARGETPLATFORM, TARGETOS, ... and BUILDPLATFORM, ... of two platforms ("linux/arm/v7")."""
-    values = {}
+    values: dict[str, str] = {}
     for prefix, text in (("BUILD", build), ("TARGET", target)):
         os, architecture, variant = (text.split("/") + ["", ""])[:3]
         values |= {

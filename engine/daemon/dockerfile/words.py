@@ -27,7 +27,7 @@ def expand(text: str, variables: Mapping[str, str], escape: str = "\\") -> str:
 
 
 def expand_raw(text: str, variables: Mapping[str, str], escape: str = "\\") -> str:
-    """The same where quotes mean nothing and stay: a heredoc's contents."""
+    """The text with its variables put in, where quotes mean nothing and stay: a heredoc's contents."""
     return "".join(piece for piece, _ in Lexer(text, variables, escape, quotes=False).pieces())
 
 
@@ -51,7 +51,7 @@ def split(pieces: Iterator[tuple[str, bool]]) -> list[str]:
 
 
 @cache
-def _plain(stop: str, quotes: bool, escape: str) -> re.Pattern:
+def _plain(stop: str, quotes: bool, escape: str) -> re.Pattern[str]:
     """Text that is nothing special where `stop` ends it."""
     marks = "'\"" if quotes else ""
     return re.compile(f"[^$<{marks}{re.escape(escape + stop)}]+")
@@ -146,6 +146,7 @@ class Lexer:
                 parts.append(self._escaped_in_quotes(keep_escapes))
             else:
                 plain = _QUOTED[self.escape].match(self.text, self._place)
+                assert plain is not None  # the character is none of those that end it
                 self._place = plain.end()
                 parts.append(plain[0])
         raise _Unfinished("unexpected end of statement while looking for matching double-quote")

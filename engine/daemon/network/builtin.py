@@ -22,13 +22,14 @@ from engine.daemon.network.surroundings import Surroundings
 from engine.errors import Conflict, EngineError, Invalid, SystemFailure
 from engine.kernel.netlink import addresses
 from engine.kernel.netlink.socket import Netlink
+from engine.settings.every import Settings
 
 _DEVICE = "engine"  # and a number: several engines may share a host
 _DRIVERS = {"host": "host", "none": "null"}
 
 
 def networks(
-    known: Iterable[Network], in_use: set[str], around: Surroundings, settings: object, engine_id: str
+    known: Iterable[Network], in_use: set[str], around: Surroundings, settings: Settings, engine_id: str
 ) -> tuple[list[Network], EngineError | None]:
     """The predefined networks as they are to be from now on, and why the default one cannot be what the settings say.
 
@@ -54,7 +55,7 @@ def _new(name: str, driver: str) -> Network:
 
 
 def _bridge(
-    old: Network | None, others: Iterable[Network], around: Surroundings, settings: object, engine_id: str
+    old: Network | None, others: Iterable[Network], around: Surroundings, settings: Settings, engine_id: str
 ) -> Network:
     others = list(others)
     device = settings.bridge or _device(old, {network.device for network in others} | around.devices)
@@ -80,7 +81,7 @@ def _device(old: Network | None, taken: Collection[str]) -> str:
     return next(name for name in (f"{_DEVICE}{number}" for number in itertools.count()) if name not in taken)
 
 
-def _options(device: str, settings: object) -> dict[str, str]:
+def _options(device: str, settings: Settings) -> dict[str, str]:
     """In the order in which dockerd shows them; --default-network-opt is for networks that clients create."""
     return {
         bridge.DEFAULT_BRIDGE: "true",
@@ -96,7 +97,7 @@ def _word(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _asked(version: int, settings: object) -> tuple[str, str, str]:
+def _asked(version: int, settings: Settings) -> tuple[str, str, str]:
     """The bridge's own address with its prefix, the range of the containers', their gateway; empty for none."""
     if version == 4:
         own, fixed, gateway = settings.bip, settings.fixed_cidr, settings.default_gateway
@@ -129,7 +130,7 @@ def _pool(
     kept: dict[str, Pool],
     taken: list[Subnet],
     around: Surroundings,
-    settings: object,
+    settings: Settings,
     engine_id: str,
 ) -> Pool:
     own, fixed, gateway = asked
@@ -161,7 +162,7 @@ def _chosen(
     kept: dict[str, Pool],
     taken: list[Subnet],
     around: Surroundings,
-    settings: object,
+    settings: Settings,
     engine_id: str,
 ) -> Subnet:
     """The subnet of before, unless the host reaches something else there by now; or a new one."""

@@ -6,8 +6,9 @@ returns is in no table yet.
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from engine.daemon.network import pools, subnets
 from engine.daemon.network.drivers import choice
@@ -15,6 +16,7 @@ from engine.daemon.network.record import BUILTIN, Network, Pool
 from engine.daemon.network.surroundings import Surroundings
 from engine.errors import Forbidden, Invalid, NotFound
 from engine.literals import boolean
+from engine.settings.every import Settings
 
 _CONFIGURATION_ONLY = (
     "configuration network can only contain network specific fields. Network operator fields like"
@@ -45,7 +47,7 @@ class Asked:
     labels: dict[str, str]
 
     @classmethod
-    def read(cls, body: dict, settings: object) -> "Asked":
+    def read(cls, body: Mapping[str, Any], settings: Settings) -> "Asked":
         """From the decoded body. settings: the daemon's, for `default_network_opts`. Raises Invalid, Forbidden."""
         name = body.get("Name") or ""
         if name in BUILTIN or name == "default" or name.startswith("container:"):
@@ -80,7 +82,7 @@ class Asked:
         )
 
 
-def _default_options(settings: object, driver: str) -> dict[str, str]:
+def _default_options(settings: Settings, driver: str) -> dict[str, str]:
     found = {}
     for text in settings.default_network_opts:
         name, _, option = text.partition("=")
@@ -104,7 +106,7 @@ def _enabled(version: int, asked: bool | None, options: dict[str, str], *, defau
 
 
 def make(
-    asked: Asked, known: list[Network], around: Surroundings, settings: object, engine_id: str
+    asked: Asked, known: list[Network], around: Surroundings, settings: Settings, engine_id: str
 ) -> tuple[Network, str]:
     """The network with its subnets, gateways and device, and a warning where something asked for has no effect.
 

@@ -110,6 +110,10 @@ class Addresses:
                 return found, space
         raise EngineError(f"no available IPv{version} addresses on this network's address pools: {network}")
 
+    def status(self) -> dict[str, dict[str, int]]:
+        """How they stand: subnet → SubnetStatus of the API."""
+        return {str(space.subnet): space.status() for space in self.spaces}
+
     def restore(self, *addresses: str) -> None:
         """Take what an endpoint has that was there before this; empty texts are none."""
         for address in filter(None, addresses):

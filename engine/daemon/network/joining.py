@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from engine.daemon.network import gateways
 from engine.daemon.network.addresses import Subnet, canonical, parse_address, show_address
@@ -30,7 +31,7 @@ def make(
     network: Network,
     addresses: Addresses,
     container_id: str,
-    settings: Mapping,
+    settings: Mapping[str, Any],
     ports: tuple[Published, ...],
     beside: Iterable[Endpoint],
     reserved: Iterable[str] = (),
@@ -63,11 +64,19 @@ def make(
     except EngineError:
         addresses.release(*(address for address, _ in taken.values()))
         raise
+    ipv4, prefix4, gateway4 = _placed(network, 4, taken)
+    ipv6, prefix6, gateway6 = _placed(network, 6, taken)
     return Endpoint(
         id=identity,
         network=network.id,
         container=container_id,
         mac=mac,
+        ipv4=ipv4,
+        prefix4=prefix4,
+        gateway4=gateway4,
+        ipv6=ipv6,
+        prefix6=prefix6,
+        gateway6=gateway6,
         interface=interface,
         host_interface=f"veth{os.urandom(4).hex()[:7]}" if network.driver == "bridge" else "",
         priority=priority,
@@ -75,18 +84,16 @@ def make(
         driver_opts=given,
         ports=ports,
         link_local=link_local,
-        **_placed(network, 4, taken),
-        **_placed(network, 6, taken),
     )
 
 
-def interfaces_asked_for(wanted: Iterable[Mapping]) -> set[str]:
+def interfaces_asked_for(wanted: Iterable[Mapping[str, Any]]) -> set[str]:
     """The names of interfaces that a container's EndpointSettings ask for: no other one of it is given them."""
     asked = ((settings["DriverOpts"] or {}).get(IFNAME) for settings in wanted)
     return {name for name in asked if name}
 
 
-def outside(network: Network, ipam: Mapping | None) -> list[str]:
+def outside(network: Network, ipam: Mapping[str, Any] | None) -> list[str]:
     """What an IPAMConfig asks of this network that is in none of its subnets, each in docker's words; takes nothing.
 
     ipam: with addresses that are some, each of its kind
@@ -115,15 +122,13 @@ def _refused(address: str) -> Invalid:
     return Invalid(f"invalid endpoint settings:\n{_OUTSIDE.format(address)}")
 
 
-def _placed(network: Network, version: int, taken: Mapping[int, tuple[str, Space]]) -> dict:
-    """The fields of an endpoint that say its address of one version of IP."""
+def _placed(network: Network, version: int, taken: Mapping[int, tuple[str, Space]]) -> tuple[str, int, str]:
+    """Of one version of IP an endpoint's address, the bits of its prefix and its gateway; empty and 0 for none."""
     if version not in taken:
-        return {}
+        return "", 0, ""
     address, space = taken[version]
-    fields = {f"ipv{version}": address, f"prefix{version}": space.subnet.bits}
-    if not network.internal and not gateways.without_gateway(network):
-        fields[f"gateway{version}"] = _gateway(network, version, space)
-    return fields
+    leads_out = not network.internal and not gateways.without_gateway(network)
+    return address, space.subnet.bits, _gateway(network, version, space) if leads_out else ""
 
 
 def _gateway(network: Network, version: int, space: Space) -> str:

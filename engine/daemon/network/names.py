@@ -5,20 +5,19 @@ answers, see `engine.resolver`) is loaded, and that process started, with the fi
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from engine.daemon import locks
-from engine.daemon.network.record import Endpoint, Pair, has_resolver
+from engine.daemon.network.record import Endpoint, Links, Pair, Run, has_resolver
+from engine.daemon.runtime.monitors import Monitors
+from engine.daemon.runtime.spawner import Spawner
+from engine.settings.every import Settings
 
-NO_LINKS: Mapping[str, Mapping[str, str]] = {}
+NO_LINKS: Links = {}
 
 
-class Names:
-    """What the resolver is to know. exec_root: where it is found; spawner: who starts it; links: who hears its end."""
-
-    def __init__(self, exec_root: str, settings: object, spawner: object, links: object) -> None:
-        self._made = exec_root, settings, spawner, links
-        self._lock = locks.Lock("names")
-        self._resolving: object | None = None
+class _Resolving(Protocol):
+    """The part of `resolving.Resolving` that is used here: that module is loaded with the first name."""
 
     def join(
         self,
@@ -26,15 +25,40 @@ class Names:
         netns: int,
         pid: int,
         pid_start: int,
-        host_config: Mapping,
-        links: Mapping[str, Mapping[str, str]] = NO_LINKS,
+        host_config: Mapping[str, Any],
+        links: Links,
+    ) -> None: ...
+
+    def leave(self, endpoints: Iterable[Endpoint]) -> None: ...
+
+    def adopt(self, running: Sequence[Run]) -> None: ...
+
+    def shown(self) -> str: ...
+
+
+class Names:
+    """What the resolver is to know. exec_root: where it is found; spawner: who starts it; links: who hears its end."""
+
+    def __init__(self, exec_root: str, settings: Settings, spawner: Spawner, links: Monitors) -> None:
+        self._made = exec_root, settings, spawner, links
+        self._lock = locks.Lock("names")
+        self._resolving: _Resolving | None = None
+
+    def join(
+        self,
+        pairs: Sequence[Pair],
+        netns: int,
+        pid: int,
+        pid_start: int,
+        host_config: Mapping[str, Any],
+        links: Links = NO_LINKS,
     ) -> None:
         """A container has these endpoints from now on, and is found by their names and asks by 127.0.0.11.
 
         pairs: all of its endpoints, in the order in which they are asked; for one that has only predefined networks,
             and is not known yet, nothing is done
         netns: a descriptor of its network namespace; pid, pid_start: of its process 1
-        links: by a network's id, the aliases that it alone may ask for, with the names behind them
+        links: the aliases that it alone may ask for
         Raises SystemFailure.
         """
         resolving = self._resolving
@@ -49,11 +73,11 @@ class Names:
         if self._resolving is not None:
             self._resolving.leave(endpoints)
 
-    def adopt(
-        self, running: Sequence[tuple[Sequence[Pair], int, int, Mapping, Mapping[str, Mapping[str, str]]]]
-    ) -> None:
-        """At start-up: all that run and have an endpoint in a user-defined network, each as `join` takes it but for
-        the descriptor. An earlier daemon's resolver goes on, and forgets all others. Never raises."""
+    def adopt(self, running: Sequence[Run]) -> None:
+        """At start-up: all that run and have an endpoint in a user-defined network.
+
+        An earlier daemon's resolver goes on, and forgets all others. Never raises.
+        """
         if running:
             self._made_now().adopt(running)
 
@@ -61,7 +85,7 @@ class Names:
         """What there is of the resolver, in words; under no lock, for an operator who looks inside."""
         return "none was asked for" if self._resolving is None else self._resolving.shown()
 
-    def _made_now(self) -> object:
+    def _made_now(self) -> _Resolving:
         from engine.daemon.network.resolving import Resolving  # with the first name
 
         with self._lock:

@@ -13,16 +13,27 @@ subnet) comes with the first question about one.
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from engine.daemon import locks
 from engine.daemon.network.record import DEFAULT, Endpoint, Network, Published
+from engine.daemon.runtime.events import Events
 from engine.daemon.store import networks as table
 from engine.daemon.store.database import Database
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
+from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
 
 _SHORT = 12
+
+
+class _Addresses(Protocol):
+    """The part of `ipam.Addresses` that is used here: that module comes with the first question about a network."""
+
+    def release(self, *addresses: str) -> None: ...
+
+    def status(self) -> dict[str, dict[str, int]]: ...
 
 
 class Networks:
@@ -32,7 +43,7 @@ class Networks:
     events: the bus, which hears of each network that is made or destroyed
     """
 
-    def __init__(self, database: Database, settings: object, engine_id: str, events: object) -> None:
+    def __init__(self, database: Database, settings: Settings, engine_id: str, events: Events) -> None:
         self.settings = settings
         self.engine_id = engine_id
         self._database = database
@@ -51,7 +62,7 @@ class Networks:
         self._last_number = max(self._numbers.values(), default=0)
         self._show(endpoint for _, endpoint in rows)
         self._going: set[str] = set()
-        self._addresses: dict[str, object] = {}  # by the network's id, made at the first look
+        self._addresses: dict[str, _Addresses] = {}  # by the network's id, made at the first look
 
     # Networks
 
@@ -90,7 +101,7 @@ class Networks:
             refused = DEFAULT if self._refusal is not None else ""
             return [network for network in self._networks.values() if network.name != refused]
 
-    def create(self, body: dict) -> tuple[Network, str]:
+    def create(self, body: Mapping[str, Any]) -> tuple[Network, str]:
         """Make a network, whose device comes with its first endpoint; with a warning, mostly empty.
 
         body: the decoded body of POST /networks/create
@@ -196,7 +207,7 @@ class Networks:
     def join(
         self,
         container_id: str,
-        wanted: Mapping[str, dict],
+        wanted: Mapping[str, Mapping[str, Any]],
         ports: Mapping[str, tuple[Published, ...]] | None = None,
     ) -> tuple[Endpoint, ...]:
         """Endpoints for a container, in the order of `wanted`, all or none; their rows are there when this returns.
@@ -210,7 +221,7 @@ class Networks:
         of it, and no row: a daemon that starts joins them again.
         Raises NotFound, Forbidden (there already, address taken), Invalid, EngineError when no address is left.
         """
-        from engine.daemon.network import joining
+        from engine.daemon.network import ipam, joining
 
         found = self._found(wanted)
         reserved = joining.interfaces_asked_for(wanted.values())
@@ -221,6 +232,7 @@ class Networks:
                     beside = [*self.endpoints(container_id=container_id), *made]
                     network = self._joinable(network, beside, wanted[reference])
                     addresses = self._addresses_of(network)
+                    assert isinstance(addresses, ipam.Addresses)  # none is made of anything else
                     asked = wanted[reference], (ports or {}).get(reference, ())
                     made.append(joining.make(network, addresses, container_id, *asked, beside, reserved))
                 self._add(made)
@@ -237,29 +249,30 @@ class Networks:
         self._begun, self._settled = True, False
         return [(self.find(reference), reference) for reference in wanted]
 
-    def _joinable(self, network: Network, beside: list[Endpoint], settings: Mapping) -> Network:
+    def _joinable(self, network: Network, beside: list[Endpoint], settings: Mapping[str, Any]) -> Network:
         """The network as it is now. beside: the container's other endpoints. Raises NotFound, Forbidden."""
-        name, network = network.name, self._networks.get(network.id)
-        if network is None or network.id in self._going:
+        name, now = network.name, self._networks.get(network.id)
+        if now is None or now.id in self._going:
             raise NotFound(f"network {name} not found")
-        if network.config_only:
+        if now.config_only:
             raise Forbidden("cannot create endpoint on configuration-only network")
         for other in beside:
-            if other.network == network.id:
+            if other.network == now.id:
                 container = (settings.get("DNSNames") or [other.container[:_SHORT]])[0]
                 raise Forbidden(f"endpoint with name {container} already exists in network {name}")
-        return network
+        return now
 
-    def _addresses_of(self, network: Network) -> object:
+    def _addresses_of(self, network: Network) -> _Addresses:
         found = self._addresses.get(network.id)
-        if found is None:
-            from engine.daemon.network.ipam import Addresses
+        if found is not None:
+            return found
+        from engine.daemon.network.ipam import Addresses
 
-            found = Addresses(network.pools)
-            for endpoint in self.endpoints(network.id):
-                found.restore(endpoint.ipv4, endpoint.ipv6)
-            self._addresses[network.id] = found
-        return found
+        made = Addresses(network.pools)
+        for endpoint in self.endpoints(network.id):
+            made.restore(endpoint.ipv4, endpoint.ipv6)
+        self._addresses[network.id] = made
+        return made
 
     def _add(self, made: list[Endpoint]) -> None:
         lasting = [endpoint for endpoint in made if self._networks[endpoint.network].wired]
@@ -324,7 +337,7 @@ class Networks:
             if network_id is None and container_id is None:
                 return list(self._endpoints.values())
             # A container has few networks, a network may have many containers.
-            members = self._members.get(container_id or network_id, ())
+            members = self._members.get(container_id or network_id or "", {})
             found = [self._endpoints[identity] for identity in members]
         return [endpoint for endpoint in found if network_id in (None, endpoint.network)]
 
@@ -334,7 +347,7 @@ class Networks:
         if network.config_only:
             return {}
         with self._lock:
-            return {str(space.subnet): space.status() for space in self._addresses_of(network).spaces}
+            return self._addresses_of(network).status()
 
     def adopt(self, running: set[str]) -> list[Endpoint]:
         """At start-up: the endpoints of containers that are not in `running`; the caller unplugs them and `leave`s."""

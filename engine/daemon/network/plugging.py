@@ -8,7 +8,7 @@ its own interfaces meanwhile: nothing in here trusts what it finds there, and no
 import contextlib
 import errno
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from engine.daemon.network import devices, gateways
@@ -28,16 +28,20 @@ _IPV6 = os.path.exists("/proc/net/if_inet6")
 _LINK_LOCAL_BITS = {False: 16, True: 64}
 
 
-def announcer() -> Announcer:
+Announce = Callable[[str, str, tuple[str, ...]], None]
+"""`Announcer.announce`: says on a bridge that a MAC has these addresses."""
+
+
+def announcer() -> Announce:
     """What `plug` tells the neighbours with; one for the life of the daemon. Raises SystemFailure."""
     try:
-        return Announcer()
+        return Announcer().announce
     except OSError as error:
         raise SystemFailure(f"no packet socket: {devices.words(error)}") from error
 
 
 def plug(
-    pairs: Sequence[Pair], namespace: int, others: Sequence[Pair], announcer: Announcer, unheard: Container[str]
+    pairs: Sequence[Pair], namespace: int, others: Sequence[Pair], announce: Announce, unheard: Container[str]
 ) -> tuple[Endpoint, ...]:
     """Make the interfaces of these endpoints, in their order, and then the default routes; all of it or nothing.
 
@@ -53,7 +57,7 @@ def plug(
             for network, endpoint in done:
                 if network.driver == "bridge" and endpoint.id not in unheard:
                     known = tuple(filter(None, (endpoint.ipv4, endpoint.ipv6)))
-                    announcer.announce(network.device, endpoint.mac, known)
+                    announce(network.device, endpoint.mac, known)
             for _, endpoint in done:
                 if endpoint.ipv6:
                     addresses.settle(inside, endpoint.ipv6)

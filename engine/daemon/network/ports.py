@@ -10,11 +10,12 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from engine.daemon import locks
 from engine.daemon.network.record import Network, PortRequest, Published
 from engine.errors import NotBuilt, SystemFailure
+from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ _RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 Place = tuple[str, str, int]
 """Protocol, address and port of the host."""
 
+_Wish = tuple[int, int, str, tuple[tuple[str, bool], ...]]
+"""What makes two requests want one of the same ports: first and last one, protocol, addresses as of `_addresses`."""
+
 
 def _family(address: str) -> int:
     return 6 if ":" in address else 4
@@ -38,7 +42,7 @@ def _family(address: str) -> int:
 class Ports:
     """The ports that a daemon's containers hold. settings: `iptables`, `ip6tables`: for which families it has rules"""
 
-    def __init__(self, settings: object) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._rules = {4: settings.iptables, 6: settings.ip6tables}
         self._lock = locks.Lock("ports")
         self._held: dict[str, dict[Place, socket.socket | None]] = {}
@@ -60,7 +64,7 @@ class Ports:
         modes = {family: has[family] and self._rules[family] and bridge.mode(network, family) for family in has}
         published: list[Published] = []
         taken: dict[Place, socket.socket | None] = {}
-        tried: dict[tuple, int] = {}
+        tried: dict[_Wish, int] = {}
         with self._lock:
             room = _room() - sum(map(len, self._held.values()))
             try:
@@ -108,7 +112,7 @@ class Ports:
         request: PortRequest,
         addresses: list[tuple[str, bool]],
         taken: dict[Place, socket.socket | None],
-        tried: dict[tuple, int],
+        tried: dict[_Wish, int],
     ) -> int:
         """Take the first port that is free at all these addresses. Raises SystemFailure.
 
@@ -184,7 +188,7 @@ _UNLIMITED = 1 << 20
 _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
-def _addresses(network: Network, modes: dict[int, str | bool], request: PortRequest) -> list[tuple[str, bool]]:
+def _addresses(network: Network, modes: Mapping[int, str | bool], request: PortRequest) -> list[tuple[str, bool]]:
     """Where a port is to be bound, and whether it must be: IPv6 that nobody has asked for may be missing on the host.
 
     An address that nobody has named is the network's `host_binding_ipv4`; where that is any of IPv4's, any of IPv6's
@@ -196,7 +200,7 @@ def _addresses(network: Network, modes: dict[int, str | bool], request: PortRequ
             raise _impossible(network, request, family)
         _refuse_loopback6(request, request.host_ip)
         return [(request.host_ip, True)] if modes[family] in _MAPPED else []
-    from engine.daemon.network.drivers.bridge import HOST_BINDING  # as above
+    from engine.daemon.network.drivers.bridge import HOST_BINDING  # with the first container of a bridge
 
     default = network.options.get(HOST_BINDING) or _ANY[4]
     _refuse_loopback6(request, default)

@@ -5,8 +5,9 @@ that an idle daemon needs nothing to read them with. A `Network` never changes; 
 container runs (or is about to) and is replaced, never changed, once others know it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,12 @@ class Endpoint:
 
 Pair = tuple[Network, Endpoint]
 """An endpoint and the network that it is in."""
+
+Links = Mapping[str, Mapping[str, str]]
+"""By a network's id, the aliases that one container alone may ask for, with the names behind them."""
+
+Run = tuple[Sequence[Pair], int, int, Mapping[str, Any], Links]
+"""One run of a container: its endpoints, its process 1 and when that began, its HostConfig, its links."""
 
 DEFAULT = "bridge"
 """The name of the network that a container is in when nobody says another."""

@@ -12,15 +12,19 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.daemon import locks
 from engine.daemon.network.drivers import parents
-from engine.daemon.network.record import Endpoint, Pair, has_resolver
+from engine.daemon.network.record import Endpoint, Links, Pair, Run, has_resolver
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
+from engine.daemon.runtime.monitors import Monitors
+from engine.daemon.runtime.spawner import Spawner
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import syscalls
 from engine.sandbox import resolvconf
+from engine.settings.every import Settings
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.schema import BeResolver, Forget, Place, Resolves, Serve, Served
@@ -43,7 +47,7 @@ class _Told:
     pid_start: int
     servers: tuple[str, ...]
     dotted: bool
-    links: Mapping[str, Mapping[str, str]]
+    links: Links
 
     def serve(self) -> Serve:
         """All of it as one message."""
@@ -78,9 +82,9 @@ def _leads_out(pair: Pair) -> bool:
 
 
 class Resolving:
-    """The link to the resolver; as `names.Names`, whose methods these are."""
+    """The link to the resolver: what `names.Names` does once there is a name."""
 
-    def __init__(self, exec_root: str, settings: object, spawner: object, links: object) -> None:
+    def __init__(self, exec_root: str, settings: Settings, spawner: Spawner, links: Monitors) -> None:
         self._exec_root, self._settings, self._spawner, self._links = exec_root, settings, spawner, links
         self._lock = locks.Lock("resolver")
         self._told: dict[str, _Told] = {}
@@ -93,10 +97,10 @@ class Resolving:
         netns: int,
         pid: int,
         pid_start: int,
-        host_config: Mapping,
-        links: Mapping[str, Mapping[str, str]],
+        host_config: Mapping[str, Any],
+        links: Links,
     ) -> None:
-        """See `Names.join`."""
+        """Have the resolver answer for this run of a container. The parameters are those of `Names.join`."""
         if not pairs:
             return
         container = pairs[0][1].container
@@ -116,7 +120,7 @@ class Resolving:
                 raise
 
     def leave(self, endpoints: Iterable[Endpoint]) -> None:
-        """See `Names.leave`."""
+        """Have the resolver forget these endpoints. What goes wrong is logged."""
         gone = {each.id: each.container for each in endpoints}
         # Looked up without the lock: whom nobody has told of need not wait for a resolver that is slow with others.
         for container in [each for each in dict.fromkeys(gone.values()) if each in self._told]:
@@ -125,8 +129,8 @@ class Resolving:
             except (EngineError, OSError) as error:
                 log.warning("container %s: its names stay: %s", container, error)
 
-    def adopt(self, running: Sequence[tuple]) -> None:
-        """See `Names.adopt`."""
+    def adopt(self, running: Sequence[Run]) -> None:
+        """Take up an earlier daemon's resolver, or start one, for these runs alone. What goes wrong is logged."""
         with self._lock:
             for pairs, pid, pid_start, host_config, links in running:
                 told = self._telling(pairs, pid, pid_start, host_config, links)
@@ -151,8 +155,8 @@ class Resolving:
         pairs: Sequence[Pair],
         pid: int,
         pid_start: int,
-        host_config: Mapping,
-        links: Mapping[str, Mapping[str, str]],
+        host_config: Mapping[str, Any],
+        links: Links,
     ) -> _Told:
         wishes = resolvconf.asked(host_config, self._settings)
         text = "" if wishes.options else _host_file()
@@ -211,7 +215,7 @@ class Resolving:
                 log.error("container %s: its names are not answered: %s", container, error)
 
     def shown(self) -> str:
-        """See `Names.shown`."""
+        """The resolver's process, link and number of containers in words, read without the lock."""
         link = self._link
         if link is None:
             return "none runs"
@@ -219,14 +223,17 @@ class Resolving:
 
     def _ask(self, message: object, descriptors: Sequence[int] = ()) -> None:
         """Have something done. Raises _Lost; SystemFailure with the resolver's own words."""
+        link = self._link
+        if link is None:
+            raise _Lost("no resolver runs")
         try:
-            self._link.send(message, list(descriptors))
-            received = self._link.receive()
+            link.send(message, list(descriptors))
+            received = link.receive()
         except (OSError, Invalid) as error:  # too late is too late
-            self._lose()
+            self._lose(link)
             raise _Lost(f"the resolver does not answer: {error}") from error
         if received is None or not isinstance(received[0], Served):
-            self._lose()
+            self._lose(link)
             raise _Lost("the resolver has died")
         if received[0].text:
             raise SystemFailure(received[0].text)
@@ -274,10 +281,10 @@ class Resolving:
         self._links.on_end(link.fileno(), lambda: later(self._revive, link))
         return {container for container, _ in greeting.serves}
 
-    def _lose(self) -> None:
+    def _lose(self, link: Channel) -> None:
         """Have no resolver any more; one that only says nothing must not stand in the way of the next."""
-        self._links.off_end(self._link.fileno())
-        self._link.close()
+        self._links.off_end(link.fileno())
+        link.close()
         self._link = None
         signalling.kill_and_wait(*self._process, _KILLED_SECONDS)
 
@@ -286,7 +293,7 @@ class Resolving:
         with self._lock:
             if self._link is not link:
                 return
-            self._lose()
+            self._lose(link)
             self._drop_ended()
             if self._told:
                 log.warning("the resolver has died; another is started")

@@ -4,16 +4,20 @@ Runs in the daemon's request threads; it changes nothing. Keys and their order a
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.network.record import Endpoint, Network, Pool
 
 
 def inspect(
-    network: Network, endpoints: Iterable[Endpoint], status: Mapping[str, dict], name_of: Callable[[str], str]
-) -> dict:
+    network: Network,
+    endpoints: Iterable[Endpoint],
+    status: Mapping[str, Mapping[str, int]],
+    name_of: Callable[[str], str],
+) -> dict[str, Any]:
     """A NetworkInspect of the API. status: subnet → SubnetStatus; name_of: id of a container → its name."""
-    shown = {
+    shown: dict[str, Any] = {
         "Name": network.name,
         "Id": network.id,
         "Created": rfc3339(network.created_ns),
@@ -49,8 +53,8 @@ def inspect(
     return shown
 
 
-def _show_pool(pool: Pool) -> dict:
-    values = {
+def _show_pool(pool: Pool) -> dict[str, str | dict[str, str]]:
+    values: dict[str, str | dict[str, str]] = {
         "Subnet": pool.subnet,
         "IPRange": pool.ip_range,
         "Gateway": pool.gateway,

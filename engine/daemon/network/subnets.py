@@ -6,6 +6,7 @@ Pure; runs in the daemon's request threads. dockerd tells all that is wrong with
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from engine.daemon.network import pools
 from engine.daemon.network.addresses import Subnet, canonical, parse_address
@@ -18,7 +19,7 @@ _MOST = 256
 _OVERLAP = "invalid pool request: Pool overlaps with other one on this address space"
 
 
-def read(config: Iterable[Mapping], ipv6: bool) -> tuple[Pool, ...]:
+def read(config: Iterable[Mapping[str, Any] | None], ipv6: bool) -> tuple[Pool, ...]:
     """IPAM.Config as pools, IPv4's first; a subnet may be empty, or of zeros with the length alone. Raises Invalid.
 
     The texts in it are prefixes and addresses, as the body's decoding has seen to.

@@ -23,7 +23,7 @@ class Wiring:
         self._lock = locks.Lock("wiring")
         self._making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._known: set[str] = set()
-        self._announcer = None
+        self._announce: Callable[[str, str, tuple[str, ...]], None] | None = None  # see `plugging.announcer`
         # Of networks whose bridge this daemon has made: each address that somebody has had there since.
         self._had: dict[str, set[str]] = {}
 
@@ -54,7 +54,7 @@ class Wiring:
         Raises SystemFailure.
         """
         if network.driver == "bridge":
-            from engine.daemon.network import devices  # as above
+            from engine.daemon.network import devices  # late, as in `ensure`
 
             if devices.attach(network, endpoints):
                 with self._lock:
@@ -67,7 +67,7 @@ class Wiring:
         """
         if not network.wired:
             return
-        from engine.daemon.network import devices  # as above
+        from engine.daemon.network import devices  # late, as in `ensure`
 
         with self._guard(network):
             self._known.discard(network.id)
@@ -82,16 +82,16 @@ class Wiring:
         others: what the container has already, for a hot plug; the default routes become those of all together
         Returns the endpoints with the names of their interfaces. Raises SystemFailure, and then none of it is there.
         """
-        from engine.daemon.network import plugging  # as above
+        from engine.daemon.network import plugging  # late, as in `ensure`
 
         with self._lock:
-            if self._announcer is None:
-                self._announcer = plugging.announcer()
+            if self._announce is None:
+                self._announce = plugging.announcer()
         wired = _wired(pairs)
         made = {}
         if wired:
             unheard = self._unheard(wired)
-            made = {end.id: end for end in plugging.plug(wired, netns, _wired(others), self._announcer, unheard)}
+            made = {end.id: end for end in plugging.plug(wired, netns, _wired(others), self._announce, unheard)}
         return tuple(made.get(endpoint.id, endpoint) for _, endpoint in pairs)
 
     def _unheard(self, pairs: Iterable[Pair]) -> set[str]:
@@ -113,19 +113,19 @@ class Wiring:
         Its namespace goes when the kernel comes to it, some 30 ms later, and would answer until then; to wait for that,
         or to remove the wire, would take as long. Raises SystemFailure.
         """
-        from engine.daemon.network import plugging  # as above
+        from engine.daemon.network import plugging  # late, as in `ensure`
 
         plugging.silence(endpoints)
 
     def remaining(self, names: Iterable[str]) -> list[str]:
         """Those of these wires that are there. Raises SystemFailure."""
-        from engine.daemon.network import plugging  # as above
+        from engine.daemon.network import plugging  # late, as in `ensure`
 
         return plugging.remaining(names)
 
     def discard(self, names: Iterable[str]) -> None:
         """Take away these wires of containers that have ended, those that are there. Raises SystemFailure."""
-        from engine.daemon.network import plugging  # as above
+        from engine.daemon.network import plugging  # late, as in `ensure`
 
         plugging.discard(names)
 
@@ -136,7 +136,7 @@ class Wiring:
         """
         if not network.wired:
             return
-        from engine.daemon.network import plugging  # as above
+        from engine.daemon.network import plugging  # late, as in `ensure`
 
         plugging.unplug(network, endpoint, netns, _wired(others))
 

@@ -199,8 +199,7 @@ def test_a_mount_with_variables_is_judged_when_they_are_known():
         read("RUN --mount=type=$A x", expanded=True)
 
 
-def test_the_table_says_of_every_instruction_whether_it_can_make_a_layer():
-    assert sorted(instructions.LAYERS) == ["ADD", "COPY", "RUN", "WORKDIR"]
+def test_the_table_has_every_instruction():
     assert len(instructions.TABLE) == 18
     for keyword, row in instructions.TABLE.items():
         assert keyword == keyword.upper()

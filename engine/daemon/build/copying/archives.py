@@ -123,7 +123,7 @@ class _Into(extract.Extraction):
             self._forget_open_except(-1)
 
     def parts_of(self, name: str) -> list[str]:
-        """As docker, which cleans a name first: only what leads out is refused."""
+        """The parts of a name, which is cleaned first, as docker does it: only what leads out is refused."""
         clean = posixpath.normpath(name)
         if clean == ".." or clean.startswith("../"):
             raise Invalid(f'"{name}" is outside of the destination')

@@ -4,18 +4,25 @@ Runs in the build's thread. Large files go through one buffer. Two trees have on
 copy of the other: every part of a record stands behind its length.
 """
 
+import hashlib
 import os
 import stat
+from typing import Protocol
 
 from engine.daemon.build.copying import sources
 from engine.daemon.build.copying.request import Request
 from engine.daemon.build.copying.sources import Source
-from engine.daemon.images.content import sha256
 from engine.daemon.tar.writer import attributes, open_file
 from engine.kernel.beneath import open_beneath
 
 _BUFFER = 1024 * 1024
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class _Hash(Protocol):
+    """What a digest is made with."""
+
+    def update(self, data: bytes, /) -> None: ...
 
 
 class Digester:
@@ -30,7 +37,7 @@ class Digester:
     def source(self, source: Source) -> str:
         """`file:HASH` or `dir:HASH`. Raises OSError."""
         self._links.clear()
-        total = sha256()
+        total = hashlib.sha256()
         self._field(total, os.fsencode(source.name))
         for shown, path in source.above:
             self._at(total, source.root, path, shown)
@@ -46,12 +53,12 @@ class Digester:
         return f"dir:{total.hexdigest()}"
 
     def inline(self, name: str, data: bytes) -> str:
-        """The same for a file that the Dockerfile itself holds."""
-        total = sha256()
+        """`file:HASH` of a file that the Dockerfile itself holds."""
+        total = hashlib.sha256()
         self._field(total, b"inline", os.fsencode(name), data)
         return f"file:{total.hexdigest()}"
 
-    def _at(self, total: object, root: int, path: str, shown: str) -> None:
+    def _at(self, total: _Hash, root: int, path: str, shown: str) -> None:
         directory, _, name = path.rpartition("/")
         parent = open_beneath(root, directory or ".", _DIRECTORY, no_symlinks=True)
         try:
@@ -59,7 +66,7 @@ class Digester:
         finally:
             os.close(parent)
 
-    def _member(self, total: object, parent: int, name: str, shown: str) -> None:
+    def _member(self, total: _Hash, parent: int, name: str, shown: str) -> None:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISREG(found.st_mode):
             self._file(total, parent, name, shown)
@@ -73,7 +80,7 @@ class Digester:
             link = os.fsencode(os.readlink(name, dir_fd=parent)) if stat.S_ISLNK(found.st_mode) else b""
             self._record(total, found, shown, {}, link)
 
-    def _file(self, total: object, parent: int, name: str, shown: str) -> None:
+    def _file(self, total: _Hash, parent: int, name: str, shown: str) -> None:
         fd, found = open_file(parent, name)
         try:
             first = os.fsencode(shown)
@@ -81,7 +88,7 @@ class Digester:
                 first = self._links.setdefault((found.st_dev, found.st_ino), first)
             self._record(total, found, shown, attributes(fd) or {}, first)
             if first == os.fsencode(shown):
-                contents = sha256()
+                contents = hashlib.sha256()
                 while count := os.readv(fd, [self._buffer]):
                     contents.update(self._buffer[:count])
                     self._request.check()
@@ -89,9 +96,7 @@ class Digester:
         finally:
             os.close(fd)
 
-    def _record(
-        self, total: object, found: os.stat_result, shown: str, attached: dict[str, bytes], link: bytes
-    ) -> None:
+    def _record(self, total: _Hash, found: os.stat_result, shown: str, attached: dict[str, bytes], link: bytes) -> None:
         mode = found.st_mode if not stat.S_ISLNK(found.st_mode) else stat.S_IFLNK
         keeps = self._request.keep_owners and not self._request.chown
         owner = b"%d:%d" % (found.st_uid, found.st_gid) if keeps else b""
@@ -101,12 +106,12 @@ class Digester:
             self._field(total, os.fsencode(key), value)
 
     @staticmethod
-    def _field(total: object, *parts: bytes) -> None:
+    def _field(total: _Hash, *parts: bytes) -> None:
         total.update(b"".join(b"%d:%b," % (len(part), part) for part in parts))
 
 
 def combined(digests: list[str]) -> str:
     """What docker's history calls several sources."""
-    total = sha256()
+    total = hashlib.sha256()
     total.update(",".join(digests).encode())
     return f"multi:{total.hexdigest()}"

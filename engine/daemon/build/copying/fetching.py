@@ -3,6 +3,7 @@
 Runs in the build's thread, before anything is digested.
 """
 
+import hashlib
 import os
 import posixpath
 import time
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from engine.daemon.build.urls import is_git
 from engine.daemon.build.urls import is_url as is_url
 from engine.daemon.images.archives import remote
-from engine.daemon.images.content import sha256
 from engine.daemon.tar.space import check_space
 from engine.errors import EngineError, Invalid
 
@@ -60,7 +60,7 @@ def fetch(
 
 def _stored(answer: remote.Remote, scratch: int, stored: str, progress: Callable[[int, int], None] | None) -> str:
     """Write the body; its sha256."""
-    total, count, unchecked = sha256(), 0, 0
+    total, count, unchecked = hashlib.sha256(), 0, 0
     fd = os.open(stored, _CREATE, _MODE, dir_fd=scratch)
     try:
         while data := answer.read(_CHUNK):
@@ -98,7 +98,7 @@ def _name(url: str, disposition: str) -> str:
     name = _usable(path) if not path.endswith("/") else ""
     if name or not disposition:
         return name
-    import email.message  # as above
+    import email.message  # an idle daemon does without
 
     message = email.message.Message()
     message["Content-Disposition"] = disposition

@@ -22,10 +22,12 @@ def parse(text: str) -> Callable[[int], int]:
     wanted = natural(text, _MOST, octal=True) if len(text) <= _DIGITS else None
     if wanted is not None:
         return lambda mode: stat.S_IFMT(mode) | wanted
-    clauses = [_CLAUSE.fullmatch(part) for part in text.split(",")]
-    if not all(clauses):
-        raise Invalid(f"invalid chmod parameter: '{text}'. it should be octal string and between 0 and 07777")
-    actions = [(found[1] or "a", act[1], act[2]) for found in clauses for act in _ACTION.finditer(found[2])]
+    actions: list[tuple[str, str, str]] = []
+    for part in text.split(","):
+        clause = _CLAUSE.fullmatch(part)
+        if clause is None:
+            raise Invalid(f"invalid chmod parameter: '{text}'. it should be octal string and between 0 and 07777")
+        actions += [(clause[1] or "a", act[1], act[2]) for act in _ACTION.finditer(clause[2])]
 
     def change(mode: int) -> int:
         for who, operator, what in actions:

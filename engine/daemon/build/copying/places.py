@@ -47,11 +47,13 @@ def within(root: int, path: str, whole: bool, follow: bool = True) -> list[tuple
 
     def link_at(here: str) -> str | None:
         directory = here.rpartition("/")[0]
-        if directory and seen[directory] is None:
-            seen[here] = None
-            return None
-        if directory and not stat.S_ISDIR(seen[directory].st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        if directory:
+            above = seen[directory]
+            if above is None:
+                seen[here] = None
+                return None
+            if not stat.S_ISDIR(above.st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         found, link = _look(root, here, whole)
         if not follow and found is not None and not stat.S_ISDIR(found.st_mode):
             found, link = None, None

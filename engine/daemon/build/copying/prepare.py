@@ -4,12 +4,12 @@ Runs in the build's thread. The first step reads every file once and looks at no
 image's id. The second is only taken where the cache knows nothing.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.daemon.build.copying import digests, packing, permissions, sources
 from engine.daemon.build.copying.request import Base, Request
-from engine.daemon.images.content import sha256
 from engine.daemon.tar.writer import Chunk
 from engine.errors import Invalid, SystemFailure
 from engine.sandbox.mounts import words
@@ -49,7 +49,7 @@ def prepare(root: int, request: Request, base: Base) -> Prepared:
     except OSError as error:
         raise SystemFailure(f"{request.shown} failed: {words(error)}") from error
     flags = (request.parents, request.link, request.unpack, request.unpack_fetched, request.keep_owners)
-    total = sha256()
+    total = hashlib.sha256()
     # What the instruction says in words decides as much as the files do.
     for part in (
         shown,

@@ -132,7 +132,9 @@ def _one(root: int, path: str, shown: str) -> Source:
         raise
     if not real:
         return Source(root, ".", ".", os.fstat(root))
-    return Source(root, real[-1][0], posixpath.basename(path), real[-1][1])
+    place, found = real[-1]
+    assert found is not None  # or `within` had raised: the whole of it was to be there
+    return Source(root, place, posixpath.basename(path), found)
 
 
 def _matched(top: int, pattern: Pattern) -> Iterator[str]:
@@ -154,7 +156,7 @@ def _matched(top: int, pattern: Pattern) -> Iterator[str]:
 
 
 def _with_parents(root: int, text: str) -> Iterator[Source]:
-    """As `_plain`, each with the directories that stand between the pivot (`/./`, else the root) and it."""
+    """What the text names, each with the directories that stand between the pivot (`/./`, else the root) and it."""
     before, pivot, after = text.partition(_PIVOT)
     start, rest = (_cleaned(before), _cleaned(after)) if pivot else (".", _cleaned(text))
     if not is_pattern(rest):

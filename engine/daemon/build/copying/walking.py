@@ -98,5 +98,5 @@ class _Level:
             self.fd = -1
 
 
-def _entry(found: os.DirEntry) -> tuple[str, bool]:
+def _entry(found: os.DirEntry[str]) -> tuple[str, bool]:
     return found.name, found.is_dir(follow_symlinks=False)

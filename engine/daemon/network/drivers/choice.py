@@ -1,12 +1,13 @@
 """Which driver a network has: the names that there are, and docker's words for those that there are not.
 
-Runs in the daemon's request threads. A driver is a module with `check`, `device` and `gateways`; it is imported when
-somebody asks for it. What is made in the kernel for it is in `devices` and `plugging`.
+Runs in the daemon's request threads. A driver is a module, which is imported when somebody asks for it. What is made in
+the kernel for it is in `devices` and `plugging`.
 """
 
-import importlib
-from types import ModuleType
+from collections.abc import Iterable
+from typing import Protocol
 
+from engine.daemon.network.record import Network
 from engine.errors import Forbidden, NotFound
 
 LOCAL = ("bridge", "host", "ipvlan", "macvlan", "null")
@@ -18,10 +19,41 @@ NO_MANAGER = (
 """docker's words for what only a swarm has."""
 
 
-def find(name: str) -> ModuleType:
+class Driver(Protocol):
+    """What every driver's module has."""
+
+    def check(self, network: Network, others: Iterable[Network], /) -> None:
+        """Raise docker's refusal of a network that cannot be. others: all networks that there are"""
+
+    def device(self, network: Network, /) -> str:
+        """The name of the link on the host; empty for none."""
+
+    def gateways(self, network: Network, /) -> tuple[bool, bool]:
+        """Whether an IPv4, an IPv6 pool has a gateway that nobody asked for."""
+
+
+def find(name: str) -> Driver:
     """The driver's module. Raises NotFound, Forbidden for a driver of a swarm."""
-    if name in LOCAL:
-        return importlib.import_module(f"engine.daemon.network.drivers.{name}")
+    if name == "bridge":
+        from engine.daemon.network.drivers import bridge
+
+        return bridge
+    if name == "host":
+        from engine.daemon.network.drivers import host
+
+        return host
+    if name == "ipvlan":
+        from engine.daemon.network.drivers import ipvlan
+
+        return ipvlan
+    if name == "macvlan":
+        from engine.daemon.network.drivers import macvlan
+
+        return macvlan
+    if name == "null":
+        from engine.daemon.network.drivers import null
+
+        return null
     check_local(name)
     raise NotFound(f'plugin "{name}" not found')
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from engine.daemon.network.record import Network
 from engine.errors import Forbidden
 
-OPTIONS: dict[str, object] = {}
-
 
 def check(network: Network, others: Iterable[Network]) -> None:
     """Raise Forbidden: the one there is has always been there."""

@@ -1,7 +1,7 @@
 """Options of network drivers: what stands in one, read in docker's way and refused in docker's words.
 
-Pure. Each driver has a table OPTIONS of its own, from an option's name to its kind in here; what stands in no table is
-kept and shown, and obeyed by nobody, as dockerd does.
+Pure. A driver that takes options has a table OPTIONS of its own, from an option's name to its kind in here. What stands
+in no table is kept and shown, and obeyed by nobody, as dockerd does.
 """
 
 import socket

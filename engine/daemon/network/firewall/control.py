@@ -11,11 +11,18 @@ import contextlib
 import errno
 import logging
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Network
 from engine.daemon.runtime.background import Turn
 from engine.errors import SystemFailure, Unavailable
+from engine.settings.every import Settings
+
+if TYPE_CHECKING:  # what speaks to the kernel is loaded with the first rule
+    from engine.kernel.netlink.message import Request
+    from engine.kernel.netlink.nftables import Element
+    from engine.kernel.netlink.socket import Netlink
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +41,18 @@ class Firewall:
         `ip_forward_no_drop` (without keeping the host from forwarding for others)
     """
 
-    def __init__(self, engine_id: str, settings: object) -> None:
+    def __init__(self, engine_id: str, settings: Settings) -> None:
         self.table = "engine-" + engine_id[:8]
         self._settings = settings
         self._lock = locks.Lock("firewall")
         self._there = False
         self._networks: dict[str, Network] = {}
         self._endpoints: dict[str, tuple[Network, Endpoint]] = {}
-        self._links: dict[tuple[str, str], list] = {}
+        self._links: dict[tuple[str, str], list[Element]] = {}
         self._guards: dict[int, list[int]] | None = None
         self._loopback: set[str] = set()
-        self._tables: object = None
-        self._connections: object = None
+        self._tables: Netlink | None = None
+        self._connections: Netlink | None = None
         self._forgetting = Turn("connections")
         self._looked = False
         self._ours = False  # what the table has is of this daemon's making
@@ -276,7 +283,7 @@ class Firewall:
             self._guards = {family: before for family, before in found.items() if before is not None}
         return self._guards
 
-    def _made(self, network: Network) -> list[tuple]:
+    def _made(self, network: Network) -> list["Request"]:
         from engine.daemon.network.firewall import rules
         from engine.kernel.netlink import nftables
 
@@ -286,7 +293,7 @@ class Firewall:
             requests += [nftables.new_rule(self.table, chain, each) for each in expressions]
         return [*requests, *nftables.new_elements(self.table, rules.network_elements(network))]
 
-    def _change(self, requests: list[tuple]) -> None:
+    def _change(self, requests: list["Request"]) -> None:
         """Carry out a change that the model has already; when the table is not as it was left, make all of it anew."""
         if not self._there:
             self._rebuild()
@@ -319,12 +326,12 @@ class Firewall:
         self._commit(requests)
         self._there = self._ours = True
 
-    def _commit(self, requests: list[tuple]) -> None:
+    def _commit(self, requests: list["Request"]) -> None:
         from engine.kernel.netlink import nftables
 
         nftables.commit(self._socket(), requests)
 
-    def _socket(self) -> object:
+    def _socket(self) -> "Netlink":
         """The one socket, kept for good: to close it would take as long as the kernel's freeing of what is removed."""
         if self._tables is None:
             self._tables = _socket()
@@ -348,7 +355,7 @@ class Firewall:
             if error.errno not in _NO_SUCH_PART:
                 raise
 
-    def _forget(self, endpoint_id: str) -> list:
+    def _forget(self, endpoint_id: str) -> list["Element"]:
         """Take an endpoint out of the model; the elements of its links, which are the caller's to take out."""
         self._endpoints.pop(endpoint_id, None)
         pairs = [pair for pair in self._links if endpoint_id in pair]
@@ -363,7 +370,7 @@ class Firewall:
             forwarding.let_loopback_in(network.device)
             self._loopback.add(network.id)
 
-    def _forget_connections(self, requests: list[tuple]) -> None:
+    def _forget_connections(self, requests: list["Request"]) -> None:
         """In the background, because the kernel walks through all connections of the host for each of them."""
         from engine.kernel.netlink import conntrack
 
@@ -375,7 +382,7 @@ class Firewall:
             raise SystemFailure(f"the host's tracked connections cannot be changed: {error}") from error
 
 
-def _socket() -> object:
+def _socket() -> "Netlink":
     from engine.kernel.netlink.nftables import NETFILTER
     from engine.kernel.netlink.socket import Netlink
 

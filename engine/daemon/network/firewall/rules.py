@@ -167,7 +167,7 @@ def _port(endpoint: Endpoint, port: Published, trusting: bool) -> Iterator[Eleme
 
 def link_elements(endpoint: Endpoint, other: Endpoint, ports: Iterable[tuple[int, str]]) -> list[Element]:
     """What lets one container reach ports of another in a network that is closed within."""
-    found = {}
+    found: dict[Element, None] = {}
     for number, protocol in ports:
         for own, others in ((endpoint.ipv4, other.ipv4), (endpoint.ipv6, other.ipv6)):
             if own and others:

@@ -187,7 +187,7 @@ def test_there_is_one_network_of_the_host_and_one_of_nothing(driver: object) -> 
 
 def test_a_driver_is_known_or_a_plugin_that_is_not_there_or_a_swarms() -> None:
     for name in choice.LOCAL:
-        assert {"check", "device", "gateways", "OPTIONS"} <= set(vars(choice.find(name)))
+        assert {"check", "device", "gateways"} <= set(vars(choice.find(name)))
     with pytest.raises(NotFound, match='plugin "nope" not found'):
         choice.find("nope")
     with pytest.raises(Forbidden, match="This node is not a swarm manager"):
