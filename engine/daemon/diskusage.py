@@ -52,7 +52,7 @@ def _images(engine: ContainerParts) -> Object:
 
 
 def _containers(engine: ContainerParts) -> Object:
-    items = containers.list_containers(engine, containers.Asked(all=True, size=True))
+    items = containers.list_containers(engine, containers.AskedListing(all=True, size=True))
     for item in items:
         item.pop("ImageManifestDescriptor", None)  # only a list of containers tells it
     idle = sum(item["SizeRw"] for item in items if item["State"] not in _ACTIVE)

@@ -19,7 +19,7 @@ _HEADER = "# Made by the engine, which leaves the file alone once somebody else 
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedNames:
     """What was asked for in place of the host's; empty: nothing. `.` among the domains: no search list at all."""
 
     servers: tuple[str, ...] = ()
@@ -30,14 +30,14 @@ class Asked:
         return bool(self.servers or self.search or self.options)
 
 
-def asked(host_config: Mapping, settings: object | None) -> Asked:
+def asked(host_config: Mapping, settings: object | None) -> AskedNames:
     """What a container asks for, and where it asks for nothing what its daemon was told (--dns, ...)."""
     of_daemon = (settings.dns, settings.dns_search, settings.dns_opts) if settings is not None else ((), (), ())
     keys = ("Dns", "DnsSearch", "DnsOptions")
-    return Asked(*(tuple(host_config[key] or otherwise) for key, otherwise in zip(keys, of_daemon, strict=True)))
+    return AskedNames(*(tuple(host_config[key] or otherwise) for key, otherwise in zip(keys, of_daemon, strict=True)))
 
 
-def for_host(text: str, wishes: Asked) -> str:
+def for_host(text: str, wishes: AskedNames) -> str:
     """For a container in the host's network: the host's own file, unless something else was asked for."""
     if not wishes:
         return text
@@ -45,7 +45,7 @@ def for_host(text: str, wishes: Asked) -> str:
     return _written(wishes.servers or host.servers, wishes.search or host.search, wishes.options or host.options)
 
 
-def for_bridge(text: str, behind_stub: Callable[[], str], wishes: Asked, *, ipv6: bool = False) -> str:
+def for_bridge(text: str, behind_stub: Callable[[], str], wishes: AskedNames, *, ipv6: bool = False) -> str:
     """For a container with a network of its own and no resolver: the host's servers, as far as they are reached there.
 
     behind_stub: reads systemd-resolved's own file, which is empty for none
@@ -60,7 +60,7 @@ def for_bridge(text: str, behind_stub: Callable[[], str], wishes: Asked, *, ipv6
     return _written(servers, wishes.search or host.search, wishes.options or host.options)
 
 
-def for_resolver(text: str, wishes: Asked) -> str:
+def for_resolver(text: str, wishes: AskedNames) -> str:
     """For a container whose names the resolver answers; the servers that this asks in turn are told in a comment."""
     host = _Lines(text)
     options = [each for each in wishes.options or host.options if not each.startswith("ndots") or _ndots(each) >= 0]
@@ -83,7 +83,7 @@ def nameservers(text: str) -> list[str]:
     return _Lines(text).servers
 
 
-def dotted(text: str, wishes: Asked) -> bool:
+def dotted(text: str, wishes: AskedNames) -> bool:
     """Whether names of one label are only for the search list: somebody has set ndots to more than 0."""
     return any(_ndots(option) > 0 for option in wishes.options or _Lines(text).options)
 

@@ -25,7 +25,7 @@ _TRUE = frozenset({"1", "true", "t"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedPruning:
     """A pruning. all: also what named images stand on; reserved, most, free: bytes, 0 where nothing is said.
 
     reserved: that much may stay; most: more than that may not; free: so much of the disk is to be free
@@ -125,7 +125,7 @@ def _named(engine: ContainerParts) -> set[str]:
     return found
 
 
-def prune(engine: ContainerParts, asked: Asked) -> tuple[list[str], int]:
+def prune(engine: ContainerParts, asked: AskedPruning) -> tuple[list[str], int]:
     """Let go of what is not needed; the ids of that, and the bytes that were set free. Raises Invalid."""
     tests = [_FILTERS[name](values) for name, values in asked.filters.items()]
     everything = records(engine)
@@ -150,7 +150,7 @@ def prune(engine: ContainerParts, asked: Asked) -> tuple[list[str], int]:
     return deleted, freed
 
 
-def _enough(engine: ContainerParts, asked: Asked, total: int, record: Record) -> bool:
+def _enough(engine: ContainerParts, asked: AskedPruning, total: int, record: Record) -> bool:
     """Whether no more needs to go for the space that was asked for; what takes none stays then."""
     if not (asked.reserved or asked.most or asked.free):
         return False

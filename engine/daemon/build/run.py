@@ -48,7 +48,7 @@ class Build(mounting.Build, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedRun:
     """A step's command, ready to be run.
 
     env: all that it sees; known: what of it decides the outcome, as a proxy that no ARG names does not
@@ -83,7 +83,7 @@ class Asked:
         }
 
 
-def asked(build: Build, state: State, command: commands.Run) -> Asked:
+def asked(build: Build, state: State, command: commands.Run) -> AskedRun:
     """What a RUN asks for. Raises Invalid for what this builder cannot do."""
     if command.security != "sandbox":
         raise Invalid(
@@ -97,7 +97,7 @@ def asked(build: Build, state: State, command: commands.Run) -> Asked:
     host = build.options.host
     network = command.network if command.network != "default" else host.get("NetworkMode", "default")
     mounts = [mounting.wanted(build, state, mount) for mount in command.mounts]
-    return Asked(
+    return AskedRun(
         argv=argv,
         env=(*(state.config.get("Env") or ()), *(f"{name}={arguments[name]}" for name in sorted(arguments))),
         known=(*(state.config.get("Env") or ()), *shown),
@@ -123,7 +123,7 @@ def _command(state: State, command: commands.Run) -> tuple[tuple[str, ...], str]
 
 
 @contextlib.contextmanager
-def run(build: Build, state: State, asked: Asked) -> Iterator[Part | None]:
+def run(build: Build, state: State, asked: AskedRun) -> Iterator[Part | None]:
     """Run the command; its layer, None where it changed nothing. Raises CommandFailed, ClientGone, what start does."""
     store = build.engine.images
     targets = [mount.target for mount in asked.mounts]
@@ -157,7 +157,7 @@ def run(build: Build, state: State, asked: Asked) -> Iterator[Part | None]:
         yield stack.enter_context(build.maker.kept(blob, *new)) if new else None
 
 
-def _create(build: Build, state: State, asked: Asked, mounts: list[Object]) -> Container:
+def _create(build: Build, state: State, asked: AskedRun, mounts: list[Object]) -> Container:
     engine = build.engine
     body = {
         "Image": state.identity,
@@ -184,7 +184,7 @@ def _create(build: Build, state: State, asked: Asked, mounts: list[Object]) -> C
 
 
 @contextlib.contextmanager
-def _script(build: Build, asked: Asked) -> Iterator[Object]:
+def _script(build: Build, asked: AskedRun) -> Iterator[Object]:
     """The mount of a here-document that is a program."""
     above, name = build.context.scratch, f"script-{build.number}"
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700, dir_fd=above)

@@ -1,7 +1,7 @@
 """A new network from the body of POST /networks/create: dockerd's checks, in its order and words, and its subnets.
 
-Runs in the daemon's request threads. `Asked` is pure; `make` runs under the lock of `networks.Networks`, and what it
-returns is in no table yet.
+Runs in the daemon's request threads. `AskedNetwork` is pure; `make` runs under the lock of `networks.Networks`, and
+what it returns is in no table yet.
 """
 
 import os
@@ -27,7 +27,7 @@ _IPAM_DRIVERS = ("default", "null")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedNetwork:
     """What a client asks for, checked as far as it can be without a look at what is there."""
 
     name: str
@@ -47,7 +47,7 @@ class Asked:
     labels: dict[str, str]
 
     @classmethod
-    def read(cls, body: Mapping[str, Any], settings: Settings) -> "Asked":
+    def read(cls, body: Mapping[str, Any], settings: Settings) -> "AskedNetwork":
         """From the decoded body. settings: the daemon's, for `default_network_opts`. Raises Invalid, Forbidden."""
         name = body.get("Name") or ""
         if name in BUILTIN or name == "default" or name.startswith("container:"):
@@ -106,7 +106,7 @@ def _enabled(version: int, asked: bool | None, options: dict[str, str], *, defau
 
 
 def make(
-    asked: Asked, known: list[Network], around: Surroundings, settings: Settings, engine_id: str
+    asked: AskedNetwork, known: list[Network], around: Surroundings, settings: Settings, engine_id: str
 ) -> tuple[Network, str]:
     """The network with its subnets, gateways and device, and a warning where something asked for has no effect.
 
@@ -153,7 +153,7 @@ def _used(pool: Pool, network: Network) -> bool:
     return not pool.subnet or (network.ipv6 if ":" in pool.subnet else network.ipv4)
 
 
-def _check_configuration(asked: Asked) -> None:
+def _check_configuration(asked: AskedNetwork) -> None:
     if asked.config_only and (asked.ingress or asked.internal or asked.attachable or asked.scope):
         raise Forbidden(_CONFIGURATION_ONLY)
     if not asked.config_from:
@@ -169,7 +169,7 @@ def _check_configuration(asked: Asked) -> None:
         raise Forbidden("network driver options are not supported if the network depends on a configuration network")
 
 
-def _check_scope(asked: Asked) -> None:
+def _check_scope(asked: AskedNetwork) -> None:
     if asked.ingress:
         raise Forbidden("Ingress network can only be global scope network")
     if asked.scope == "swarm":

@@ -110,7 +110,7 @@ class Networks:
         from engine.daemon.network import create, surroundings  # a client's wish, not an idle daemon's
 
         self._settle()
-        asked = create.Asked.read(body, self.settings)
+        asked = create.AskedNetwork.read(body, self.settings)
         nearby = surroundings.look(self.all())
         with self._lock:
             if self._by_name(asked.name) is not None:

@@ -49,7 +49,7 @@ IMAGES = (("sha256:named", ("n",), "sha256:below"), ("sha256:below", (), ""), ("
 def pruned(engine: SimpleNamespace, **asked: object) -> list[str]:
     """What a pruning takes, by its description."""
     shown = {record.id: record.description for record in prune.records(engine)}
-    deleted, freed = prune.prune(engine, prune.Asked(**asked))
+    deleted, freed = prune.prune(engine, prune.AskedPruning(**asked))
     assert engine.told[-1] == ("builder", "prune", "", {"reclaimed": str(freed)})
     return [shown[identity] for identity in deleted]
 
@@ -105,7 +105,7 @@ def test_what_is_in_use_stays(engine: SimpleNamespace) -> None:
 
 def test_two_ages_are_one_too_many(engine: SimpleNamespace) -> None:
     with pytest.raises(Invalid):
-        prune.prune(engine, prune.Asked(filters={"until": ("1h", "2h")}))
+        prune.prune(engine, prune.AskedPruning(filters={"until": ("1h", "2h")}))
 
 
 def test_a_directory_that_a_crash_left_goes(engine: SimpleNamespace) -> None:

@@ -32,7 +32,7 @@ def build(engine: DaemonParts, request: Request) -> None:
 def prune(engine: DaemonParts, request: Request) -> Response:
     """POST /build/prune"""
     query = request.query
-    asked = pruning.Asked(
+    asked = pruning.AskedPruning(
         all=query.flag("all"),
         filters=query.filters(pruning.NAMES),
         reserved=_space(query.number("reserved-space") or query.number("keep-storage")),

@@ -48,7 +48,7 @@ _MODE_KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedCopy:
     """A PUT.
 
     path: the directory; keep_kinds: noOverwriteDirNonDir; own: copyUIDGID, give all of it to the container's User
@@ -132,7 +132,7 @@ def _pack(
         os.close(top)
 
 
-def receive(engine: MountParts, container: Container, reference: str, asked: Asked, body: Source) -> None:
+def receive(engine: MountParts, container: Container, reference: str, asked: AskedCopy, body: Source) -> None:
     """Unpack the (compressed) tar `body` into a directory of the container.
 
     Raises NotFound, Invalid for a place where nothing can be unpacked, SystemFailure for an archive that is wrong,
@@ -180,7 +180,7 @@ def _kept(engine: MountParts, body: Source) -> BinaryIO:
         raise
 
 
-def _receive(container: Container, asked: Asked, source: Source, kept: bool, seen: View) -> None:
+def _receive(container: Container, asked: AskedCopy, source: Source, kept: bool, seen: View) -> None:
     if not (kept or seen.live):
         raise _Stopped
     place = resolve(seen.root, _cleaned(asked.path), whole=True)

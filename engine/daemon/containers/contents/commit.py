@@ -57,7 +57,7 @@ _WHITEOUT_MODE = 0o100600
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedCommit:
     """A commit.
 
     config: the client's Config, complete, or None for the container's own; changes: Dockerfile instructions
@@ -72,7 +72,7 @@ class Asked:
     config: Object | None = None
 
 
-def commit(engine: ContainerParts, container: Container, asked: Asked) -> str:
+def commit(engine: ContainerParts, container: Container, asked: AskedCommit) -> str:
     """Make the image; its id. Raises Invalid, Conflict, NotFound, SystemFailure."""
     name = _name(asked)
     made = instructions.apply(asked.config or container.config, asked.changes)
@@ -88,7 +88,7 @@ def commit(engine: ContainerParts, container: Container, asked: Asked) -> str:
     return image.id
 
 
-def _name(asked: Asked) -> Reference | None:
+def _name(asked: AskedCommit) -> Reference | None:
     if not asked.repo:
         return None
     reference = Reference.parse(asked.repo)
@@ -121,7 +121,9 @@ def _paused(engine: ContainerParts, container: Container) -> Iterator[None]:
             pausing.end_pause(engine, container, run)
 
 
-def _image(engine: ContentParts, container: Container, asked: Asked, made: Object, names: list[Reference]) -> Image:
+def _image(
+    engine: ContentParts, container: Container, asked: AskedCommit, made: Object, names: list[Reference]
+) -> Image:
     store = engine.images
     parent = store.origin(container.image_id, container.layers)
     with store.session() as session, store.content.incoming() as blob, contextlib.ExitStack() as pins:
@@ -215,7 +217,7 @@ class Stream(io.BufferedIOBase):
         return data
 
 
-def _document(parent: Object, container: Container, asked: Asked, made: Object, diff_id: str) -> Object:
+def _document(parent: Object, container: Container, asked: AskedCommit, made: Object, diff_id: str) -> Object:
     """The image's config: the parent's, with the container's Config and one more step in its history."""
     created = rfc3339(time.time_ns())
     author = asked.author or parent.get("author") or ""

@@ -51,7 +51,7 @@ _STDIN, _STDOUT, _STDERR = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedExec:
     """How an exec is started; size: (rows, columns) or None. tty: how the client wants its stream, unframed or not."""
 
     detach: bool = False
@@ -108,7 +108,7 @@ def _register(engine: ExecParts, container: Container, command: Command) -> Exec
     return made
 
 
-def start(engine: ExecParts, one: Exec, asked: Asked, hijack: Callable[[], socket.socket]) -> None:
+def start(engine: ExecParts, one: Exec, asked: AskedExec, hijack: Callable[[], socket.socket]) -> None:
     """Run it. Attached, its streams are the connection's that `hijack` hands out, and what fails is told there.
 
     Raises Conflict unless the container runs; detached also when the exec has been started before, and Invalid when its

@@ -27,7 +27,7 @@ _CONTROL_KEYS = {f"ctrl-{key}": code for code, key in enumerate("@abcdefghijklmn
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedAttach:
     """The query of an attach call.
 
     detach_keys: as docker writes them, empty for the default; framed: output without a terminal comes in frames;
@@ -60,7 +60,7 @@ def parse_detach_keys(text: str) -> bytes:
 def attach(
     engine: OutputParts,
     container: Container,
-    asked: Asked,
+    asked: AskedAttach,
     await_body: Callable[[], None],
     hijack: Callable[[], socket.socket],
 ) -> None:
@@ -89,7 +89,9 @@ def attach(
         _join(engine, container, asked, client, hijack())
 
 
-def _join(engine: OutputParts, container: Container, asked: Asked, client: Client, connection: socket.socket) -> None:
+def _join(
+    engine: OutputParts, container: Container, asked: AskedAttach, client: Client, connection: socket.socket
+) -> None:
     """Serve the client of a container that runs, or that has run a moment ago."""
     announce(engine, container, "attach")
     if asked.logs and (asked.stdout or asked.stderr) and logs.is_json(container):
@@ -100,7 +102,7 @@ def _join(engine: OutputParts, container: Container, asked: Asked, client: Clien
 
 
 def _wait_for_start(
-    engine: OutputParts, container: Container, asked: Asked, client: Client, hijack: Callable[[], socket.socket]
+    engine: OutputParts, container: Container, asked: AskedAttach, client: Client, hijack: Callable[[], socket.socket]
 ) -> bool:
     """Have the client among those who wait for the start; False when the container runs."""
     # A client that has seen the head may have the container started at once: that start has to find it here.
@@ -135,7 +137,7 @@ def _refuse_states(container: Container, reference: str) -> None:
 def _catch_up(
     engine: OutputParts,
     container: Container,
-    asked: Asked,
+    asked: AskedAttach,
     place: tuple[Client, socket.socket, socket.socket],
     connection: socket.socket,
     until_ns: int,
@@ -158,7 +160,7 @@ def _catch_up(
 
 
 def _catch_up_lines(
-    engine: OutputParts, container: Container, asked: Asked, client: Client, connection: socket.socket
+    engine: OutputParts, container: Container, asked: AskedAttach, client: Client, connection: socket.socket
 ) -> None:
     """Give a client a log of JSON lines so far, and then to the monitor, which adds what has come into it meanwhile."""
     with connection:
@@ -187,7 +189,7 @@ def let_go(container: Container) -> None:
 def _replay(
     engine: OutputParts,
     container: Container,
-    asked: Asked,
+    asked: AskedAttach,
     connection: socket.socket,
     until_ns: int = 0,
     after: tuple[int, int] | None = None,

@@ -22,7 +22,7 @@ _HEALTH_WORDS = {"starting": " (health: starting)", "healthy": " (healthy)", "un
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedListing:
     """The query of the call; limit: 0 or less for all; `asked` are the filters as they came, by name."""
 
     all: bool = False
@@ -31,7 +31,7 @@ class Asked:
     filters: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def list_containers(engine: ContainerParts, asked: Asked) -> list[Object]:
+def list_containers(engine: ContainerParts, asked: AskedListing) -> list[Object]:
     """ContainerSummary of the chosen containers, newest first. Raises Invalid and NotFound for impossible filters."""
     matches = filters.compile_filters(engine, asked.filters)
     everything = asked.all or asked.limit > 0 or filters.SHOW_ALL & asked.filters.keys()

@@ -108,4 +108,4 @@ def test_an_archive_that_was_never_unpacked_is_not_said_to_be(monkeypatch: pytes
     monkeypatch.setattr(rootfs, "visit", ended)
     container = SimpleNamespace(id="c1", snapshot=lambda: SimpleNamespace(alive=True))
     with pytest.raises(Conflict, match="c1 starts and ends too often"):
-        archive.receive(None, container, "c1", archive.Asked("/"), io.BytesIO())
+        archive.receive(None, container, "c1", archive.AskedCopy("/"), io.BytesIO())

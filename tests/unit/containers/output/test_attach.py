@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.daemon.containers.output import attach, head
-from engine.daemon.containers.output.attach import DEFAULT_DETACH_KEYS, Asked, parse_detach_keys
+from engine.daemon.containers.output.attach import DEFAULT_DETACH_KEYS, AskedAttach, parse_detach_keys
 from engine.daemon.runtime.events import Events
 from engine.errors import Invalid
 from tests.unit.containers.test_states import container
@@ -54,7 +54,7 @@ def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
     monkeypatch.setattr(head.time, "sleep", watched)
     monkeypatch.setattr(attach.logs, "send", follow)
     engine = SimpleNamespace(monitors=SimpleNamespace(send=follow), events=Events())
-    asked = Asked(logs=True, stream=stream, stdin=False, stdout=True, stderr=True)
+    asked = AskedAttach(logs=True, stream=stream, stdin=False, stdout=True, stderr=True)
 
     def hijack():
         connection.sendall(b"head")

@@ -8,7 +8,7 @@ import pytest
 from engine.daemon.containers.record import State
 from engine.daemon.containers.verbs.create import create
 from engine.daemon.containers.verbs.inspect import inspect
-from engine.daemon.containers.verbs.listing import Asked, list_containers, status_text
+from engine.daemon.containers.verbs.listing import AskedListing, list_containers, status_text
 from engine.daemon.network.record import Published
 from engine.errors import Invalid, NotFound
 from tests.unit.containers import recorded
@@ -33,12 +33,12 @@ def engine(tmp_path):
 
 
 def names(engine, **asked) -> list[str]:
-    return [entry["Names"][0] for entry in list_containers(engine, Asked(**asked))]
+    return [entry["Names"][0] for entry in list_containers(engine, AskedListing(**asked))]
 
 
 def test_a_container_is_shown_as_dockerd_shows_it(engine):
     expected = next(entry for entry in recorded.answer(LISTED) if entry["Names"] == ["/rec-one"])
-    shown = list_containers(engine, Asked(all=True))[-1]
+    shown = list_containers(engine, AskedListing(all=True))[-1]
     assert list(shown) == list(expected)
     assert kinds(shown) == kinds({**expected, "Labels": {"a": "", "b": ""}})
     for key in ("Image", "ImageID", "ImageManifestDescriptor", "Command", "State", "Status", "HostConfig", "Health"):
@@ -48,13 +48,13 @@ def test_a_container_is_shown_as_dockerd_shows_it(engine):
 
 def test_a_container_without_an_image_has_no_labels_and_no_descriptor(engine):
     expected = next(entry for entry in recorded.answer(LISTED) if entry["Image"] == "")
-    shown = list_containers(engine, Asked(all=True))[1]
+    shown = list_containers(engine, AskedListing(all=True))[1]
     assert list(shown) == list(expected)
     assert (shown["Labels"], shown["ImageID"]) == (None, "")
 
 
 def test_sizes_stand_in_every_entry_when_asked_for(engine):
-    shown = list_containers(engine, Asked(all=True, size=True))
+    shown = list_containers(engine, AskedListing(all=True, size=True))
     assert all(set(entry) >= {"SizeRw", "SizeRootFs"} for entry in shown)
     assert set(shown[-1]) == set(recorded.answer(WITH_SIZES)[2])
 
@@ -69,11 +69,11 @@ def test_only_running_ones_are_shown_without_all_newest_first_with_it(engine):
 def test_a_running_container_shows_its_exposed_ports_and_one_that_ended_does_not(engine):
     two = engine.containers.find("rec-two")
     two.config["ExposedPorts"] = {"80/tcp": {}, "53-54/udp": {}, "an image's/nonsense": {}}
-    assert list_containers(engine, Asked(all=True))[1]["Ports"] == []
+    assert list_containers(engine, AskedListing(all=True))[1]["Ports"] == []
     two.state.status = "running"
-    assert list_containers(engine, Asked())[1]["Ports"] == []
+    assert list_containers(engine, AskedListing())[1]["Ports"] == []
     (endpoint,) = engine.networks.join(two.id, two.networking)
-    assert list_containers(engine, Asked())[1]["Ports"] == [
+    assert list_containers(engine, AskedListing())[1]["Ports"] == [
         {"PrivatePort": 53, "Type": "udp"},
         {"PrivatePort": 54, "Type": "udp"},
         {"PrivatePort": 80, "Type": "tcp"},
@@ -81,7 +81,7 @@ def test_a_running_container_shows_its_exposed_ports_and_one_that_ended_does_not
     assert inspect(engine, two)["NetworkSettings"]["Ports"] == {"53/udp": None, "54/udp": None, "80/tcp": None}
     published = Published(80, "tcp", "0.0.0.0", 8080), Published(80, "tcp", "::", 8080)
     engine.networks.update(replace(endpoint, ports=published))
-    assert list_containers(engine, Asked())[1]["Ports"][2:] == [
+    assert list_containers(engine, AskedListing())[1]["Ports"][2:] == [
         {"IP": "0.0.0.0", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"},
         {"IP": "::", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"},
     ]
@@ -100,12 +100,12 @@ def test_a_running_container_shows_its_exposed_ports_and_one_that_ended_does_not
         assert names(engine, filters=filters) == found
     engine.networks.leave([endpoint])
     engine.networks.join(two.id, {"host": two.networking["bridge"]})
-    assert list_containers(engine, Asked())[1]["Ports"] == []
+    assert list_containers(engine, AskedListing())[1]["Ports"] == []
 
 
 def test_an_untagged_image_is_shown_by_its_id(engine):
     del engine.images.by_name["busybox:latest"]
-    assert list_containers(engine, Asked(all=True))[-1]["Image"] == BUSYBOX
+    assert list_containers(engine, AskedListing(all=True))[-1]["Image"] == BUSYBOX
 
 
 @pytest.mark.parametrize(
@@ -164,13 +164,13 @@ def test_asking_for_a_status_or_an_order_shows_those_that_do_not_run(engine):
 )
 def test_an_impossible_filter_is_refused(engine, filters, text):
     with pytest.raises(Invalid) as caught:
-        list_containers(engine, Asked(filters=filters))
+        list_containers(engine, AskedListing(filters=filters))
     assert str(caught.value) == text
 
 
 def test_an_unknown_container_as_a_border_is_not_found(engine):
     with pytest.raises(NotFound, match="No such container: nope"):
-        list_containers(engine, Asked(filters={"before": ("nope",)}))
+        list_containers(engine, AskedListing(filters={"before": ("nope",)}))
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def list_(engine: DaemonParts, request: Request) -> Response:
         # The parameters of old clients mean the same as the filters of these names.
         if value := query.text(name):
             filters.setdefault(name, (value,))
-    asked = listing.Asked(
+    asked = listing.AskedListing(
         all=query.flag("all"), limit=query.number("limit") or 0, size=query.flag("size"), filters=filters
     )
     return Json(listing.list_containers(engine, asked))
@@ -144,7 +144,7 @@ def attach(engine: DaemonParts, request: Request) -> None:
     """POST /containers/{id}/attach"""
     container = _container(engine, request)
     query = request.query
-    asked = attaching.Asked(
+    asked = attaching.AskedAttach(
         logs=query.flag("logs"),
         stream=query.flag("stream"),
         stdin=query.flag("stdin"),

@@ -59,7 +59,7 @@ def archive_put(engine: DaemonParts, request: Request) -> Response:
     from engine.daemon.containers.contents import archive
 
     query, reference = request.query, request.parameters["id"]
-    asked = archive.Asked(_path(request), query.flag("noOverwriteDirNonDir"), query.flag("copyUIDGID"))
+    asked = archive.AskedCopy(_path(request), query.flag("noOverwriteDirNonDir"), query.flag("copyUIDGID"))
     archive.receive(engine, engine.containers.find(reference), reference, asked, request.body)
     return Empty(200)
 
@@ -90,7 +90,7 @@ def commit(engine: DaemonParts, request: Request) -> Response:
     query = request.query
     body = request.json(schemas.CONTAINER_CONFIG)
     container = engine.containers.find(query.text("container"))
-    asked = committing.Asked(
+    asked = committing.AskedCommit(
         repo=query.text("repo"),
         tag=query.text("tag"),
         comment=query.text("comment"),

@@ -22,7 +22,7 @@ def attach(engine: DaemonParts, request: Request) -> Response | None:
     container = engine.containers.find(request.parameters["id"])
     query = request.query
     every = not versions.chooses_streams(request.version)
-    asked = attaching.Asked(
+    asked = attaching.AskedAttach(
         logs=query.flag("logs"),
         stream=query.flag("stream"),
         stdin=every or query.flag("stdin"),
