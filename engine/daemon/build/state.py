@@ -229,12 +229,14 @@ def _document(state: State, created_by: str, part: Part | None, history: Object 
         **({"author": state.author} if state.author else {}),
         **({} if part is not None else {"empty_layer": True}),
     }
+    created = step.get("created")
     before = parent.get("history")
     steps = before if isinstance(before, list) else []
     diff_ids = documents.diff_ids_of(parent)
     variant = parent.get("variant") if state.image else state.platform.variant
     return {
-        "created": step.get("created") or rfc3339(time.time_ns()),
+        # A step of another image's history says what a stranger wrote.
+        "created": created if created and isinstance(created, str) else rfc3339(time.time_ns()),
         **({"author": state.author} if state.author else {}),
         "architecture": parent.get("architecture") or state.platform.architecture,
         **({"variant": variant} if variant else {}),

@@ -1,5 +1,6 @@
 """The images that steps make: their documents, what holds them, and when they are durable."""
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,15 @@ def test_a_step_of_another_image_is_taken_with_its_layer_and_its_moment(store: C
         maker.take(stage, "make b", source.image, 1)
     assert stage.image.layers == source.image.layers
     assert stage.image.config["history"] == source.image.config["history"]
+
+
+@pytest.mark.parametrize("created", [5, {"a": 1}, None])
+def test_a_moment_of_a_strangers_history_that_is_no_text_is_none(store: Catalogue, created: object) -> None:
+    with Maker(SimpleNamespace(images=store)) as maker:
+        source = SimpleNamespace(id="x", config={"history": [{"created": created, "empty_layer": True}]})
+        stage = state()
+        maker.take(stage, "x", source, 0)
+    assert re.match(r"\d{4}-\d\d-\d\dT", stage.image.created)
 
 
 def test_a_history_that_promises_a_layer_too_many_is_refused(store: Catalogue) -> None:
