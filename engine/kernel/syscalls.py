@@ -153,7 +153,7 @@ def _bind(name: str, *types: type) -> Callable[..., int]:
     call = ctypes.CFUNCTYPE(_LONG, _LONG, *types, use_errno=True)(("syscall", _libc))
 
     def invoke(*arguments: object) -> int:
-        result = call(number, *arguments)
+        result: int = call(number, *arguments)
         if result < 0:
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))

@@ -235,7 +235,7 @@ class Machine:
         self._end(code, reason, events)
 
 
-def _head_size(head: bytes) -> int:
+def _head_size(head: bytearray) -> int:
     """How long this head will be, as far as it says: two bytes, the length, and the mask."""
     if len(head) < 2:
         return 2

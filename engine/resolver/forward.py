@@ -32,6 +32,8 @@ _ROUNDS = 2
 _UNHELPFUL = (packets.FAILED, packets.REFUSED, packets.NOT_DONE, packets.FORMAT_ERROR)
 _SIZE = 2  # bytes before each message on a stream
 
+_Reply = Callable[[bytes], None]
+
 
 class Asker:
     """One container's part in the forwarding.
@@ -53,10 +55,10 @@ class _Asked:
 
     __slots__ = ("asker", "data", "ends", "key", "last", "next", "open", "query", "queue", "reply", "rounds", "stream")
 
-    def __init__(self, asker: Asker, key: object, query: Query, data: bytes, stream: bool, reply: object) -> None:
+    def __init__(self, asker: Asker, key: object, query: Query, data: bytes, stream: bool, reply: _Reply) -> None:
         self.asker, self.key, self.query, self.data, self.stream, self.reply = asker, key, query, data, stream, reply
         self.queue: collections.deque[Address] = collections.deque()
-        self.rounds = collections.Counter()
+        self.rounds: collections.Counter[Address] = collections.Counter()
         self.open: list[_Attempt] = []
         self.last = b""
         self.next = 0.0
@@ -84,9 +86,7 @@ class Forwarder:
         self._waiting: dict[_Asked, None] = {}
         self._askers: dict[Asker, None] = {}  # of those
 
-    def ask(
-        self, asker: Asker, key: object, query: Query, data: bytes, stream: bool, reply: Callable[[bytes], None]
-    ) -> None:
+    def ask(self, asker: Asker, key: object, query: Query, data: bytes, stream: bool, reply: _Reply) -> None:
         """Have others answer it; `reply` is called once, perhaps before this returns, unless it waits already.
 
         key: names who asked what; the same again is the impatience of one who is being served

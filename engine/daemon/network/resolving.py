@@ -23,7 +23,7 @@ from engine.kernel import syscalls
 from engine.sandbox import resolvconf
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.schema import BeResolver, Forget, Place, Resolves, Serve, Served
+from engine.wire.schema import BeResolver, Forget, Message, Place, Resolves, Serve, Served
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,9 @@ class Resolving:
         host_config: Mapping,
         links: Mapping[str, Mapping[str, str]],
     ) -> _Told:
-        wishes = resolvconf.asked(host_config, self._settings)
+        settings = self._settings
+        of_daemon = resolvconf.Asked(settings.dns, settings.dns_search, settings.dns_opts)
+        wishes = resolvconf.asked(host_config, of_daemon)
         text = "" if wishes.options else _host_file()
         return _Told(tuple(pairs), pid, pid_start, wishes.servers, resolvconf.dotted(text, wishes), links)
 
@@ -217,7 +219,7 @@ class Resolving:
             return "none runs"
         return f"process {self._process[0]}, descriptor {link.fileno()}, serves {len(self._told)} containers"
 
-    def _ask(self, message: object, descriptors: Sequence[int] = ()) -> None:
+    def _ask(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Have something done. Raises _Lost; SystemFailure with the resolver's own words."""
         try:
             self._link.send(message, list(descriptors))

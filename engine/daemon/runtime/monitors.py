@@ -24,7 +24,7 @@ from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.wire import codec, endpoint, exitfile, waits
 from engine.wire.channel import Channel
-from engine.wire.schema import Detached, Exec, Exited, NamespacesReady, Proceed, Start, Started, Warned
+from engine.wire.schema import Detached, Exec, Exited, Message, NamespacesReady, Proceed, Start, Started, Warned
 from engine.wire.waits import Wait
 
 log = logging.getLogger(__name__)
@@ -231,7 +231,10 @@ class Monitors:
         if content is None:
             return None
         try:
-            return codec.decode(content)
+            exited = codec.decode(content)
+            if not isinstance(exited, Exited):
+                raise Invalid(f"{type(exited).__name__} is no end")
+            return exited
         except Invalid as error:
             log.error("%s says nothing of how a container ended: %s", os.path.join(exec_dir, exitfile.EXIT), error)
             return None
@@ -285,7 +288,7 @@ class Monitors:
                     return True
             self._hear(descriptor)
 
-    def send(self, container_id: str, message: object, descriptors: list[int]) -> None:
+    def send(self, container_id: str, message: Message, descriptors: list[int]) -> None:
         """Tell a monitor something. Raises Conflict when the container is not running, SystemFailure when its monitor
         takes nothing for long.
         """
