@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MODULES = (
+    "engine.kernel.inotify",
     "engine.kernel.netlink.nftexpressions",
     "engine.kernel.netns",
     "engine.logs.attributes",
@@ -22,7 +23,6 @@ MODULES = (
     "engine.logs.drivers.journald",
     "engine.logs.drivers.syslog",
     "engine.logs.following",
-    "engine.logs.inotify",
     "engine.logs.jsonlines",
     "engine.logs.jsonreader",
     "engine.logs.query",
