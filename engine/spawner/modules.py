@@ -11,6 +11,7 @@ import importlib.util
 import marshal
 import sys
 import zlib
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -55,7 +56,9 @@ class Kept:
             raise ImportError(f"{name} is not in a file", name=name)
         self._code[name] = spec.origin, zlib.compress(marshal.dumps(loader.get_code(name)), 1)
 
-    def find_spec(self, name: str, _path: object = None, _target: ModuleType | None = None, /) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
         """The spec of a kept module; None for any other."""
         if name not in self._code:
             return None
