@@ -17,6 +17,7 @@ from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.record import Container
 from engine.daemon.tar.trees import remove_path
 from engine.sandbox import resolvconf
+from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ def write_hosts(where: Paths, text: str) -> None:
 
 
 def write_resolv_conf(
-    where: Paths, settings: object, container: Container, served: bool, *, ipv6: bool = False
+    where: Paths, settings: Settings, container: Container, served: bool, *, ipv6: bool = False
 ) -> None:
     """Write resolv.conf anew for a start, or while it runs because its networks have changed. Raises OSError.
 
@@ -118,7 +119,7 @@ def _contents(container: Container) -> tuple[bytes, ...]:
     )
 
 
-def _resolv_conf(container: Container, settings: object | None, served: bool, ipv6: bool) -> bytes:
+def _resolv_conf(container: Container, settings: Settings | None, served: bool, ipv6: bool) -> bytes:
     of_daemon = resolvconf.Asked()
     if settings is not None:
         of_daemon = resolvconf.Asked(settings.dns, settings.dns_search, settings.dns_opts)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Pair, has_resolver
+from engine.settings.every import Settings
 
 NO_LINKS: Mapping[str, Mapping[str, str]] = {}
 
@@ -15,7 +16,7 @@ NO_LINKS: Mapping[str, Mapping[str, str]] = {}
 class Names:
     """What the resolver is to know. exec_root: where it is found; spawner: who starts it; links: who hears its end."""
 
-    def __init__(self, exec_root: str, settings: object, spawner: object, links: object) -> None:
+    def __init__(self, exec_root: str, settings: Settings, spawner: object, links: object) -> None:
         self._made = exec_root, settings, spawner, links
         self._lock = locks.Lock("names")
         self._resolving: object | None = None

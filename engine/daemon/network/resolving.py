@@ -21,6 +21,7 @@ from engine.daemon.runtime.background import later
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import syscalls
 from engine.sandbox import resolvconf
+from engine.settings.every import Settings
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.schema import BeResolver, Forget, Message, Place, Resolves, Serve, Served
@@ -80,7 +81,7 @@ def _leads_out(pair: Pair) -> bool:
 class Resolving:
     """The link to the resolver; as `names.Names`, whose methods these are."""
 
-    def __init__(self, exec_root: str, settings: object, spawner: object, links: object) -> None:
+    def __init__(self, exec_root: str, settings: Settings, spawner: object, links: object) -> None:
         self._exec_root, self._settings, self._spawner, self._links = exec_root, settings, spawner, links
         self._lock = locks.Lock("resolver")
         self._told: dict[str, _Told] = {}
