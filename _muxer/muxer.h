@@ -62,8 +62,8 @@ struct mux_pump *mux_pump_new(struct mux_log *log, int tty);
 /* Closes every descriptor that the pump owns, and frees it. */
 void mux_pump_free(struct mux_pump *pump);
 
-/* As the methods of engine.monitor.pump.Pump, also in what a client has to have read first. Descriptors given to the first
- * three belong to the pump from then on. */
+/* What each does is told in engine.monitor.contract.Pump, also what a client has to have read first. Descriptors given to
+ * the first three belong to the pump from then on. */
 int mux_pump_add_output(struct mux_pump *pump, int stream, int fd);
 int mux_pump_set_input(struct mux_pump *pump, int fd, int close_on_eof);
 int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int framed, const uint8_t *detach,
@@ -94,7 +94,7 @@ enum mux_home_word { MUX_HOME = 72 };
 
 struct mux_waiters;
 
-/* As the methods of engine.monitor.waiters.Waiters. NULL: out of memory or of descriptors. */
+/* What each does is told in engine.monitor.contract.Waiters. NULL: out of memory or of descriptors. */
 struct mux_waiters *mux_waiters_new(void);
 void mux_waiters_free(struct mux_waiters *waiters);
 int mux_waiters_fd(const struct mux_waiters *waiters);

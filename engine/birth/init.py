@@ -50,6 +50,10 @@ class _Init(Process):
         if self.ready:
             self.wait()
 
+    def go(self) -> None:
+        for self.step, step in STEPS:
+            step(self)
+
     # The steps, in the order of STEPS.
 
     def seclude(self) -> None:
@@ -216,7 +220,7 @@ def run(sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, stage
     try:
         if staged is not None:
             close_on_exec()  # what came since then
-        _Init(sandbox, stdio, report, staged).run(STEPS)
+        _Init(sandbox, stdio, report, staged).run()
     finally:
         # Whatever happened, this process must not go on as a second monitor.
         os._exit(FAILED)

@@ -77,6 +77,10 @@ class _Join(Process):
         failed = Failed(failure.step, failure.errno, failure.text[:_LONGEST], failure.status)
         os.write(self.report, protocol.FAILED + channel.datagram(failed))
 
+    def go(self) -> None:
+        for self.step, step in STEPS:
+            step(self)
+
     # The steps, in the order of STEPS.
 
     def seclude(self) -> None:
@@ -225,7 +229,7 @@ def run(
         this process; held: descriptors that are to be closed only by the end of this process
     """
     try:
-        _Join(sandbox, stdio, report, target, newborn, prepared, held).run(STEPS)
+        _Join(sandbox, stdio, report, target, newborn, prepared, held).run()
     finally:
         # Whatever happened, this process must not go on as a second monitor.
         os._exit(FAILED)

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import stat
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 
 from engine.errors import EngineError
@@ -51,11 +52,14 @@ class Process:
     def before_failure(self) -> None:
         """What is due before a failure may be told."""
 
-    def run(self, steps: Iterable[tuple[str, Callable[["Process"], None]]]) -> None:
+    @abstractmethod
+    def go(self) -> None:
+        """Do the steps in their order; `step` names the one that is being done."""
+
+    def run(self) -> None:
         """Do the steps; the first that fails is told, and ends the process."""
         try:
-            for self.step, step in steps:
-                step(self)
+            self.go()
         except command.Refusal as refusal:
             self._fail(refusal.errno, str(refusal), refusal.status)
         except EngineError as error:
@@ -149,8 +153,8 @@ def default_signals() -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
-    for number in _INTERNAL_SIGNALS:
-        syscalls.default_action(number)
+    for internal in _INTERNAL_SIGNALS:
+        syscalls.default_action(internal)
 
 
 def seclude() -> None:

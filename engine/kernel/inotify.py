@@ -1,15 +1,16 @@
 """inotify(7) as thin functions that raise OSError: told of changes of files by a descriptor.
 
-Used by the daemon. The Python library has none of it, so libc is asked by ctypes. It keeps no state.
+Used by the daemon's threads. The Python library has none of it, so libc is asked by ctypes.
 """
 
 import ctypes
+import functools
 import os
 import struct
 
 MODIFIED = 0x2
-GONE = 0x8000
-"""The file is no more, and neither is the watch."""
+CREATED = 0x100
+"""A file has come into the watched directory."""
 
 _EVENT = struct.Struct("iIII")
 _ROOM = 64 * 1024
@@ -21,7 +22,7 @@ def create() -> int:
 
 
 def watch(fd: int, path: str, mask: int = MODIFIED) -> int:
-    """Watch a file; the number that its events carry."""
+    """Watch a file or a directory; the number that its events carry."""
     return _checked(_libc().inotify_add_watch(fd, os.fsencode(path), ctypes.c_uint32(mask)), path)
 
 
@@ -44,6 +45,7 @@ def read(fd: int) -> list[tuple[int, int]]:
     return events
 
 
+@functools.cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 

@@ -97,25 +97,20 @@ OPEN_TREE_CLONE = 0x1
 MOVE_MOUNT_F_EMPTY_PATH = 0x04
 MOVE_MOUNT_T_EMPTY_PATH = 0x40
 MOUNT_ATTR_RDONLY = 0x1
-FSCONFIG_SET_FLAG = 0
 FSCONFIG_SET_STRING = 1
 FSCONFIG_CMD_CREATE = 6
 
 CLOSE_RANGE_CLOEXEC = 0x4
 
-RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_NO_SYMLINKS = 0x04
 RESOLVE_BENEATH = 0x08
 RESOLVE_IN_ROOT = 0x10
 
 PR_SET_DUMPABLE = 4
 PR_SET_KEEPCAPS = 8
-PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
-PR_CAP_AMBIENT = 47
-PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 SECCOMP_SET_MODE_FILTER = 1
 KEYCTL_JOIN_SESSION_KEYRING = 1
@@ -153,7 +148,7 @@ def _bind(name: str, *types: type) -> Callable[..., int]:
     call = ctypes.CFUNCTYPE(_LONG, _LONG, *types, use_errno=True)(("syscall", _libc))
 
     def invoke(*arguments: object) -> int:
-        result = call(number, *arguments)
+        result: int = call(number, *arguments)
         if result < 0:
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))

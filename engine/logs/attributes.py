@@ -5,6 +5,7 @@ the next start, as in dockerd.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.errors import Invalid
@@ -31,7 +32,7 @@ class Described:
 
 
 # Every field of a tag's template. dockerd's {{.DaemonName}} is `docker`, whatever its name.
-_FIELDS = {
+_FIELDS: dict[str, Callable[[Described], str]] = {
     "ID": lambda one: one.id[:_SHORT],
     "FullID": lambda one: one.id,
     "Name": lambda one: one.name,
@@ -51,7 +52,7 @@ def tag(template: str, described: Described) -> str:
     if "{{" in _ACTION.sub("", template):
         raise Invalid("template: log-tag:1: unclosed action")
 
-    def fill(action: re.Match) -> str:
+    def fill(action: re.Match[str]) -> str:
         field = _FIELD.fullmatch(action[1])
         if field is None:
             raise Invalid(f"template: log-tag:1: this engine knows no more than fields in a tag, not {action[0]}")
@@ -68,7 +69,7 @@ def tag(template: str, described: Described) -> str:
 
 def extra(config: dict[str, str], described: Described) -> dict[str, str]:
     """The labels and variables that the options name, sorted. Raises Invalid for a bad pattern."""
-    found = {}
+    found: dict[str, str] = {}
     variables = dict(each.split("=", 1) for each in described.env if "=" in each)
     for option, values in (("labels", described.labels), ("env", variables)):
         names = config.get(option, "").split(",") if config.get(option) else []
@@ -79,7 +80,7 @@ def extra(config: dict[str, str], described: Described) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _compiled(pattern: str) -> re.Pattern:
+def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.ASCII)
     except re.error as error:

@@ -6,6 +6,7 @@ so that a reader finds the one or the other; the file that is being written is n
 
 import os
 import zlib
+from io import BufferedReader
 
 _BLOCK = 1 << 18
 _HEADER = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff"  # RFC 1952: deflate, an extra field, no time, no system
@@ -26,7 +27,7 @@ def compress_all(directory_fd: int, name: str, most: int) -> None:
         os.unlink(old, dir_fd=directory_fd)
 
 
-def _compress(source: object, directory_fd: int, to: str) -> None:
+def _compress(source: BufferedReader, directory_fd: int, to: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with open(os.open(to, flags, 0o640, dir_fd=directory_fd), "wb") as made:
         extra = b'{"lastTime":"%b"}' % _last_time(source)  # by which dockerd passes over files that are too old
@@ -40,7 +41,7 @@ def _compress(source: object, directory_fd: int, to: str) -> None:
         os.fdatasync(made.fileno())  # before the other form of it goes
 
 
-def _last_time(source: object) -> bytes:
+def _last_time(source: BufferedReader) -> bytes:
     size = os.fstat(source.fileno()).st_size
     tail = os.pread(source.fileno(), _TAIL, max(size - _TAIL, 0))
     return tail.rpartition(b'"time":"')[2].partition(b'"')[0]

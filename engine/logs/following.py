@@ -1,15 +1,21 @@
 """Follows a log that is being written: reads on whenever its directory changes, until it is complete.
 
 Run by a thread of the daemon, for the readers of every form of log. It opens nothing but the watch on the directory.
+Where inotify has nothing left to give, following goes on by looking at short intervals.
 """
 
+import errno
+import os
 import select
 import time
 from collections.abc import Callable
 
-from engine.logs.inotify import Inotify
+from engine.kernel import inotify
 from engine.logs.query import Query
 from engine.logs.sink import Sink
+
+_NO_WATCH_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOENT, errno.ENOSYS})
+_INTERVAL_MS = 50
 
 
 def follow(
@@ -19,7 +25,7 @@ def follow(
 
     advance: called with True for the last time; it returns True when nothing more is wanted
     """
-    with Inotify(directory) as changes:
+    with _Changes(directory) as changes:
         while True:
             changes.begin()
             # Asked before reading: what was written before the end was told is then certain to be read.
@@ -36,6 +42,50 @@ def follow(
                 return False
             if changes.fd in ready:
                 changes.drain()
+
+
+class _Changes:
+    """A watch on one directory: readable at `fd` after a change. Without one, `fd` is -1 and `patience_ms` is short."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.fd = -1
+
+    def begin(self) -> None:
+        """Begins to watch, unless that is so already; to be called before the reading, so that no change is missed.
+
+        Where there are no watches left (128 per user by default), or no directory yet, it does nothing. Raises OSError.
+        """
+        if self.fd >= 0:
+            return
+        try:
+            self.fd = inotify.create()
+            inotify.watch(self.fd, self._directory, inotify.MODIFIED | inotify.CREATED)
+        except OSError as error:
+            self.close()
+            if error.errno not in _NO_WATCH_LEFT:
+                raise
+
+    @property
+    def patience_ms(self) -> int | None:
+        """How long to wait at most before looking again: for ever (None) when the kernel tells of changes."""
+        return None if self.fd >= 0 else _INTERVAL_MS
+
+    def drain(self) -> None:
+        """Takes the events away; which they were does not matter, for the reader looks at everything."""
+        inotify.read(self.fd)
+
+    def close(self) -> None:
+        """Gives the descriptor back."""
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+    def __enter__(self) -> "_Changes":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
 
 
 def _ready(wanted: dict[int, int], wait_ms: int | None) -> set[int]:

@@ -14,7 +14,7 @@ crash tore has no reader. A record is judged by itself: a torn one is passed ove
 """
 
 import struct
-from collections import namedtuple
+from dataclasses import dataclass
 
 STDOUT, STDERR = 1, 2
 STREAMS = (STDOUT, STDERR)
@@ -40,14 +40,19 @@ NEVER = (1 << 64) - 1
 """The latest time a record can hold."""
 
 
-class Record(namedtuple("Record", "offset time_ns length stream open_lines", defaults=(0,))):
-    """One frame as the index tells of it.
+@dataclass(slots=True)
+class Record:
+    """One frame as the index tells of it. Not frozen, which would make each of them slower to come by.
 
     open_lines: which streams are in the middle of a line after this frame, the sum of `line_bit` of each; it spares
         a reader who begins here the search for the last frame of a stream that says little
     """
 
-    __slots__ = ()
+    offset: int
+    time_ns: int
+    length: int
+    stream: int
+    open_lines: int = 0
 
     @property
     def end(self) -> int:

@@ -13,7 +13,7 @@ class _Line:
 
     __slots__ = ("dress", "held", "inside", "wanted")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.inside = False  # a first byte has been seen and no end
         self.wanted = False  # its time is within the query
         self.dress = b""  # what the next piece is to begin with
@@ -23,7 +23,7 @@ class _Line:
 class Lines:
     """The lines in progress of all wanted streams."""
 
-    def __init__(self, query: Query):
+    def __init__(self, query: Query) -> None:
         self._query = query
         self._lines = {stream: _Line() for stream in sorted(query.streams)}
 

@@ -1,4 +1,4 @@
-"""The C muxer's reader behind the same name as its Python twin: `send`, see engine.logs.reader.
+"""The C muxer's reader behind the same name as its Python twin: `send`.
 
 Run by the daemon's threads. While bytes move no Python object is touched and the interpreter's lock is free.
 """
@@ -6,12 +6,11 @@ Run by the daemon's threads. While bytes move no Python object is touched and th
 import os
 
 from _muxer._native import ffi, lib
-
 from engine.logs.query import Query
 
 
 def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ended_fd: int | None = None) -> bool:
-    """See engine.logs.reader.send."""
+    """Writes the wanted lines of a log to `sink_fd`, as `engine.logs.reader.send` tells it. Raises OSError."""
     prefix = ffi.from_buffer(query.prefix)
     asked = ffi.new(
         "struct mux_query *",

@@ -29,13 +29,12 @@ class Start:
 
 def start(segments: list[Segment], query: Query, following: bool) -> Start:
     """The place to begin at. When `following`, an unfinished last line is no line yet, and so not counted by tail."""
-    begin = _tail(segments, query, following) if query.tail is not None else Start(0, 0, {})
+    begin = _tail(segments, query, max(query.tail, 0), following) if query.tail is not None else Start(0, 0, {})
     return _since(segments, query, begin) if query.first_ns else begin
 
 
-def _tail(segments: list[Segment], query: Query, following: bool) -> Start:
+def _tail(segments: list[Segment], query: Query, left: int, following: bool) -> Start:
     """Counts ends of lines from the back until one too many is found; the reading begins just after that one."""
-    left = max(query.tail, 0)
     for place in range(len(segments) - 1, -1, -1):
         segment = segments[place]
         if place < len(segments) - 1 or not following:

@@ -13,29 +13,17 @@ from engine.logs.openlog import OpenLog
 
 
 class Writer(OpenLog):
-    """The open end of a log.
-
-    directory: host path; made (0700) when it is missing, its parents must be there
-    max_size: bytes after which a segment is full, 0 or less for never; max_files: how many segments are kept
-    number: the present segment; position: bytes of frames in it; records: how many of them are indexed
-    limit: bytes of frames at which the present segment is full, 0 for never
-    log_fd, index_fd: the present segment's files; directory_fd: the log itself
-    open_lines: the streams that are in the middle of a line, as in format.Record
-    last_ns: the latest time written; times never step back, so that the index can be searched by halves
-    readable: what is in it can be sent again, frame by frame. The others are of a log of JSON lines
-    """
+    """The open end of a log in the engine's own form; its files are its segments: the frames, and their index."""
 
     readable = True
-    json = compress = False
-    busy = 0
-    name = b""
+    json = False
 
-    def __init__(self, directory: str, max_size: int = 0, max_files: int = 1):
-        """Opens the newest segment and cuts its torn tail, or begins the first. Raises OSError."""
-        super().__init__()
-        self.max_size = self.limit = max(max_size, 0)
-        self.max_files = max(max_files, 1)
-        self.number = self.records = self.open_lines = self.last_ns = 0
+    def __init__(self, directory: str, max_size: int = 0, max_files: int = 1) -> None:
+        """Opens the newest segment and cuts its torn tail, or begins the first. Raises OSError.
+
+        directory: host path; made (0700) when it is missing, its parents must be there
+        """
+        super().__init__(max_size, max_files)
         try:
             os.mkdir(directory, 0o700)
         except FileExistsError:
@@ -68,11 +56,7 @@ class Writer(OpenLog):
         return b""
 
     def rotate(self) -> None:
-        """Goes on in the next segment, and removes the oldest past `max_files`.
-
-        Where the host refuses a new one (a full disk) it goes on in this one, for another `max_size`, as the container
-        is worth more than the size of its log; and raises OSError.
-        """
+        """Goes on in the next segment, as `OpenLog` says."""
         try:
             # A write that failed half-way may have left bytes past the last frame.
             os.ftruncate(self.log_fd, self.position)

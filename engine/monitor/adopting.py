@@ -5,6 +5,7 @@ Runs in the monitor's one thread. Why a monitor has them at all is told in `engi
 
 import os
 
+from engine.monitor.contract import Pump, Waiters
 from engine.wire import endpoint, waits
 from engine.wire.schema import Exited
 
@@ -12,7 +13,7 @@ from engine.wire.schema import Exited
 class Kept:
     """Those who wait for the container's end; nothing is made for them before the first has come."""
 
-    def __init__(self, pump: object, make: type, kept: object | None = None) -> None:
+    def __init__(self, pump: Pump, make: type[Waiters], kept: Waiters | None = None) -> None:
         self._pump = pump
         self._make = make
         self._kept = kept

@@ -12,7 +12,8 @@ import struct
 import time
 
 from engine.logs import format
-from engine.logs.writer import Writer, list_segments
+from engine.logs.openlog import OpenLog
+from engine.logs.writer import list_segments
 
 _BLOCK = format.FRAME.size + format.LARGEST_CHUNK  # room for the largest frame
 _FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
@@ -31,7 +32,7 @@ class Client:
     here, the head of its answer; 0: it is not
     """
 
-    def __init__(self, number: int, fd: int, streams: int, framed: bool, detach: bytes):
+    def __init__(self, number: int, fd: int, streams: int, framed: bool, detach: bytes) -> None:
         self.number = number
         self.fd = fd
         self.streams = streams
@@ -133,19 +134,19 @@ class Client:
         self._fresh, self.held = False, 0.0
         self._stop_replay()
 
-    def begin_replay(self, log: Writer) -> None:
+    def begin_replay(self, log: OpenLog) -> None:
         """Sets it at the beginning of the log."""
         numbers = list_segments(log.directory_fd)
         self.fall_back(log, numbers[0] if numbers else log.number, 0)
 
-    def fall_back(self, log: Writer, segment: int, offset: int) -> None:
+    def fall_back(self, log: OpenLog, segment: int, offset: int) -> None:
         """Lets it read on in the log, at this place, instead of being given chunks."""
         self.replaying = True
         self._directory_fd = os.dup(log.directory_fd)
         self._open(segment, log.number)
         self._offset = offset if self.segment == segment else 0
 
-    def load(self, log: Writer) -> None:
+    def load(self, log: OpenLog) -> None:
         """Owes it the next block of the log; at the log's end the replay is over. For when nothing is pending."""
         while self.replaying and not self.pending:
             last = self.segment >= log.number

@@ -12,7 +12,7 @@ import time
 
 from engine.birth import join
 from engine.kernel import syscalls
-from engine.monitor.handover import Handover
+from engine.monitor.handover import Handover, Processes
 from engine.monitor.launch import REHEARSED, STDERR, STDOUT, Launched, Streams, is_child
 from engine.wire import channel, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
@@ -20,8 +20,6 @@ from engine.wire.schema import Client, Exec, Started
 
 _LOST = 125
 _OUTPUTS = {STDOUT: 2, STDERR: 4}  # what stands for them in `Client.streams`
-
-
 _REHEARSED = channel.datagram(Exec(REHEARSED.sandbox, 1, clients=(Client(6, True),)))
 
 
@@ -29,12 +27,13 @@ def prepare() -> None:
     """Be ready to become a joiner, before anyone has asked for it, with every page touched that it will touch."""
     join.prepare()
     asked, _ = channel.unpack(_REHEARSED, [])
+    assert isinstance(asked, Exec)
     packed.unpack(asked.process)
     _streams(asked).close()
     join.rehearse()
 
 
-def become_joiner(asked: Exec, descriptors: list[int], processes: object, prepared: bool) -> None:
+def become_joiner(asked: Exec, descriptors: list[int], processes: Processes, prepared: bool) -> None:
     """In the launcher: hand over, join, execute. descriptors: those of the request. Raises before that only."""
     link, pidfd, *clients = descriptors
     process = packed.unpack(asked.process)

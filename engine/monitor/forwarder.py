@@ -12,15 +12,20 @@ import os
 import signal
 import socket
 from _queue import SimpleQueue  # `queue` has the same one, and imports `threading`
+from collections.abc import Callable
 
 from engine.errors import EngineError
 from engine.kernel import title
 from engine.logs import format
+from engine.logs.drivers.sender import Partial, Sender
 from engine.monitor import logs
 from engine.wire.channel import Channel
 from engine.wire.schema import Client, Failed, Forward, Start
 
 _END_SECONDS = 10  # for what is left when the container has ended
+
+_Send = Callable[[int, bytes, Partial | None], None]
+"""Takes a line: its stream, the text without its end, and of a piece of a line which it is."""
 
 
 def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[int]] | None:
@@ -32,7 +37,7 @@ def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[
     if forward is None:
         return start, clients
     try:
-        sender = importlib.import_module(f"engine.logs.drivers.{forward.driver}").Sender(dict(forward.values))
+        sender: Sender = importlib.import_module(f"engine.logs.drivers.{forward.driver}").Sender(dict(forward.values))
     except EngineError as error:
         link.send(Failed("log", 0, logs.REFUSED + str(error), logs.NOT_TRIED))
         return None
@@ -59,8 +64,8 @@ def _close_others(*kept: int) -> None:
     os.closerange(place, os.sysconf("SC_OPEN_MAX"))
 
 
-def _forward(forward: Forward, sender: object, source: socket.socket) -> None:
-    send = sender.send
+def _forward(forward: Forward, sender: Sender, source: socket.socket) -> None:
+    send: _Send = sender.send
     ring = Ring(sender.send, forward.most) if forward.most else None
     if ring is not None:
         send = ring.put
@@ -76,12 +81,9 @@ def _forward(forward: Forward, sender: object, source: socket.socket) -> None:
 
 
 class Lines:
-    """Cuts chunks into lines as dockerd does: a long one goes in pieces of 16 KiB, which know of each other.
+    """Cuts chunks into lines as dockerd does: a long one goes in pieces of 16 KiB, which know of each other."""
 
-    send: called with (stream, text without its end, None or a piece's (id, number, whether it is the last))
-    """
-
-    def __init__(self, send: object) -> None:
+    def __init__(self, send: _Send) -> None:
         self._send = send
         self._held = dict.fromkeys(format.STREAMS, b"")
         self._pieces: dict[int, tuple[str, int]] = {}
@@ -124,16 +126,16 @@ class Ring:
     most: bytes of text that may wait; one line may always
     """
 
-    def __init__(self, send: object, most: int) -> None:
+    def __init__(self, send: _Send, most: int) -> None:
         self._send, self._most = send, most
-        self._waiting: SimpleQueue = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[int, bytes, Partial | None] | None] = SimpleQueue()
         self._size = 0
         # Not `threading`, which is much to keep for this alone.
         self._counting, self._working = _thread.allocate_lock(), _thread.allocate_lock()
         self._working.acquire()
         _thread.start_new_thread(self._work, ())
 
-    def put(self, stream: int, text: bytes, partial: tuple[str, int, bool] | None) -> None:
+    def put(self, stream: int, text: bytes, partial: Partial | None) -> None:
         """Let a line wait, or drop it."""
         with self._counting:
             if self._size and self._size + len(text) > self._most:

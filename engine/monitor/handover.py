@@ -1,9 +1,10 @@
-"""What a launcher hands over to its keeper, and what the keeper has of it: plain data (see `nativeprocess`)."""
+"""What a launcher hands over to its keeper, what the keeper has of it, and who carries it (see `nativeprocess`)."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
-from engine.logs.writer import Writer
-from engine.monitor.pump import Event
+from engine.logs.openlog import OpenLog
+from engine.monitor import contract
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Handover:
     input: int
     outputs: dict[int, int]
     clients: list[tuple[int, int, bool, bytes, bool]]
-    log: Writer | None
+    log: OpenLog | None
     container: str = ""
 
 
@@ -52,8 +53,62 @@ class TakenOver:
     terminal: int
     mounts: int
     record: int
-    pump: object
-    log: Writer | None
-    Waiters: type
-    waiters: object | None
-    event: Event
+    pump: contract.Pump
+    log: OpenLog | None
+    Waiters: type[contract.Waiters]
+    waiters: contract.Waiters | None
+    event: contract.Event
+
+
+class Processes:
+    """Spawner, spare, launcher, joiner and keeper: each has a method that is for it. The C alone has them."""
+
+    @abstractmethod
+    def spawn(self, requests: int, spares: bool) -> str:
+        """In the spawner: fork a monitor, and from that a launcher, for each request on this socket.
+
+        Returns `launches` in the one, with a `request`; with `spares` also `prepares` or, for an exec, `prepares exec`,
+        with none yet: see `take`.
+        Returns `resolves` in a process that is no monitor, with its `request`.
+        Returns `stays` in the other half, much later: the container runs, and there is something to decide. Returns
+        `ended` in the spawner when the daemon is gone. Raises OSError.
+        """
+
+    @abstractmethod
+    def take(self) -> bool:
+        """In a spare: wait for the request; False when there will be none. Raises OSError."""
+
+    @property
+    @abstractmethod
+    def reports(self) -> int:
+        """In the launcher of an exec: the socket of `wire.report`, once it has been handed over."""
+
+    @property
+    @abstractmethod
+    def wants(self) -> int:
+        """In a spare: the socket on which its request came."""
+
+    @abstractmethod
+    def name(self, kind: str, of: str) -> None:
+        """Call this process `engine KIND` in ps(1), and its command line `engine KIND OF`; as `engine.kernel.title`."""
+
+    @staticmethod
+    @abstractmethod
+    def newborn(path: bytes, arguments: list[bytes], variables: dict[bytes, bytes], terminal: bool) -> int:
+        """In a joiner: make the child that executes this command, see `engine.birth.join`; its pid once it has.
+
+        Raises OSError as execve(2).
+        """
+
+    @property
+    @abstractmethod
+    def request(self) -> tuple[bytes, list[int]]:
+        """The datagram and its descriptors."""
+
+    @abstractmethod
+    def hand_over(self, handed: Handover) -> None:
+        """In the launcher: give the container to the keeper, and be about to end. Raises OSError."""
+
+    @abstractmethod
+    def awake(self) -> TakenOver:
+        """In the keeper: what it has taken over."""

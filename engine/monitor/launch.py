@@ -21,7 +21,7 @@ from engine.sandbox import namespaces
 from engine.sandbox.spec import Device, Mount, Root, Sandbox
 from engine.wire import channel, codec, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
-from engine.wire.schema import Failed, LogTarget, NamespacesReady, Proceed, Start, Started, Warned
+from engine.wire.schema import Failed, LogTarget, Message, NamespacesReady, Proceed, Start, Started, Warned
 
 STDOUT, STDERR = 1, 2
 _LOST = 125
@@ -93,15 +93,15 @@ class Streams:
             given, self.input = os.pipe2(os.O_CLOEXEC)
         else:
             given = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        writing = []
-        for stream in (STDOUT, STDERR):
-            if stream in outputs:
-                ours, theirs = os.pipe2(os.O_CLOEXEC)
-                self.outputs.append((stream, ours))
-            else:
-                theirs = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-            writing.append(theirs)
-        self.stdio = (given, *writing)
+        self.stdio = (given, self._output(STDOUT, outputs), self._output(STDERR, outputs))
+
+    def _output(self, stream: int, wanted: tuple[int, ...]) -> int:
+        """The process's end of one output; of one that nobody wants it is /dev/null."""
+        if stream not in wanted:
+            return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        self.outputs.append((stream, ours))
+        return theirs
 
     def close_stdio(self) -> None:
         for descriptor in self.stdio or ():
@@ -149,9 +149,10 @@ def _wait_prepared(reports: socket.socket, place: str) -> None:
     except (EngineError, OSError):
         staged = None  # then everything is made when it is asked for, and what fails is told to who asked
     packed.unpack(REHEARSED.sandbox)
-    data, stdio, _ = receive_with_descriptors(reports, _SANDBOX_MAX, 3)
+    data, passed, _ = receive_with_descriptors(reports, _SANDBOX_MAX, 3)
     if data:
-        init.run(packed.unpack(data), tuple(stdio) or None, reports.detach(), staged)
+        stdio = (passed[0], passed[1], passed[2]) if passed else None
+        init.run(packed.unpack(data), stdio, reports.detach(), staged)
 
 
 def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched | None:
@@ -173,7 +174,8 @@ def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched 
             log = logs.open_log(start.log)  # while init is at its work; without a log nothing runs that writes to one
         except OSError as error:
             text = logs.REFUSED + (error.strerror or "").lower()
-            return handshake.refuse(Failed("log", error.errno or 0, text, logs.NOT_TRIED))
+            handshake.refuse(Failed("log", error.errno or 0, text, logs.NOT_TRIED))
+            return None
         launched = handshake.run()
         if launched is not None:
             launched.log = log
@@ -221,13 +223,9 @@ class _Handshake:
         self._terminal = self._mounts = -1
         self._proceeded = False
         self._warnings: list[str] = []
-        self._take = {
-            report.Ready: lambda said, passed: self._ready(),
-            report.Terminal: lambda said, passed: setattr(self, "_terminal", passed[0]),
-            report.Warned: lambda said, passed: self._warnings.append(said.text),
-        }
 
     def run(self) -> Launched | None:
+        """Talk to its end: the process that runs; None when it failed or is unwanted."""
         waiting = select.poll()
         waiting.register(self._reports, select.POLLIN)
         waiting.register(self._link, select.POLLIN)
@@ -236,7 +234,8 @@ class _Handshake:
                 if descriptor == self._link.fileno():
                     if not self._hear_daemon():
                         if not self._proceeded:
-                            return self._abandon()
+                            self._abandon()
+                            return None
                         waiting.unregister(self._link)
                     continue
                 data, passed, _ = receive_with_descriptors(self._reports, report.LARGEST, 1)
@@ -245,8 +244,17 @@ class _Handshake:
                     return self._started() if self._mounts >= 0 else None
                 said = report.decode(data)
                 if isinstance(said, report.Failure):
-                    return self._failed(said)
-                self._take[type(said)](said, passed)
+                    self._failed(said)
+                    return None
+                self._take(said, passed)
+
+    def _take(self, said: report.Ready | report.Terminal | report.Warned, passed: list[int]) -> None:
+        if isinstance(said, report.Ready):
+            self._ready()
+        elif isinstance(said, report.Terminal):
+            self._terminal = passed[0]
+        else:
+            self._warnings.append(said.text)
 
     def _ready(self) -> None:
         self._mounts = os.open(f"/proc/{self._pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
@@ -266,7 +274,7 @@ class _Handshake:
             self._reports.send(report.PROCEED, socket.MSG_NOSIGNAL)
         return True
 
-    def _tell(self, message: object) -> None:
+    def _tell(self, message: Message) -> None:
         try:
             self._link.send(message)
         except (BrokenPipeError, ConnectionResetError):

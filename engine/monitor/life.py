@@ -13,18 +13,20 @@ import socket
 import struct
 import termios
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.errors import Invalid
-from engine.logs.writer import Writer
+from engine.logs.openlog import OpenLog
 from engine.monitor import logs
 from engine.monitor.adopting import Kept
+from engine.monitor.contract import Event, Pump
 from engine.monitor.handover import Handover, TakenOver
 from engine.monitor.launch import Launched
 from engine.monitor.parts import Parts
 from engine.wire import codec, endpoint, exitfile, waits
 from engine.wire.channel import Channel, unpacked
-from engine.wire.schema import Attach, Client, Detached, Exec, Exited, Resize, Start, Started, Warned
+from engine.wire.schema import Attach, Client, Detached, Exec, Exited, Message, Resize, Start, Started, Warned
 
 _WORDS = waits.WORDS | {endpoint.HOME}
 
@@ -57,21 +59,19 @@ def begin(
     _Life(_exec_dir(start), pump, log, greeting, held, link, listener, waiters).run(pump.run())
 
 
-def handed(
-    start: Start | Exec, launched: Launched, link: int, listener: socket.socket | None, clients: list[int]
-) -> Handover:
+def handed(start: Start, launched: Launched, link: int, listener: socket.socket, clients: list[int]) -> Handover:
     """What the launcher of a container gives to its keeper."""
     return Handover(
         launched.pid,
         launched.pid_start,
         launched.started_ns,
         launched.pidfd,
-        listener.fileno() if listener else -1,
+        listener.fileno(),
         link,
-        os.open(start.exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if listener else -1,
+        os.open(start.exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC),
         launched.mounts,
         start.tty,
-        _stdin_once(start),
+        start.stdin_once,
         launched.input if launched.terminal < 0 else os.dup(launched.input),
         dict(launched.outputs),
         [
@@ -102,7 +102,7 @@ def _exec_dir(start: Start | Exec) -> str:
     return "" if isinstance(start, Exec) else start.exec_dir
 
 
-def _add_client(pump: object, client: Client, descriptor: int, owed: bytes = b"") -> None:
+def _add_client(pump: Pump, client: Client, descriptor: int, owed: bytes = b"") -> None:
     pump.add_client(descriptor, client.streams, client.framed, client.detach, client.replay, owed)
 
 
@@ -125,8 +125,8 @@ class _Life:
     def __init__(
         self,
         exec_dir: str,
-        pump: object,
-        log: Writer | None,
+        pump: Pump,
+        log: OpenLog | None,
         greeting: Started,
         held: _Held,
         link: Channel | None,
@@ -143,7 +143,7 @@ class _Life:
         self._listener = listener
         self._waiters = waiters
         self._exited: Exited | None = None
-        self._handlers = {held.pidfd: self._finish}
+        self._handlers: dict[int, Callable[[], None]] = {held.pidfd: self._finish}
         if waiters.fd >= 0:
             self._handlers[waiters.fd] = waiters.look
         if listener is not None:
@@ -151,23 +151,23 @@ class _Life:
         if link is not None:
             self._handlers[link.fileno()] = self._listen
 
-    def run(self, event: tuple) -> None:
+    def run(self, event: Event) -> None:
         """Decide this event, and all that follow."""
         while True:
-            if event[0] == "readable":
-                self._handlers[event[1]]()
-            elif event[0] == "rotated" and self._compression is None:
-                self._compression = logs.Compression(self._log)
-                self._handlers[self._compression.fd] = self._compressed
-                self._pump.watch(self._compression.fd)
-            elif event[0] == "client" and event[2] == "detached":
-                self._tell(Detached())
+            match event:
+                case ("readable", descriptor):
+                    self._handlers[descriptor]()
+                case ("rotated",) if self._log is not None and self._compression is None:
+                    self._compress(self._log)
+                case ("client", _, "detached"):
+                    self._tell(Detached())
             if not self._handlers:
                 return
             event = self._pump.run()
 
     def _meet(self) -> None:
         """A daemon has connected: it is the daemon from now on, and learns how things stand."""
+        assert self._listener is not None  # it is what is readable
         try:
             connection, _ = self._listener.accept()
         except OSError:  # it has gone again, or there is no room for it now
@@ -177,10 +177,10 @@ class _Life:
         self._handlers[connection.fileno()] = self._listen
         if self._exited is None:
             self._pump.watch(connection.fileno())
-        self._tell(self._greeting if self._exited is None else self._ended())
+        self._tell(self._greeting if self._exited is None else self._ended(self._exited))
 
-    def _ended(self) -> Exited:
-        return dataclasses.replace(self._exited, waiters=len(self._waiters))
+    def _ended(self, exited: Exited) -> Exited:
+        return dataclasses.replace(exited, waiters=len(self._waiters))
 
     def _drop_link(self) -> None:
         if self._link is not None:
@@ -192,7 +192,7 @@ class _Life:
             self._link = None
             self._waiters.lose_daemon(self._exited, self._exec_dir)
 
-    def _tell(self, message: object) -> None:
+    def _tell(self, message: Message) -> None:
         if self._link is None:
             return
         try:
@@ -202,6 +202,7 @@ class _Life:
 
     def _listen(self) -> None:
         """One message from the daemon, or its end."""
+        assert self._link is not None  # it is what is readable
         try:
             packed = self._link.receive_packed()
             if packed is not None and packed[0][:1] in _WORDS:
@@ -222,7 +223,7 @@ class _Life:
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _obey(self, message: object, descriptors: list[int]) -> None:
+    def _obey(self, message: Message, descriptors: list[int]) -> None:
         """Do what the daemon says; the descriptors that are left are closed by the caller."""
         if self._exited is not None:
             pass  # there is nothing any more that it could be about
@@ -255,10 +256,15 @@ class _Life:
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _compressed(self) -> None:
-        self._pump.unwatch(self._compression.fd)
-        del self._handlers[self._compression.fd]
-        self._compression.end()
+    def _compress(self, log: OpenLog) -> None:
+        compression = self._compression = logs.Compression(log)
+        self._handlers[compression.fd] = lambda: self._compressed(compression)
+        self._pump.watch(compression.fd)
+
+    def _compressed(self, compression: logs.Compression) -> None:
+        self._pump.unwatch(compression.fd)
+        del self._handlers[compression.fd]
+        compression.end()
         self._compression = None
 
     def _finish(self) -> None:
@@ -280,7 +286,7 @@ class _Life:
                 self._write_record(exited)
             self._exited = exited
             self._waiters.look()
-            self._tell(self._ended())
+            self._tell(self._ended(exited))
             if self._link is None:
                 self._waiters.lose_daemon(exited, self._exec_dir)
         self._pump.close_clients()
@@ -311,9 +317,10 @@ class _Life:
             os.close(self._held.mounts)
         while len(self._waiters):
             poll = select.poll()
-            watched = [each for each in (self._waiters, self._link, self._listener) if each is not None]
-            for each in watched:
-                poll.register(each.fd if each is self._waiters else each.fileno(), select.POLLIN)
+            poll.register(self._waiters.fd, select.POLLIN)
+            for each in (self._link, self._listener):
+                if each is not None:
+                    poll.register(each.fileno(), select.POLLIN)
             for descriptor, _ in poll.poll():
                 if descriptor in self._handlers:  # the link may have been another's a moment ago
                     self._handlers[descriptor]()

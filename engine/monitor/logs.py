@@ -10,7 +10,9 @@ import signal
 from engine.kernel import title
 from engine.logs import format
 from engine.logs.drivers.jsonfile import IDLE, JsonWriter
+from engine.logs.openlog import OpenLog
 from engine.logs.writer import Writer
+from engine.monitor.contract import Pump
 from engine.wire.schema import Attach, LogTarget
 
 REFUSED = "failed to create task for container: failed to initialize logging driver: "
@@ -19,7 +21,7 @@ NOT_TRIED = 128
 """The status of a command that was never tried."""
 
 
-def open_log(target: LogTarget) -> Writer | JsonWriter | None:
+def open_log(target: LogTarget) -> OpenLog | None:
     """The open end of the container's log, or None when there is none. Raises OSError."""
     if not target.directory:
         return None
@@ -29,7 +31,7 @@ def open_log(target: LogTarget) -> Writer | JsonWriter | None:
     return JsonWriter(target.directory, target.file, *limits, target.attributes, target.compress)
 
 
-def missed(log: Writer | JsonWriter | None, pump: object, asked: Attach) -> bytes:
+def missed(log: OpenLog | None, pump: Pump, asked: Attach) -> bytes:
     """What came into a log of JSON lines since the daemon has sent the client all that it saw of it.
 
     Nothing is being written meanwhile: the pump stands still.
@@ -52,7 +54,7 @@ def missed(log: Writer | JsonWriter | None, pump: object, asked: Attach) -> byte
 class Compression:
     """The child that compresses the older files of a log; `fd` is readable when it has ended."""
 
-    def __init__(self, log: JsonWriter) -> None:
+    def __init__(self, log: OpenLog) -> None:
         self._log = log
         self._pid = os.fork()
         if self._pid == 0:

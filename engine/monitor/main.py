@@ -15,6 +15,7 @@ from collections.abc import Callable
 from engine.errors import Invalid
 from engine.kernel import syscalls, title
 from engine.monitor import enter, forwarder, launch, life, logs
+from engine.monitor.handover import Processes
 from engine.monitor.parts import Parts
 from engine.wire import channel, endpoint, exitfile, packed
 from engine.wire.channel import Channel
@@ -40,7 +41,7 @@ def main(data: bytes, descriptors: list[int], made_of: Parts) -> int:
     return _guarded(asked.exec_dir, lambda: _do_both(asked, link, clients, made_of))
 
 
-def be(part: str, processes: object, stage: str) -> int:
+def be(part: str, processes: Processes, stage: str) -> int:
     """Be one part of a monitor (`engine.monitor.nativeprocess`); returns the process's exit status.
 
     part: `launches`, `prepares`, `prepares exec` or `stays`; stage: an empty directory for what a spare prepares
@@ -81,10 +82,10 @@ def settle() -> None:
 def _understood(data: bytes, descriptors: list[int]) -> tuple[Start | Exec, list[int]] | None:
     """The request and its descriptors; None for what is no request, of which who asks was told."""
     try:
-        request = channel.unpack(data, descriptors)
-        if not isinstance(request[0], Start | Exec):
-            raise Invalid(f"{type(request[0]).__name__} is no request to a spawner")
-        return request
+        request, passed = channel.unpack(data, descriptors)
+        if not isinstance(request, Start | Exec):
+            raise Invalid(f"{type(request).__name__} is no request to a spawner")
+        return request, passed
     except Invalid as error:
         link = channel.link_of(data, descriptors)
         if link >= 0:
@@ -137,7 +138,9 @@ def _do_both(start: Start, link: int, clients: list[int], made_of: Parts) -> Non
         return
     with listener:
         logged = forwarder.begin(start, clients, channel_to_daemon)
-        launched = launch.launch(start, channel_to_daemon) if logged else None
+        if logged is None:
+            return
+        launched = launch.launch(start, channel_to_daemon)
         if launched is not None:
             start, clients = logged
             life.begin(start, launched, channel_to_daemon, listener, clients, made_of)
@@ -151,14 +154,16 @@ def _enter_and_see_through(asked: Exec, descriptors: list[int], made_of: Parts) 
         life.begin(asked, entered, channel_to_daemon, None, clients, made_of)
 
 
-def _launch(start: Start, link: int, clients: list[int], processes: object, spare: launch.Spare | None) -> None:
+def _launch(start: Start, link: int, clients: list[int], processes: Processes, spare: launch.Spare | None) -> None:
     channel_to_daemon = Channel.adopt(link)
     listener = _settle_in(start.exec_dir, channel_to_daemon)
     if listener is None:
         return
     with listener:
         logged = forwarder.begin(start, clients, channel_to_daemon)
-        launched = launch.launch(start, channel_to_daemon, spare) if logged else None
+        if logged is None:
+            return
+        launched = launch.launch(start, channel_to_daemon, spare)
         if launched is None:
             return
         start, clients = logged

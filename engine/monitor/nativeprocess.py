@@ -3,15 +3,17 @@
 A process that runs Python after a fork copies the pages that it touches, half a megabyte in no time. So a monitor forks
 before it runs any: its child, the launcher, starts the container in Python and ends; the monitor itself, the keeper,
 stays in C and comes back to Python only when something has to be decided. There is no Python twin: without the C a
-monitor is one process that does both.
+monitor is one process that does both. What the methods do is told in `engine.monitor.handover`.
 """
 
 import os
 
 from _muxer._native import ffi, lib
-
 from engine.logs.drivers.jsonfile import JsonWriter
+from engine.logs.openlog import OpenLog
 from engine.logs.writer import Writer
+from engine.monitor import handover
+from engine.monitor.contract import Event
 from engine.monitor.handover import Handover, TakenOver
 from engine.monitor.nativepump import LENT, Pump, Waiters, lent
 
@@ -30,62 +32,44 @@ _HANDOVER = ffi.typeof("struct mux_handover *")
 _TEXT, _TEXTS = ffi.typeof("char[]"), ffi.typeof("char *[]")
 
 
-class Processes:
-    """Spawner, spare, launcher, joiner and keeper: each has a method that is for it."""
+class Processes(handover.Processes):
+    """Spawner, spare, launcher, joiner and keeper, in C."""
 
     def __init__(self) -> None:
         self._c = ffi.new("struct mux_stay *")
 
     def spawn(self, requests: int, spares: bool) -> str:
-        """In the spawner: fork a monitor, and from that a launcher, for each request on this socket.
-
-        Returns `launches` in the launcher, with a `request`; with `spares` also `prepares` or, for an exec, `prepares
-        exec`, with none yet: see `take`.
-        Returns `resolves` in a process that is no monitor, with its `request`.
-        Returns `stays` in the keeper, much later: the container runs, and there is something to decide. Returns `ended`
-        in the spawner when the daemon is gone. Raises OSError.
-        """
         return _PARTS[_checked(lib.mux_spawn(requests, self._c, spares))]
 
     def take(self) -> bool:
-        """In a spare: wait for the request; False when there will be none. Raises OSError."""
         return _checked(lib.mux_take(self._c)) == 1
 
     @property
     def reports(self) -> int:
-        """In the launcher of an exec: the socket of `wire.report`, once it has been handed over."""
         return self._c.launcher
 
     @property
     def wants(self) -> int:
-        """In a spare: the socket on which its request came."""
         return self._c.wants
 
     def name(self, kind: str, of: str) -> None:
-        """Call this process `engine KIND` in ps(1), and its command line `engine KIND OF`; as `engine.kernel.title`."""
         lib.mux_name(self._c, kind.encode(), of.encode())
 
     @staticmethod
     def newborn(path: bytes, arguments: list[bytes], variables: dict[bytes, bytes], terminal: bool) -> int:
-        """In a joiner: make the child that executes this command, see `engine.birth.join`; its pid once it has.
-
-        Raises OSError as execve(2).
-        """
         argv = [ffi.new(_TEXT, each) for each in arguments]
         envp = [ffi.new(_TEXT, b"%s=%s" % each) for each in variables.items()]
-        rows = [ffi.new(_TEXTS, [*each, ffi.NULL]) for each in (argv, envp)]
-        return _checked(lib.mux_newborn(path, *rows, terminal))
+        arguments_c, variables_c = (ffi.new(_TEXTS, [*each, ffi.NULL]) for each in (argv, envp))
+        return _checked(lib.mux_newborn(path, arguments_c, variables_c, terminal))
 
     @property
     def request(self) -> tuple[bytes, list[int]]:
-        """The datagram and its descriptors."""
         c = self._c
         return ffi.buffer(c.request, c.request_size)[:], list(c.fds[0 : c.fd_count])
 
     def hand_over(self, handed: Handover) -> None:
-        """In the launcher: give the container to the keeper, and be about to end. Raises OSError."""
         log = handed.log
-        told = {
+        told: dict[str, object] = {
             "tty": handed.tty,
             "close_on_eof": handed.stdin_once,
             "has_process": handed.pid > 0,
@@ -123,14 +107,14 @@ class Processes:
         _checked(lib.mux_hand_over(self._c, message, descriptors, len(descriptors), clients))
 
     def awake(self) -> TakenOver:
-        """In the keeper: what it has taken over."""
         c, handed = self._c, self._c.handed
-        log, c_log = None, ffi.NULL
+        log: OpenLog | None = None
+        c_log: ffi.Log = ffi.NULL
         if handed.has_log:
             c_log = ffi.addressof(c, "log")
-            kind = JsonWriter if c_log.json else Writer
+            kind: type[OpenLog] = JsonWriter if c_log.json else Writer
             log = kind.taken_over({name: lent(c_log, name) for name in LENT})
-        event = ("readable", c.event.number) if c.event.kind == lib.MUX_READABLE else ("rotated",)
+        event: Event = ("readable", c.event.number) if c.event.kind == lib.MUX_READABLE else ("rotated",)
         return TakenOver(
             handed.pid,
             handed.pid_start,

@@ -1,23 +1,24 @@
 """The C muxer's pump and waiters behind the same names as their Python twins.
 
 Run by the monitor. While bytes move no Python object is touched and the interpreter's lock is free; what each method
-does is told in engine.monitor.pump and engine.monitor.waiters.
+does is told in `engine.monitor.contract`.
 """
 
 import os
+from collections.abc import Callable
 
 from _muxer._native import ffi, lib
-
 from engine.logs.format import LINE_LIMIT
-from engine.logs.writer import Writer
-from engine.monitor.pump import Event
+from engine.logs.openlog import OpenLog
+from engine.monitor import contract
+from engine.monitor.contract import Event
 
 # What the C changes in a writer.
 _MOVED = ("log_fd", "index_fd", "number", "limit", "position", "records", "open_lines", "last_ns", "busy")
 _OPENED = ("directory_fd", "max_files", "max_size", "json", "compress", "name")
 LENT = _OPENED + _MOVED
 
-_EVENTS = {
+_EVENTS: dict[int, Callable[[int], Event]] = {
     lib.MUX_READABLE: lambda number: ("readable", number),
     lib.MUX_EOF: lambda number: ("eof", number),
     lib.MUX_GONE: lambda number: ("client", number, "gone"),
@@ -28,13 +29,14 @@ _EVENTS = {
 }
 
 
-class Pump:
+class Pump(contract.Pump):
     """All the byte streams of one container, moved by C."""
 
     name = "c"
 
-    def __init__(self, log: Writer | None, tty: bool = False):
+    def __init__(self, log: OpenLog | None, tty: bool = False) -> None:
         self._log = log
+        self._owner: ffi.Stay | None = None
         self._c_log = ffi.new("struct mux_log *") if log is not None else ffi.NULL
         self._event = ffi.new("struct mux_event *")
         self._lend()
@@ -43,7 +45,7 @@ class Pump:
             raise MemoryError
 
     @classmethod
-    def taken_over(cls, pump: object, c_log: object, log: Writer | None, owner: object) -> "Pump":
+    def taken_over(cls, pump: "ffi.Pump", c_log: "ffi.Log", log: OpenLog | None, owner: "ffi.Stay") -> "Pump":
         """The pump that C code has made and run (see `nativeprocess`); `owner` keeps the memory behind it."""
         self = cls.__new__(cls)
         self._log, self._c_log, self._pump, self._owner = log, c_log, pump, owner
@@ -51,17 +53,14 @@ class Pump:
         return self
 
     def add_output(self, stream: int, fd: int) -> None:
-        """See engine.monitor.pump.Pump.add_output."""
         _check(lib.mux_pump_add_output(self._pump, stream, fd))
 
     def set_input(self, fd: int, close_on_eof: bool = False) -> None:
-        """See engine.monitor.pump.Pump.set_input."""
         _check(lib.mux_pump_set_input(self._pump, fd, close_on_eof))
 
     def add_client(
         self, fd: int, streams: int, framed: bool, detach: bytes = b"", replay: bool = False, owed: bytes = b""
     ) -> int:
-        """See engine.monitor.pump.Pump.add_client."""
         if len(detach) > 64:
             raise ValueError("more than 64 detach keys")
         self._lend()
@@ -69,26 +68,21 @@ class Pump:
         return _check(lib.mux_pump_add_client(self._pump, fd, *told))
 
     def unfinished(self, stream: int) -> bytes:
-        """See engine.monitor.pump.Pump.unfinished."""
         room = ffi.new("uint8_t[]", LINE_LIMIT)
         return ffi.buffer(room, lib.mux_pump_unfinished(self._pump, stream, room, LINE_LIMIT))[:]
 
     def watch(self, fd: int) -> None:
-        """See engine.monitor.pump.Pump.watch."""
         _check(lib.mux_pump_watch(self._pump, fd))
 
     def unwatch(self, fd: int) -> None:
-        """See engine.monitor.pump.Pump.unwatch."""
         if lib.mux_pump_unwatch(self._pump, fd) < 0:
             raise ValueError(f"descriptor {fd} is not watched")
 
     @property
     def clients(self) -> int:
-        """See engine.monitor.pump.Pump.clients."""
         return lib.mux_pump_clients(self._pump)
 
     def run(self) -> Event:
-        """See engine.monitor.pump.Pump.run."""
         while True:
             self._call(lib.mux_pump_run, self._event)
             make = _EVENTS.get(self._event.kind)
@@ -96,11 +90,9 @@ class Pump:
                 return make(self._event.number)
 
     def drain(self) -> None:
-        """See engine.monitor.pump.Pump.drain."""
         self._call(lib.mux_pump_drain)
 
     def close_clients(self, patience_ms: int = 10_000) -> None:
-        """See engine.monitor.pump.Pump.close_clients."""
         while True:
             try:
                 self._call(lib.mux_pump_close_clients, patience_ms)
@@ -109,12 +101,11 @@ class Pump:
             return
 
     def close(self) -> None:
-        """See engine.monitor.pump.Pump.close; a second call does nothing."""
         if self._pump:
             lib.mux_pump_free(self._pump)
         self._pump = ffi.NULL
 
-    def _call(self, function, *arguments) -> None:
+    def _call(self, function: Callable[..., int], *arguments: "int | ffi.Event") -> None:
         """Calls into the C with the writer's state lent to it."""
         self._lend()
         result = function(self._pump, *arguments)
@@ -129,8 +120,8 @@ class Pump:
                 setattr(self._c_log, name, getattr(self._log, name))
 
 
-class Waiters:
-    """Those who wait for a container's end, kept by C; what each method does is told in engine.monitor.waiters."""
+class Waiters(contract.Waiters):
+    """Those who wait for a container's end, kept by C."""
 
     def __init__(self) -> None:
         self._waiters = lib.mux_waiters_new()
@@ -139,7 +130,7 @@ class Waiters:
         self.fd = lib.mux_waiters_fd(self._waiters)
 
     @classmethod
-    def taken_over(cls, waiters: object) -> "Waiters | None":
+    def taken_over(cls, waiters: "ffi.Waiters") -> "Waiters | None":
         """Those that C code has kept so far; None: nobody waits yet."""
         if not waiters:
             return None
@@ -151,35 +142,32 @@ class Waiters:
         return lib.mux_waiters_count(self._waiters)
 
     def take(self, datagram: bytes, fd: int) -> None:
-        """See engine.monitor.waiters.Waiters.take."""
         _check(lib.mux_waiters_take(self._waiters, datagram, len(datagram), fd))
 
     def answered(self, datagram: bytes) -> None:
-        """See engine.monitor.waiters.Waiters.answered."""
         lib.mux_waiters_answered(self._waiters, datagram, len(datagram))
 
     def look(self) -> None:
-        """See engine.monitor.waiters.Waiters.look."""
         lib.mux_waiters_look(self._waiters)
 
     def orphan(self) -> None:
-        """See engine.monitor.waiters.Waiters.orphan."""
         lib.mux_waiters_orphan(self._waiters)
 
     def answer(self, code: int, removed: bool) -> None:
-        """See engine.monitor.waiters.Waiters.answer."""
         lib.mux_waiters_answer(self._waiters, code, removed)
 
     def close(self) -> None:
-        """See engine.monitor.waiters.Waiters.close; a second call does nothing."""
         if self._waiters:
             lib.mux_waiters_free(self._waiters)
         self._waiters = ffi.NULL
 
 
-def lent(c_log: object, name: str) -> int | bytes:
+def lent(c_log: "ffi.Log", name: str) -> int | bytes:
     """A field of a writer as it stands in its C side."""
-    return ffi.string(c_log.name) if name == "name" else getattr(c_log, name)
+    if name == "name":
+        return ffi.string(c_log.name)
+    number: int = getattr(c_log, name)
+    return number
 
 
 def _check(result: int) -> int:

@@ -3,9 +3,7 @@
 Run by the monitor, in its only thread, for all the container's life; the oracle of `_muxer/pump/pump.c`. It never
 blocks but in poll(2), never waits for one client while another could be served, and never loses a byte for a client
 that is merely slow: such a client slows the container. A client that is still catching up with the log slows nobody.
-
-Descriptors given to `add_output`, `set_input` and `add_client` belong to the pump, which closes them; those given to
-`watch` stay their owner's. SIGPIPE must be ignored in the process, as Python does.
+What its methods do is told in `engine.monitor.contract`.
 """
 
 import errno
@@ -15,20 +13,10 @@ from collections.abc import Callable
 
 from engine.logs import format
 from engine.logs.drivers.jsonfile import TOLD, UNTOLD
-from engine.logs.writer import Writer
+from engine.logs.openlog import OpenLog
+from engine.monitor import contract
 from engine.monitor.clients import Client
-
-Event = tuple
-"""What `run` returns:
-
-    ("readable", fd)           a watched descriptor has something to tell; said again until that is taken
-    ("eof", stream)            the container has closed this output; everything of it is in the log
-    ("client", number, what)   `gone`: it has left; `detached`: it sent the detach keys; both: its descriptor is closed.
-                               `stdin-closed`: it has closed its sending half, all of it has been written
-    ("rotated",)               the log has a file that wants compressing: it is `busy`, and is not rotated, until told
-    ("unlogged", errno)        the log could not be written (a full disk): said once, until a write works again. The
-                               chunk went to the clients all the same
-"""
+from engine.monitor.contract import Event
 
 _TURNS = 8  # chunks of one output, or blocks for one client, before the others have their turn
 _TTY_END = frozenset({errno.EIO})  # what a master reads when the last slave is closed
@@ -36,12 +24,12 @@ _HEARD = 8  # what is watched is told so often before clients are read although 
 _DRAIN_LIMIT = 16 << 20  # bytes: a descendant that outlives process 1 may write for ever
 
 
-class Pump:
-    """All the byte streams of one container."""
+class Pump(contract.Pump):
+    """All the byte streams of one container, moved by Python."""
 
     name = "python"
 
-    def __init__(self, log: Writer | None, tty: bool = False):
+    def __init__(self, log: OpenLog | None, tty: bool = False) -> None:
         self._log = log
         self._tty = tty
         self._outputs: dict[int, int] = {}  # stream → fd
@@ -63,19 +51,11 @@ class Pump:
     # What the monitor says.
 
     def add_output(self, stream: int, fd: int) -> None:
-        """Takes over the reading end of the container's stdout (1) or stderr (2), or (as 1) the master of its tty."""
         fd = os.dup(fd) if fd == self._input_fd else fd
         os.set_blocking(fd, False)
         self._outputs[stream] = fd
 
     def set_input(self, fd: int, close_on_eof: bool = False) -> None:
-        """Takes over the writing end of the container's stdin, or the master of its tty; -1: there is none.
-
-        The master may be the descriptor that `add_output` was given: it is then the pump's once.
-
-        close_on_eof: it is closed once a client has ended its sending half and all of that is written (StdinOnce);
-        never on a tty, whose master carries the output as well.
-        """
         if fd >= 0:
             fd = os.dup(fd) if fd in self._outputs.values() else fd
             os.set_blocking(fd, False)
@@ -84,15 +64,6 @@ class Pump:
     def add_client(
         self, fd: int, streams: int, framed: bool, detach: bytes = b"", replay: bool = False, owed: bytes = b""
     ) -> int:
-        """Takes over a client's connected socket and returns the client's number.
-
-        streams: the sum of 1 (its bytes go to stdin), 2 (it gets stdout), 4 (it gets stderr)
-        framed: a frame per chunk, else raw bytes. detach: the bytes that detach it, at most 64, empty for none
-        replay: first all that is in the log, then what comes, without gap or duplicate; nothing of a log that is not
-            `readable`. owed: bytes that it gets before all that comes
-
-        What was sent on a Unix socket before, the head of an answer, it is to have read before it is given anything.
-        """
         if len(detach) > 64:
             raise ValueError("more than 64 detach keys")
         self._last_number += 1
@@ -104,24 +75,19 @@ class Pump:
         return client.number
 
     def unfinished(self, stream: int) -> bytes:
-        """What the log holds back of the stream's unfinished line."""
         return self._log.unfinished(stream) if self._log is not None else b""
 
     def watch(self, fd: int) -> None:
-        """Has `run` return when `fd` is readable or hangs up; `fd` stays the caller's."""
         self._watched.append(fd)
 
     def unwatch(self, fd: int) -> None:
-        """Ends the watch; to be called before `fd` is closed."""
         self._watched.remove(fd)
 
     @property
     def clients(self) -> int:
-        """How many clients are attached."""
         return len(self._clients)
 
     def run(self) -> Event:
-        """Moves bytes until there is something to tell. Raises OSError only for what poll(2) cannot do."""
         while True:
             fd = self._turn(None)
             if self._events:
@@ -130,11 +96,6 @@ class Pump:
                 return ("readable", fd)
 
     def drain(self) -> None:
-        """Reads what is left in the outputs, into the log, without waiting for any client; for when process 1 is gone.
-
-        The log may pass its size for once: a rotation could take away what a client has not read yet.
-        Clients that cannot take it now get it later: from the log, or, without one, from memory.
-        """
         self._draining = True
         for stream in list(self._outputs):
             self._read_output(stream, _DRAIN_LIMIT // format.LARGEST_CHUNK)
@@ -143,10 +104,6 @@ class Pump:
         self._draining = False
 
     def close_clients(self, patience_ms: int = 10_000) -> None:
-        """Lets every client have all that it is owed, then closes it; drops them once none takes anything for a while.
-
-        patience_ms: that while. No event is told of them any more. Watched descriptors wait meanwhile.
-        """
         watched, self._watched, self._heard = self._watched, [], 0
         outputs, self._outputs = self._outputs, {}
         events, self._events = self._events, []
@@ -164,7 +121,6 @@ class Pump:
         self._events = [event for event in events if event[0] != "client"]
 
     def close(self) -> None:
-        """Gives every descriptor back at once, whatever is still owed."""
         for client in list(self._clients.values()):
             self._remove(client)
         for fd in self._outputs.values():
@@ -218,9 +174,9 @@ class Pump:
                 self._read_client(client)
         return watched if ready or looks else -2
 
-    def _tell(self, *event: object) -> None:
+    def _tell(self, event: Event) -> None:
         """Queues an event; one that waits already is not told twice."""
-        if event not in self._events and not (event[0] == "unlogged" and event[:1] in [e[:1] for e in self._events]):
+        if event not in self._events and not (event[0] == "unlogged" and event[0] in [e[0] for e in self._events]):
             self._events.append(event)
 
     def _may_read_outputs(self) -> bool:
@@ -229,11 +185,12 @@ class Pump:
         """
         if any(client.full for client in self._clients.values()):
             return False
-        return not (self._log is not None and self._log.full and (self._log.busy or self._held_back()))
+        log = self._log
+        return log is None or not (log.full and (log.busy or self._held_back(log)))
 
-    def _held_back(self) -> bool:
+    def _held_back(self, log: OpenLog) -> bool:
         """True while a rotation would remove a segment that a replaying client has not opened yet."""
-        oldest = self._log.number + 1 - self._log.max_files
+        oldest = log.number + 1 - log.max_files
         return any(client.replaying and client.segment < oldest for client in self._clients.values())
 
     def _interest(self, client: Client) -> int:
@@ -254,7 +211,7 @@ class Pump:
             if not self._draining and not self._may_read_outputs():
                 return
             if self._log is not None and self._log.full and not self._draining and not self._log.json:
-                self._logged(self._log.rotate)  # lines of JSON see to it themselves, between any two
+                self._logged(self._log, self._log.rotate)  # lines of JSON see to it themselves, between any two
             try:
                 size = os.readv(fd, [payload])
             except BlockingIOError:
@@ -266,27 +223,29 @@ class Pump:
             if size == 0:
                 os.close(self._outputs.pop(stream))
                 self._end_line(stream)
-                self._tell("eof", stream)
+                self._tell(("eof", stream))
                 return
             format.FRAME.pack_into(self._buffer, 0, stream, size)
             self._deliver(stream, memoryview(self._buffer)[: format.FRAME.size + size])
 
     def _deliver(self, stream: int, frame: memoryview) -> None:
         """One chunk: to the log, then to each client that is up to date."""
-        place = (self._log.number, self._log.position) if self._log is not None else None
-        payload = frame[format.FRAME.size :]
-        readable = place is not None and self._logged(self._log.append, stream, payload) and self._log.readable
+        readable, place = None, (0, 0)
+        if (log := self._log) is not None:
+            place = (log.number, log.position)
+            if self._logged(log, log.append, stream, frame[format.FRAME.size :]) and log.readable:
+                readable = log
         for client in list(self._clients.values()):
             if client.replaying or client.hung_up or not client.streams & 1 << stream:
                 continue
-            if client.pending and readable:
-                client.fall_back(self._log, *place)  # only when draining: what it misses it reads from the log
+            if client.pending and readable is not None:
+                client.fall_back(readable, *place)  # only when draining: what it misses it reads from the log
                 continue
             client.take(frame)
             if not client.send():
                 self._leave(client, "gone")
 
-    def _logged(self, call: Callable[..., None], *arguments: object) -> bool:
+    def _logged(self, log: OpenLog, call: Callable[..., None], *arguments: int | memoryview) -> bool:
         """Does something to the log; False when that has failed. The first failure of a row is told."""
         failed = None
         try:
@@ -294,16 +253,16 @@ class Pump:
         except OSError as error:
             failed = error
         if failed and not self._unlogged:
-            self._tell("unlogged", failed.errno)
+            self._tell(("unlogged", failed.errno or 0))
         self._unlogged = failed is not None
-        if self._log.busy == UNTOLD:
-            self._log.busy = TOLD
-            self._tell("rotated")
+        if log.busy == UNTOLD:
+            log.busy = TOLD
+            self._tell(("rotated",))
         return failed is None
 
     def _end_line(self, stream: int) -> None:
         if self._log is not None and self._log.json:
-            self._logged(self._log.end, stream)
+            self._logged(self._log, self._log.end, stream)
 
     # Clients.
 
@@ -324,7 +283,7 @@ class Pump:
         for _ in range(_TURNS):
             if not client.send():
                 return False
-            if client.pending or not client.replaying:
+            if client.pending or not client.replaying or self._log is None:
                 return True
             client.load(self._log)
         return True
@@ -360,7 +319,7 @@ class Pump:
         if client.number not in self._clients:
             return
         self._remove(client)
-        self._tell("client", client.number, what)
+        self._tell(("client", client.number, what))
         if what == "gone" and client.sends and self._close_on_eof:
             client.sends = False
             self._closing_input = True
@@ -385,7 +344,7 @@ class Pump:
                 self._close_input()  # the container has closed its stdin; what more is sent to it is thrown away
         self._input = memoryview(b"")
         if self._input_from is not None:
-            self._tell("client", self._input_from.number, "stdin-closed")
+            self._tell(("client", self._input_from.number, "stdin-closed"))
             self._input_from = None
         if self._closing_input:
             self._close_input()

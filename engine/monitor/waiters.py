@@ -15,6 +15,7 @@ import resource
 import select
 import socket
 
+from engine.monitor import contract
 from engine.wire import waits
 
 _FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
@@ -26,12 +27,12 @@ class _Waiter:
 
     __slots__ = ("connection", "orphan", "wait")
 
-    def __init__(self, wait: waits.Wait, connection: socket.socket):
+    def __init__(self, wait: waits.Wait, connection: socket.socket) -> None:
         self.wait, self.connection, self.orphan = wait, connection, False
 
 
-class Waiters:
-    """All who wait for one container. `fd` is readable when one of them has hung up (see `look`)."""
+class Waiters(contract.Waiters):
+    """All who wait for one container, in Python."""
 
     def __init__(self) -> None:
         self._hang_ups = select.epoll()  # one descriptor for the pump to look at, however many they are
@@ -45,13 +46,11 @@ class Waiters:
         return len(self._by_fd)
 
     def take(self, datagram: bytes, fd: int) -> None:
-        """Keep one who waits, and its connection. Raises OSError and ValueError; then `fd` is still the caller's."""
         wait = waits.unpack(datagram)
         self._hang_ups.register(fd, 0 if wait.full_close else select.EPOLLRDHUP)
         self._by_fd[fd] = _Waiter(wait, socket.socket(fileno=fd))
 
     def answered(self, datagram: bytes) -> None:
-        """The daemon that lives has answered one; of one that has hung up nothing is known any more."""
         number = waits.unpack_answered(datagram)
         for fd, waiter in self._by_fd.items():
             if not waiter.orphan and waiter.wait.number == number:
@@ -59,17 +58,14 @@ class Waiters:
                 return
 
     def look(self) -> None:
-        """Forget those who have hung up."""
         for fd, _ in self._hang_ups.poll(0):
             self._forget(fd)
 
     def orphan(self) -> None:
-        """The daemon has died: who is here now has nobody else."""
         for waiter in self._by_fd.values():
             waiter.orphan = True
 
     def answer(self, code: int, removed: bool) -> None:
-        """Answer the orphans, those who wait for the removal only when it is `removed`, and end their connections."""
         for fd, waiter in list(self._by_fd.items()):
             if not waiter.orphan or (waiter.wait.for_removal and not removed):
                 continue
@@ -85,7 +81,6 @@ class Waiters:
             self._forget(fd)
 
     def close(self) -> None:
-        """Give every descriptor back; the connections live on where somebody else has them."""
         for fd in list(self._by_fd):
             self._forget(fd)
         self._hang_ups.close()

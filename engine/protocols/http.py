@@ -7,6 +7,7 @@ the request is unknown and the connection must be closed.
 """
 
 import re
+from collections.abc import Callable
 
 from engine.errors import Invalid
 
@@ -44,6 +45,10 @@ _REASONS = {
     503: "Service Unavailable",
 }
 _STATUS_LINES = {status: f"HTTP/1.1 {status} {reason}\r\n" for status, reason in _REASONS.items()}
+
+
+_State = Callable[[bytes], "_State | None"]
+"""What takes the next line of a chunked body; it says what takes the one after that, None after the last."""
 
 
 class BadRequest(Invalid):
@@ -162,7 +167,7 @@ class ChunkDecoder:
     __slots__ = ("_inside", "_line", "_state", "_trailer")
 
     def __init__(self) -> None:
-        self._state = self._size
+        self._state: _State | None = self._size
         self._line = b""
         self._inside = 0
         self._trailer = 0
@@ -205,19 +210,19 @@ class ChunkDecoder:
             raise BadRequest("malformed chunked encoding")
         return stop, line[:-2]
 
-    def _size(self, line: bytes):
+    def _size(self, line: bytes) -> _State:
         size = _CHUNK_LINE.fullmatch(line)
         if size is None:
             raise BadRequest("malformed chunked encoding: invalid chunk size")
         self._inside = int(size.group(1), 16)
         return self._after_data if self._inside else self._trailer_line
 
-    def _after_data(self, line: bytes):
+    def _after_data(self, line: bytes) -> _State:
         if line:
             raise BadRequest("malformed chunked encoding: chunk longer than its size")
         return self._size
 
-    def _trailer_line(self, line: bytes):
+    def _trailer_line(self, line: bytes) -> _State | None:
         self._trailer += len(line) + 2
         if not line:
             return None

@@ -22,7 +22,7 @@ _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0
 _OPCODES = frozenset({_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG})
 _LARGEST_CONTROL = 125
 
-NORMAL, GOING_AWAY, PROTOCOL_ERROR, NO_CODE, INVALID_DATA = 1000, 1001, 1002, 1005, 1007
+NORMAL, PROTOCOL_ERROR, NO_CODE, INVALID_DATA = 1000, 1002, 1005, 1007
 # Section 7.4: those that may stand in a frame.
 _CODES = (*range(1000, 1004), *range(1007, 1012), *range(3000, 5000))
 
@@ -235,7 +235,7 @@ class Machine:
         self._end(code, reason, events)
 
 
-def _head_size(head: bytes) -> int:
+def _head_size(head: bytearray) -> int:
     """How long this head will be, as far as it says: two bytes, the length, and the mask."""
     if len(head) < 2:
         return 2

@@ -12,7 +12,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from engine.kernel import netns
 from engine.resolver import packets
@@ -32,6 +32,9 @@ _ROUNDS = 2
 _UNHELPFUL = (packets.FAILED, packets.REFUSED, packets.NOT_DONE, packets.FORMAT_ERROR)
 _SIZE = 2  # bytes before each message on a stream
 
+_Reply = Callable[[bytes], None]
+"""Takes the answer."""
+
 
 class Asker:
     """One container's part in the forwarding.
@@ -45,7 +48,7 @@ class Asker:
     def __init__(self, network: int) -> None:
         self.network = network
         self.servers: tuple[Address, ...] = ()
-        self.asked: dict[object, _Asked] = {}
+        self.asked: dict[Hashable, _Asked] = {}
 
 
 class _Asked:
@@ -53,10 +56,10 @@ class _Asked:
 
     __slots__ = ("asker", "data", "ends", "key", "last", "next", "open", "query", "queue", "reply", "rounds", "stream")
 
-    def __init__(self, asker: Asker, key: object, query: Query, data: bytes, stream: bool, reply: object) -> None:
+    def __init__(self, asker: Asker, key: Hashable, query: Query, data: bytes, stream: bool, reply: _Reply) -> None:
         self.asker, self.key, self.query, self.data, self.stream, self.reply = asker, key, query, data, stream, reply
         self.queue: collections.deque[Address] = collections.deque()
-        self.rounds = collections.Counter()
+        self.rounds: collections.Counter[Address] = collections.Counter()
         self.open: list[_Attempt] = []
         self.last = b""
         self.next = 0.0
@@ -84,9 +87,7 @@ class Forwarder:
         self._waiting: dict[_Asked, None] = {}
         self._askers: dict[Asker, None] = {}  # of those
 
-    def ask(
-        self, asker: Asker, key: object, query: Query, data: bytes, stream: bool, reply: Callable[[bytes], None]
-    ) -> None:
+    def ask(self, asker: Asker, key: Hashable, query: Query, data: bytes, stream: bool, reply: _Reply) -> None:
         """Have others answer it; `reply` is called once, perhaps before this returns, unless it waits already.
 
         key: names who asked what; the same again is the impatience of one who is being served
@@ -115,7 +116,7 @@ class Forwarder:
         self._loop.after(0.0, lambda: oldest.reply(oldest.query.answer([], packets.FAILED)))
         return True
 
-    def forget(self, asker: Asker, key: object = None) -> None:
+    def forget(self, asker: Asker, key: Hashable | None = None) -> None:
         """Let all that one has asked go, or what has this key; nobody hears of it."""
         for asked in [asker.asked.get(key)] if key is not None else list(asker.asked.values()):
             if asked is not None:

@@ -8,11 +8,13 @@ from engine.kernel import title
 from engine.resolver.service import Resolver
 from engine.wire import channel, exitfile
 from engine.wire.channel import Channel
+from engine.wire.schema import BeResolver
 
 
 def main(data: bytes, descriptors: list[int]) -> int:
     """Be the resolver that this request (`BeResolver`) asks for; returns the process's exit status."""
     asked, (link,) = channel.unpack(data, descriptors)
+    assert isinstance(asked, BeResolver)
     title.become("resolver")
     try:
         Resolver(asked.exec_root, Channel.adopt(link)).run()

@@ -127,7 +127,7 @@ class Served:
             data = bytes(_BYTES[:size])
             self._answer(data, client, functools.partial(self._say, client))
 
-    def _say(self, client: tuple, answer: bytes) -> None:
+    def _say(self, client: tuple[str, int], answer: bytes) -> None:
         if answer and self._sockets:
             try:
                 self._sockets[0].sendto(answer, client)
@@ -162,7 +162,7 @@ class Served:
     def _asked(self, stream: Stream, data: bytes) -> None:
         self._answer(data, stream, stream.reply)
 
-    def _answer(self, data: bytes, client: object, reply: Callable[[bytes], None]) -> None:
+    def _answer(self, data: bytes, client: Stream | tuple[str, int], reply: Callable[[bytes], None]) -> None:
         """Have a query answered. client: who asks; reply: takes the answer, an empty one for none."""
         try:
             query = Query(data)

@@ -17,7 +17,7 @@ _PORT = 53
 _LOOK_SECONDS = 1.0
 _LARGEST = 65536
 
-Address = tuple[int, tuple]
+Address = tuple[int, tuple[str, int] | tuple[str, int, int, int]]
 """A server: its family and what connect(2) takes."""
 
 
@@ -26,7 +26,7 @@ class HostServers:
 
     def __init__(self, path: str = resolvconf.HOST) -> None:
         self._path = path
-        self._seen: tuple | None = None
+        self._seen: tuple[int, int, int, int] | None = None
         self._looked = float("-inf")
         self._servers: tuple[Address, ...] = ()
 
@@ -53,7 +53,7 @@ class HostServers:
 
 def addresses(servers: Iterable[str]) -> tuple[Address, ...]:
     """The first few servers as addresses; what is none, or names an interface that is not there, is left out."""
-    found = []
+    found: list[Address] = []
     for server in servers:
         text, _, interface = server.partition("%")
         family = socket.AF_INET6 if ":" in text else socket.AF_INET

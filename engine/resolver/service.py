@@ -19,7 +19,7 @@ from engine.resolver.servers import HostServers, addresses
 from engine.resolver.zones import View, Zone
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.schema import Forget, Place, Resolves, Serve
+from engine.wire.schema import Forget, Message, Place, Resolves, Serve
 from engine.wire.schema import Served as Done
 
 LINGER_SECONDS = 20.0
@@ -83,8 +83,8 @@ class Resolver:
         self._part()
         link.socket.settimeout(_LINK_SECONDS)
         self._link = link
-        self._loop.add(link.fileno(), lambda _: self._told())
-        self._tell(Resolves(*self._pid, tuple((container, run) for container, (run, _) in self._served.items())))
+        self._loop.add(link.fileno(), lambda _: self._told(link))
+        self._tell(link, Resolves(*self._pid, tuple((container, run) for container, (run, _) in self._served.items())))
 
     def _part(self) -> None:
         """The daemon has gone."""
@@ -93,19 +93,19 @@ class Resolver:
             self._link.close()
             self._link = None
 
-    def _tell(self, message: object) -> None:
+    def _tell(self, link: Channel, message: Message) -> None:
         try:
-            self._link.send(message)
+            link.send(message)
         except OSError:  # it has gone, or takes nothing
             self._part()
         self._end_if_idle()
 
-    def _told(self) -> None:
+    def _told(self, link: Channel) -> None:
         """Do what the daemon says."""
         try:
-            received = self._link.receive()
+            received = link.receive()
         except Invalid as error:  # its descriptors did not all come, as there is no room for them
-            self._tell(Done(str(error)))
+            self._tell(link, Done(str(error)))
             return
         except OSError:
             received = None
@@ -121,7 +121,7 @@ class Resolver:
             self._forget(message.container)
         else:
             text = f"the resolver does not know what {type(message).__name__} is"
-        self._tell(Done(text))
+        self._tell(link, Done(text))
 
     def _serve(self, asked: Serve, descriptors: list[int]) -> str:
         """Begin to serve a container, or change what it and the others see; empty, or why that cannot be."""
@@ -148,7 +148,8 @@ class Resolver:
             for descriptor in descriptors:
                 os.close(descriptor)
             raise OSError(errno.EMFILE, f"the resolver may have {self._limit} open files")
-        return Served(self._loop, self._forwarder, *descriptors, ended)
+        network, pidfd = descriptors
+        return Served(self._loop, self._forwarder, network, pidfd, ended)
 
     def _place(self, container: str, places: tuple[Place, ...]) -> None:
         """Have the container in these networks, and no others."""

@@ -110,7 +110,7 @@ class View:
 
 def _keys(place: Place) -> list[tuple[bool, bytes]]:
     """The names of a place as they are asked for: (True, NAME) and (False, NAME.NETWORK)."""
-    keys = {}
+    keys: dict[tuple[bool, bytes], None] = {}
     for name in place.names:
         for plain, text in ((True, name), (False, f"{name}.{place.name}")):
             key = packets.wire_name(text)

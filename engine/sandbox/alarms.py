@@ -88,7 +88,7 @@ class Alarms:
         None of them may be watched any more by the time this returns.
         """
         rung = []
-        for descriptor, _ in self._poll.poll(seconds):
+        for descriptor, _ in self._polled().poll(seconds):
             with self._lock:  # a descriptor that is among the keys is still ours, whatever was closed meanwhile
                 if descriptor == self._inotify:
                     rung += self._changed()

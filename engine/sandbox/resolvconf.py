@@ -30,11 +30,13 @@ class AskedNames:
         return bool(self.servers or self.search or self.options)
 
 
-def asked(host_config: Mapping, settings: object | None) -> AskedNames:
+def asked(host_config: Mapping[str, Iterable[str] | None], of_daemon: AskedNames) -> AskedNames:
     """What a container asks for, and where it asks for nothing what its daemon was told (--dns, ...)."""
-    of_daemon = (settings.dns, settings.dns_search, settings.dns_opts) if settings is not None else ((), (), ())
-    keys = ("Dns", "DnsSearch", "DnsOptions")
-    return AskedNames(*(tuple(host_config[key] or otherwise) for key, otherwise in zip(keys, of_daemon, strict=True)))
+    return AskedNames(
+        tuple(host_config["Dns"] or of_daemon.servers),
+        tuple(host_config["DnsSearch"] or of_daemon.search),
+        tuple(host_config["DnsOptions"] or of_daemon.options),
+    )
 
 
 def for_host(text: str, wishes: AskedNames) -> str:
@@ -55,8 +57,8 @@ def for_bridge(text: str, behind_stub: Callable[[], str], wishes: AskedNames, *,
         host = _Lines(behind_stub() or text)
     servers = wishes.servers
     if not servers:
-        servers = [each for each in host.servers if not _is_loopback(each) and (ipv6 or ":" not in each)]
-        servers = servers or _FALLBACK + _FALLBACK6 * ipv6
+        reached = [each for each in host.servers if not _is_loopback(each) and (ipv6 or ":" not in each)]
+        servers = tuple(reached) or _FALLBACK + _FALLBACK6 * ipv6
     return _written(servers, wishes.search or host.search, wishes.options or host.options)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from engine.errors import Invalid
 from engine.kernel.syscalls import machine as running_machine
 from engine.sandbox.assembler import AT_LEAST, EQUAL, GREATER, Program
+from engine.sandbox.seccomp_rules import Condition, Profile, Rule, read
 
 _HERE = os.path.dirname(__file__)
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
@@ -99,9 +100,13 @@ _INTS = {
 
 @dataclass(slots=True)
 class _Call:
-    """What a profile says of one system call: conditional actions in order, and one for everything else."""
+    """What a profile says of one system call: conditional actions in order, and one for everything else.
 
-    conditional: list[tuple[tuple[dict, ...], int]] = field(default_factory=list)
+    ints: which of its arguments are ints
+    """
+
+    ints: tuple[int, ...]
+    conditional: list[tuple[tuple[Condition, ...], int]] = field(default_factory=list)
     otherwise: int | None = None
 
 
@@ -120,8 +125,7 @@ def flags_of_text(text: str) -> int:
     """The SECCOMP_FILTER_FLAG_* bits that a client's own profile asks for. Raises Invalid."""
     from engine.sandbox import seccomp_profile
 
-    profile = seccomp_profile.parse(text) or {}
-    return sum({seccomp_profile.FLAGS[flag] for flag in profile.get("flags") or ()})
+    return seccomp_profile.flags(text)
 
 
 @functools.lru_cache(maxsize=4)
@@ -129,21 +133,19 @@ def _compile_text(text: str, capabilities: frozenset[str]) -> bytes:
     # Few containers have one: the reader is loaded with the first.
     from engine.sandbox import seccomp_profile
 
-    profile = seccomp_profile.parse(text)
-    return compile_profile(profile, capabilities) if profile else b""
+    return compile_profile(read(text), capabilities) if seccomp_profile.parse(text) else b""
 
 
 @functools.lru_cache(maxsize=8)
 def _default_profile(capabilities: frozenset[str]) -> bytes:
-    return compile_profile(_data("seccomp_default.json"), capabilities)
+    return compile_profile(read(_data("seccomp_default.json")), capabilities)
 
 
-def compile_profile(profile: dict, capabilities: Iterable[str], machine: str | None = None) -> bytes:
+def compile_profile(profile: Profile, capabilities: Iterable[str], machine: str | None = None) -> bytes:
     """An array of struct sock_filter for the profile.
 
-    profile: as docker's seccomp profiles (defaultAction, archMap or architectures, syscalls with names, action, args,
-        includes, excludes); capabilities: the container's, for the rules that depend on them; machine: a key of
-        `kernel.syscalls.NUMBERS`, None for this one. Raises Invalid for what the format does not know.
+    capabilities: the container's, for the rules that depend on them; machine: a key of `kernel.syscalls.NUMBERS`, None
+        for this one. Raises Invalid for what the format does not know.
     """
     try:
         return _compiled(profile, frozenset(capabilities), machine or running_machine())
@@ -151,11 +153,11 @@ def compile_profile(profile: dict, capabilities: Iterable[str], machine: str | N
         raise Invalid(f"seccomp: {error}") from error
 
 
-def _compiled(profile: dict, capabilities: frozenset[str], machine: str) -> bytes:
+def _compiled(profile: Profile, capabilities: frozenset[str], machine: str) -> bytes:
     if machine not in _MACHINES:
         raise Invalid(f"seccomp: no system call numbers for the machine {machine!r}")
-    table = _data("seccomp_syscalls.json")
-    default = _action(profile.get("defaultAction"), profile.get("defaultErrnoRet"))
+    table = json.loads(_data("seccomp_syscalls.json"))
+    default = _action(profile.action, profile.errno)
     calls = _collect(profile, default, capabilities, machine)
     program = Program()
     sections: dict[int, int] = {}
@@ -178,9 +180,9 @@ def _compiled(profile: dict, capabilities: frozenset[str], machine: str) -> byte
     return program.assemble()
 
 
-def _data(name: str) -> dict:
+def _data(name: str) -> bytes:
     with open(f"{_HERE}/{name}", "rb") as file:
-        return json.load(file)
+        return file.read()
 
 
 def _action(name: str | None, errno_return: int | None) -> int:
@@ -191,44 +193,43 @@ def _action(name: str | None, errno_return: int | None) -> int:
     return _ACTIONS[name] | ((errno.EPERM if errno_return is None else errno_return) & _DATA)
 
 
-def _architectures(profile: dict, machine: str) -> list[str]:
+def _architectures(profile: Profile, machine: str) -> list[str]:
     """The architectures that the filter answers for, the machine's own first."""
     native, _ = _MACHINES[machine]
-    names = [native, *(profile.get("architectures") or ())]
-    for row in profile.get("archMap") or ():
-        if row.get("architecture") == native:
-            names += row.get("subArchitectures") or ()
+    names = [native, *profile.architectures]
+    for architecture, others in profile.families:
+        if architecture == native:
+            names += others
     return [name for name in dict.fromkeys(names) if name in _ARCHITECTURES]
 
 
-def _collect(profile: dict, default: int, capabilities: frozenset[str], machine: str) -> dict[str, _Call]:
+def _collect(profile: Profile, default: int, capabilities: frozenset[str], machine: str) -> dict[str, _Call]:
     calls: dict[str, _Call] = {}
-    for rule in profile.get("syscalls") or ():
-        action = _action(rule.get("action"), rule.get("errnoRet"))
+    for rule in profile.rules:
+        action = _action(rule.action, rule.errno)
         if action == default or not _applies(rule, capabilities, machine):
             continue
-        for name in _names(rule):
-            call = calls.setdefault(name, _Call())
-            conditions = rule.get("args") or ()
-            if not conditions:
+        for name in rule.names:
+            call = calls.setdefault(name, _Call(_INTS.get(name, ())))
+            if not rule.conditions:
                 call.otherwise = action if call.otherwise is None else call.otherwise
             else:
-                call.conditional += [(alternative, action) for alternative in _alternatives(name, conditions)]
+                call.conditional += [(alternative, action) for alternative in _alternatives(rule.conditions)]
     return calls
 
 
-def _applies(rule: dict, capabilities: frozenset[str], machine: str) -> bool:
-    includes, excludes = rule.get("includes") or {}, rule.get("excludes") or {}
+def _applies(rule: Rule, capabilities: frozenset[str], machine: str) -> bool:
+    includes, excludes = rule.includes, rule.excludes
     arch = _MACHINES[machine][1]
-    if arch in (excludes.get("arches") or ()) or capabilities.intersection(excludes.get("caps") or ()):
+    if arch in excludes.arches or capabilities.intersection(excludes.capabilities):
         return False
-    if includes.get("arches") and arch not in includes["arches"]:
+    if includes.arches and arch not in includes.arches:
         return False
-    if includes.get("minKernel") and _kernel() < _version(includes["minKernel"]):
+    if includes.kernel and _kernel() < _version(includes.kernel):
         return False
-    if excludes.get("minKernel") and _kernel() >= _version(excludes["minKernel"]):
+    if excludes.kernel and _kernel() >= _version(excludes.kernel):
         return False
-    return capabilities.issuperset(includes.get("caps") or ())
+    return capabilities.issuperset(includes.capabilities)
 
 
 def _kernel() -> tuple[int, int]:
@@ -241,24 +242,17 @@ def _version(text: str) -> tuple[int, int]:
     return int(major), int(minor or 0)
 
 
-def _alternatives(name: str, conditions: list[dict]) -> list[tuple[dict, ...]]:
+def _alternatives(conditions: tuple[Condition, ...]) -> list[tuple[Condition, ...]]:
     """All conditions together; but one argument named twice means "any of these", as runc has it."""
-    ints = _INTS.get(name, ())
-    conditions = [{**each, "int": each.get("index", 0) in ints} for each in conditions]
-    indices = [condition.get("index", 0) for condition in conditions]
-    if len(set(indices)) == len(indices):
-        return [tuple(conditions)]
+    if len({condition.index for condition in conditions}) == len(conditions):
+        return [conditions]
     return [(condition,) for condition in conditions]
 
 
-def _named_last(profile: dict, numbers: dict[str, int]) -> int:
+def _named_last(profile: Profile, numbers: dict[str, int]) -> int:
     """The newest call that the profile's author knew; the few private ones of ARM, far above, do not count."""
-    named = (numbers[name] for rule in profile.get("syscalls") or () for name in _names(rule) if name in numbers)
+    named = (numbers[name] for rule in profile.rules for name in rule.names if name in numbers)
     return max((number for number in named if number & ~_X32_BIT < _ORDINARY), default=-1)
-
-
-def _names(rule: dict) -> list[str]:
-    return rule.get("names") or [rule.get("name") or ""]
 
 
 def _tree(
@@ -291,26 +285,26 @@ def _label(program: Program, verdict: int | _Call, default: int) -> int:
     for conditions, action in reversed(verdict.conditional):
         yes, no = program.answer(action), label
         for condition in reversed(conditions):
-            yes = _compare(program, condition, yes, no)
+            yes = _compare(program, condition, condition.index in verdict.ints, yes, no)
         label = yes
     return label
 
 
-def _compare(program: Program, condition: dict, yes: int, no: int) -> int:
+def _compare(program: Program, condition: Condition, is_int: bool, yes: int, no: int) -> int:
     """One comparison of an argument, of 64 bits with the high word first, or of an int's 32."""
-    index, operator, value = condition.get("index", 0), condition.get("op"), condition.get("value", 0)
-    if operator not in _OPERATORS or not isinstance(index, int) or not 0 <= index < 6:
+    index, operator, value = condition.index, condition.operator, condition.value
+    if operator not in _OPERATORS or not 0 <= index < 6:
         raise Invalid(f"seccomp: cannot compare with {operator!r} argument {index!r}")
     comparison, swapped = _OPERATORS[operator]
     if swapped:
         yes, no = no, yes
     mask = None
     if operator == "SCMP_CMP_MASKED_EQ":
-        mask, value = value, condition.get("valueTwo", 0)
+        mask, value = value, condition.second
     low, high = _ARGUMENTS + 8 * index, _ARGUMENTS + 8 * index + 4
     low_mask, high_mask = (None, None) if mask is None else (mask & _LOW, mask >> 32)
     label = program.load(low, program.branch(comparison, value & _LOW, yes, no), low_mask)
-    if value >> 32 == 0 and (high_mask == 0 or condition.get("int")):
+    if value >> 32 == 0 and (high_mask == 0 or is_int):
         return label
     label = program.branch(EQUAL, value >> 32, label, no)
     if comparison != EQUAL:

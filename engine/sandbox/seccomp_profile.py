@@ -1,11 +1,13 @@
 """Reading a seccomp profile that a client has sent: docker's JSON format, checked before anything is made of it.
 
-Pure: text in, a dict out that holds nothing but what `seccomp` knows, of the types it expects. Every byte is hostile:
-what is too much, too deep or not of the format is Invalid, in docker's words where it has some.
+Pure: text in, a dict out that holds nothing but what `seccomp_rules` knows, of the types it expects. Every byte is
+hostile: what is too much, too deep or not of the format is Invalid, in docker's words where it has some. Loaded by the
+daemon alone, once a client has sent a profile.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from engine.errors import Invalid
 
@@ -25,7 +27,17 @@ FLAGS = {
 """The flags of a filter that a profile may ask for, and their bits (seccomp(2))."""
 
 
-def parse(text: str) -> dict | None:
+_Check = Callable[[object, str], object]
+"""Takes a value and where it stands; gives back what is to be had of it, and raises Invalid."""
+
+
+def flags(text: str) -> int:
+    """The SECCOMP_FILTER_FLAG_* bits that a profile asks for. Raises Invalid."""
+    profile = parse(text) or {}
+    return sum({FLAGS[flag] for flag in profile.get("flags") or ()})
+
+
+def parse(text: str) -> dict[str, Any] | None:
     """The profile of a text; None for one that says nothing, with which docker makes no filter. Raises Invalid."""
     if len(text) > LARGEST_TEXT:
         raise Invalid(f"Decoding seccomp profile failed: more than {LARGEST_TEXT} characters")
@@ -53,7 +65,7 @@ def parse(text: str) -> dict | None:
     return checked
 
 
-def _check_amounts(rules: list[dict]) -> None:
+def _check_amounts(rules: Sequence[Mapping[str, Any]]) -> None:
     if len(rules) > MOST_RULES:
         raise Invalid(f"seccomp: {len(rules)} rules, more than {MOST_RULES}")
     names = conditions = 0
@@ -90,8 +102,8 @@ def _version(value: object, where: str) -> str:
     return text
 
 
-def _list(check: Callable[[object, str], object]) -> Callable[[object, str], list]:
-    def check_list(value: object, where: str) -> list:
+def _list(check: _Check) -> _Check:
+    def check_list(value: object, where: str) -> list[object]:
         if not isinstance(value, list):
             raise _wrong(where, "a list", value)
         return [check(each, where) for each in value]
@@ -99,11 +111,11 @@ def _list(check: Callable[[object, str], object]) -> Callable[[object, str], lis
     return check_list
 
 
-def _struct(fields: dict) -> Callable[[object, str], dict]:
+def _struct(fields: Mapping[str, _Check]) -> _Check:
     return lambda value, where: _fields(value, where, fields)
 
 
-def _fields(value: object, where: str, fields: dict) -> dict:
+def _fields(value: object, where: str, fields: Mapping[str, _Check]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _wrong(where, "an object", value)
     known = ((key, check) for key, check in fields.items() if value.get(key) is not None)
@@ -131,7 +143,7 @@ _RULE = _struct(
         "comment": _text,
     }
 )
-_PROFILE = {
+_PROFILE: dict[str, _Check] = {
     "defaultAction": _text,
     "defaultErrnoRet": _number(0, _UINT32),
     "architectures": _TEXTS,

@@ -77,7 +77,7 @@ def made_here(wanted: Iterable[Mount]) -> dict[Mount, int]:
 
 def _had(mount: Mount) -> int:
     try:
-        tree = _shared(mount) if mount.holder else -1
+        tree = _shared(mount, mount.holder) if mount.holder else -1
         if tree < 0 and not mount.place:
             raise SystemFailure(f"the container whose {mount.target} is to be shared has ended")
         return tree if tree >= 0 else _made(mount)
@@ -140,9 +140,9 @@ def _shown(top: int, mount: Mount) -> int:
         os.close(inner)
 
 
-def _shared(mount: Mount) -> int:
+def _shared(mount: Mount, holder: tuple[int, int, str]) -> int:
     """The file system as the holder has it mounted; -1 when that process is gone."""
-    pid, start, where = mount.holder
+    pid, start, where = holder
     own = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:

@@ -55,7 +55,7 @@ class Mount:
     subpath: str = ""
     asked: bool = False
     place: str = ""
-    holder: tuple = ()
+    holder: tuple[int, int, str] | tuple[()] = ()
 
 
 @dataclass(frozen=True, slots=True)

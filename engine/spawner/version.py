@@ -27,7 +27,10 @@ def fingerprint() -> str:
 
 
 def _place(package: str) -> str:
-    return importlib.util.find_spec(package).submodule_search_locations[0]
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise FileNotFoundError(f"the package {package} is in no directory")
+    return spec.submodule_search_locations[0]
 
 
 def _add(path: str, check: int) -> int:

@@ -12,11 +12,12 @@ import socket
 
 from engine.errors import Invalid
 from engine.wire import codec, schema
+from engine.wire.schema import Message
 
 _INLINE = b"J"
-_ORDINARY = {schema.Start: b"O", schema.Exec: b"E"}
+_ORDINARY: dict[type[Message], bytes] = {schema.Start: b"O", schema.Exec: b"E"}
 BE_RESOLVER = b"R"  # for the spawner too: nothing of a monitor's is made for it
-_MARKS = {schema.BeResolver: BE_RESOLVER}
+_MARKS: dict[type[Message], bytes] = {schema.BeResolver: BE_RESOLVER}
 _IN_MEMFD = b"M"
 _INLINE_MAX = 64 * 1024
 _MESSAGE_MAX = 64 * 1024 * 1024
@@ -53,7 +54,7 @@ class Channel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def send(self, message: object, descriptors: tuple[int, ...] | list[int] = (), *, ordinary: bool = False) -> None:
+    def send(self, message: Message, descriptors: tuple[int, ...] | list[int] = (), *, ordinary: bool = False) -> None:
         """Send one message with its descriptors (which stay the caller's). Raises OSError when the peer is gone.
 
         ordinary: a mark for the spawner, which reads nothing but the first byte: a spare of its kind may have it
@@ -116,7 +117,7 @@ class Channel:
             # The peer was gone before it had read everything. That is told once, and before what it has said itself.
             return receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
 
-    def receive(self) -> tuple[object, list[int]] | None:
+    def receive(self) -> tuple[Message, list[int]] | None:
         """One message and its descriptors; None at the end of the connection.
 
         Raises Invalid for a message of another version that cannot be understood here, or that came in cut: then the
@@ -126,12 +127,12 @@ class Channel:
         return None if packed is None else unpacked(*packed)
 
 
-def datagram(message: object) -> bytes:
+def datagram(message: Message) -> bytes:
     """A small message as one datagram, for one who sends it without a channel."""
     return _INLINE + codec.encode(message)
 
 
-def unpack(data: bytes, descriptors: list[int]) -> tuple[object, list[int]]:
+def unpack(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:
     """Decode what `receive_packed` returned; the memfd of a large message is consumed. Raises Invalid."""
     if data[:1] != _IN_MEMFD:
         return codec.decode(data[1:]), descriptors
@@ -145,8 +146,8 @@ def unpack(data: bytes, descriptors: list[int]) -> tuple[object, list[int]]:
         raise Invalid(f"not a message of the engine: the file that it is in cannot be read: {error}") from error
 
 
-def unpacked(data: bytes, descriptors: list[int]) -> tuple[object, list[int]]:
-    """As `unpack`, and what is not understood keeps no descriptor open."""
+def unpacked(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:
+    """Decode what `receive_packed` returned, and close the descriptors of what is not understood. Raises Invalid."""
     try:
         return unpack(data, descriptors)
     except Invalid:

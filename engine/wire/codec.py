@@ -10,19 +10,22 @@ import json
 
 from engine.errors import Invalid
 from engine.wire import schema
+from engine.wire.schema import Message
 
 _TAG = "@"
 _BYTES = "@bytes"
 
 
-CLASSES: dict[str, type] = {name: each for name, each in vars(schema).items() if dataclasses.is_dataclass(each)}
+CLASSES: dict[str, type] = {
+    name: each for name, each in vars(schema).items() if isinstance(each, type) and dataclasses.is_dataclass(each)
+}
 FIELDS: dict[type, tuple[str, ...]] = {
     each: tuple(field.name for field in dataclasses.fields(each)) for each in CLASSES.values()
 }
 _KNOWN: dict[str, frozenset[str]] = {name: frozenset(FIELDS[each]) for name, each in CLASSES.items()}
 
 
-def _plain(value: object) -> dict:
+def _plain(value: object) -> dict[str, object]:
     if type(value) is bytes:
         return {_BYTES: base64.b64encode(value).decode("ascii")}
     names = FIELDS.get(type(value))
@@ -35,31 +38,38 @@ def _frozen(value: object) -> object:
     return tuple(map(_frozen, value)) if type(value) is list else value
 
 
-def _rebuilt(plain: dict) -> object:
+def _rebuilt(plain: dict[str, object]) -> object:
     if _BYTES in plain:
-        return base64.b64decode(plain[_BYTES])
-    name = plain.pop(_TAG, None)
-    if name is None:
+        return base64.b64decode(_text(plain[_BYTES]))
+    if plain.get(_TAG) is None:
         return plain
+    name = _text(plain.pop(_TAG))
     known = _KNOWN[name]
     return CLASSES[name](**{key: _frozen(value) for key, value in plain.items() if key in known})
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} in the place of a text")
+    return value
 
 
 _encoder = json.JSONEncoder(default=_plain, separators=(",", ":"), ensure_ascii=True, check_circular=False)
 _decoder = json.JSONDecoder(object_hook=_rebuilt)
 
 
-def encode(message: object) -> bytes:
+def encode(message: Message) -> bytes:
     """The bytes of one message."""
     return _encoder.encode(message).encode("ascii")
 
 
-def decode(data: bytes) -> object:
+def decode(data: bytes) -> Message:
     """The message in `data`; raises Invalid when the bytes are not exactly one message of the table."""
     try:
-        message = _decoder.decode(data.decode("ascii"))
+        decoded = _decoder.decode(data.decode("ascii"))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Invalid(f"not a message of the engine: {error}") from error
-    if type(message) not in FIELDS:
+    if type(decoded) not in FIELDS:
         raise Invalid("not a message of the engine: no class named")
+    message: Message = decoded
     return message

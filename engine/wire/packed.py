@@ -10,10 +10,10 @@ import marshal
 
 from engine.sandbox.spec import Device, Mount, Rlimit, Root, Sandbox
 
-_FIELDS = {
+_FIELDS: dict[type, tuple[str, ...]] = {
     each: tuple(field.name for field in dataclasses.fields(each)) for each in (Sandbox, Root, Mount, Device, Rlimit)
 }
-_LISTS = {"mounts": Mount, "devices": Device, "rlimits": Rlimit}
+_LISTS: dict[str, type] = {"mounts": Mount, "devices": Device, "rlimits": Rlimit}
 _PLACES = {_FIELDS[Sandbox].index(name): kind for name, kind in _LISTS.items()}
 _ROOT = _FIELDS[Sandbox].index("root")
 
@@ -22,8 +22,8 @@ def pack(sandbox: Sandbox) -> bytes:
     """The sandbox as bytes."""
     values = list(_values(sandbox))
     values[_ROOT] = _values(sandbox.root)
-    for place in _PLACES:
-        values[place] = tuple(map(_values, values[place]))
+    for place, name in zip(_PLACES, _LISTS, strict=True):
+        values[place] = tuple(map(_values, getattr(sandbox, name)))
     return marshal.dumps(values)
 
 
@@ -36,5 +36,5 @@ def unpack(data: bytes) -> Sandbox:
     return Sandbox(*values)
 
 
-def _values(value: object) -> tuple:
+def _values(value: Sandbox | Root | Mount | Device | Rlimit) -> tuple[object, ...]:
     return tuple(getattr(value, name) for name in _FIELDS[type(value)])

@@ -245,3 +245,25 @@ class Forget:
     """daemon → resolver: nobody is to find this container any more, nor be served in it. Answered with `Served`."""
 
     container: str
+
+
+Message = (
+    Start
+    | Exec
+    | NamespacesReady
+    | Proceed
+    | Started
+    | Spawns
+    | Warned
+    | Failed
+    | Exited
+    | Detached
+    | Attach
+    | Resize
+    | BeResolver
+    | Resolves
+    | Serve
+    | Served
+    | Forget
+)
+"""What one process says to another; the other classes are parts of these."""

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 WAITS, ANSWERED, SETTLED, REMOVED = b"W", b"A", b"S", b"R"
 WORDS = frozenset({WAITS, ANSWERED, SETTLED, REMOVED})
 FOR_REMOVAL, FULL_CLOSE = 1, 2
-DIGITS = 3
-"""An exit code has so many at the most."""
 _HEAD = struct.Struct("=cQB4B")
 _NUMBER = struct.Struct("=cQ")
 
@@ -64,7 +62,8 @@ def unpack(datagram: bytes) -> Wait:
     for size in sizes:
         texts.append(datagram[place : place + size])
         place += size
-    return Wait(number, bool(flags & FOR_REMOVAL), bool(flags & FULL_CLOSE), tuple(texts[:DIGITS]), texts[DIGITS])
+    one, two, three, after = texts
+    return Wait(number, bool(flags & FOR_REMOVAL), bool(flags & FULL_CLOSE), (one, two, three), after)
 
 
 def pack_answered(number: int) -> bytes:
@@ -76,4 +75,5 @@ def unpack_answered(datagram: bytes) -> int | None:
     """The number of an A datagram, None if it is none."""
     if len(datagram) != _NUMBER.size or datagram[:1] != ANSWERED:
         return None
-    return _NUMBER.unpack(datagram)[1]
+    number: int = _NUMBER.unpack(datagram)[1]
+    return number

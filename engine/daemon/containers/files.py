@@ -120,7 +120,10 @@ def _contents(container: Container) -> tuple[bytes, ...]:
 
 
 def _resolv_conf(container: Container, settings: Settings | None, served: bool, ipv6: bool) -> bytes:
-    wishes = resolvconf.asked(container.host_config, settings)
+    of_daemon = resolvconf.AskedNames()
+    if settings is not None:
+        of_daemon = resolvconf.AskedNames(settings.dns, settings.dns_search, settings.dns_opts)
+    wishes = resolvconf.asked(container.host_config, of_daemon)
     text = _read(resolvconf.HOST)
     if served:
         text = resolvconf.for_resolver(text, wishes)

@@ -27,7 +27,7 @@ from engine.sandbox import resolvconf
 from engine.settings.every import Settings
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.schema import BeResolver, Forget, Place, Resolves, Serve, Served
+from engine.wire.schema import BeResolver, Forget, Message, Place, Resolves, Serve, Served
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,9 @@ class Resolving:
         host_config: Mapping[str, Any],
         links: Links,
     ) -> _Told:
-        wishes = resolvconf.asked(host_config, self._settings)
+        settings = self._settings
+        of_daemon = resolvconf.AskedNames(settings.dns, settings.dns_search, settings.dns_opts)
+        wishes = resolvconf.asked(host_config, of_daemon)
         text = "" if wishes.options else _host_file()
         return _Told(tuple(pairs), pid, pid_start, wishes.servers, resolvconf.dotted(text, wishes), links)
 
@@ -221,7 +223,7 @@ class Resolving:
             return "none runs"
         return f"process {self._process[0]}, descriptor {link.fileno()}, serves {len(self._told)} containers"
 
-    def _ask(self, message: object, descriptors: Sequence[int] = ()) -> None:
+    def _ask(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Have something done. Raises _Lost; SystemFailure with the resolver's own words."""
         link = self._link
         if link is None:

@@ -162,7 +162,8 @@ def _read(answer: Message) -> Route | None:
 
 
 def _number(value: bytes) -> int:
-    return struct.unpack("=I", value)[0]
+    number: int = struct.unpack("=I", value)[0]
+    return number
 
 
 def _packed(address: str) -> bytes:

@@ -197,11 +197,12 @@ def every(netlink: Netlink) -> list[Link]:
 def index_of(netlink: Netlink, name: str) -> int:
     """The index of the link of this name, 0 for none: an ioctl, ten times as fast as `find` (netdevice(7))."""
     try:
-        return _IFREQ.unpack(fcntl.ioctl(netlink.fileno(), _SIOCGIFINDEX, _IFREQ.pack(name.encode(), 0)))[1]
+        index: int = _IFREQ.unpack(fcntl.ioctl(netlink.fileno(), _SIOCGIFINDEX, _IFREQ.pack(name.encode(), 0)))[1]
     except OSError as error:
         if error.errno == errno.ENODEV:
             return 0
         raise
+    return index
 
 
 def is_up(netlink: Netlink, name: str) -> bool:

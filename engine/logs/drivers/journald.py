@@ -14,7 +14,7 @@ import time
 
 from engine.errors import SystemFailure
 from engine.logs import attributes
-from engine.logs.drivers import jsonfile
+from engine.logs.drivers import jsonfile, sender
 
 OPTIONS = attributes.OPTIONS
 DEFAULT_TAG = "{{.ID}}"
@@ -56,7 +56,7 @@ def entry(fields: dict[str, bytes]) -> bytes:
     return b"".join(pieces)
 
 
-class Sender:
+class Sender(sender.Sender):
     """A connection to the journal."""
 
     def __init__(self, values: dict[str, str], path: str = SOCKET) -> None:
@@ -72,8 +72,8 @@ class Sender:
         """The connection's descriptor."""
         return self._socket.fileno()
 
-    def send(self, stream: int, line: bytes, partial: tuple[str, int, bool] | None) -> None:
-        """Send a line, without its end. partial: of a piece of a line its id, its number from 1, if it is the last."""
+    def send(self, stream: int, line: bytes, partial: sender.Partial | None) -> None:
+        """Send a line as one entry."""
         fields = {"MESSAGE": line, "PRIORITY": _PRIORITIES[stream].encode(), **self._fields}
         fields["SYSLOG_TIMESTAMP"] = jsonfile.rfc3339_nano(time.time_ns())
         if partial is not None:

@@ -7,6 +7,7 @@ Run by the monitor, in its only thread (with the C pump this object only owns th
 
 import os
 import time
+from collections.abc import Callable
 
 from engine import literals
 from engine.errors import Invalid
@@ -77,7 +78,7 @@ class _Line:
 
 
 class JsonWriter(OpenLog):
-    """The open end of a log of JSON lines; its fields are those of `engine.logs.writer.Writer`, and
+    """The open end of a log of JSON lines.
 
     name: the file's, in the directory; index_fd: a memory file with what every line has as its attributes
     compress: whether each rotation makes it busy, UNTOLD and then TOLD: there is no other until it is IDLE again
@@ -94,14 +95,11 @@ class JsonWriter(OpenLog):
         max_files: int = 1,
         attributes: bytes = b"",
         compress: bool = False,
-    ):
+    ) -> None:
         """Opens the file, or begins it; a line that a power cut has torn is cut off. Raises OSError."""
-        super().__init__()
-        self.max_size = self.limit = max(max_size, 0)
-        self.max_files = max(max_files, 1)
+        super().__init__(max_size, max_files)
         self.name = name.encode()
         self.compress, self.busy = compress, IDLE
-        self.number = self.records = self.open_lines = self.last_ns = 0
         self.directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self.log_fd = self._open(name, os.O_RDWR)
@@ -119,12 +117,9 @@ class JsonWriter(OpenLog):
         self._out: list[bytes] = []
         self._out_size = 0
 
-    @classmethod
-    def taken_over(cls, fields: dict) -> "JsonWriter":
-        """As OpenLog.taken_over."""
-        writer = super().taken_over(fields)
-        writer._begin(os.pread(writer.index_fd, os.fstat(writer.index_fd).st_size, 0))
-        return writer
+    def go_on(self) -> None:
+        """Read the attributes that the process before has left in their file."""
+        self._begin(os.pread(self.index_fd, os.fstat(self.index_fd).st_size, 0))
 
     def append(self, stream: int, payload: bytes | memoryview) -> None:
         """Writes the lines that the chunk completes, and keeps the rest of it. Raises OSError for what is lost."""
@@ -146,7 +141,7 @@ class JsonWriter(OpenLog):
             raise failed
 
     def end(self, stream: int) -> None:
-        """The stream has ended: what is left of its unfinished line is written. Raises OSError."""
+        """Write what is left of the stream's unfinished line. Raises OSError."""
         progress = self._lines[stream]
         if progress.held:
             self.last_ns = max(time.time_ns(), self.last_ns)
@@ -157,7 +152,6 @@ class JsonWriter(OpenLog):
         progress.partial = False
 
     def unfinished(self, stream: int) -> bytes:
-        """What is held back of the stream's unfinished line."""
         return self._lines[stream].held
 
     def _add(self, stream: int, progress: _Line, ending: bytes) -> OSError | None:
@@ -192,10 +186,7 @@ class JsonWriter(OpenLog):
         self.position += len(data)
 
     def rotate(self) -> None:
-        """Goes on in a new file, and removes the oldest past `max_files`.
-
-        Where the host refuses a new one it goes on in the old, for another `max_size`, and raises OSError.
-        """
+        """Goes on in a new file, as `OpenLog` says."""
         try:
             if self.max_files < 2:
                 os.ftruncate(self.log_fd, 0)
@@ -255,7 +246,7 @@ class JsonWriter(OpenLog):
         return start + whole
 
 
-def _unless_missing(call: object, *arguments: str, **directories: int) -> None:
+def _unless_missing(call: Callable[..., None], *arguments: str, **directories: int) -> None:
     try:
         call(*arguments, **directories)
     except FileNotFoundError:

@@ -5,6 +5,8 @@ Pure; used by the daemon's request threads. Its options are dockerd's, and its s
 read here, is of the same form (dockerd calls that the cache).
 """
 
+from collections.abc import Callable
+
 from engine import literals
 from engine.errors import Invalid, NotBuilt
 
@@ -52,7 +54,7 @@ def cache(config: dict[str, str]) -> tuple[int, int] | None:
     return limits(given)
 
 
-def _read(name: str, text: str, reader: object) -> int:
+def _read(name: str, text: str, reader: Callable[[str], int]) -> int:
     try:
         return reader(text)
     except Invalid as error:

@@ -12,6 +12,7 @@ import time
 from engine.errors import Invalid, NotBuilt, SystemFailure, Unavailable
 from engine.literals import natural
 from engine.logs import attributes
+from engine.logs.drivers import sender
 
 _ADDRESSES = ("tcp+tls://", "tcp://", "udp://", "unix://", "unixgram://")
 _TLS = ("syslog-tls-ca-cert", "syslog-tls-cert", "syslog-tls-key", "syslog-tls-skip-verify")
@@ -125,8 +126,11 @@ def _rfc5424_micro(priority: int, now_ns: int, host: str, tag: str, pid: int) ->
 
 _FORMS = {"": _unix, "rfc3164": _rfc3164, "rfc5424": _rfc5424, "rfc5424micro": _rfc5424_micro}
 
+_Address = str | tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+"""What connect(2) takes: a path, or what getaddrinfo(3) has found."""
 
-class Sender:
+
+class Sender(sender.Sender):
     """A connection to a syslog; made anew, once for each message, when it has broken."""
 
     def __init__(self, values: dict[str, str]) -> None:
@@ -135,9 +139,8 @@ class Sender:
         self._facility, self._tag = int(values["facility"]), values["tag"]
         self._form = _FORMS[values["form"]]
         self._host = os.uname().nodename
-        self._socket: socket.socket | None = None
         try:
-            self._socket = self._connected()
+            self._socket: socket.socket | None = self._connected()
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise SystemFailure(f"dial {self._kind} {self._place}: connect: {reason}") from error
@@ -145,11 +148,11 @@ class Sender:
             raise SystemFailure(f"dial {self._kind}: lookup {self._place}: no such host") from error
 
     def fileno(self) -> int:
-        """The connection's descriptor."""
-        return self._socket.fileno()
+        """The connection's descriptor; -1 while it is broken."""
+        return self._socket.fileno() if self._socket is not None else -1
 
-    def send(self, stream: int, line: bytes, partial: tuple[str, int, bool] | None) -> None:
-        """Send a line, without its end; an empty one is none to dockerd."""
+    def send(self, stream: int, line: bytes, partial: sender.Partial | None) -> None:
+        """Send a line as one message; an empty one is none to dockerd."""
         if not line:
             return
         priority = self._facility * 8 + _SEVERITIES[stream]
@@ -187,7 +190,7 @@ class Sender:
         raise Unavailable("Unix syslog delivery error")
 
 
-def _connect(family: int, kind: int, address: object) -> socket.socket:
+def _connect(family: int, kind: int, address: _Address) -> socket.socket:
     made = socket.socket(family, kind | socket.SOCK_CLOEXEC)
     try:
         made.connect(address)

@@ -213,7 +213,9 @@ class Cgroups(ABC):
 
     @abstractmethod
     def _freeze(self, id: str, parent: str) -> None:
-        """See `freeze`; raises OSError, TimeoutError where they do not all stop in time, and then none is stopped."""
+        """Stop all processes of the cgroup. Raises OSError; TimeoutError where they do not all stop in time, and then
+        none is stopped.
+        """
 
     def thaw(self, id: str, parent: str = PARENT) -> None:
         """Let frozen processes go on; those that are not frozen, and a cgroup that is not there, are fine.
@@ -228,7 +230,7 @@ class Cgroups(ABC):
 
     @abstractmethod
     def _thaw(self, id: str, parent: str) -> None:
-        """See `thaw`; raises OSError."""
+        """Let all processes of the cgroup go on. Raises OSError."""
 
     def _failure(self, id: str, parent: str, error: OSError) -> SystemFailure:
         where = f"{error.filename}: " if error.filename else ""

@@ -7,6 +7,7 @@ the one above or below it, and one descriptor is open at a time. cgroups have no
 import errno
 import os
 import signal
+from collections.abc import Callable
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST = 100_000
@@ -22,7 +23,7 @@ def cleared(directory: str) -> bool:
     return _walk(directory, _end, remove=True)
 
 
-def _walk(directory: str, visit: object, *, remove: bool) -> bool:
+def _walk(directory: str, visit: Callable[[int], None], *, remove: bool) -> bool:
     """Visit a cgroup before those below it; remove: take those away afterwards, which begins again at the first."""
     try:
         here = os.open(directory, _DIRECTORY)

@@ -64,16 +64,16 @@ class CgroupsV1(Cgroups):
         return controller in self._mounts and os.path.exists(f"{self._mounts[controller]}/{name}")
 
     def directories(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
-        """See Cgroups."""
+        """The container's directory in each of the hierarchies."""
         path = self.path_text(id, parent)
         return tuple(f"{mount}{path}" for mount in self._hierarchies)
 
     def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
-        """See Cgroups."""
+        """The file `tasks` of each of them, which takes a thread."""
         return tuple(f"{directory}/tasks" for directory in self.directories(id, parent))
 
     def oom_killed(self, id: str, parent: str = PARENT) -> bool:
-        """See Cgroups; the kernel counts since Linux 4.13."""
+        """Whether the memory controller has killed here; the kernel counts since Linux 4.13."""
         if "memory" not in self._mounts:
             return False
         path = f"{self._mounts['memory']}{self.path_text(id, parent)}/memory.oom_control"

@@ -45,15 +45,15 @@ class CgroupsV2(Cgroups):
         super().__init__(root, controllers, frozenset(features))
 
     def directories(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
-        """See Cgroups."""
+        """The container's one directory."""
         return (f"{self.root}{self.path_text(id, parent)}",)
 
     def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
-        """See Cgroups."""
+        """Its file `cgroup.procs`."""
         return tuple(f"{directory}/cgroup.procs" for directory in self.directories(id, parent))
 
     def oom_killed(self, id: str, parent: str = PARENT) -> bool:
-        """See Cgroups."""
+        """Whether the memory controller has killed here."""
         return counter(f"{self.directories(id, parent)[0]}/memory.events", "oom_kill") > 0
 
     def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:

@@ -40,7 +40,7 @@ def read(directory, query=None, **how) -> bytes:
 @given(st.binary(max_size=60), st.sampled_from([1, 2]), st.integers(0, 1 << 61), st.sampled_from([b"", b'"attrs":{},']))
 def test_what_was_written_is_read(text, stream, time_ns, attributes):
     found = parse(jsonfile.line(stream, text, time_ns, attributes))
-    assert found[:2] == (stream, time_ns)
+    assert (found.stream, found.time_ns) == (stream, time_ns)
     # Each byte that is no UTF-8 has become U+FFFD, as in Go.
     assert (
         found.text

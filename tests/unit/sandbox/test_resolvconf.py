@@ -1,7 +1,5 @@
 """A container's resolv.conf: the host's lines, each kind replaced by what was asked for, and the resolver's own."""
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,10 +107,10 @@ def test_names_of_one_label_are_for_the_search_list_where_somebody_has_said_so(t
 
 
 def test_the_daemon_s_wishes_stand_where_a_container_has_none():
-    settings = SimpleNamespace(dns=("192.0.2.1",), dns_search=("a.test",), dns_opts=("rotate",))
+    of_daemon = AskedNames(("192.0.2.1",), ("a.test",), ("rotate",))
     own = {"Dns": ["192.0.2.2"], "DnsSearch": [], "DnsOptions": None}
-    assert resolvconf.asked(own, settings) == AskedNames(("192.0.2.2",), ("a.test",), ("rotate",))
-    assert resolvconf.asked(own, None) == AskedNames(("192.0.2.2",), (), ())
+    assert resolvconf.asked(own, of_daemon) == AskedNames(("192.0.2.2",), ("a.test",), ("rotate",))
+    assert resolvconf.asked(own, AskedNames()) == AskedNames(("192.0.2.2",), (), ())
 
 
 @given(st.text())

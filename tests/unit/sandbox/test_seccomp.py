@@ -1,12 +1,13 @@
 """The seccomp compiler against libseccomp, verdict by verdict, and on its own."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from engine.errors import Invalid
-from engine.sandbox import capabilities, seccomp
+from engine.sandbox import capabilities, seccomp, seccomp_rules
 from tests.unit.sandbox import bpf_machine, libseccomp
 
 DATA = Path(seccomp.__file__).parent
@@ -41,6 +42,11 @@ INTS = ("socket", "personality")
 needs_libseccomp = pytest.mark.skipif(libseccomp.load() is None, reason="libseccomp2 is not installed")
 
 
+def compiled(profile: dict, held: Iterable[str], machine: str | None = None) -> bytes:
+    """The program of a profile in JSON's own form."""
+    return seccomp.compile_profile(seccomp_rules.read(json.dumps(profile)), held, machine)
+
+
 def applies(rule: dict, held: set[str], arch: str) -> bool:
     includes, excludes = rule.get("includes") or {}, rule.get("excludes") or {}
     return (
@@ -59,7 +65,7 @@ def test_the_verdicts_on_dockers_profile_are_libseccomps(machine: str, held: str
     arch, parts = MACHINES[machine]
     rules = [rule for rule in PROFILE["syscalls"] if applies(rule, set(SETS[held]), arch)]
     theirs = libseccomp.compile_rules(library, EPERM, [part[0] for part in parts], rules)
-    ours = seccomp.compile_profile(PROFILE, SETS[held], machine)
+    ours = compiled(PROFILE, SETS[held], machine)
     named = {name for rule in PROFILE["syscalls"] for name in rule["names"]}
     with_arguments = {name for rule in PROFILE["syscalls"] if rule.get("args") for name in rule["names"]}
     compared = 0
@@ -92,7 +98,7 @@ def test_the_verdicts_on_dockers_profile_are_libseccomps(machine: str, held: str
 def test_every_comparison_is_of_the_whole_64_bits(operator: str, value: int) -> None:
     rule = {"names": ["read"], "action": "SCMP_ACT_ERRNO", "errnoRet": 7}
     rule["args"] = [{"index": 2, "op": f"SCMP_CMP_{operator}", "value": value, "valueTwo": value & 0x500000005}]
-    program = seccomp.compile_profile({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]}, (), "x86_64")
+    program = compiled({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]}, (), "x86_64")
     meaning = {
         "EQ": lambda given: given == value,
         "NE": lambda given: given != value,
@@ -121,7 +127,7 @@ def test_of_an_int_the_upper_half_of_the_register_says_nothing(operator: str, va
         }
         for index, name in enumerate(calls)
     ]
-    program = seccomp.compile_profile({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}, (), "x86_64")
+    program = compiled({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}, (), "x86_64")
     for index, number in enumerate(calls.values()):
         for low in (0, 8, 39, 40, 41, 0xFFFFFFFF):
             plain = bpf_machine.run(program, 0xC000003E, number, (0,) * index + (low,))
@@ -133,7 +139,7 @@ def test_of_an_int_the_upper_half_of_the_register_says_nothing(operator: str, va
 
 def test_no_family_is_reached_around_the_default_profile() -> None:
     """AF_ALG and AF_VSOCK, with whatever lies above them in the register."""
-    program = seccomp.compile_profile(PROFILE, capabilities.DEFAULT, "x86_64")
+    program = compiled(PROFILE, capabilities.DEFAULT, "x86_64")
     for family in (38, 40):
         for high in (0, 1, 1 << 31, 0xFFFFFFFF):
             assert bpf_machine.run(program, 0xC000003E, 41, (high << 32 | family,)) == EPERM
@@ -148,26 +154,26 @@ def test_two_conditions_on_different_arguments_must_both_hold_and_on_one_argumen
             "syscalls": [{"names": ["read"], "action": "SCMP_ACT_ALLOW", "args": rows}],
         }
 
-    both = seccomp.compile_profile(rule(0, 1), (), "x86_64")
-    either = seccomp.compile_profile(rule(0, 0), (), "x86_64")
+    both = compiled(rule(0, 1), (), "x86_64")
+    either = compiled(rule(0, 0), (), "x86_64")
     assert [bpf_machine.run(both, 0xC000003E, 0, pair) for pair in ((3, 4), (3, 3), (4, 4))] == [ALLOW, EPERM, EPERM]
     assert [bpf_machine.run(either, 0xC000003E, 0, (one,)) for one in (3, 4, 5)] == [ALLOW, ALLOW, EPERM]
 
 
 def test_a_foreign_architecture_is_killed() -> None:
-    program = seccomp.compile_profile(PROFILE, capabilities.DEFAULT, "x86_64")
+    program = compiled(PROFILE, capabilities.DEFAULT, "x86_64")
     assert bpf_machine.run(program, 0xC00000B7, 0) == KILL
 
 
 def test_x32_calls_are_killed_when_the_profile_does_not_name_the_architecture() -> None:
     profile = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": []}
-    program = seccomp.compile_profile(profile, (), "x86_64")
+    program = compiled(profile, (), "x86_64")
     assert bpf_machine.run(program, 0xC000003E, X32_BIT | 1) == KILL
     assert bpf_machine.run(program, 0xC000003E, 1) == ALLOW
 
 
 def test_a_call_newer_than_the_profile_does_not_exist_and_an_older_one_is_not_permitted() -> None:
-    program = seccomp.compile_profile(PROFILE, capabilities.DEFAULT, "x86_64")
+    program = compiled(PROFILE, capabilities.DEFAULT, "x86_64")
     assert bpf_machine.run(program, 0xC000003E, 900) == ENOSYS
     assert bpf_machine.run(program, 0xC000003E, 165) == EPERM
 
@@ -185,7 +191,7 @@ def test_a_call_newer_than_the_profile_does_not_exist_and_an_older_one_is_not_pe
 )
 def test_what_the_format_does_not_know_is_refused(profile: dict) -> None:
     with pytest.raises(Invalid, match="seccomp"):
-        seccomp.compile_profile(profile, (), "x86_64")
+        compiled(profile, (), "x86_64")
 
 
 def test_a_profile_with_a_rule_for_every_call_still_fits_and_jumps_far() -> None:
@@ -193,7 +199,7 @@ def test_a_profile_with_a_rule_for_every_call_still_fits_and_jumps_far() -> None
     rows = [{"index": 0, "op": "SCMP_CMP_EQ", "value": 1 << 33 | at} for at in range(2)]
     rules = [{"names": names[0:400:3], "action": "SCMP_ACT_ALLOW", "args": [row]} for row in rows]
     profile = {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": rules, "architectures": ["SCMP_ARCH_X86"]}
-    program = seccomp.compile_profile(profile, (), "x86_64")
+    program = compiled(profile, (), "x86_64")
     for column, token in (("x86_64", 0xC000003E), ("x86", 0x40000003)):
         for at, name in enumerate(names[:400]):
             number = TABLE["numbers"][name][TABLE["machines"].index(column)]

@@ -42,7 +42,7 @@ def send(
 
     def serve(ended: int | None) -> tuple[int, int] | None:
         if not is_json(container):
-            sender(engine.muxer)(where.log, sink, query, chunked=chunked, ended_fd=ended)
+            sender(engine.muxer)(where.log, sink, query, chunked, ended)
             return None
         from engine.logs import jsonreader  # only a daemon with such logs keeps it
 

@@ -1,0 +1,251 @@
+"""The types of what Python uses of the compiled module: of each function, constant and struct in muxer.h.
+
+For type checkers alone. At run time every struct and every pointer is a `CData` of cffi's, and `ffi` is an object: it
+is a class in here so that the names of the structs can stand in it. A test compares the names with those in muxer.h.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, Literal, TypeVar, overload
+
+_Kind = TypeVar("_Kind", bound=ffi.CData)
+
+class ffi:
+    class CData:
+        """A value of C's, or a pointer to one; false when that is NULL."""
+
+        def __bool__(self) -> bool: ...
+
+    class Numbers(CData):
+        """An array of numbers."""
+
+        def __getitem__(self, part: slice) -> ffi.Numbers: ...
+        def __iter__(self) -> Iterator[int]: ...
+
+    class Log(CData):
+        """struct mux_log *"""
+
+        log_fd: int
+        index_fd: int
+        directory_fd: int
+        number: int
+        max_files: int
+        open_lines: int
+        json: int
+        compress: int
+        busy: int
+        max_size: int
+        limit: int
+        position: int
+        records: int
+        last_ns: int
+        name: ffi.CData
+
+    class Event(CData):
+        """struct mux_event *"""
+
+        kind: int
+        number: int
+
+    class Pump(CData):
+        """struct mux_pump *"""
+
+    class Waiters(CData):
+        """struct mux_waiters *"""
+
+    class Query(CData):
+        """struct mux_query *"""
+
+        want_stdout: int
+        want_stderr: int
+        timestamps: int
+        tty: int
+        chunked: int
+        first_ns: int
+        last_ns: int
+        tail: int
+        prefix: ffi.CData
+        prefix_size: int
+
+    class HandedClient(CData):
+        """struct mux_handed_client *"""
+
+        streams: int
+        framed: int
+        replay: int
+        detach_size: int
+        detach: ffi.Numbers
+
+    class Handover(CData):
+        """struct mux_handover *"""
+
+        tty: int
+        close_on_eof: int
+        has_process: int
+        has_home: int
+        has_mounts: int
+        has_log: int
+        has_input: int
+        has_stdout: int
+        has_stderr: int
+        pid: int
+        pid_start: int
+        started_ns: int
+        log: ffi.Log
+        client_count: int
+        container: ffi.CData
+        clients: Sequence[ffi.HandedClient]
+
+    class Stay(CData):
+        """struct mux_stay *"""
+
+        request: ffi.Numbers
+        request_size: int
+        fds: ffi.Numbers
+        fd_count: int
+        launcher: int
+        launching: int
+        launching_end: int
+        wants: int
+        pidfd: int
+        listener: int
+        link: int
+        exec_dir: int
+        mounts: int
+        terminal: int
+        record: int
+        title: ffi.CData
+        title_size: int
+        event: ffi.Event
+        pump: ffi.Pump
+        log: ffi.Log
+        waiters: ffi.Waiters
+        has_ended: int
+        exit_code: int
+        finished_ns: int
+        handed: ffi.Handover
+
+    class Null(Log, Event, Pump, Waiters):
+        """NULL, which is a pointer of any kind."""
+
+    class CType(Generic[_Kind]):
+        """A type that was looked up."""
+
+    class buffer:
+        def __init__(self, cdata: ffi.CData, size: int) -> None: ...
+        def __getitem__(self, part: slice) -> bytes: ...
+
+    NULL: Null
+
+    @overload
+    @staticmethod
+    def typeof(cdecl: Literal["struct mux_handover *"]) -> CType[Handover]: ...
+    @overload
+    @staticmethod
+    def typeof(cdecl: Literal["char[]", "char *[]"]) -> CType[ffi.CData]: ...
+    @overload
+    @staticmethod
+    def new(cdecl: Literal["struct mux_log *"]) -> Log: ...
+    @overload
+    @staticmethod
+    def new(cdecl: Literal["struct mux_event *"]) -> Event: ...
+    @overload
+    @staticmethod
+    def new(cdecl: Literal["struct mux_stay *"]) -> Stay: ...
+    @overload
+    @staticmethod
+    def new(cdecl: Literal["struct mux_query *"], init: Mapping[str, int | ffi.CData]) -> Query: ...
+    @overload
+    @staticmethod
+    def new(cdecl: Literal["uint8_t[]"], init: int) -> Numbers: ...
+    @overload
+    @staticmethod
+    def new(cdecl: CType[_Kind], init: bytes | Sequence[ffi.CData] | Mapping[str, object]) -> _Kind: ...
+    @staticmethod
+    def addressof(cdata: Stay, field: Literal["log"]) -> Log: ...
+    @staticmethod
+    def cast(cdecl: Literal["uint8_t *"], value: CData) -> CData: ...
+    @staticmethod
+    def from_buffer(data: bytes) -> CData: ...
+    @staticmethod
+    def string(cdata: CData) -> bytes: ...
+
+class _Lib:
+    MUX_IDLE: int
+    MUX_UNTOLD: int
+    MUX_TOLD: int
+
+    MUX_READABLE: int
+    MUX_EOF: int
+    MUX_GONE: int
+    MUX_DETACHED: int
+    MUX_STDIN_CLOSED: int
+    MUX_ROTATED: int
+    MUX_UNLOGGED: int
+    MUX_INTERRUPTED: int
+
+    MUX_WAITS: int
+    MUX_ANSWERED: int
+    MUX_SETTLED: int
+    MUX_REMOVED: int
+    MUX_HOME: int
+
+    MUX_ENDED: int
+    MUX_LAUNCHES: int
+    MUX_STAYS: int
+    MUX_PREPARES: int
+    MUX_PREPARES_EXEC: int
+    MUX_RESOLVES: int
+
+    MUX_ORDINARY: int
+    MUX_EXEC: int
+    MUX_RESOLVER: int
+
+    MUX_BORN: int
+    MUX_EXECUTED: int
+    MUX_TERMINAL: int
+    MUX_FAILED: int
+    MUX_WARNED: int
+
+    def mux_pump_new(self, log: ffi.Log, tty: bool, /) -> ffi.Pump: ...
+    def mux_pump_free(self, pump: ffi.Pump, /) -> None: ...
+    def mux_pump_add_output(self, pump: ffi.Pump, stream: int, fd: int, /) -> int: ...
+    def mux_pump_set_input(self, pump: ffi.Pump, fd: int, close_on_eof: bool, /) -> int: ...
+    def mux_pump_add_client(
+        self,
+        pump: ffi.Pump,
+        fd: int,
+        streams: int,
+        framed: bool,
+        detach: bytes,
+        detach_size: int,
+        replay: bool,
+        owed: bytes,
+        owed_size: int,
+        /,
+    ) -> int: ...
+    def mux_pump_watch(self, pump: ffi.Pump, fd: int, /) -> int: ...
+    def mux_pump_unwatch(self, pump: ffi.Pump, fd: int, /) -> int: ...
+    def mux_pump_clients(self, pump: ffi.Pump, /) -> int: ...
+    def mux_pump_unfinished(self, pump: ffi.Pump, stream: int, to: ffi.Numbers, size: int, /) -> int: ...
+    def mux_pump_run(self, pump: ffi.Pump, event: ffi.Event, /) -> int: ...
+    def mux_pump_drain(self, pump: ffi.Pump, /) -> int: ...
+    def mux_pump_close_clients(self, pump: ffi.Pump, patience_ms: int, /) -> int: ...
+    def mux_waiters_new(self) -> ffi.Waiters: ...
+    def mux_waiters_free(self, waiters: ffi.Waiters, /) -> None: ...
+    def mux_waiters_fd(self, waiters: ffi.Waiters, /) -> int: ...
+    def mux_waiters_count(self, waiters: ffi.Waiters, /) -> int: ...
+    def mux_waiters_take(self, waiters: ffi.Waiters, datagram: bytes, size: int, fd: int, /) -> int: ...
+    def mux_waiters_answered(self, waiters: ffi.Waiters, datagram: bytes, size: int, /) -> None: ...
+    def mux_waiters_look(self, waiters: ffi.Waiters, /) -> None: ...
+    def mux_waiters_orphan(self, waiters: ffi.Waiters, /) -> None: ...
+    def mux_waiters_answer(self, waiters: ffi.Waiters, code: int, removed: bool, /) -> None: ...
+    def mux_send(self, directory: bytes, sink_fd: int, query: ffi.Query, ended_fd: int, /) -> int: ...
+    def mux_spawn(self, requests: int, stay: ffi.Stay, spares: bool, /) -> int: ...
+    def mux_newborn(self, path: bytes, argv: ffi.CData, envp: ffi.CData, terminal: bool, /) -> int: ...
+    def mux_name(self, stay: ffi.Stay, kind: bytes, of: bytes, /) -> None: ...
+    def mux_take(self, stay: ffi.Stay, /) -> int: ...
+    def mux_hand_over(
+        self, stay: ffi.Stay, handed: ffi.Handover, fds: Sequence[int], count: int, clients: Sequence[int], /
+    ) -> int: ...
+
+lib: _Lib
