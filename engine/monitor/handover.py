@@ -70,7 +70,7 @@ class Processes:
         Returns `launches` in the one, with a `request`; with `spares` also `prepares` or, for an exec, `prepares exec`,
         with none yet: see `take`.
         Returns `resolves` in a process that is no monitor, with its `request`.
-        Returns `stays` in the other half, much later: the container runs, and there is something to decide. Returns
+        Returns `stays` in the keeper, much later: the container runs, and there is something to decide. Returns
         `ended` in the spawner when the daemon is gone. Raises OSError.
         """
 

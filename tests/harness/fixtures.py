@@ -1,8 +1,7 @@
 """The fixtures of all tests that talk to a daemon; loaded as a plugin by tests/conftest.py.
 
 `world` is one session's directory, namespaces and search for leaks. `daemon` is shared by all tests of a session (of
-one worker), so a test names and removes what it makes; `own_daemon` is for tests that kill or count. Whatever else runs
-on the shared daemon's machine is started after it, and so the shared one has the subnet that docker would give first.
+one worker), so a test names and removes what it makes; `own_daemon` is for tests that kill or count.
 """
 
 import contextlib
@@ -24,14 +23,32 @@ from tests.harness.registry import Registry
 
 
 class World:
-    """Where a session's daemons live; they share one network, as daemons of one host do."""
+    """Where a session's daemons live; they share one network, as daemons of one host do.
+
+    Whatever else runs on that machine is started after the shared daemon, which so has the bridge and the subnet that a
+    first daemon has.
+    """
 
     def __init__(self, root: Path, watch: leaks.Watch) -> None:
         self.root = root
         self._watch = watch
         self._machines: list[Namespaces] = []
         self._numbers = itertools.count(1)
-        self.namespaces = self.machine()
+        self._machine = self.machine()
+        self._shared: Daemon | None = None
+
+    @property
+    def namespaces(self) -> Namespaces:
+        """The session's machine, once its shared daemon runs there."""
+        self.shared()
+        return self._machine
+
+    def shared(self) -> Daemon:
+        """The daemon that all tests share, started with the first one that asks for it or for its machine."""
+        if self._shared is None:
+            self._shared = Daemon(self.directory(), self._machine)
+            self._shared.start()
+        return self._shared
 
     def machine(self) -> Namespaces:
         """One more machine: namespaces that are looked through for leaks when the session ends, and closed then."""
@@ -39,6 +56,11 @@ class World:
         self._machines.append(made)
         self._watch.add(made)
         return made
+
+    def end(self) -> None:
+        """Empty the shared daemon and stop it."""
+        if self._shared is not None:
+            self._shared.close()
 
     def close(self) -> None:
         """Let all machines go."""
@@ -65,6 +87,7 @@ def world() -> Iterator[World]:
     watch = leaks.Watch(token, root)
     here = World(root, watch)
     yield here
+    here.end()
     found = watch.leaks()
     here.close()
     del os.environ[leaks.TOKEN_VARIABLE]
@@ -84,10 +107,9 @@ def running(daemon: Daemon) -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="session")
-def daemon(world: World) -> Iterator[Daemon]:
+def daemon(world: World) -> Daemon:
     """The session's shared daemon, without images; add the fixture `busybox` for one."""
-    with running(world.daemon()) as shared:
-        yield shared
+    return world.shared()
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +121,7 @@ def busybox(daemon: Daemon) -> str:
 
 
 @pytest.fixture
-def make_daemon(world: World, daemon: Daemon) -> Iterator[Callable[..., Daemon]]:
+def make_daemon(world: World) -> Iterator[Callable[..., Daemon]]:
     """Make started daemons with options of their own: `make_daemon("--debug", ...)`."""
     with contextlib.ExitStack() as stack:
         yield lambda *options: stack.enter_context(running(world.daemon(options)))
@@ -152,13 +174,13 @@ def _alone(world: World, machine: Namespaces | None = None) -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="module")
-def crashing(world: World, daemon: Daemon) -> Iterator[Daemon]:
+def crashing(world: World) -> Iterator[Daemon]:
     """A daemon that the tests of one file kill and start again, with busybox."""
     yield from _alone(world)
 
 
 @pytest.fixture(scope="module")
-def builder(world: World, daemon: Daemon) -> Iterator[Daemon]:
+def builder(world: World) -> Iterator[Daemon]:
     """A daemon for the builds of one file, whose images and cache nobody else has, with busybox."""
     yield from _alone(world)
 
