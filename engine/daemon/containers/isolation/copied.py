@@ -44,6 +44,12 @@ def prepare(engine: object, container: Container) -> None:
             container.preparing = False
             container.changed.notify_all()
     if container.removed:
-        with contextlib.suppress(FileNotFoundError):  # the removal has found all of it
-            remove_path(where.home)
+        _remove(where.home)
         raise NotFound(f"No such container: {container.id}")
+
+
+def _remove(home: str) -> None:
+    """Remove the tree beside the removal of the container, which may take a file away under this one's eyes."""
+    while os.path.lexists(home):
+        with contextlib.suppress(FileNotFoundError):
+            remove_path(home)

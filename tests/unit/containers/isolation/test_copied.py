@@ -80,6 +80,29 @@ def test_what_was_copied_for_a_container_that_is_no_more_goes(engine, container,
     assert not os.path.exists(where.home)
 
 
+def test_the_removal_of_the_container_may_be_at_the_same_tree(engine, container, monkeypatch):
+    """What it takes away first is not there for this one, which goes on with the rest."""
+    real, tries = copied.remove_path, []
+
+    def beside(path):
+        tries.append(path)
+        if len(tries) == 1:
+            raise FileNotFoundError(path)
+        real(path)
+
+    monkeypatch.setattr(copied, "remove_path", beside)
+    # The other one has not come to it yet.
+    monkeypatch.setattr(remove, "_give_back", lambda *_: None)
+    copying = Copying(monkeypatch)
+    thread, _ = begin(engine, container)
+    assert copying.begun.wait(SECONDS)
+    remove.remove(engine, container, force=False, volumes=False)
+    copying.gate.set()
+    thread.join(SECONDS)
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    assert len(tries) == 2 and not os.path.exists(where.home)
+
+
 def test_where_there_are_overlays_nothing_is_copied(engine, container, monkeypatch):
     copying = Copying(monkeypatch)
     engine.storage = "overlayfs"
