@@ -5,8 +5,11 @@ daemon has a machine of its own, so the ports are free and the networks are all 
 """
 
 import dataclasses
+import json
 import re
+import time
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
@@ -17,14 +20,22 @@ from tests.harness.daemon import PROJECT, Daemon
 PORTS = range(8080, 8084)  # as in the file
 
 
+@pytest.fixture(scope="module")
+def begun() -> list[dict]:
+    """What the daemon had told of starts and of health when the project was up; filled by `compose`."""
+    return []
+
+
 @pytest.fixture(scope="module", params=composing.CLIENTS)
-def compose(request: pytest.FixtureRequest, apart: Daemon) -> Iterator[Compose]:
+def compose(request: pytest.FixtureRequest, apart: Daemon, begun: list[dict]) -> Iterator[Compose]:
     """The client with its project up."""
     name, directory = request.param.__name__, PROJECT / "tests/data/shop"
     client = dataclasses.replace(request.param(apart), project=name, directory=directory)
     redis.need()
     apart.import_image(redis.image(), redis.NAME, redis.CHANGES)
     client("up", "-d", "--build")
+    filters = quote(json.dumps({"event": ["start", "health_status"]}))
+    begun[:] = apart.request("GET", f"/events?since=0&until={time.time():.9f}&filters={filters}").lines
     yield client
     client.clear()
 
@@ -51,12 +62,13 @@ def test_a_client_outside_reaches_the_published_port(compose, make_host):
     assert fetch(outside, f"http://{outside.gateway}:{port(compose)}/") == "the shop is open"
 
 
-def test_nobody_starts_before_redis_is_healthy(compose):
-    state = compose.inspect("redis")["State"]
-    assert state["Health"]["Status"] == "healthy"
-    starts = [compose.inspect(service)["State"]["StartedAt"].rstrip("Z") for service in ("web", "worker")]
-    healthy = min(check["End"].rstrip("Z") for check in state["Health"]["Log"] if check["ExitCode"] == 0)
-    assert state["StartedAt"].rstrip("Z") < healthy < min(starts)
+def test_nobody_starts_before_redis_is_healthy(compose, begun):
+    assert compose.inspect("redis")["State"]["Health"]["Status"] == "healthy"
+    ids = {compose.inspect(service)["Id"]: service for service in ("redis", "web", "worker")}
+    order = [(ids[each["Actor"]["ID"]], each["Action"]) for each in begun if each["Actor"]["ID"] in ids]
+    first, second, *others = [each for each in order if each[0] == "redis" or each[1] == "start"]
+    assert (first, second) == (("redis", "start"), ("redis", "health_status: healthy"))
+    assert sorted(others) == [("web", "start"), ("worker", "start")]
 
 
 def test_only_the_front_leads_out(compose, make_host):
