@@ -183,28 +183,12 @@ class _Lib:
     MUX_UNLOGGED: int
     MUX_INTERRUPTED: int
 
-    MUX_WAITS: int
-    MUX_ANSWERED: int
-    MUX_SETTLED: int
-    MUX_REMOVED: int
-    MUX_HOME: int
-
     MUX_ENDED: int
     MUX_LAUNCHES: int
     MUX_STAYS: int
     MUX_PREPARES: int
     MUX_PREPARES_EXEC: int
     MUX_RESOLVES: int
-
-    MUX_ORDINARY: int
-    MUX_EXEC: int
-    MUX_RESOLVER: int
-
-    MUX_BORN: int
-    MUX_EXECUTED: int
-    MUX_TERMINAL: int
-    MUX_FAILED: int
-    MUX_WARNED: int
 
     def mux_pump_new(self, log: ffi.Log, tty: bool, /) -> ffi.Pump: ...
     def mux_pump_free(self, pump: ffi.Pump, /) -> None: ...

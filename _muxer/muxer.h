@@ -85,13 +85,6 @@ int mux_pump_drain(struct mux_pump *pump);
  * -EINTR: a signal came; call again. */
 int mux_pump_close_clients(struct mux_pump *pump, int patience_ms);
 
-/* The first byte of what a daemon says to a monitor of those who wait for the container's end, see engine.wire.waits. */
-enum mux_wait_word { MUX_WAITS = 87, MUX_ANSWERED = 65, MUX_SETTLED = 83, MUX_REMOVED = 82 };
-
-/* All that a daemon says to the monitor of an exec to give it a home. Descriptors: the exec's record, at the place where
- * its end is to stand, and a socket that listens for the next daemon. */
-enum mux_home_word { MUX_HOME = 72 };
-
 struct mux_waiters;
 
 /* What each does is told in engine.monitor.contract.Waiters. NULL: out of memory or of descriptors. */
@@ -150,13 +143,6 @@ enum mux_part {
     MUX_PREPARES_EXEC = 4,
     MUX_RESOLVES = 5
 };
-
-/* The first byte of a request that may be given to a spare, one for a container, one for an exec; and of that for the
- * resolver, which is no monitor. */
-enum mux_request { MUX_ORDINARY = 79, MUX_EXEC = 69, MUX_RESOLVER = 82 };
-
-/* The first byte of a report on the launching half's socket, see engine.wire.report. */
-enum mux_report { MUX_BORN = 66, MUX_EXECUTED = 88, MUX_TERMINAL = 84, MUX_FAILED = 70, MUX_WARNED = 87 };
 
 struct mux_stay {
     uint8_t request[65537]; /* a datagram of the daemon's, and the descriptors that came with it */

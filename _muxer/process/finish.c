@@ -3,6 +3,7 @@
 #include "process/keeper.h"
 
 #include "log/format.h"
+#include "wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,12 +35,10 @@ static void write_exit_file(int directory, const char *text, size_t size) {
     if (whole) renameat(directory, "exit.new", directory, "exit");
 }
 
-/* The message Exited of engine.wire.schema, as engine.wire.codec writes it, behind a J; its size. */
+/* The message Exited of engine.wire.schema, as a datagram; its size. */
 static int put_exited(const struct mux_stay *stay, int waiters, char *to, size_t size) {
-    return snprintf(to, size,
-                    "J{\"@\":\"Exited\",\"exit_code\":%d,\"finished_ns\":%" PRIu64 ",\"started_ns\":%" PRIu64
-                    ",\"waiters\":%d}",
-                    stay->exit_code, stay->finished_ns, stay->handed.started_ns, waiters);
+    return snprintf(to, size, WIRE_EXITED, (int64_t)stay->exit_code, (int64_t)stay->finished_ns,
+                    (int64_t)stay->handed.started_ns, (int64_t)waiters);
 }
 
 void tell_exited(struct mux_stay *stay) {
@@ -83,7 +82,7 @@ static void wait_with_them(struct mux_stay *stay) {
  * that it has not heard of its home yet. */
 static void write_record(struct mux_stay *stay, const char *text, size_t size) {
     uint8_t first;
-    if (stay->record < 0 && stay->link >= 0 && peek(stay->link, &first) > 0 && first == MUX_HOME) find_home(stay);
+    if (stay->record < 0 && stay->link >= 0 && peek(stay->link, &first) > 0 && first == WIRE_HOME) find_home(stay);
     if (stay->record >= 0 && write(stay->record, text, size) < 0) return; /* the daemon is told all the same */
 }
 

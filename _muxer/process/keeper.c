@@ -5,6 +5,7 @@
 #include "process/keeper.h"
 
 #include "log/format.h"
+#include "wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -156,15 +157,12 @@ static uint64_t start_of(pid_t pid) {
     return place ? strtoull(place, NULL, 10) : 0;
 }
 
-/* Tells the daemon that what was asked for runs, by the message Started of engine.wire.schema as engine.wire.codec
- * writes it. The end of a daemon that has gone already is heard next. */
+/* Tells the daemon that what was asked for runs, by the message Started of engine.wire.schema. The end of a daemon that has gone already is heard next. */
 static void tell_started(const struct mux_stay *stay, int link) {
     char told[200];
     const struct mux_handover *handed = &stay->handed;
-    int size = snprintf(told, sizeof told,
-                        "J{\"@\":\"Started\",\"pid\":%" PRId32 ",\"pid_start\":%" PRIu64 ",\"started_ns\":%" PRIu64
-                        ",\"keeps_waiters\":true}",
-                        handed->pid, handed->pid_start, handed->started_ns);
+    int size = snprintf(told, sizeof told, WIRE_STARTED, (int64_t)handed->pid, (int64_t)handed->pid_start,
+                        (int64_t)handed->started_ns);
     send(link, told, (size_t)size, MSG_NOSIGNAL);
 }
 
@@ -177,7 +175,7 @@ static bool is_child(pid_t pid) {
 /* Hears what becomes of an exec's process (see engine/wire/report.py): 1 when it runs and the daemon knows; 0: it never
  * came to run, and the daemon was told why, or hears the end of the link; else a negative errno. */
 static int await_birth(struct mux_stay *stay, int from) {
-    uint8_t said[8193];
+    uint8_t said[WIRE_REPORT_SIZE + 1];
     int link = stay->fds[0], passed, fds[MUX_MOST_FDS];
     bool failed = false, executed = false;
     stay->terminal = -1;
@@ -186,11 +184,11 @@ static int await_birth(struct mux_stay *stay, int from) {
         if (got < 0) return (int)got;
         if (got == 0) break;
         said[got] = 0;
-        if (said[0] == MUX_BORN || said[0] == MUX_EXECUTED) stay->handed.pid = atoi((char *)said + 1);
-        if (said[0] == MUX_TERMINAL && passed == 1) stay->terminal = fds[0];
-        if (said[0] == MUX_FAILED || said[0] == MUX_WARNED) send(link, said + 1, (size_t)got - 1, MSG_NOSIGNAL);
-        executed = said[0] == MUX_EXECUTED;
-        failed |= said[0] == MUX_FAILED;
+        if (said[0] == WIRE_BORN || said[0] == WIRE_EXECUTED) stay->handed.pid = atoi((char *)said + 1);
+        if (said[0] == WIRE_TERMINAL && passed == 1) stay->terminal = fds[0];
+        if (said[0] == WIRE_FAILED || said[0] == WIRE_WARNED) send(link, said + 1, (size_t)got - 1, MSG_NOSIGNAL);
+        executed = said[0] == WIRE_EXECUTED;
+        failed |= said[0] == WIRE_FAILED;
     }
     if (failed || stay->handed.pid <= 0) return 0;
     if (!executed) reap_launcher(stay); /* whose child it was until then */
@@ -307,16 +305,16 @@ static void hear_of_waiters(struct mux_stay *stay) {
     int fds[MUX_MOST_FDS], count;
     ssize_t got = receive(stay->link, said, sizeof said, fds, &count);
     if (got <= 0 || count < 0) return; /* cut: there was no descriptor to be had for it */
-    if (said[0] == MUX_WAITS && count == 1) {
+    if (said[0] == WIRE_WAITS && count == 1) {
         take_waiter(stay, said, (size_t)got, fds[0]);
         return;
     }
     for (int i = 0; i < count; i++) close(fds[i]);
     if (!stay->waiters) return;
-    if (said[0] == MUX_ANSWERED)
+    if (said[0] == WIRE_ANSWERED)
         mux_waiters_answered(stay->waiters, said, (size_t)got);
-    else if (stay->has_ended && (said[0] == MUX_SETTLED || said[0] == MUX_REMOVED))
-        mux_waiters_answer(stay->waiters, stay->exit_code, said[0] == MUX_REMOVED);
+    else if (stay->has_ended && (said[0] == WIRE_SETTLED || said[0] == WIRE_REMOVED))
+        mux_waiters_answer(stay->waiters, stay->exit_code, said[0] == WIRE_REMOVED);
 }
 
 void find_home(struct mux_stay *stay) {
@@ -347,9 +345,9 @@ ssize_t peek(int link, uint8_t *first) {
 bool hear(struct mux_stay *stay) {
     uint8_t first;
     ssize_t got = peek(stay->link, &first);
-    if (got > 0 && (first == MUX_WAITS || first == MUX_ANSWERED || first == MUX_SETTLED || first == MUX_REMOVED))
+    if (got > 0 && (first == WIRE_WAITS || first == WIRE_ANSWERED || first == WIRE_SETTLED || first == WIRE_REMOVED))
         hear_of_waiters(stay);
-    else if (got > 0 && first == MUX_HOME && !stay->has_ended)
+    else if (got > 0 && first == WIRE_HOME && !stay->has_ended)
         find_home(stay);
     else if (got > 0 && !stay->has_ended)
         return false;

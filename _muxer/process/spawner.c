@@ -6,6 +6,8 @@
  * there is one of another kind beside it, which is let go when they have ceased. */
 #include "process/keeper.h"
 
+#include "wire.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -139,8 +141,8 @@ static struct kind *time_for_spare(int requests, struct kind *kinds) {
 
 int mux_spawn(int requests, struct mux_stay *stay, int spares) {
     struct kind kinds[KINDS] = {
-        {.mark = MUX_ORDINARY, .part = MUX_PREPARES, .spare = -1, .busy = -1, .until = FOR_EVER},
-        {.mark = MUX_EXEC, .part = MUX_PREPARES_EXEC, .spare = -1, .busy = -1, .until = 0, .eager = true},
+        {.mark = WIRE_ORDINARY, .part = MUX_PREPARES, .spare = -1, .busy = -1, .until = FOR_EVER},
+        {.mark = WIRE_EXEC, .part = MUX_PREPARES_EXEC, .spare = -1, .busy = -1, .until = 0, .eager = true},
     };
     int result;
     find_title(stay);
@@ -155,7 +157,7 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares) {
         if (got <= 0) return got < 0 ? (int)got : MUX_ENDED;
         stay->request_size = (uint32_t)got;
         /* What was cut, or could not be forked for, is heard by who asked as the end of the link. */
-        if (stay->fd_count >= 0 && stay->request[0] == MUX_RESOLVER) {
+        if (stay->fd_count >= 0 && stay->request[0] == WIRE_RESOLVER) {
             if (fork_off(requests, kinds) > 0) return MUX_RESOLVES;
         } else if (stay->fd_count >= 0 && !give(stay, kinds) &&
             (result = fork_monitor(stay, requests, kinds, MUX_LAUNCHES, -1)) > 0)

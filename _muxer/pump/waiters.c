@@ -1,6 +1,7 @@
 /* The clients that wait for the container's end, kept for the case that the daemon dies: the twin of
  * engine/monitor/waiters.py, in whose words the rules are told; the bytes that come with each are engine/wire/waits.py's. */
 #include "pump/client.h"
+#include "wire.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define DIGITS 3      /* of an exit code at the most */
-#define HEAD_SIZE 14u /* what stands before the texts */
+#define DIGITS WIRE_EXIT_DIGITS_SIZE
+#define HEAD_SIZE WIRE_WAIT_HEAD_SIZE
 #define TOLD_AT_ONCE 16
 
 enum flag { FOR_REMOVAL = 1, FULL_CLOSE = 2 };
@@ -73,7 +74,7 @@ void mux_waiters_free(struct mux_waiters *waiters) {
 
 int mux_waiters_take(struct mux_waiters *waiters, const uint8_t *datagram, size_t size, int fd) {
     size_t texts = 0;
-    if (size < HEAD_SIZE || datagram[0] != MUX_WAITS) return -EINVAL;
+    if (size < HEAD_SIZE || datagram[0] != WIRE_WAITS) return -EINVAL;
     for (int i = 0; i <= DIGITS; i++) texts += datagram[10 + i];
     if (size != HEAD_SIZE + texts) return -EINVAL;
     struct waiter *waiter = malloc(sizeof *waiter + texts);

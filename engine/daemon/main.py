@@ -56,6 +56,7 @@ from engine.muxer import select
 from engine.sandbox.cgroups import detection
 from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.settings.every import Settings
+from engine.wire import codec
 from engine.wire.channel import Channel
 from engine.wire.schema import Exited
 
@@ -118,8 +119,13 @@ def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Set
         return 1
 
 
+def _tell_of_other_form(kind: str, theirs: str) -> None:
+    log.info("a process of another version of the engine is there: its %s has the form %r", kind, theirs)
+
+
 def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> int:
     inside = dump.Dump(spawner)
+    codec.on_other_form(_tell_of_other_form)
     os.umask(0o022)
     memory.one_arena()
     _lift_descriptors()

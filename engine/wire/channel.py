@@ -15,7 +15,7 @@ from engine.wire import codec, schema
 from engine.wire.schema import Message
 
 _INLINE = b"J"
-_ORDINARY: dict[type[Message], bytes] = {schema.Start: b"O", schema.Exec: b"E"}
+ORDINARY: dict[type[Message], bytes] = {schema.Start: b"O", schema.Exec: b"E"}
 BE_RESOLVER = b"R"  # for the spawner too: nothing of a monitor's is made for it
 _MARKS: dict[type[Message], bytes] = {schema.BeResolver: BE_RESOLVER}
 _IN_MEMFD = b"M"
@@ -63,7 +63,7 @@ class Channel:
             raise ValueError(f"{len(descriptors)} descriptors do not fit one message")
         payload = codec.encode(message)
         if len(payload) <= _INLINE_MAX:
-            mark = _ORDINARY[type(message)] if ordinary else _MARKS.get(type(message), _INLINE)
+            mark = ORDINARY[type(message)] if ordinary else _MARKS.get(type(message), _INLINE)
             self._send(mark + payload, descriptors)
             return
         memory = os.memfd_create("message", os.MFD_CLOEXEC)

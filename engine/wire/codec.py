@@ -1,18 +1,22 @@
 """Messages to bytes and back: JSON with the class named in the object, so that any process can read any message.
 
 Runs in every process of the engine; pure. The set of classes is closed: a name that is not in the table is an error,
-and fields that this version does not know (a newer peer) are left out.
+and fields that this version does not know (a newer peer) are left out. Each object carries a fingerprint of its class's
+fields too, so that the daemon can log that it has met another version: see `on_other_form`.
 """
 
 import base64
+import binascii
 import dataclasses
 import json
+from collections.abc import Callable
 
 from engine.errors import Invalid
 from engine.wire import schema
 from engine.wire.schema import Message
 
 _TAG = "@"
+_FORM = "#"
 _BYTES = "@bytes"
 
 
@@ -25,13 +29,40 @@ FIELDS: dict[type, tuple[str, ...]] = {
 _KNOWN: dict[str, frozenset[str]] = {name: frozenset(FIELDS[each]) for name, each in CLASSES.items()}
 
 
+def form(kind: type) -> str:
+    """The fingerprint of a class: eight hexadecimal digits that another name, order or type of a field changes."""
+    said = ",".join(f"{field.name}:{field.type}" for field in dataclasses.fields(kind))
+    return f"{binascii.crc32(said.encode()):08x}"
+
+
+_FORMS: dict[str, str] = {name: form(each) for name, each in CLASSES.items()}
+_met: set[tuple[str, str]] = set()
+_tell: Callable[[str, str], None] | None = None
+
+
+def on_other_form(tell: Callable[[str, str], None]) -> None:
+    """Have it told, once for each, that a message came in another version's form: its class and that fingerprint.
+
+    Of a version from before there were fingerprints the latter is empty.
+    """
+    global _tell
+    _tell = tell
+
+
+def _meet(name: str, theirs: str) -> None:
+    if _tell is not None and (name, theirs) not in _met:
+        _met.add((name, theirs))
+        _tell(name, theirs)
+
+
 def _plain(value: object) -> dict[str, object]:
     if type(value) is bytes:
         return {_BYTES: base64.b64encode(value).decode("ascii")}
     names = FIELDS.get(type(value))
     if names is None:
         raise TypeError(f"{type(value).__name__} is no message")
-    return {_TAG: type(value).__name__, **{name: getattr(value, name) for name in names}}
+    kind = type(value).__name__
+    return {_TAG: kind, _FORM: _FORMS[kind], **{name: getattr(value, name) for name in names}}
 
 
 def _frozen(value: object) -> object:
@@ -45,6 +76,9 @@ def _rebuilt(plain: dict[str, object]) -> object:
         return plain
     name = _text(plain.pop(_TAG))
     known = _KNOWN[name]
+    theirs = plain.pop(_FORM, "")
+    if theirs != _FORMS[name]:
+        _meet(name, str(theirs))
     return CLASSES[name](**{key: _frozen(value) for key, value in plain.items() if key in known})
 
 

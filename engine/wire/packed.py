@@ -8,7 +8,9 @@ engine, as a sandbox never outlives the daemon that made it.
 import dataclasses
 import marshal
 
+from engine.errors import Invalid
 from engine.sandbox.spec import Device, Mount, Rlimit, Root, Sandbox
+from engine.wire.codec import form
 
 _FIELDS: dict[type, tuple[str, ...]] = {
     each: tuple(field.name for field in dataclasses.fields(each)) for each in (Sandbox, Root, Mount, Device, Rlimit)
@@ -16,6 +18,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 _LISTS: dict[str, type] = {"mounts": Mount, "devices": Device, "rlimits": Rlimit}
 _PLACES = {_FIELDS[Sandbox].index(name): kind for name, kind in _LISTS.items()}
 _ROOT = _FIELDS[Sandbox].index("root")
+_FORM = "".join(map(form, _FIELDS))
 
 
 def pack(sandbox: Sandbox) -> bytes:
@@ -24,12 +27,14 @@ def pack(sandbox: Sandbox) -> bytes:
     values[_ROOT] = _values(sandbox.root)
     for place, name in zip(_PLACES, _LISTS, strict=True):
         values[place] = tuple(map(_values, getattr(sandbox, name)))
-    return marshal.dumps(values)
+    return marshal.dumps([*values, _FORM])
 
 
 def unpack(data: bytes) -> Sandbox:
-    """The sandbox that was packed."""
-    values = marshal.loads(data)
+    """The sandbox that was packed. Raises Invalid for one that another version of the engine has packed."""
+    *values, packed_as = marshal.loads(data)
+    if packed_as != _FORM:
+        raise Invalid("another version of the engine asks for this container: start the daemon anew")
     values[_ROOT] = Root(*values[_ROOT])
     for place, kind in _PLACES.items():
         values[place] = tuple(kind(*each) for each in values[place])

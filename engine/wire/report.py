@@ -12,8 +12,8 @@ One SOCK_SEQPACKET socketpair, close-on-exec on both ends, lives from the fork t
 An exec's joiner, and the process that it makes (see `join`), report to the keeper, which is not Python:
 
     joiner  -> monitor   T + SCM_RIGHTS      as above
-    joiner  -> monitor   W + message         `messages.Warned` as the codec writes it, to be passed on to the daemon
-    both    -> monitor   F + message         `messages.Failed`, likewise
+    joiner  -> monitor   W + message         `schema.Warned` as the codec writes it, to be passed on to the daemon
+    both    -> monitor   F + message         `schema.Failed`, likewise
     joiner  -> monitor   B + pid             the process is there, and runs its command at the end of file, if it does
     joiner  -> monitor   X + pid             the process is there and runs its command
 

@@ -19,7 +19,11 @@ from dataclasses import dataclass
 WAITS, ANSWERED, SETTLED, REMOVED = b"W", b"A", b"S", b"R"
 WORDS = frozenset({WAITS, ANSWERED, SETTLED, REMOVED})
 FOR_REMOVAL, FULL_CLOSE = 1, 2
+DIGITS = 3
+"""An exit code has so many at the most."""
 _HEAD = struct.Struct("=cQB4B")
+HEAD_SIZE = _HEAD.size
+"""What stands before the texts of a W datagram, in bytes."""
 _NUMBER = struct.Struct("=cQ")
 
 

@@ -25,6 +25,35 @@ def test_fields_of_a_newer_peer_are_left_out():
     assert codec.decode(data) == Exited(1, 2)
 
 
+def test_another_version_s_form_is_told_once(monkeypatch):
+    """With what it is known by; of a version without fingerprints, with none."""
+    told = []
+    monkeypatch.setattr(codec, "_met", set())
+    monkeypatch.setattr(codec, "_tell", None)
+    codec.on_other_form(lambda *what: told.append(what))
+    ours = codec.encode(Exited(1, 2))
+    assert codec.decode(ours) == Exited(1, 2) and not told
+    newer = ours.replace(codec.form(Exited).encode(), b"00000000")
+    older = ours.replace(b'"#":"' + codec.form(Exited).encode() + b'",', b"")
+    for data in (newer, older, newer):
+        assert codec.decode(data) == Exited(1, 2)
+    assert told == [("Exited", "00000000"), ("Exited", "")]
+
+
+def test_a_form_is_another_with_each_change_of_a_field():
+    def made(*fields):
+        return codec.form(dataclasses.make_dataclass("Made", fields))
+
+    forms = [
+        made(("a", int)),
+        made(("a", str)),
+        made(("b", int)),
+        made(("a", int), ("b", int)),
+        made(("b", int), ("a", int)),
+    ]
+    assert len(set(forms)) == len(forms) and made(("a", int)) == forms[0]
+
+
 def test_every_message_is_in_the_table():
     for name, each in codec.CLASSES.items():
         assert each.__name__ == name

@@ -1,7 +1,11 @@
 """A sandbox comes out of its packet as it went in, whatever its fields hold."""
 
 import dataclasses
+import marshal
 
+import pytest
+
+from engine.errors import Invalid
 from engine.sandbox.spec import Device, Mount, Rlimit, Root, Sandbox
 from engine.wire.packed import pack, unpack
 
@@ -30,3 +34,10 @@ def test_every_kind_of_part_comes_back_as_its_own_class():
     kinds = {type(each) for name in ("mounts", "devices", "rlimits") for each in getattr(came, name)}
     assert kinds == {Mount, Device, Rlimit}
     assert type(came.root) is Root
+
+
+def test_what_another_version_has_packed_is_refused():
+    """By position, a field more or less would be taken for its neighbour."""
+    *values, form = marshal.loads(pack(SANDBOX))
+    with pytest.raises(Invalid, match="another version"):
+        unpack(marshal.dumps([*values, form[::-1]]))

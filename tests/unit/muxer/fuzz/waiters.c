@@ -1,5 +1,6 @@
 /* What a daemon says of those who wait for a container's end, and what those do meanwhile. */
 #include "place.h"
+#include "wire.h"
 
 #include <sys/socket.h>
 
@@ -9,7 +10,7 @@
 static size_t make_sound(uint8_t *to, struct choices *choices) {
     size_t size = 14;
     memset(to, 0, size);
-    to[0] = MUX_WAITS;
+    to[0] = WIRE_WAITS;
     to[1] = (uint8_t)number(choices, 3);
     to[9] = (uint8_t)number(choices, 3);
     for (int i = 0; i < 4; i++) {

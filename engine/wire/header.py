@@ -1,0 +1,83 @@
+"""What C has to know of the messages, made from their declarations: `python3 -m engine.wire.header` writes it.
+
+A developer's tool, which no process of the engine loads. `_muxer/wire.h` holds the first byte of each datagram that C
+looks at, the sizes in those that it reads, and the messages that it writes itself, with gaps for printf(3). A test
+compares the file with what is made here.
+"""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+from engine.wire import channel, codec, endpoint, report, schema, waits
+from engine.wire.schema import Message
+
+HEADER = Path(__file__).resolve().parents[2] / "_muxer" / "wire.h"
+WORDS = {
+    "what the spawner is asked for": {
+        "ORDINARY": channel.ORDINARY[schema.Start],
+        "EXEC": channel.ORDINARY[schema.Exec],
+        "RESOLVER": channel.BE_RESOLVER,
+    },
+    "what a daemon says to a monitor beside messages": {
+        "WAITS": waits.WAITS,
+        "ANSWERED": waits.ANSWERED,
+        "SETTLED": waits.SETTLED,
+        "REMOVED": waits.REMOVED,
+        "HOME": endpoint.HOME,
+    },
+    "what a joiner, and the process that it makes, say to the keeper": {
+        "BORN": report.BORN,
+        "EXECUTED": report.EXECUTED,
+        "TERMINAL": report.TERMINAL,
+        "FAILED": report.FAILED,
+        "WARNED": report.WARNED,
+    },
+}
+"""The first bytes of datagrams, by what they are for and by the name that C has for them."""
+SIZES = {"WAIT_HEAD": waits.HEAD_SIZE, "EXIT_DIGITS": waits.DIGITS, "REPORT": report.LARGEST}
+"""In bytes."""
+_GAP = 1 << 40  # no field is this large, and each gap is another number
+WRITTEN: dict[str, Message] = {
+    "STARTED": schema.Started(_GAP, _GAP + 1, _GAP + 2, keeps_waiters=True),
+    "EXITED": schema.Exited(_GAP, _GAP + 1, _GAP + 2, _GAP + 3),
+}
+"""The messages that C writes; what it fills in is a gap."""
+
+
+def text() -> str:
+    """The whole header."""
+    lines = [
+        "/* Made by `python3 -m engine.wire.header` from what engine/wire declares; a test compares the two. */",
+        "#ifndef MUXER_WIRE_H",
+        "#define MUXER_WIRE_H",
+        "",
+        "#include <inttypes.h>",
+    ]
+    for what, words in WORDS.items():
+        lines += ["", f"/* The first byte of {what}. */"]
+        lines += [f"#define WIRE_{name} '{word.decode('ascii')}'" for name, word in words.items()]
+    lines += ["", "/* In bytes. */", *(f"#define WIRE_{name}_SIZE {size}" for name, size in SIZES.items())]
+    for name, message in WRITTEN.items():
+        gaps = [field for field, value in dataclasses.asdict(message).items() if _is_gap(value)]
+        lines += ["", f"/* The message {type(message).__name__} for printf(3), with int64_t for: {', '.join(gaps)}. */"]
+        lines.append(f"#define WIRE_{name} {_format(message)}")
+    return "\n".join([*lines, "", "#endif", ""])
+
+
+def _is_gap(value: object) -> bool:
+    return isinstance(value, int) and value >= _GAP
+
+
+def _format(message: Message) -> str:
+    """A datagram as a literal of C."""
+    quoted = channel.datagram(message).decode("ascii").replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
+    for value in dataclasses.asdict(message).values():
+        if _is_gap(value):
+            quoted = quoted.replace(str(value), '%" PRId64 "')
+    return f'"{quoted}"'
+
+
+if __name__ == "__main__":
+    HEADER.write_text(text())
+    print(f"{HEADER}: {len(codec.CLASSES)} messages are declared, {len(WRITTEN)} of them written by C", file=sys.stderr)
