@@ -5,6 +5,7 @@ The full form leaves a few blocks more before each step, again and again, until 
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -223,6 +224,7 @@ def script(steps: Steps) -> None:
     steps.frees("POST", "/containers/two/stop?t=10")
     state(steps, "two", Running=False, ExitCode=7)
     steps.adds("POST", "/containers/two/start")
+    until(lambda: catches(steps.daemon, "two", signal.SIGTERM), "the container's trap")
     steps.frees("POST", "/containers/two/kill?signal=TERM")
     assert steps.daemon.wait("two") == 7
     steps.disk.fill()
@@ -238,6 +240,13 @@ def script(steps: Steps) -> None:
     steps.frees("DELETE", "/images/built:1", gone="/images/built:1/json")
     steps.frees("POST", "/volumes/prune")
     steps.frees("POST", "/images/prune")
+
+
+def catches(daemon: Daemon, name: str, number: int) -> bool:
+    """Whether a container's process 1 has a handler for the signal: without one it never gets it."""
+    with open(f"/proc/{daemon.inspect(name)['State']['Pid']}/status") as lines:
+        caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
+    return bool(caught >> (number - 1) & 1)
 
 
 def state(steps: Steps, name: str, **wanted: object) -> None:
