@@ -5,7 +5,7 @@ Pure data, no system call. Every field is JSON-representable (bytes travel as ba
 container unless their docstring says host.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,6 @@ class Sandbox:
     rows: int = 0
     columns: int = 0
     cgroups: tuple[str, ...] = ()
-    annotations: tuple[tuple[str, str], ...] = field(default=())
     joined: tuple[tuple[str, int, int], ...] = ()
     apparmor: str = ""
     seccomp_flags: int = 0

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -29,7 +30,7 @@ def nodes(kind: type[Node], paths: list[Path]) -> Iterator[tuple[str, Node]]:
     for path in paths:
         for node in ast.walk(tree(path)):
             if isinstance(node, kind):
-                yield f"{name_of(path)}:{node.lineno}", node
+                yield f"{name_of(path)}:{getattr(node, 'lineno', 0)}", node
 
 
 def test_a_file_has_one_job() -> None:
@@ -90,3 +91,30 @@ def test_a_line_of_the_log_begins_with_its_container() -> None:
             told = [ast.unparse(argument) for argument in node.args[1:]]
             names_one = [one for one in told if re.fullmatch(r"(\w+\.)*_?container(_id|\.id)", one)]
             assert not names_one or said[0].value.startswith("container %s"), f"{place}: {said[0].value}"
+
+
+# Named by those who call them alone, and by nobody here.
+CALLED_FROM_OUTSIDE = {
+    *("daemon_threads", "block_on_close", "handle_error"),  # socketserver
+    "create_module",  # importlib
+    "options_table",  # whoever renews engine/README.md
+}
+
+
+def named(node: ast.AST) -> list[str]:
+    """The names that a definition or an assignment gives."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def test_nothing_is_named_that_nobody_uses() -> None:
+    """A name that stands once in all of the sources is dead code."""
+    words = Counter(
+        re.findall(r"\w+", "".join((PROJECT / name).read_text() for name in ("pyproject.toml", "setup.py")))
+    )
+    for path in files(".py", ".c", ".h", trees=("engine", "_muxer", "bench")):
+        words.update(re.findall(r"\w+", path.read_text()))
+    found = {name for _, node in nodes(ast.AST, ENGINE) for name in named(node) if words[name] == 1}
+    assert {name for name in found if not name.startswith("__")} == CALLED_FROM_OUTSIDE

@@ -60,12 +60,13 @@ def tar() -> Callable[[bytes], None]:
 
 def dockerfile() -> Callable[[bytes], None]:
     """A Dockerfile's statements and their words."""
-    from engine.daemon.dockerfile import instructions, parser
+    from engine.daemon.build import stages
+    from engine.daemon.dockerfile import parser
     from engine.daemon.dockerfile.ignore import Ignore
     from engine.errors import EngineError
 
     def ask(data: bytes) -> None:
-        attempt(EngineError, lambda: instructions.check(parser.parse(data)))
+        attempt(EngineError, lambda: stages.plan(parser.parse(data), str, ""))
         attempt(EngineError, lambda: parser.statements(data))
         text = data.decode("utf-8", "replace")
         attempt(EngineError, lambda: Ignore(text).matches("a/b"))

@@ -92,6 +92,12 @@ def test_devices_that_were_not_granted_cannot_be_used(bench: Bench, parent: str)
     assert "Operation not permitted" in result.err and result.out.split() == ["1", "1"]
 
 
+def move(found: hierarchy.Cgroups, id: str, pid: int, parent: str) -> None:
+    """Put a process of the test's into the cgroup."""
+    for directory in found.directories(id, parent):
+        Path(directory, "cgroup.procs").write_text(str(pid))
+
+
 @pytest.mark.parametrize("root", [root for root in ROOTS if os.path.exists(f"{root}/cgroup.procs") or root == ROOTS[0]])
 def test_a_process_is_moved_and_the_cgroup_goes_with_it(root: str, parent: str) -> None:
     found = detection.detect(root)
@@ -102,8 +108,8 @@ def test_a_process_is_moved_and_the_cgroup_goes_with_it(root: str, parent: str) 
         os.close(writer)
         os.read(reader, 1)
         os._exit(0)
-    found.join("moved", pid, parent)
-    assert found.processes("moved", parent) == [pid]
+    move(found, "moved", pid, parent)
+    assert Path(found.directories("moved", parent)[0], "cgroup.procs").read_text() == f"{pid}\n"
     found.remove("moved", parent)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
     found.remove("moved", parent)
@@ -182,7 +188,7 @@ def test_frozen_processes_stand_still_and_go_on(root: str, parent: str) -> None:
         while True:
             os.write(writer, b"x")
     os.close(writer)
-    found.join("frozen", pid, parent)
+    move(found, "frozen", pid, parent)
     assert os.read(reader, 1) == b"x"
     found.freeze("frozen", parent)
     os.set_blocking(reader, False)

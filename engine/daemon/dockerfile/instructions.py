@@ -12,7 +12,7 @@ from typing import TypedDict
 from engine.daemon.dockerfile import commands, flags, forms, heredocs, mounts
 from engine.daemon.dockerfile.commands import Command
 from engine.daemon.dockerfile.gotext import SPACE, meant, quoted
-from engine.daemon.dockerfile.statements import Dockerfile, Heredoc, Instruction
+from engine.daemon.dockerfile.statements import Heredoc, Instruction
 from engine.errors import Invalid
 from engine.literals import duration, integer
 
@@ -26,13 +26,6 @@ _SECURITY = ("sandbox", "insecure")
 _NO_TRIGGERS = ("FROM", "MAINTAINER")
 _SMALLEST_INTERVAL = 10**6
 _MOST_RETRIES = 2**31 - 1
-
-
-def check(dockerfile: Dockerfile) -> None:
-    """Refuse what stands before the first FROM, but for ARG. `parse` has looked at everything else."""
-    first = next((one.keyword for one in dockerfile.instructions if one.keyword != "ARG"), "")
-    if first != "FROM":
-        raise Invalid("no build stage in current context")
 
 
 def read(

@@ -18,7 +18,7 @@ from engine.daemon.images.image import Image, load
 from engine.daemon.images.layers import storage
 from engine.daemon.images.layers.store import Layer, LayerStore, Session
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.users import UsedBy, standing
+from engine.daemon.images.usedby import UsedBy, standing
 from engine.daemon.jsontext import Object
 from engine.daemon.store import builds
 from engine.daemon.store import images as table

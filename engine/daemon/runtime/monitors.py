@@ -475,8 +475,3 @@ def _readable(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def exec_dir(exec_root: str, container_id: str) -> str:
-    """Where the files of a running container are: its monitor's socket and its exit file."""
-    return os.path.join(exec_root, "containers", container_id)

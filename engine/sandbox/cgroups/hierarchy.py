@@ -246,21 +246,6 @@ class Cgroups(ABC):
                 if error.errno not in _GONE:  # else it has died
                     raise self._failure(id, parent, error) from error
 
-    def join(self, id: str, pid: int, parent: str = PARENT) -> None:
-        """Move a process. Slow (see above): for what cannot enter by itself. Raises SystemFailure."""
-        try:
-            for directory in self.directories(id, parent):
-                write(f"{directory}/cgroup.procs", str(pid))
-        except OSError as error:
-            raise SystemFailure(f"cgroup {self.path_text(id, parent)}: {error.strerror}") from error
-
-    def processes(self, id: str, parent: str = PARENT) -> list[int]:
-        """The pids in the cgroup; none when it does not exist."""
-        try:
-            return [int(pid) for pid in read(f"{self.directories(id, parent)[0]}/cgroup.procs").split()]
-        except (FileNotFoundError, IndexError):
-            return []
-
     def remove(self, id: str, parent: str = PARENT) -> None:
         """Kill what is left in the cgroup and remove it; one that is not there is fine. Raises SystemFailure."""
         latest = time.monotonic() + _LATEST_REMOVAL

@@ -7,7 +7,8 @@ in a table of their own with both.
 
 import pytest
 
-from engine.daemon.dockerfile import instructions, parser
+from engine.daemon.build import stages
+from engine.daemon.dockerfile import parser
 from engine.errors import Invalid
 
 NO_DESTINATION = "requires at least two arguments, but only one was provided. Destination could not be determined"
@@ -158,7 +159,7 @@ OF_TODAY = [
 def refusal(text: str) -> str:
     """What is said before the first step."""
     with pytest.raises(Invalid) as refused:
-        instructions.check(parser.parse(text.encode()))
+        stages.plan(parser.parse(text.encode()), str, "")
     return str(refused.value)
 
 
@@ -197,4 +198,4 @@ def test_the_file_is_named_as_the_client_named_it():
     "text", ["FROM scratch\nARG a b", "FROM a\nHEALTHCHECK --retries=0 CMD x", "FROM a\nONBUILD FOO x"]
 )
 def test_what_looks_odd_but_dockerd_takes_is_taken(text):
-    instructions.check(parser.parse(text.encode()))
+    stages.plan(parser.parse(text.encode()), str, "")

@@ -62,20 +62,13 @@ class View:
     check: Callable[[], None]
 
 
-def within(engine: MountParts, container: Container, work: Callable[[int], T]) -> T:
-    """`work(root_fd)` with the container's root as the container sees it, to read and to write; what it returns.
-
-    `work` may run in another thread. Raises what `work` raises, NotFound when the container is gone, SystemFailure.
-    """
-    return visit(engine, container, lambda view: work(view.root), writes=True)
-
-
 def visit(
     engine: MountParts, container: Container, work: Callable[[View], T], *, writes: bool = False, mounted: bool = True
 ) -> T:
     """`work(view)` with a view of the container's root, which has more to it than the root; what that returns.
 
-    `work` may run in another thread. Raises what `within` raises, Conflict for one that starts and ends all the time.
+    `work` may run in another thread. Raises what `work` raises, NotFound when the container is gone, SystemFailure, and
+    Conflict for one that starts and ends all the time.
     writes: what is written stays (else it may be lost, or may not be possible)
     mounted: with what is mounted in the container: volumes, binds, /etc/hosts; else its root's file system alone
     """

@@ -32,7 +32,6 @@ _SKIPPED_DIRECTORIES = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mo
 _SKIPPED = frozenset({"/dev/console", "/dev/ptmx"})
 _PROFILES = "/sys/kernel/security/apparmor/profiles"
 _DEFAULT_PROFILE = "docker-default"
-_SYSFS = next(mount for mount in mounts.DEFAULT_MOUNTS if mount.kind == "sysfs")
 _OWN_SHM = frozenset({"private", "shareable"})
 _KINDS = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
 

@@ -20,7 +20,7 @@ from engine.daemon.images.image import (
     media_type_of,
 )
 from engine.daemon.images.reference import Reference, check_digest
-from engine.daemon.images.users import UsedBy, User, standing
+from engine.daemon.images.usedby import UsedBy, User, standing
 from engine.daemon.jsontext import Object
 from engine.daemon.store import images as table
 from engine.errors import Invalid, NotFound

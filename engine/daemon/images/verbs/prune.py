@@ -11,7 +11,7 @@ from engine.daemon.images import filters as rules
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.users import UsedBy, User
+from engine.daemon.images.usedby import UsedBy, User
 from engine.daemon.images.verbs import remove
 from engine.daemon.jsontext import Object
 from engine.errors import Conflict, Invalid, NotFound

@@ -11,7 +11,7 @@ from engine.daemon.images import platform
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.users import UsedBy, User, standing
+from engine.daemon.images.usedby import UsedBy, User, standing
 from engine.daemon.jsontext import Object
 from engine.daemon.store import images as table
 from engine.errors import Conflict, Invalid, NotFound
