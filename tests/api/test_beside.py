@@ -145,3 +145,28 @@ def test_attach_beside_a_removal_is_served_or_not_found(daemon: Daemon, containe
     assert not cut
     assert set(statuses) <= {101, 404}
     until(lambda: len(os.listdir(f"/proc/{daemon.pid}/fd")) <= before)
+
+
+def test_the_same_files_put_by_several_clients_at_once(daemon: Daemon, box: str) -> None:
+    """Each of them replaces what another one has made a moment before; none is refused for that."""
+    body = io.BytesIO()
+    with tarfile.open(fileobj=body, mode="w") as archive:
+        for number in range(200):
+            info = tarfile.TarInfo(f"same/{number % 20}")
+            info.type = tarfile.SYMTYPE if number % 2 else tarfile.REGTYPE
+            info.linkname = "there" if number % 2 else ""
+            archive.addfile(info)
+    answers = []
+
+    def put() -> None:
+        for _ in range(10):
+            path = f"/containers/{box}/archive?path=/tmp"
+            answers.append(daemon.request("PUT", path, body.getvalue(), {"Content-Type": "application/x-tar"}))
+
+    putting = [threading.Thread(target=put) for _ in range(4)]
+    for each in putting:
+        each.start()
+    for each in putting:
+        each.join()
+    assert not [answer for answer in answers if answer.status != 200]
+    assert len(answers) == 40

@@ -6,6 +6,7 @@ root (see `engine.kernel.beneath`), every last part is made or changed by its pa
 and a mode is set by a descriptor alone. The working directory and the umask of the process are left alone.
 """
 
+import contextlib
 import errno
 import logging
 import os
@@ -34,6 +35,8 @@ CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Directories whose times wait for their contents; beyond this many the oldest are settled early.
 _MOST_WAITING = 50_000
 _MOST_IMPLIED = 50_000
+# So often at most a member takes the place of what another archive, unpacked at the same time, has put there.
+_MOST_REPLACED = 100
 _SPACE_STEP = 16 * 1024 * 1024
 # As the allocation of a small file on the usual file systems.
 _ALLOCATION = 4096
@@ -234,13 +237,21 @@ class Extraction:
     # Everything else
 
     def _replacing(self, make: _Maker, entry: tar.Entry, parent: int, name: str, reader: tar.TarReader) -> None:
-        try:
-            make(entry, parent, name, reader)
-        except FileExistsError:
+        for _ in range(_MOST_REPLACED):
+            try:
+                make(entry, parent, name, reader)
+                return
+            except FileExistsError:
+                pass
+            except FileNotFoundError:
+                # Taken away before it had its owner and its mode, which files have by their descriptor.
+                if entry.kind in (tar.FILE, tar.LINK):
+                    raise
             if entry.kind == tar.LINK and self._is_same(entry, parent, name):
                 return
-            self.remove(parent, name)
-            make(entry, parent, name, reader)
+            with contextlib.suppress(FileNotFoundError):
+                self.remove(parent, name)
+        make(entry, parent, name, reader)
 
     def remove(self, parent: int, name: str) -> None:
         """Remove what is called `name`, with all that is in it."""
