@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from engine.errors import Invalid, SystemFailure
 from engine.wire.channel import Channel
-from engine.wire.schema import Exited, Failed, Started, Warned
+from engine.wire.schema import Exited, Failed, Message, Started, Warned
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def greeting(link: Channel, name: str, seconds: float) -> Started | Exited:
     return message
 
 
-def _next(link: Channel, name: str, seconds: float) -> object:
+def _next(link: Channel, name: str, seconds: float) -> Message:
     latest = time.monotonic() + seconds
     while True:
         try:
@@ -92,5 +92,5 @@ def _next(link: Channel, name: str, seconds: float) -> object:
         log.warning("%s: %s", name, message.text)
 
 
-def _unexpected(message: object, wanted: str) -> SystemFailure:
+def _unexpected(message: Message, wanted: str) -> SystemFailure:
     return SystemFailure(f"the container's monitor said {type(message).__name__} for {wanted}")
