@@ -48,10 +48,15 @@ def _adopt_networks(engine: ContainerParts, left: bool) -> None:
         from engine.daemon.containers.endpoints import adopting
 
         adopting.adopt(engine)
+    clear_wires(engine)
+
+
+def clear_wires(engine: ContainerParts) -> None:
+    """Take away the wires of ended containers: those of an earlier daemon, or of this one when it stops."""
     if os.path.isdir(paths.wires(engine.settings.exec_root)):
         from engine.daemon.containers.endpoints import leavings
 
-        leavings.resume(engine)
+        leavings.clear(engine)
 
 
 def _where(engine: ContainerParts, container: Container) -> paths.Paths:

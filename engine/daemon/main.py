@@ -153,6 +153,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
 
             reload.reload(engine, read)
         server.stop()
+        adopt.clear_wires(engine)  # who stops a daemon need not start another
         engine.cgroups.leave()
     log.info("stopped; containers run on")
     return 0

@@ -19,8 +19,8 @@ def address(daemon: Daemon, container: str) -> str:
     return daemon.inspect(container)["NetworkSettings"]["Networks"]["bridge"]["IPAddress"]
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
-def test_the_wire_goes_though_a_connection_is_still_to_be_closed(apart: Daemon, killed: bool) -> None:
+@pytest.mark.parametrize("then", ["goes on", "is killed", "is stopped"])
+def test_the_wire_goes_though_a_connection_is_still_to_be_closed(apart: Daemon, then: str) -> None:
     """The client dies first; the server's last packet finds nobody, and is repeated for two minutes."""
     default = {"HostConfig": {"NetworkMode": "bridge"}}
     server = apart.create("nc", "-l", "-p", "9000", "-e", "sh", "-c", "echo here; exec sleep 60", **default)
@@ -34,9 +34,11 @@ def test_the_wire_goes_though_a_connection_is_still_to_be_closed(apart: Daemon, 
         time.sleep(0.02)  # programs in containers: there is nothing to wait on
     apart.remove(client)
     apart.remove(server)
-    if killed:
+    if then == "is killed":
         apart.kill9()
         apart.start()
+    elif then == "is stopped":  # before the second is over after which it looks
+        apart.stop()
     end = time.monotonic() + _SECONDS
     while left := veths(apart):
         assert time.monotonic() < end, left

@@ -3,7 +3,7 @@
 A namespace stays while another container is in it, or a connection that could not say goodbye to its other end: the
 kernel keeps such a one for minutes. Each wire has a file of its name in the exec root until it has gone, so that a
 daemon which is killed meanwhile leaves none behind. Runs in the thread that hears of an end, in the schedule's and in
-threads of its own, and at a daemon's start in the main thread.
+threads of its own, and at a daemon's start and its stop in the main thread.
 """
 
 import logging
@@ -42,8 +42,8 @@ def take_away(engine: EndpointParts, names: list[str], *, held: bool) -> None:
         engine.schedule.at(_DYING_SECONDS, _look, engine, names)
 
 
-def resume(engine: EndpointParts) -> None:
-    """Take away what an earlier daemon has left."""
+def clear(engine: EndpointParts) -> None:
+    """Take away all that are noted, without waiting for them to go by themselves."""
     try:
         names = [name for name in os.listdir(_place(engine)) if _NAME.fullmatch(name)]
     except FileNotFoundError:  # the usual case
