@@ -164,7 +164,9 @@ def test_a_layer_that_comes_damaged_is_refused_as_such_and_leaves_nothing(store,
     registry.blobs[made.digest(image.packed[0])] = bytes(data)
     with pytest.raises(Invalid, match="unexpected commit digest"):
         pull(store, registry)
-    assert leftovers(store) == set()
+    # The other layer's download was interrupted; the next pull goes on with the part that has come.
+    damaged = made.digest(image.packed[0]).replace(":", "-")
+    assert unpacked(store) == set() and f"{damaged}.partial" not in leftovers(store)
     registry.add(image, "latest")
     assert len(pull(store, registry).layers) == 2
 
