@@ -4,7 +4,25 @@ Runs first in every process that a user starts. It loads nothing before it knows
 must be small and quick to start, and never holds a module of the client.
 """
 
+import os
 import sys
+
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # a daemon has nothing of the client in memory, and a client nothing of the daemon
+    from engine import boot, errors, postponed
+    from engine.client import verbs
+    from engine.inspection import verb
+    from engine.kernel import sealing
+    from engine.settings import every
+else:
+    boot = late("engine.boot")
+    errors = late("engine.errors")
+    postponed = late("engine.postponed")
+    verbs = late("engine.client.verbs")
+    verb = late("engine.inspection.verb")
+    sealing = late("engine.kernel.sealing")
+    every = late("engine.settings.every")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,15 +33,10 @@ def main(arguments: list[str] | None = None) -> int:
     if words[:1] == ["spawner"]:
         _seal()
         _stay_small()
-        from engine.boot import be_spawner  # what a daemon executes when its spawner has died; of no use to a user
-
-        return be_spawner(*words[1:])
+        # A daemon executes this when its spawner has died; it is of no use to a user.
+        return boot.be_spawner(*words[1:])
     if words[:1] == ["inspect-processes"]:
-        from engine.inspection import verb  # neither the daemon's side nor the client's: it asks nobody
-
         return verb.main(words[1:])
-    from engine.client import verbs  # only on the client's side
-
     return verbs.main(words)
 
 
@@ -36,11 +49,6 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
     if seals:
         _seal()
         _stay_small()
-    import os
-
-    from engine.errors import EngineError
-    from engine.settings import every  # only on the daemon's side, as everything below
-
     if "--help" in words or "-h" in words:
         print(every.usage(), end="")
         return 0
@@ -50,25 +58,19 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
     try:
         chosen = every.from_arguments(words)
         every.refuse_rootless(os.geteuid())
-        from engine.boot import boot
-
-        return boot(chosen, lambda: every.from_arguments(words))
-    except EngineError as error:
+        return boot.boot(chosen, lambda: every.from_arguments(words))
+    except errors.EngineError as error:
         print(f"engine daemon: {error}", file=sys.stderr)
         return 1
 
 
 def _seal() -> None:
     """Start the program anew where nobody can write to it, before anything is loaded that would be loaded twice."""
-    from engine.kernel import sealing
-
     sealing.seal()
 
 
 def _stay_small() -> None:
     """Leave out of this process and its children what they may never need."""
-    from engine import postponed
-
     postponed.postpone(*postponed.IDLE)
 
 

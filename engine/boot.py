@@ -12,10 +12,18 @@ from collections.abc import Callable
 from engine import muxer
 from engine.errors import SystemFailure
 from engine.kernel import memory
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, mounts, resolvconf, seccomp  # noqa: F401  (for both, as said above)
 from engine.sandbox.cgroups import detection  # noqa: F401  (for both too)
 from engine.settings.every import Settings
 from engine.wire.channel import Channel
+
+if TYPE_CHECKING:  # each is loaded on its own side of the fork
+    from engine.daemon import main as daemon
+    from engine.spawner import main as spawner
+else:
+    daemon = late("engine.daemon.main")
+    spawner = late("engine.spawner.main")
 
 
 def boot(settings: Settings, read: Callable[[], Settings]) -> int:
@@ -37,19 +45,13 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
         status = 1
         try:
             daemon_end.close()
-            from engine.spawner.main import serve  # only on this side of the fork
-
-            status = serve(spawner_end, settings.muxer, stage)
+            status = spawner.serve(spawner_end, settings.muxer, stage)
         finally:
             os._exit(status)
     spawner_end.close()
-    from engine.daemon.main import run  # only on this side of the fork
-
-    return run(settings, daemon_end, stage, read)
+    return daemon.run(settings, daemon_end, stage, read)
 
 
 def be_spawner(descriptor: str, muxer: str, stage: str) -> int:
     """Be the spawner that a daemon executes when its first one has died; returns the exit status of the process."""
-    from engine.spawner.main import serve  # as above
-
-    return serve(Channel.adopt(int(descriptor)), muxer, stage)
+    return spawner.serve(Channel.adopt(int(descriptor)), muxer, stage)

@@ -17,8 +17,17 @@ from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import SilentMonitor
 from engine.errors import EngineError
+from engine.late import TYPE_CHECKING, late
 from engine.wire import endpoint
 from engine.wire.schema import Exited, Started
+
+if TYPE_CHECKING:  # loaded where containers run, or have left something
+    from engine.daemon.containers.endpoints import adopting, leavings
+    from engine.daemon.containers.exec import verbs as execution
+else:
+    adopting = late("engine.daemon.containers.endpoints.adopting")
+    leavings = late("engine.daemon.containers.endpoints.leavings")
+    execution = late("engine.daemon.containers.exec.verbs")
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +54,6 @@ def adopt_all(engine: ContainerParts) -> list[Container]:
 def _adopt_networks(engine: ContainerParts, left: bool) -> None:
     """Only where somebody has a network, or had one: an idle daemon loads nothing of it."""
     if left or engine.containers.any(lambda container: container.state.alive):
-        from engine.daemon.containers.endpoints import adopting
-
         adopting.adopt(engine)
     clear_wires(engine)
 
@@ -54,8 +61,6 @@ def _adopt_networks(engine: ContainerParts, left: bool) -> None:
 def clear_wires(engine: ContainerParts) -> None:
     """Take away the wires of ended containers: those of an earlier daemon, or of this one when it stops."""
     if os.path.isdir(paths.wires(engine.settings.exec_root)):
-        from engine.daemon.containers.endpoints import leavings
-
         leavings.clear(engine)
 
 
@@ -107,8 +112,6 @@ def _go_on(engine: ContainerParts, container: Container, found: Started) -> None
 
 def _adopt_execs(engine: ContainerParts, container: Container) -> None:
     if homes.find(_where(engine, container).exec_dir):
-        from engine.daemon.containers.exec import verbs as execution  # an idle daemon runs nothing in containers
-
         execution.adopt(engine, container)
 
 

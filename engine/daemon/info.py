@@ -15,8 +15,16 @@ from engine.daemon.containers.output.logconfig import BUILT_DRIVERS, NONE
 from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.settings.every import VERSION, Settings
+
+if TYPE_CHECKING:  # loaded by the first /info
+    from engine.daemon.images.registry import proxies
+    from engine.daemon.network.drivers import choice
+else:
+    proxies = late("engine.daemon.images.registry.proxies")
+    choice = late("engine.daemon.network.drivers.choice")
 
 INDEX_SERVER = "https://index.docker.io/v1/"
 RUNTIME = "runc"  # the one name that HostConfig.Runtime may have; there is no such program, the engine does its work
@@ -79,9 +87,6 @@ def version(newest: str, oldest: str) -> Object:
 
 def info(engine: DaemonParts) -> Object:
     """A SystemInfo, its keys in the order in which dockerd shows them."""
-    from engine.daemon.images.registry import proxies  # a registry's side, as of a pull
-    from engine.daemon.network.drivers import choice  # and a network's
-
     settings = engine.settings
     release = read_os_release()
     system = os.uname()

@@ -52,6 +52,7 @@ from engine.daemon.store.migrations import MIGRATIONS
 from engine.daemon.volumes.store import Volumes
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
 from engine.kernel import memory, syscalls, title, wholefile
+from engine.late import TYPE_CHECKING, late
 from engine.muxer import select
 from engine.sandbox.cgroups import detection
 from engine.sandbox.cgroups.hierarchy import Cgroups
@@ -59,6 +60,13 @@ from engine.settings.every import Settings
 from engine.wire import codec
 from engine.wire.channel import Channel
 from engine.wire.schema import Exited
+
+if TYPE_CHECKING:  # most daemons need neither
+    from engine.daemon import reload
+    from engine.daemon.build import recovery
+else:
+    recovery = late("engine.daemon.build.recovery")
+    reload = late("engine.daemon.reload")
 
 log = logging.getLogger(__name__)
 
@@ -149,8 +157,6 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
         # Not `sigwait`, in which a signal that is to be handled would wait for one that is awaited.
         while signal.sigwaitinfo(_AWAITED).si_signo == signal.SIGHUP:
-            from engine.daemon import reload  # most daemons are never asked
-
             reload.reload(engine, read)
         server.stop()
         adopt.clear_wires(engine)  # who stops a daemon need not start another
@@ -251,8 +257,6 @@ def _finish_builds(engine: Engine) -> None:
     with engine.database.reading() as connection:
         steps, images = build_table.steps(connection), build_table.all_unsettled(connection)
     if steps or images:
-        from engine.daemon.build import recovery  # after a crash alone
-
         later(recovery.recover, engine, steps, images)
 
 

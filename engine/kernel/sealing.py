@@ -10,6 +10,13 @@ import errno
 import os
 import sys
 
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # it loads ctypes, which a sealed program must do again by itself
+    from engine.kernel import syscalls
+else:
+    syscalls = late("engine.kernel.syscalls")
+
 # A kernel before 5.12, a user without rights to mount, a profile around the engine: then it runs as it is.
 _CANNOT = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
 _EXE = "/proc/self/exe"
@@ -22,8 +29,6 @@ def seal() -> None:
     """
     if os.statvfs(_EXE).f_flag & os.ST_RDONLY:
         return
-    from engine.kernel import syscalls  # which loads ctypes: the program that goes on does that by itself
-
     try:
         tree = syscalls.open_tree(-100, _EXE, syscalls.OPEN_TREE_CLONE)
         syscalls.mount_setattr(tree, 0, syscalls.MOUNT_ATTR_RDONLY)

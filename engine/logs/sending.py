@@ -2,7 +2,14 @@
 
 from collections.abc import Callable
 
+from engine.late import TYPE_CHECKING, late
 from engine.logs.query import Query
+
+if TYPE_CHECKING:  # the reader that is not chosen is never loaded
+    from engine.logs import nativereader, reader
+else:
+    nativereader = late("engine.logs.nativereader")
+    reader = late("engine.logs.reader")
 
 Send = Callable[[str, int, Query, bool, int | None], bool]
 """(directory, sink_fd, query, chunked, ended_fd), see `engine.logs.reader.send`."""
@@ -11,9 +18,5 @@ Send = Callable[[str, int, Query, bool, int | None], bool]
 def sender(muxer: str) -> Send:
     """The function `send` of the reader that was chosen; muxer: what `engine.muxer.select` has said."""
     if muxer == "python":
-        from engine.logs import reader
-
         return reader.send
-    from engine.logs import nativereader
-
     return nativereader.send

@@ -8,12 +8,19 @@ import os
 import signal
 
 from engine.kernel import title
+from engine.late import TYPE_CHECKING, late
 from engine.logs import format
 from engine.logs.drivers.jsonfile import IDLE, JsonWriter
 from engine.logs.openlog import OpenLog
 from engine.logs.writer import Writer
 from engine.monitor.contract import Pump
 from engine.wire.schema import Attach, LogTarget
+
+if TYPE_CHECKING:  # the spawner keeps their code, and few monitors run it
+    from engine.logs import compress, jsonreader
+else:
+    compress = late("engine.logs.compress")
+    jsonreader = late("engine.logs.jsonreader")
 
 REFUSED = "failed to create task for container: failed to initialize logging driver: "
 """docker's words before the reason for which a log cannot be had."""
@@ -38,8 +45,6 @@ def missed(log: OpenLog | None, pump: Pump, asked: Attach) -> bytes:
     """
     if asked.after is None or log is None or not log.json:
         return b""
-    from engine.logs import jsonreader  # only who attaches to such a log needs it; it is kept by the spawner
-
     client = asked.client
     streams = frozenset(stream for stream in format.STREAMS if client.streams & 1 << stream)
     pieces = list(jsonreader.later(log.directory_fd, log.name.decode(), asked.after))
@@ -62,8 +67,6 @@ class Compression:
         self.fd = os.pidfd_open(self._pid)
 
     def _work(self) -> None:
-        from engine.logs import compress  # only a log that asks for it needs it; it is kept by the spawner
-
         status = 1
         try:
             title.name("compress")

@@ -2,7 +2,16 @@
 
 from dataclasses import dataclass
 
+from engine.late import TYPE_CHECKING, late
 from engine.monitor import contract, handover
+
+if TYPE_CHECKING:  # what is not chosen is never loaded
+    from engine.monitor import nativeprocess, nativepump, pump, waiters
+else:
+    nativeprocess = late("engine.monitor.nativeprocess")
+    nativepump = late("engine.monitor.nativepump")
+    pump = late("engine.monitor.pump")
+    waiters = late("engine.monitor.waiters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +30,5 @@ class Parts:
 def parts(muxer: str) -> Parts:
     """The parts; muxer: what `engine.muxer.select` has chosen. What was not chosen need not be in memory."""
     if muxer == "python":
-        from engine.monitor import pump, waiters
-
         return Parts(pump.Pump, waiters.Waiters)
-    from engine.monitor import nativeprocess, nativepump
-
     return Parts(nativepump.Pump, nativepump.Waiters, nativeprocess.Processes)

@@ -16,8 +16,14 @@ from dataclasses import dataclass, field
 
 from engine.errors import Invalid
 from engine.kernel.syscalls import machine as running_machine
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox.assembler import AT_LEAST, EQUAL, GREATER, Program
 from engine.sandbox.seccomp_rules import Condition, Profile, Rule, read
+
+if TYPE_CHECKING:  # loaded by the first container with a profile of a client's
+    from engine.sandbox import seccomp_profile
+else:
+    seccomp_profile = late("engine.sandbox.seccomp_profile")
 
 _HERE = os.path.dirname(__file__)
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
@@ -123,16 +129,11 @@ def compile_text(text: str, capabilities: Iterable[str]) -> bytes:
 @functools.lru_cache(maxsize=4)
 def flags_of_text(text: str) -> int:
     """The SECCOMP_FILTER_FLAG_* bits that a client's own profile asks for. Raises Invalid."""
-    from engine.sandbox import seccomp_profile
-
     return seccomp_profile.flags(text)
 
 
 @functools.lru_cache(maxsize=4)
 def _compile_text(text: str, capabilities: frozenset[str]) -> bytes:
-    # Few containers have one: the reader is loaded with the first.
-    from engine.sandbox import seccomp_profile
-
     return compile_profile(read(text), capabilities) if seccomp_profile.parse(text) else b""
 
 

@@ -14,12 +14,18 @@ import signal
 
 from engine.errors import Invalid
 from engine.kernel import title
+from engine.late import TYPE_CHECKING, late
 from engine.monitor import main as monitor
 from engine.monitor.parts import parts
 from engine.muxer import select
 from engine.spawner import modules, version
 from engine.wire.channel import BE_RESOLVER, Channel
 from engine.wire.schema import Spawns
+
+if TYPE_CHECKING:  # the spawner keeps its code, and one process a daemon runs it
+    from engine.resolver import main as resolver
+else:
+    resolver = late("engine.resolver.main")
 
 
 def serve(requests: Channel, muxer: str, stage: str) -> int:
@@ -71,7 +77,5 @@ def _greet(requests: Channel) -> None:
 
 
 def _be_resolver(data: bytes, descriptors: list[int]) -> int:
-    from engine.resolver import main  # one process a daemon has it, if any; it is kept
-
     gc.enable()  # it lives long, and its cycles are its own
-    return main.main(data, descriptors)
+    return resolver.main(data, descriptors)

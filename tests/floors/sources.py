@@ -50,9 +50,9 @@ def imports(path: Path) -> tuple[Import, ...]:
 def _imports(path: Path) -> Iterator[Import]:
     late = {
         id(inner)
-        for function in ast.walk(tree(path))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for inner in ast.walk(function)
+        for outer in ast.walk(tree(path))
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or of_types(outer)
+        for inner in ast.walk(outer)
     }
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
@@ -60,6 +60,11 @@ def _imports(path: Path) -> Iterator[Import]:
                 yield Import(name.name, node.lineno, id(node) in late)
         elif isinstance(node, ast.ImportFrom):
             yield from (Import(name, node.lineno, id(node) in late) for name in _from(path, node))
+
+
+def of_types(node: ast.AST) -> bool:
+    """Whether this is `if TYPE_CHECKING:`, whose first branch never runs."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def _from(path: Path, node: ast.ImportFrom) -> list[str]:

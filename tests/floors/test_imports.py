@@ -4,16 +4,24 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.floors.sources import PROJECT, Import, exists, files, imports, module, name_of, tree
+from tests.floors.sources import PROJECT, Import, exists, files, imports, module, name_of, of_types, tree
 
 # Open to every room of the daemon: what a thread tells an operator of itself, what a verb may ask for, and what a
 # stream is to its reader.
 DAEMONS_OWN = {"engine.daemon.busy", "engine.daemon.locks", "engine.daemon.parts", "engine.daemon.streams"}
 TYPES = "engine.daemon.parts"
-OPEN_TO_ALL = ("engine.errors", "engine.literals", "engine.settings", "engine.commandline", "engine.muxer")
+OPEN_TO_ALL = (
+    "engine.errors",
+    "engine.literals",
+    "engine.settings",
+    "engine.commandline",
+    "engine.muxer",
+    "engine.late",
+)
 BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.protocols", "engine.kernel")
 # Each room, and the rooms that it may import; what is not listed is forbidden. A room is the longest name that fits.
 ROOMS = {
@@ -25,6 +33,7 @@ ROOMS = {
     "engine.settings": (),
     "engine.commandline": (),
     "engine.muxer": ("_muxer",),
+    "engine.late": (),
     "engine.protocols": (),
     "engine.postponed": (),
     "engine.client": BASE,
@@ -237,6 +246,49 @@ def test_the_engine_imports_the_standard_library_only() -> None:
         top = found.module.split(".")[0]
         assert top in ours or top in sys.stdlib_module_names, f"{place}: {top}"
         assert top != "engine" or exists(found.module), f"{place}: no module {found.module}"
+
+
+def late_in(path: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """For each `if TYPE_CHECKING:` with an `else:`: what a type checker imports, what Python stands in for, by name."""
+    for node in ast.walk(tree(path)):
+        if of_types(node) and node.orelse:
+            told = [inner for inner in node.body if isinstance(inner, ast.ImportFrom)]
+            seen = {name.asname or name.name: f"{one.module}.{name.name}" for one in told for name in one.names}
+            made = {ast.unparse(one.targets[0]): ast.literal_eval(one.value.args[0]) for one in node.orelse}
+            yield seen, made
+
+
+def test_what_is_imported_late_goes_through_one_helper() -> None:
+    """No function imports a module of the engine: `engine.late` stands for what is not to be loaded yet."""
+    places = [
+        f"{name_of(path)}:{inner.lineno}"
+        for path in ENGINE_FILES
+        for function in ast.walk(tree(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for inner in ast.walk(function)
+        if isinstance(inner, ast.ImportFrom) and (inner.module or "").split(".")[0] in ("engine", "_muxer")
+    ]
+    assert places == []
+
+
+def test_a_stand_in_is_for_the_module_that_a_type_checker_sees() -> None:
+    """But for types alone, the two branches name the same modules."""
+    different = []
+    for path in ENGINE_FILES:
+        for seen, made in late_in(path):
+            modules = {name: full for name, full in seen.items() if exists(full)}
+            if modules != made:
+                different.append(name_of(path))
+    assert different == []
+
+
+def test_nothing_waits_that_is_there_anyway() -> None:
+    """What a module's other imports load already is imported with them."""
+    needless = []
+    for path in ENGINE_FILES:
+        there = loaded_by(module(path))
+        needless += [f"{name_of(path)}: {full}" for _, made in late_in(path) for full in made.values() if full in there]
+    assert needless == []
 
 
 def circles() -> list[list[str]]:

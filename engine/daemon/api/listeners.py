@@ -12,7 +12,13 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 
 from engine.errors import Conflict, Invalid, SystemFailure
+from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
+
+if TYPE_CHECKING:  # ssl is large, and most daemons never listen on TCP
+    from engine.daemon.api import tls
+else:
+    tls = late("engine.daemon.api.tls")
 
 log = logging.getLogger(__name__)
 
@@ -174,8 +180,6 @@ def _open_tcp(place: str, settings: Settings, environ: Mapping[str, str]) -> Ite
 def _tls_wrapper(settings: Settings) -> Callable[[socket.socket], socket.socket]:
     if not settings.tlsverify:
         raise Invalid("a TCP socket without --tlsverify would give root to everyone who can reach it: refused")
-    from engine.daemon.api import tls  # ssl is large, and most daemons never listen on TCP
-
     return tls.wrapper(settings.tlscacert, settings.tlscert, settings.tlskey)
 
 

@@ -11,6 +11,12 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.errors import NotFound
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # most builds find their base images here
+    from engine.daemon.images.verbs import pull
+else:
+    pull = late("engine.daemon.images.verbs.pull")
 
 _HUB, _HUB_KEY = "docker.io", "https://index.docker.io/v1/"
 
@@ -35,8 +41,6 @@ def find(
         except NotFound:
             if _is_id(name):
                 raise
-    from engine.daemon.images.verbs import pull  # most builds find what they need here
-
     Reference.parse(name)
     auth = credentials(options.auths, name)
     image = pull.pull(engine.images, name, "", platform or None, auth, progress, gone)

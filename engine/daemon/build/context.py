@@ -20,7 +20,6 @@ from typing import Protocol
 from engine.daemon.build import urls
 from engine.daemon.build.copying import places
 from engine.daemon.dockerfile.ignore import Ignore
-from engine.daemon.images.archives import remote as web
 from engine.daemon.tar import extract
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.compression import Unpacked
@@ -28,7 +27,13 @@ from engine.daemon.tar.space import check_room
 from engine.daemon.tar.trees import remove_path
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel.beneath import open_beneath
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox.mounts import words
+
+if TYPE_CHECKING:  # loaded by the first context that is a URL, with a registry's client
+    from engine.daemon.images.archives import remote as web
+else:
+    web = late("engine.daemon.images.archives.remote")
 
 _BUFFER = 256 * 1024
 _DEFAULT = "Dockerfile"

@@ -18,7 +18,7 @@ from engine.daemon.containers.contents.commit import IMAGE_KEYS, Stream
 from engine.daemon.images import image as documents
 from engine.daemon.images import making
 from engine.daemon.images import platform as platforms
-from engine.daemon.images.content import Incoming
+from engine.daemon.images.content import Incoming, digest_of
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.jsontext import Object
@@ -207,13 +207,7 @@ def _not_there(diff_id: str) -> Callable[[], NoReturn]:
     return refuse
 
 
-def _empty_layer() -> str:
-    from engine.daemon.images.content import digest_of
-
-    return digest_of(END)
-
-
-EMPTY_LAYER = _empty_layer()
+EMPTY_LAYER = digest_of(END)
 
 
 def shown_config(config: Object) -> Object:

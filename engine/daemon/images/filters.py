@@ -12,6 +12,12 @@ from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first filter of times, with datetime
+    from engine.daemon import moments
+else:
+    moments = late("engine.daemon.moments")
 
 Match = Callable[[Image], bool]
 
@@ -34,8 +40,6 @@ def compile_filters(
 
 def created_ns(image: Image) -> int | None:
     """The moment that the image's config says, in nanoseconds since the epoch; None for none that can be read."""
-    from engine.daemon import moments  # with datetime, which an idle daemon does without
-
     try:
         return moments.parse(image.created, 0)
     except Invalid:
@@ -141,8 +145,6 @@ def _since(store: Catalogue, values: Sequence[str]) -> Match:
 
 
 def _until(_: Catalogue, values: Sequence[str]) -> Match:
-    from engine.daemon import moments  # as above
-
     if len(values) != 1:
         raise Invalid("more than one until filter specified")
     try:

@@ -9,6 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from engine.daemon.network.record import Network
 from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first filter of times, with datetime
+    from engine.daemon import moments
+else:
+    moments = late("engine.daemon.moments")
 
 Values = tuple[str, ...]
 Match = Callable[[Network], bool]
@@ -72,8 +78,6 @@ def _without_labels(values: Values) -> Match:
 
 
 def _until(values: Values) -> Match:
-    from engine.daemon import moments  # with datetime, which an idle daemon can do without
-
     if len(values) > 1:
         raise Invalid("more than one until filter specified")
     try:

@@ -11,7 +11,13 @@ from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Links, Pair, Run, has_resolver
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.spawner import Spawner
+from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
+
+if TYPE_CHECKING:  # loaded with the first container that has a name in a network
+    from engine.daemon.network import resolving
+else:
+    resolving = late("engine.daemon.network.resolving")
 
 NO_LINKS: Links = {}
 
@@ -86,9 +92,7 @@ class Names:
         return "none was asked for" if self._resolving is None else self._resolving.shown()
 
     def _made_now(self) -> _Resolving:
-        from engine.daemon.network.resolving import Resolving  # with the first name
-
         with self._lock:
             if self._resolving is None:
-                self._resolving = Resolving(*self._made)
+                self._resolving = resolving.Resolving(*self._made)
             return self._resolving

@@ -21,7 +21,17 @@ from engine.daemon.runtime.events import Events
 from engine.daemon.store import networks as table
 from engine.daemon.store.database import Database
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
+from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
+
+if TYPE_CHECKING:  # loaded when somebody first needs a network
+    from engine.daemon.network import builtin, create, ipam, joining, surroundings
+else:
+    builtin = late("engine.daemon.network.builtin")
+    create = late("engine.daemon.network.create")
+    ipam = late("engine.daemon.network.ipam")
+    joining = late("engine.daemon.network.joining")
+    surroundings = late("engine.daemon.network.surroundings")
 
 log = logging.getLogger(__name__)
 
@@ -107,8 +117,6 @@ class Networks:
         body: the decoded body of POST /networks/create
         Raises Invalid, Conflict (the name), Forbidden (overlaps and others), NotFound (the driver) in docker's words.
         """
-        from engine.daemon.network import create, surroundings  # a client's wish, not an idle daemon's
-
         self._settle()
         asked = create.AskedNetwork.read(body, self.settings)
         nearby = surroundings.look(self.all())
@@ -167,8 +175,6 @@ class Networks:
         """Before the first look: the predefined networks are there, as the settings and the host make them."""
         if self._settled:
             return
-        from engine.daemon.network import builtin, surroundings  # not before somebody needs them
-
         with self._settling:
             if self._settled:
                 return
@@ -221,8 +227,6 @@ class Networks:
         of it, and no row: a daemon that starts joins them again.
         Raises NotFound, Forbidden (there already, address taken), Invalid, EngineError when no address is left.
         """
-        from engine.daemon.network import ipam, joining
-
         found = self._found(wanted)
         reserved = joining.interfaces_asked_for(wanted.values())
         with self._lock:
@@ -266,9 +270,7 @@ class Networks:
         found = self._addresses.get(network.id)
         if found is not None:
             return found
-        from engine.daemon.network.ipam import Addresses
-
-        made = Addresses(network.pools)
+        made = ipam.Addresses(network.pools)
         for endpoint in self.endpoints(network.id):
             made.restore(endpoint.ipv4, endpoint.ipv6)
         self._addresses[network.id] = made

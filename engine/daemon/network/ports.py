@@ -15,7 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from engine.daemon import locks
 from engine.daemon.network.record import Network, PortRequest, Published
 from engine.errors import NotBuilt, SystemFailure
+from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
+
+if TYPE_CHECKING:  # loaded with the first container of a bridge
+    from engine.daemon.network.drivers import bridge
+else:
+    bridge = late("engine.daemon.network.drivers.bridge")
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +64,6 @@ class Ports:
         """
         if network.driver != "bridge" or network.internal:
             return ()
-        from engine.daemon.network.drivers import bridge  # with the first container of a bridge
-
         has = {4: network.ipv4, 6: network.ipv6}
         modes = {family: has[family] and self._rules[family] and bridge.mode(network, family) for family in has}
         published: list[Published] = []
@@ -200,9 +204,7 @@ def _addresses(network: Network, modes: Mapping[int, str | bool], request: PortR
             raise _impossible(network, request, family)
         _refuse_loopback6(request, request.host_ip)
         return [(request.host_ip, True)] if modes[family] in _MAPPED else []
-    from engine.daemon.network.drivers.bridge import HOST_BINDING  # with the first container of a bridge
-
-    default = network.options.get(HOST_BINDING) or _ANY[4]
+    default = network.options.get(bridge.HOST_BINDING) or _ANY[4]
     _refuse_loopback6(request, default)
     named = [*_ANY.values()] if default in _ANY.values() else [default]
     if not any(modes[_family(address)] for address in named):

@@ -13,6 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Network, Pair
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded with the first container that has an endpoint
+    from engine.daemon.network import devices, plugging
+else:
+    devices = late("engine.daemon.network.devices")
+    plugging = late("engine.daemon.network.plugging")
 
 
 class Wiring:
@@ -35,8 +42,6 @@ class Wiring:
         """
         if not network.wired:
             return False
-        from engine.daemon.network import devices  # with the first container that has an endpoint
-
         with self._guard(network):
             if network.id in self._known and devices.stands(network):
                 return False
@@ -53,12 +58,9 @@ class Wiring:
 
         Raises SystemFailure.
         """
-        if network.driver == "bridge":
-            from engine.daemon.network import devices  # late, as in `ensure`
-
-            if devices.attach(network, endpoints):
-                with self._lock:
-                    self._had.pop(network.id, None)  # they may know addresses of before
+        if network.driver == "bridge" and devices.attach(network, endpoints):
+            with self._lock:
+                self._had.pop(network.id, None)  # they may know addresses of before
 
     def remove(self, network: Network, others: Iterable[Network] = ()) -> None:
         """Take the network's device away, if it is one that this engine made and none of `others` hangs on it too.
@@ -67,8 +69,6 @@ class Wiring:
         """
         if not network.wired:
             return
-        from engine.daemon.network import devices  # late, as in `ensure`
-
         with self._guard(network):
             self._known.discard(network.id)
             devices.remove(network, others)
@@ -82,8 +82,6 @@ class Wiring:
         others: what the container has already, for a hot plug; the default routes become those of all together
         Returns the endpoints with the names of their interfaces. Raises SystemFailure, and then none of it is there.
         """
-        from engine.daemon.network import plugging  # late, as in `ensure`
-
         with self._lock:
             if self._announce is None:
                 self._announce = plugging.announcer()
@@ -113,20 +111,14 @@ class Wiring:
         Its namespace goes when the kernel comes to it, some 30 ms later, and would answer until then; to wait for that,
         or to remove the wire, would take as long. Raises SystemFailure.
         """
-        from engine.daemon.network import plugging  # late, as in `ensure`
-
         plugging.silence(endpoints)
 
     def remaining(self, names: Iterable[str]) -> list[str]:
         """Those of these wires that are there. Raises SystemFailure."""
-        from engine.daemon.network import plugging  # late, as in `ensure`
-
         return plugging.remaining(names)
 
     def discard(self, names: Iterable[str]) -> None:
         """Take away these wires of containers that have ended, those that are there. Raises SystemFailure."""
-        from engine.daemon.network import plugging  # late, as in `ensure`
-
         plugging.discard(names)
 
     def unplug(self, network: Network, endpoint: Endpoint, netns: int | None, others: Sequence[Pair] = ()) -> None:
@@ -136,8 +128,6 @@ class Wiring:
         """
         if not network.wired:
             return
-        from engine.daemon.network import plugging  # late, as in `ensure`
-
         plugging.unplug(network, endpoint, netns, _wired(others))
 
     def _guard(self, network: Network) -> threading.Lock:

@@ -13,6 +13,12 @@ from typing import Protocol
 
 from engine.daemon.streams import Buffer, Source
 from engine.errors import Invalid, Unavailable
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first layer in zstd
+    from engine.daemon.tar import zstd as ours
+else:
+    ours = late("engine.daemon.tar.zstd")
 
 _INPUT = 128 * 1024
 # Long enough for the longest magic number.
@@ -83,8 +89,6 @@ def _unxz() -> Decompressor:
 
 
 def _unzstd() -> Decompressor:
-    from engine.daemon.tar import zstd as ours
-
     if _python_has_zstd():
         theirs = importlib.import_module("compression.zstd")
         options = {theirs.DecompressionParameter.window_log_max: ours.WINDOW_LOG}

@@ -7,9 +7,15 @@ Runs in the daemon, through `cgroups.detect`. Which devices a container may use 
 import errno
 import os
 
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox import device_program
 from engine.sandbox.cgroups.hierarchy import PARENT, Cgroups, counter, cpu_quota, read, wait_until, write
 from engine.sandbox.spec import Limits
+
+if TYPE_CHECKING:  # hosts with cgroup v1 never need it
+    from engine.kernel import bpf
+else:
+    bpf = late("engine.kernel.bpf")
 
 _WANTED = ("memory", "cpu", "pids", "cpuset", "io")
 _FEATURES = {
@@ -65,9 +71,6 @@ class CgroupsV2(Cgroups):
             os.mkdir(directory, 0o755)
         self._write(directory, limits)
         if devices is not None:
-            # Hosts with version 1 never need it.
-            from engine.kernel import bpf
-
             bpf.attach_device_program(directory, device_program.assemble(devices))
 
     def _update(self, id: str, limits: Limits, parent: str) -> None:

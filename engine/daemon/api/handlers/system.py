@@ -10,6 +10,12 @@ from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import AUTH_CONFIG
 from engine.daemon.api.versions import OLDEST_TEXT
 from engine.daemon.parts import DaemonParts
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first login, with the registry's client
+    from engine.daemon.api import login
+else:
+    login = late("engine.daemon.api.login")
 
 _PING_FIELDS = (
     # Of BuildKit (2) this engine has nothing; the classic builder is the one that a client is to expect.
@@ -38,7 +44,5 @@ def info(engine: DaemonParts, request: Request) -> Response:
 def auth(engine: DaemonParts, request: Request) -> Response:
     """POST /auth: check credentials against their registry."""
     credentials = request.json(AUTH_CONFIG)
-    from engine.daemon.api.login import check_login  # the registry's side is not needed by an idle daemon
-
-    token = check_login(credentials.get("serveraddress", ""), credentials, engine.settings.insecure_registries)
+    token = login.check_login(credentials.get("serveraddress", ""), credentials, engine.settings.insecure_registries)
     return Json({"IdentityToken": token, "Status": "Login Succeeded"})

@@ -13,9 +13,14 @@ from dataclasses import dataclass
 
 from engine.daemon.build.urls import is_git
 from engine.daemon.build.urls import is_url as is_url
-from engine.daemon.images.archives import remote
 from engine.daemon.tar.space import check_space
 from engine.errors import EngineError, Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first ADD of a URL, with a registry's client
+    from engine.daemon.images.archives import remote
+else:
+    remote = late("engine.daemon.images.archives.remote")
 
 _CHUNK = 256 * 1024
 _SPACE_STEP = 16 * 1024 * 1024
@@ -58,7 +63,7 @@ def fetch(
     return Fetched(url, name, scratch, stored)
 
 
-def _stored(answer: remote.Remote, scratch: int, stored: str, progress: Callable[[int, int], None] | None) -> str:
+def _stored(answer: "remote.Remote", scratch: int, stored: str, progress: Callable[[int, int], None] | None) -> str:
     """Write the body; its sha256."""
     total, count, unchecked = hashlib.sha256(), 0, 0
     fd = os.open(stored, _CREATE, _MODE, dir_fd=scratch)

@@ -14,6 +14,12 @@ from engine.daemon.containers.record import Container
 from engine.daemon.network.record import DEFAULT, Pair, has_resolver
 from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for the few containers that have links
+    from engine.daemon.containers.endpoints import legacylinks
+else:
+    legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
 log = logging.getLogger(__name__)
 
@@ -92,8 +98,6 @@ def _pull_out(engine: EndpointParts, container: Container, pair: Pair, staying: 
 
 def _open_links(engine: EndpointParts, container: Container, places: wires.Pairs) -> None:
     if container.host_config["Links"]:
-        from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
-
         for network, endpoint in places:
             if network.name == DEFAULT:
                 legacylinks.open_ways(engine, network, endpoint, legacylinks.running(engine, container))

@@ -11,6 +11,14 @@ from engine.daemon.jsontext import Object
 from engine.daemon.network.record import BUILTIN, Network
 from engine.daemon.parts import EndpointParts
 from engine.errors import Invalid, NotFound
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for the few endpoints that ask for an address or have options
+    from engine.daemon.network import joining
+    from engine.daemon.network.drivers import endpointoptions
+else:
+    endpointoptions = late("engine.daemon.network.drivers.endpointoptions")
+    joining = late("engine.daemon.network.joining")
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}|[0-9a-f]{2}(-[0-9a-f]{2}){5}|[0-9a-f]{4}(\.[0-9a-f]{4}){2}", re.I)
 _MULTICAST = 1
@@ -61,8 +69,6 @@ def check(network: Network | None, name: str, settings: Object) -> None:
         wrong.append(f"invalid MAC address {mac}: it is a group's")
     wrong += _wrong_options(settings["DriverOpts"])
     if network is not None and settings["IPAMConfig"] and not wrong:
-        from engine.daemon.network import joining  # for those few that ask for an address
-
         wrong += joining.outside(network, settings["IPAMConfig"])
     if wrong:
         raise Invalid(f"invalid endpoint settings:\n{_joined(wrong)}")
@@ -101,8 +107,6 @@ def _wrong_addresses(ipam: Object) -> list[str]:
 def _wrong_options(options: Object | None) -> list[str]:
     if not options:
         return []
-    from engine.daemon.network.drivers import endpointoptions  # for those few that have any
-
     return endpointoptions.problems(options)
 
 

@@ -11,6 +11,12 @@ from engine.daemon.containers.endpoints.keeping import keep
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import DEFAULT, Endpoint, Network, Published, has_resolver
 from engine.daemon.parts import EndpointParts
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for the few containers that have links
+    from engine.daemon.containers.endpoints import legacylinks
+else:
+    legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
 _FAILED = "failed to set up container networking: "
 
@@ -80,8 +86,6 @@ class Start:
         engine, container = self._engine, self._container
         lines = ""
         if container.host_config["Links"] and any(network.name == DEFAULT for network, _ in self._pairs):
-            from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
-
             self._linked = legacylinks.linked(engine, container)
             lines = legacylinks.lines(self._linked)
         etc.write(engine, container, self._pairs, lines)
@@ -119,8 +123,6 @@ class Start:
         (endpoint,) = [endpoint for each, endpoint in self._pairs if each is network]
         others = engine.containers.any(lambda other: bool(other.host_config["Links"]) and other.state.alive)
         if self._linked or others:
-            from engine.daemon.containers.endpoints import legacylinks
-
             legacylinks.open_ways(engine, network, endpoint, self._linked)
             legacylinks.tell_parents(engine, container, network, endpoint)
 

@@ -10,7 +10,13 @@ from engine.daemon.containers.record import Container
 from engine.daemon.network.record import DEFAULT, Network, Pair
 from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError, NotFound
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox import namespaces
+
+if TYPE_CHECKING:  # loaded for the few containers that have links
+    from engine.daemon.containers.endpoints import legacylinks
+else:
+    legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
 Pairs = tuple[Pair, ...]
 
@@ -94,8 +100,6 @@ def links_of(container: Container, pairs: Pairs) -> dict[str, dict[str, str]]:
     """Network's id → alias → the name it stands for, to this container alone."""
     if not any((container.networking.get(network.name) or {}).get("Links") for network, _ in pairs):
         return {}
-    from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
-
     return legacylinks.of_endpoints(container, [network for network, _ in pairs])
 
 

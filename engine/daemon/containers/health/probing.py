@@ -18,6 +18,12 @@ from engine.daemon.parts import HealthParts
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.schedule import Handle
 from engine.errors import EngineError
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first exec or probe
+    from engine.daemon.containers.exec import verbs as execution
+else:
+    execution = late("engine.daemon.containers.exec.verbs")
 
 log = logging.getLogger(__name__)
 
@@ -116,8 +122,6 @@ class _Monitor:
 
     def _run(self) -> tuple[int, str]:
         """Run the command in the container: its exit code and what the log shows of its output."""
-        from engine.daemon.containers.exec import verbs as execution  # an idle daemon runs nothing in containers
-
         check, config = self._check, self._container.config
         try:
             done = execution.run_captured(

@@ -23,8 +23,14 @@ from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.errors import SystemFailure
+from engine.late import TYPE_CHECKING, late
 from engine.wire import exitfile
 from engine.wire.schema import Exited
+
+if TYPE_CHECKING:  # loaded by the first start, or by an adoption
+    from engine.daemon.containers.endpoints import ending
+else:
+    ending = late("engine.daemon.containers.endpoints.ending")
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +95,6 @@ def record(
 def _leave_networks(engine: ContainerParts, container: Container) -> None:
     """Before anybody hears of the end: who does may want its ports, its address or its networks for something else."""
     if engine.networks.endpoints(container_id=container.id):
-        from engine.daemon.containers.endpoints import ending  # loaded with the first start, or else by an adoption
-
         ending.release(engine, container)
 
 

@@ -20,7 +20,13 @@ from engine.daemon.volumes import fill
 from engine.daemon.volumes import options as driver_options
 from engine.daemon.volumes.store import Volume
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox.mounts import words
+
+if TYPE_CHECKING:  # loaded for volumes with options
+    from engine.daemon.volumes import mounted
+else:
+    mounted = late("engine.daemon.volumes.mounted")
 
 _OPTIONAL = frozenset({"Type", "Name", "Driver"})
 # dockerd relabels its own volumes, and shows that in place of no mode at all.
@@ -171,8 +177,6 @@ def _fill(root: int, place: str, volume: Volume, mounting: driver_options.Mounti
     if mounting is None:
         fill.fill(root, place, volume.path)
         return
-    from engine.daemon.volumes import mounted  # for volumes with options alone
-
     mounted.fill_mounted(root, place, volume, mounting)
 
 

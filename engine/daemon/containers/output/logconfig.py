@@ -13,10 +13,16 @@ from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotBuilt, SystemFailure
+from engine.late import TYPE_CHECKING, late
 from engine.logs import attributes
 from engine.logs.attributes import Described
 from engine.logs.drivers import jsonfile, local, options
 from engine.wire.schema import Forward, LogTarget
+
+if TYPE_CHECKING:  # loaded by the first request for details
+    from engine.logs import jsonreader
+else:
+    jsonreader = late("engine.logs.jsonreader")
 
 NONE, LOCAL, JSON_FILE = "none", "local", "json-file"
 # Every driver that is built → its module in `engine.logs`.
@@ -134,6 +140,4 @@ def details(container: Container) -> bytes:
     log_config = container.host_config["LogConfig"]
     if log_config["Type"] in (LOCAL, NONE):
         return b" "
-    from engine.logs.jsonreader import details_of  # only who asks for details needs it
-
-    return details_of(attributes.extra(log_config["Config"], _described(container)))
+    return jsonreader.details_of(attributes.extra(log_config["Config"], _described(container)))

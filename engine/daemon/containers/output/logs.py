@@ -9,9 +9,15 @@ from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
 from engine.daemon.parts import OutputParts
 from engine.errors import Invalid, NotBuilt
+from engine.late import TYPE_CHECKING, late
 from engine.logs.drivers import jsonfile
 from engine.logs.query import Query
 from engine.logs.sending import sender
+
+if TYPE_CHECKING:  # loaded where a container has a log of JSON lines
+    from engine.logs import jsonreader
+else:
+    jsonreader = late("engine.logs.jsonreader")
 
 
 def check(container: Container, query: Query) -> None:
@@ -44,8 +50,6 @@ def send(
         if not is_json(container):
             sender(engine.muxer)(where.log, sink, query, chunked, ended)
             return None
-        from engine.logs import jsonreader  # only a daemon with such logs keeps it
-
         name = jsonfile.file_name(container.id)
         return jsonreader.send(
             where.home, name, sink, query, details=details, chunked=chunked, ended_fd=ended, after=after

@@ -27,6 +27,12 @@ from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
 from engine.daemon.tar.trees import remove_path
 from engine.errors import SystemFailure
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for the few containers that have links
+    from engine.daemon.containers.endpoints import legacylinks
+else:
+    legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
 _SHORT = 12
 
@@ -103,8 +109,6 @@ def create(
 
 def _link(engine: ContainerParts, container: Container) -> None:
     """Find those that it links to: links of the default network stay in HostConfig, others are its endpoint's."""
-    from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
-
     mode, asked_for = container.host_config["NetworkMode"], container.host_config["Links"]
     if mode in BUILTIN:
         container.host_config["Links"] = legacylinks.resolved(engine, asked_for)

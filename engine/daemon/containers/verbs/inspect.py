@@ -15,6 +15,12 @@ from engine.daemon.containers.record import Container, Health, State
 from engine.daemon.containers.security import joins, walls
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for the few containers that have links
+    from engine.daemon.containers.endpoints import legacylinks
+else:
+    legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
 # Nothing to show for an optional key. A StopTimeout of 0 and an Init of false are something.
 _EMPTY: tuple[object, ...] = (None, "", {}, [])
@@ -105,8 +111,6 @@ def _show_health(health: Health) -> Object:
 def _show_host_config(engine: ContainerParts, container: Container) -> Object:
     shown = _without_empty(container.host_config, HOST_CONFIG_OPTIONAL)
     if shown["Links"]:
-        from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
-
         shown["Links"] = legacylinks.shown(engine, container)
     return shown
 

@@ -15,6 +15,12 @@ from engine.daemon.containers.verbs.inspect import measure
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.errors import NotFound
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for the few containers that have links
+    from engine.daemon.containers.endpoints import legacylinks
+else:
+    legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
 # dockerd's listing says this of a container without a health check.
 _NO_HEALTH = {"Status": "none", "FailingStreak": 0}
@@ -59,8 +65,6 @@ def _aliases(engine: ContainerParts) -> dict[str, list[str]]:
     """Container's id → the names that links give to it."""
     if not engine.containers.any(lambda container: bool(container.host_config["Links"])):
         return {}
-    from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
-
     return legacylinks.aliases(engine)
 
 

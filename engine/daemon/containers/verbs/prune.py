@@ -10,6 +10,12 @@ from engine.daemon.containers.verbs import remove
 from engine.daemon.containers.verbs.inspect import measure
 from engine.daemon.parts import ContainerParts
 from engine.errors import Conflict, EngineError, Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first filter of times, with datetime
+    from engine.daemon import moments
+else:
+    moments = late("engine.daemon.moments")
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +59,6 @@ def _labels(values: tuple[str, ...]) -> tuple[tuple[str, str | None], ...]:
 def _moment(until: tuple[str, ...]) -> int | None:
     if not until:
         return None
-    from engine.daemon import moments  # with datetime, which an idle daemon can do without
-
     try:
         return moments.parse(until[0], time.time_ns())
     except Invalid as error:

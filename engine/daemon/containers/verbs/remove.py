@@ -17,6 +17,12 @@ from engine.daemon.runtime.background import Turn
 from engine.daemon.store import containers as table
 from engine.daemon.tar.trees import remove_path
 from engine.errors import Conflict, NotFound, SystemFailure
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first start, or by an adoption
+    from engine.daemon.containers.endpoints import ending
+else:
+    ending = late("engine.daemon.containers.endpoints.ending")
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +104,6 @@ def finish(engine: ContainerParts, container: Container, volumes: bool = False, 
 def _leave_networks(engine: ContainerParts, container: Container) -> None:
     """It has left them at the end of its last run, unless there was no room on the disk to say so."""
     if engine.networks.endpoints(container_id=container.id):
-        from engine.daemon.containers.endpoints import ending
-
         ending.release(engine, container)
 
 

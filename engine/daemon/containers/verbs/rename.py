@@ -6,6 +6,12 @@ from engine.daemon.containers.record import Container
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, Invalid, NotFound
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded where a resolver may be asked for the name
+    from engine.daemon.containers.endpoints import renaming
+else:
+    renaming = late("engine.daemon.containers.endpoints.renaming")
 
 
 def rename(engine: ContainerParts, container: Container, name: str) -> None:
@@ -33,7 +39,5 @@ def rename(engine: ContainerParts, container: Container, name: str) -> None:
             container.name = new
         engine.containers.free_name(container, old)
         if engine.networks.endpoints(container_id=container.id):
-            from engine.daemon.containers.endpoints import renaming  # only where somebody may ask for the name
-
             renaming.renamed(engine, container)
         announce(engine, container, "rename", oldName=f"/{old}")

@@ -23,9 +23,16 @@ from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, StartFailure
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox import stage
 from engine.wire import packed
 from engine.wire.schema import Start, Started
+
+if TYPE_CHECKING:  # loaded by the first start
+    from engine.daemon.containers.endpoints import ending, starting
+else:
+    ending = late("engine.daemon.containers.endpoints.ending")
+    starting = late("engine.daemon.containers.endpoints.starting")
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +93,6 @@ def _take_back(engine: ContainerParts, container: Container, started: Started, b
     if not signalling.kill_and_wait(started.pid, started.pid_start, _KILLED_SECONDS):
         log.error("container %s: its process %d does not end after SIGKILL", container.id, started.pid)
     if engine.networks.endpoints(container_id=container.id):
-        from engine.daemon.containers.endpoints import ending  # as everywhere
-
         ending.release(engine, container)
     with container.changed:
         probing.drop(container)
@@ -97,8 +102,6 @@ def _take_back(engine: ContainerParts, container: Container, started: Started, b
 
 
 def _launch(engine: ContainerParts, container: Container) -> Started:
-    from engine.daemon.containers.endpoints import starting  # an idle daemon has started nothing
-
     joins.take_name(engine, container)
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)

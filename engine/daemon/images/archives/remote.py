@@ -6,17 +6,15 @@ client does. No credentials are sent, and nothing is asked of files or of other 
 """
 
 import contextlib
+import http.client
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from engine.daemon.images.registry import transport
+from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.transport import ConnectFailure, Origin, Transport
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
-
-if TYPE_CHECKING:
-    from engine.daemon.images.registry.answer import Answer
 
 _KINDS = {400: Invalid, 401: Unauthorized, 403: Forbidden, 404: NotFound}
 _PIECE = 256 * 1024
@@ -37,7 +35,7 @@ class Remote:
     Raises SystemFailure when it breaks off, Invalid when it goes on for too long.
     """
 
-    def __init__(self, answer: "Answer", url: str, most: int, progress: Callable[[int], None]):
+    def __init__(self, answer: Answer, url: str, most: int, progress: Callable[[int], None]):
         self._answer = answer
         self._most = most
         self._progress = progress
@@ -117,7 +115,7 @@ def told(url: str, progress: Callable[[Object], None]) -> Iterator[Remote]:
         yield source
 
 
-def _get(connections: Transport, url: str) -> "Answer":
+def _get(connections: Transport, url: str) -> Answer:
     try:
         scheme, host, port, target = transport.split_url(url)
     except (SystemFailure, ValueError) as error:
@@ -130,16 +128,14 @@ def _get(connections: Transport, url: str) -> "Answer":
         raise SystemFailure(f'Get "{url}": {error}') from error
 
 
-def _refused(url: str, answer: "Answer") -> EngineError:
+def _refused(url: str, answer: Answer) -> EngineError:
     text = _read(answer, _ERROR_TEXT).decode("utf-8", "replace").strip()
     kind = _KINDS.get(answer.status, SystemFailure)
     return kind(f"failed to GET {url} with status {answer.status} {answer.reason}: {text}")
 
 
-def _read(answer: "Answer", count: int) -> bytes:
+def _read(answer: Answer, count: int) -> bytes:
     """What one look at the connection brings: a full buffer could be waited for for days."""
-    import http.client  # loaded with the answer already
-
     try:
         return answer.read1(count)
     except (OSError, http.client.HTTPException, ValueError) as error:

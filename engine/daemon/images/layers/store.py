@@ -25,6 +25,15 @@ from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid
 from engine.kernel import memory
 from engine.kernel.beneath import open_beneath
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first layer that is unpacked
+    from engine.daemon.images.layers import unpack as layers
+    from engine.daemon.tar import ahead, compression
+else:
+    layers = late("engine.daemon.images.layers.unpack")
+    ahead = late("engine.daemon.tar.ahead")
+    compression = late("engine.daemon.tar.compression")
 
 log = logging.getLogger(__name__)
 
@@ -118,15 +127,12 @@ class LayerStore:
         abandon: given for a source that another thread may read, ahead; see `Ahead`
         Raises Invalid, SystemFailure.
         """
-        from engine.daemon.tar.ahead import Ahead  # late: an idle daemon unpacks nothing
-        from engine.daemon.tar.compression import Unpacked
-
         with self._lock, self._database.transaction() as connection:
             number = table.new_layer(connection)
             self._pins[number] += 1
         try:
-            plain = Hashing(Unpacked(source))
-            with contextlib.nullcontext(plain) if abandon is None else Ahead(plain, abandon) as stream:
+            plain = Hashing(compression.Unpacked(source))
+            with contextlib.nullcontext(plain) if abandon is None else ahead.Ahead(plain, abandon) as stream:
                 size, implied = self._unpack_into(number, io.BufferedReader(stream, _BUFFER))
             if diff_id and plain.digest != diff_id:
                 raise Invalid(f'wrong diff id calculated on extraction "{plain.digest}"')
@@ -141,8 +147,6 @@ class LayerStore:
         return layer, implied if layer.number == number else ()
 
     def _unpack_into(self, number: int, stream: io.BufferedReader) -> tuple[int, tuple[str, ...]]:
-        from engine.daemon.images.layers import unpack as layers  # late, as above
-
         path = os.path.join(self.root, str(number))
         os.mkdir(path, 0o700)
         fd = os.open(path, _DIRECTORY)

@@ -6,22 +6,20 @@ outlives the pull and the daemon, unless the disk is full; two pulls that want t
 
 import contextlib
 import hashlib
+import http.client
 import io
 import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from engine.daemon.images.content import Content, append
+from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.reads import Registry
 from engine.daemon.jsontext import Object
 from engine.daemon.streams import Buffer
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
-
-if TYPE_CHECKING:
-    from engine.daemon.images.registry.answer import Answer
 
 log = logging.getLogger(__name__)
 
@@ -308,10 +306,8 @@ class _Partial:
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
 
-    def _copy(self, answer: "Answer") -> None:
+    def _copy(self, answer: Answer) -> None:
         """Append the answer's body, to the blob's size and no further. Raises SystemFailure where it ends early."""
-        import http.client  # loaded by the transport already
-
         while self.done < self._size:
             if self.arriving.cancelled.is_set():
                 raise Cancelled("context canceled")

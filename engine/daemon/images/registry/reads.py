@@ -9,12 +9,12 @@ import contextlib
 import re
 import urllib.parse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from engine.daemon import jsontext
 from engine.daemon.images import image as documents
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.reference import Reference
+from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.auth import Authorizer, Credentials, parse_challenges
 from engine.daemon.images.registry.transport import (
     ConnectFailure,
@@ -28,9 +28,6 @@ from engine.daemon.images.registry.transport import (
 )
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
-
-if TYPE_CHECKING:
-    from engine.daemon.images.registry.answer import Answer
 
 _OFFICIAL = "docker.io"
 _OFFICIAL_HOST = "registry-1.docker.io"
@@ -134,7 +131,7 @@ class Registry:
         raise Invalid(f"the list of the tags of {self.repository} does not end: pull them one by one")
 
     @contextlib.contextmanager
-    def blob(self, digest: str, start: int = 0) -> Iterator[tuple["Answer", int]]:
+    def blob(self, digest: str, start: int = 0) -> Iterator[tuple[Answer, int]]:
         """The answer to read the blob from, and the byte it starts at: `start`, or 0 where ranges are not known."""
         headers = {"Range": f"bytes={start}-"} if start else {}
         with self._ask("GET", f"blobs/{digest}", headers) as answer:
@@ -142,7 +139,7 @@ class Registry:
             yield answer, start if answer.status == 206 and _starts_at(answer, start) else 0
 
     @contextlib.contextmanager
-    def _ask(self, method: str, path: str, headers: dict[str, str]) -> Iterator["Answer"]:
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> Iterator[Answer]:
         """A good answer to a request below the repository; what is left of its body is given up."""
         url_path = f"/v2/{self.repository}/{path}"
         answer, origin = self._answered(method, url_path, headers)
@@ -156,7 +153,7 @@ class Registry:
 
     def _answered(
         self, method: str, path: str, headers: dict[str, str], body: bytes | Sender | None = None
-    ) -> tuple["Answer", Origin]:
+    ) -> tuple[Answer, Origin]:
         for _ in range(_MOST_CHALLENGES + 1):
             sent = self._authorizer.header
             answer, origin = self._followed(method, path, headers, sent, body)
@@ -171,7 +168,7 @@ class Registry:
 
     def _followed(
         self, method: str, path: str, headers: dict[str, str], authorization: str, body: bytes | Sender | None = None
-    ) -> tuple["Answer", Origin]:
+    ) -> tuple[Answer, Origin]:
         """The answer at the end of the redirects; one that would make a GET of another method is not followed."""
         origin, target = self._first_origin(), path
         for _ in range(_MOST_REDIRECTS):
@@ -210,7 +207,7 @@ class Registry:
 
     def _sent(
         self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | Sender | None = None
-    ) -> "Answer":
+    ) -> Answer:
         try:
             return self.transport.send(method, origin, target, headers, body)
         except ConnectFailure as failure:
@@ -262,12 +259,12 @@ def _tags_of(data: bytes) -> list[str]:
     return tags
 
 
-def _starts_at(answer: "Answer", start: int) -> bool:
+def _starts_at(answer: Answer, start: int) -> bool:
     """True when a partial answer is the part that was asked for."""
     return (answer.headers.get("Content-Range") or "").startswith(f"bytes {start}-")
 
 
-def refusal(answer: "Answer", method: str, url: str) -> EngineError:
+def refusal(answer: Answer, method: str, url: str) -> EngineError:
     """The failure that a status of 400 or more means, with the registry's own words where it has some."""
     status, data = answer.status, read_body(answer, _LONGEST_ERROR)
     said = _words(data)

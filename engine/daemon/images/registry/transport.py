@@ -5,25 +5,22 @@ follows no redirect and adds no credentials.
 """
 
 import errno
+import http.client
 import logging
 import os
 import select
 import socket
+import ssl
 import threading
 import urllib.parse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from engine.daemon.images.registry import paced
+from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.proxies import Proxy, proxy_for
 from engine.errors import Invalid, SystemFailure
 from engine.literals import quoted
-
-if TYPE_CHECKING:
-    import http.client
-    import ssl
-
-    from engine.daemon.images.registry.answer import Answer
 
 log = logging.getLogger(__name__)
 
@@ -146,14 +143,12 @@ class Transport:
                     _shut(connection.sock)
 
     def send(
-        self, method: str, origin: Origin, target: str, headers: dict[str, str], body: "bytes | Sender | None" = None
-    ) -> "Answer":
+        self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | Sender | None = None
+    ) -> Answer:
         """One request and the head of its answer; the body is the caller's to read, whole, or `drop` it.
 
         body: bytes, or what writes itself into the connection. Raises ConnectFailure.
         """
-        import http.client  # loads ssl and email: only once something is pulled
-
         kept: dict[Origin, http.client.HTTPConnection] = self._local.__dict__.setdefault("kept", {})
         sent = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity", **headers}
         # A kept connection may have been closed by the other side meanwhile: then once more, on a new one.
@@ -193,11 +188,7 @@ class Transport:
         except Invalid as error:
             raise ConnectFailure(f"proxyconnect tcp: {error}") from error
 
-    def _connect(self, origin: Origin, proxy: Proxy | None) -> "http.client.HTTPConnection":
-        import http.client  # as above
-
-        from engine.daemon.images.registry.answer import Answer
-
+    def _connect(self, origin: Origin, proxy: Proxy | None) -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection(origin.host, origin.port, timeout=paced.SILENCE_SECONDS)
         plain = _dial(origin.host, origin.port) if proxy is None else _dial_proxy(proxy)
         try:
@@ -222,9 +213,6 @@ class Transport:
     def _failure(self, error: Exception) -> ConnectFailure:
         if isinstance(error, ConnectFailure):
             return error
-        import http.client
-        import ssl  # here already, both
-
         if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
             # Whatever it was, it goes to terminals and logs.
             shown = ascii(str(error)[:_MOST_SHOWN])[1:-1]
@@ -262,10 +250,6 @@ def _dial_proxy(proxy: Proxy) -> socket.socket:
 
 def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
     """Have the proxy connect us through to the origin (RFC 9110, 9.3.6). Raises ConnectFailure, OSError."""
-    import http.client  # as above
-
-    from engine.daemon.images.registry.answer import Answer
-
     host = f"[{origin.host}]" if ":" in origin.host else origin.host
     head = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}", f"User-Agent: {_USER_AGENT}"]
     if proxy.authorization:
@@ -284,7 +268,7 @@ def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
         raise ConnectFailure(answer.reason or f"proxyconnect tcp: {answer.status}")
 
 
-def _has_ended(connection: "http.client.HTTPConnection") -> bool:
+def _has_ended(connection: http.client.HTTPConnection) -> bool:
     """True when there is something to read where nothing was asked: mostly the end of the connection."""
     if connection.sock is None:
         return True
@@ -294,12 +278,12 @@ def _has_ended(connection: "http.client.HTTPConnection") -> bool:
 
 
 def _exchange(
-    connection: "http.client.HTTPConnection",
+    connection: http.client.HTTPConnection,
     method: str,
     target: str,
     headers: dict[str, str],
-    body: "bytes | Sender | None",
-) -> "Answer":
+    body: bytes | Sender | None,
+) -> Answer:
     if body is None or isinstance(body, bytes):
         connection.request(method, target, body=body, headers=headers)
         return _answer_of(connection)
@@ -318,18 +302,14 @@ def _exchange(
     return answer
 
 
-def _answer_of(connection: "http.client.HTTPConnection") -> "Answer":
-    from engine.daemon.images.registry.answer import Answer  # loaded with the connection already
-
+def _answer_of(connection: http.client.HTTPConnection) -> Answer:
     answer = connection.getresponse()
     assert isinstance(answer, Answer)  # the connection's response_class
     return answer
 
 
-def read_body(answer: "Answer", most: int) -> bytes:
+def read_body(answer: Answer, most: int) -> bytes:
     """At most `most` bytes of an answer's body. Raises ConnectFailure where it breaks off or is malformed."""
-    import http.client  # loaded with the answer already
-
     try:
         return answer.read(most)
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -375,10 +355,8 @@ def _dial(host: str, port: int) -> socket.socket:
     raise first or ConnectFailure(f"dial tcp: lookup {host}: no such host")
 
 
-def _tls(origin: Origin) -> "ssl.SSLContext":
+def _tls(origin: Origin) -> ssl.SSLContext:
     """The context for one registry: the system's authorities, and what /etc/docker/certs.d holds for that host."""
-    import ssl  # as above
-
     context = ssl.create_default_context()
     if origin.unchecked:
         context.check_hostname = False
@@ -396,7 +374,7 @@ def _tls(origin: Origin) -> "ssl.SSLContext":
     return context
 
 
-def _load_pair(context: "ssl.SSLContext", path: str, name: str) -> None:
+def _load_pair(context: ssl.SSLContext, path: str, name: str) -> None:
     """Show the registry our own certificate. Raises ConnectFailure where half of the pair is missing."""
     certificate, key = (os.path.splitext(path)[0] + kind for kind in (".cert", ".key"))
     if not os.path.exists(key):

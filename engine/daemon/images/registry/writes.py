@@ -9,17 +9,15 @@ import contextlib
 import re
 import urllib.parse
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from engine.daemon.images.reference import Reference
+from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.auth import Credentials
 from engine.daemon.images.registry.reads import Registry, refusal
 from engine.daemon.images.registry.transport import Origin, Sender, joined, read_body, split_url
 from engine.daemon.jsontext import Object
 from engine.errors import SystemFailure, Unauthorized
-
-if TYPE_CHECKING:
-    from engine.daemon.images.registry.answer import Answer
 
 _OFFICIAL = "docker.io"
 _OFFICIAL_HOST = "registry-1.docker.io"
@@ -169,7 +167,7 @@ class Writer(Registry):
     @contextlib.contextmanager
     def _exchange(
         self, method: str, place: Place, headers: dict[str, str], body: Sender | bytes | None = None
-    ) -> Iterator["Answer"]:
+    ) -> Iterator[Answer]:
         """The answer, whatever its status; what is left of its body is given up."""
         origin, target = place
         if origin == self.origin:
@@ -185,18 +183,18 @@ class Writer(Registry):
             if not answer.isclosed():
                 self.transport.drop(origin)
 
-    def _good(self, answer: "Answer", method: str, place: Place) -> None:
+    def _good(self, answer: Answer, method: str, place: Place) -> None:
         if 200 <= answer.status < 300:
             return
         failure = refusal(answer, method, place.url)
         # Only a refusal of the credentials means the same everywhere.
         raise failure if isinstance(failure, Unauthorized) else Refused(str(failure), answer.status)
 
-    def _opened(self, answer: "Answer", place: Place) -> Upload:
+    def _opened(self, answer: Answer, place: Place) -> Upload:
         """A new upload: its range is written as 0-0, which would be one byte."""
         return self._upload(answer, place)._replace(done=0)
 
-    def _upload(self, answer: "Answer", place: Place) -> Upload:
+    def _upload(self, answer: Answer, place: Place) -> Upload:
         """The upload that an answer tells of."""
         location = answer.headers.get("Location")
         if not location:
@@ -216,7 +214,7 @@ class Writer(Registry):
         return Place(origin, target)
 
     @staticmethod
-    def _same(answer: "Answer", digest: str) -> None:
+    def _same(answer: Answer, digest: str) -> None:
         said = answer.headers.get("Docker-Content-Digest", "")
         # A registry may name it by another algorithm.
         if said and said.partition(":")[0] == digest.partition(":")[0] and said != digest:

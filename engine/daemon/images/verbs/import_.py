@@ -16,6 +16,12 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.daemon.streams import Source
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first import with changes, with the Dockerfile's grammar
+    from engine.daemon.images import changes as instructions
+else:
+    instructions = late("engine.daemon.images.changes")
 
 
 def import_rootfs(
@@ -48,8 +54,6 @@ def import_rootfs(
 
 
 def _changed(changes: Sequence[str]) -> Object:
-    from engine.daemon.images import changes as instructions  # late: with it comes all of the Dockerfile's grammar
-
     return instructions.apply({}, changes)
 
 

@@ -24,6 +24,14 @@ from engine.daemon.images.usedby import UsedBy, User, standing
 from engine.daemon.jsontext import Object
 from engine.daemon.store import images as table
 from engine.errors import Invalid, NotFound
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first listing
+    from engine.daemon import moments
+    from engine.daemon.images import filters as rules
+else:
+    rules = late("engine.daemon.images.filters")
+    moments = late("engine.daemon.moments")
 
 _SECOND = 1_000_000_000
 # How BuildKit marks the manifest that describes another one of the same index.
@@ -45,8 +53,6 @@ def images_json(
     everything: also the untagged parents of other images; identity: where each platform came from, which needs
     manifests. Raises Invalid (`invalid filter 'x'`), NotFound.
     """
-    from engine.daemon.images import filters as rules  # an idle daemon has not been asked for a filter
-
     tests = rules.compile_filters(store, filters)
     images = sorted(store.all(), key=lambda image: rules.created_ns(image) or 0, reverse=True)
     parents = {image.parent for image in images}
@@ -62,8 +68,6 @@ def images_json(
 
 def _of_names(summary: Object, patterns: Sequence[str]) -> Object:
     """An image that was asked for by patterns of names, with those of its names alone that fit."""
-    from engine.daemon.images import filters as rules  # as above
-
     matches = rules.by_reference(patterns)
     tags = [tag for tag in summary["RepoTags"] if matches(Reference.parse(tag))]
     named = {Reference.parse(tag).familiar_name for tag in tags}
@@ -238,8 +242,6 @@ def _identity(image: Image) -> Object | None:
 
 def created_seconds(created: str) -> int:
     """Seconds since the epoch of an RFC 3339 time; 0 for none, or for one that nobody can read."""
-    from engine.daemon import moments  # with datetime, which an idle daemon does without
-
     try:
         return moments.parse(created, 0) // _SECOND
     except Invalid:

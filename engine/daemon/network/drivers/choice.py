@@ -9,8 +9,17 @@ from typing import Protocol
 
 from engine.daemon.network.record import Network
 from engine.errors import Forbidden, NotFound
+from engine.late import TYPE_CHECKING, late
 
-LOCAL = ("bridge", "host", "ipvlan", "macvlan", "null")
+if TYPE_CHECKING:  # each is loaded with the first network of its own
+    from engine.daemon.network.drivers import bridge, host, ipvlan, macvlan, null
+else:
+    bridge = late("engine.daemon.network.drivers.bridge")
+    host = late("engine.daemon.network.drivers.host")
+    ipvlan = late("engine.daemon.network.drivers.ipvlan")
+    macvlan = late("engine.daemon.network.drivers.macvlan")
+    null = late("engine.daemon.network.drivers.null")
+
 _SWARM = ("overlay",)
 NO_MANAGER = (
     'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm'
@@ -32,30 +41,17 @@ class Driver(Protocol):
         """Whether an IPv4, an IPv6 pool has a gateway that nobody asked for."""
 
 
+_DRIVERS: dict[str, Driver] = {"bridge": bridge, "host": host, "ipvlan": ipvlan, "macvlan": macvlan, "null": null}
+LOCAL = tuple(_DRIVERS)
+
+
 def find(name: str) -> Driver:
     """The driver's module. Raises NotFound, Forbidden for a driver of a swarm."""
-    if name == "bridge":
-        from engine.daemon.network.drivers import bridge
-
-        return bridge
-    if name == "host":
-        from engine.daemon.network.drivers import host
-
-        return host
-    if name == "ipvlan":
-        from engine.daemon.network.drivers import ipvlan
-
-        return ipvlan
-    if name == "macvlan":
-        from engine.daemon.network.drivers import macvlan
-
-        return macvlan
-    if name == "null":
-        from engine.daemon.network.drivers import null
-
-        return null
-    check_local(name)
-    raise NotFound(f'plugin "{name}" not found')
+    found = _DRIVERS.get(name)
+    if found is None:
+        check_local(name)
+        raise NotFound(f'plugin "{name}" not found')
+    return found
 
 
 def check_local(name: str) -> None:

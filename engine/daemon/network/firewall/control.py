@@ -11,18 +11,25 @@ import contextlib
 import errno
 import logging
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Network
 from engine.daemon.runtime.background import Turn
 from engine.errors import SystemFailure, Unavailable
+from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
 
 if TYPE_CHECKING:  # what speaks to the kernel is loaded with the first rule
+    from engine.daemon.network.firewall import forwarding, rules, table
+    from engine.kernel.netlink import conntrack, nftables, socket
     from engine.kernel.netlink.message import Request
-    from engine.kernel.netlink.nftables import Element
-    from engine.kernel.netlink.socket import Netlink
+else:
+    forwarding = late("engine.daemon.network.firewall.forwarding")
+    rules = late("engine.daemon.network.firewall.rules")
+    table = late("engine.daemon.network.firewall.table")
+    conntrack = late("engine.kernel.netlink.conntrack")
+    nftables = late("engine.kernel.netlink.nftables")
+    socket = late("engine.kernel.netlink.socket")
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +55,11 @@ class Firewall:
         self._there = False
         self._networks: dict[str, Network] = {}
         self._endpoints: dict[str, tuple[Network, Endpoint]] = {}
-        self._links: dict[tuple[str, str], list[Element]] = {}
+        self._links: dict[tuple[str, str], list[nftables.Element]] = {}
         self._guards: dict[int, list[int]] | None = None
         self._loopback: set[str] = set()
-        self._tables: Netlink | None = None
-        self._connections: Netlink | None = None
+        self._tables: socket.Netlink | None = None
+        self._connections: socket.Netlink | None = None
         self._forgetting = Turn("connections")
         self._looked = False
         self._ours = False  # what the table has is of this daemon's making
@@ -95,9 +102,6 @@ class Firewall:
         """
         if not endpoint.ports:
             return
-        from engine.daemon.network.firewall import rules
-        from engine.kernel.netlink import nftables
-
         for port in endpoint.ports:
             family = rules.family_of(port.host_ip)
             if network.driver == "bridge" and family not in self._families():
@@ -122,8 +126,6 @@ class Firewall:
         # wide range only the first ports: what is sent there before anybody has published it is unheard of.
         udp = [port for port in endpoint.ports if port.protocol == "udp" and port.host_port][:_FORGET_PORTS]
         if udp:
-            from engine.kernel.netlink import conntrack
-
             places = [(rules.family_of(port.host_ip), rules.PROTOCOLS["udp"], port.host_port) for port in udp]
             self._forgetting.add(self._forget_connections, [conntrack.to_port(*place) for place in places])
 
@@ -133,9 +135,6 @@ class Firewall:
             known = endpoint.id in self._endpoints
             if not known and not any(endpoint.id in pair for pair in self._links):
                 return
-            from engine.daemon.network.firewall import rules
-            from engine.kernel.netlink import conntrack, nftables
-
             elements = rules.port_elements(*self._endpoints[endpoint.id]) if known else []
             elements += self._forget(endpoint.id)
             try:
@@ -154,9 +153,6 @@ class Firewall:
 
         Ends with the `withdraw` of either. In a network that is open within nothing. Raises SystemFailure.
         """
-        from engine.daemon.network.firewall import rules
-        from engine.kernel.netlink import nftables
-
         if network.driver != "bridge" or not self._families() or rules.open_within(network):
             return
         elements = rules.link_elements(endpoint, other, ports)
@@ -236,8 +232,6 @@ class Firewall:
 
     def _take_up(self, networks: tuple[Network, ...]) -> None:
         """Make the rules of these networks, and have the host forward for them."""
-        from engine.daemon.network.firewall import forwarding, rules
-
         enabled = self._families()
         for network in networks:
             if not rules.open_within(network):
@@ -261,8 +255,6 @@ class Firewall:
 
     def _look_around(self) -> None:
         """A packet has to be accepted by everybody's chains: who drops what he does not know is named in the log."""
-        from engine.kernel.netlink import nftables
-
         self._looked = True
         for chain in nftables.droppers(self._socket(), nftables.FORWARD):
             log.warning("%s drops what it does not accept: it has the last word on containers' traffic too", chain)
@@ -277,16 +269,11 @@ class Firewall:
 
     def _known_guards(self) -> dict[int, list[int]]:
         if self._guards is None:
-            from engine.daemon.network.firewall import forwarding
-
             found = {family: forwarding.guarded(self._socket(), self.table, family) for family in (_IPV4, _IPV6)}
             self._guards = {family: before for family, before in found.items() if before is not None}
         return self._guards
 
     def _made(self, network: Network) -> list["Request"]:
-        from engine.daemon.network.firewall import rules
-        from engine.kernel.netlink import nftables
-
         requests = []
         for chain, expressions in rules.chains(network).items():
             requests.append(nftables.new_chain(self.table, chain))
@@ -308,9 +295,6 @@ class Firewall:
 
     def _rebuild(self) -> None:
         """Make the table what the model says, in one transaction."""
-        from engine.daemon.network.firewall import forwarding, rules, table
-        from engine.kernel.netlink import nftables
-
         requests = table.empty(self.table, self._families())
         for network in self._networks.values():
             requests += self._made(network)
@@ -327,11 +311,9 @@ class Firewall:
         self._there = self._ours = True
 
     def _commit(self, requests: list["Request"]) -> None:
-        from engine.kernel.netlink import nftables
-
         nftables.commit(self._socket(), requests)
 
-    def _socket(self) -> "Netlink":
+    def _socket(self) -> "socket.Netlink":
         """The one socket, kept for good: to close it would take as long as the kernel's freeing of what is removed."""
         if self._tables is None:
             self._tables = _socket()
@@ -339,8 +321,6 @@ class Firewall:
 
     def _drop(self, devices: set[str]) -> None:
         """Take the table away, and what it guarded."""
-        from engine.daemon.network.firewall import forwarding, table
-
         guards = self._known_guards()
         self._there, self._guards, self._ours = False, {}, True
         for family, before in guards.items():
@@ -355,7 +335,7 @@ class Firewall:
             if error.errno not in _NO_SUCH_PART:
                 raise
 
-    def _forget(self, endpoint_id: str) -> list["Element"]:
+    def _forget(self, endpoint_id: str) -> list["nftables.Element"]:
         """Take an endpoint out of the model; the elements of its links, which are the caller's to take out."""
         self._endpoints.pop(endpoint_id, None)
         pairs = [pair for pair in self._links if endpoint_id in pair]
@@ -365,15 +345,11 @@ class Firewall:
         if network.id in self._loopback:
             return
         if any(port.host_port and port.host_ip.startswith(("127.", "0.0.0.0")) for port in endpoint.ports):
-            from engine.daemon.network.firewall import forwarding
-
             forwarding.let_loopback_in(network.device)
             self._loopback.add(network.id)
 
     def _forget_connections(self, requests: list["Request"]) -> None:
         """In the background, because the kernel walks through all connections of the host for each of them."""
-        from engine.kernel.netlink import conntrack
-
         try:
             if self._connections is None:
                 self._connections = _socket()
@@ -382,8 +358,5 @@ class Firewall:
             raise SystemFailure(f"the host's tracked connections cannot be changed: {error}") from error
 
 
-def _socket() -> "Netlink":
-    from engine.kernel.netlink.nftables import NETFILTER
-    from engine.kernel.netlink.socket import Netlink
-
-    return Netlink(NETFILTER)
+def _socket() -> "socket.Netlink":
+    return socket.Netlink(nftables.NETFILTER)

@@ -24,8 +24,14 @@ from engine.daemon.containers.verbs import wait as waiting
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError, Invalid, NotBuilt
+from engine.late import TYPE_CHECKING, late
 from engine.literals import INT64, integer, natural, quoted
 from engine.logs.query import Query as LogQuery
+
+if TYPE_CHECKING:  # loaded for the few containers that have links
+    from engine.daemon.containers.endpoints import legacylinks
+else:
+    legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
 # An empty object, and the spaces around it: older clients send it with a start, and it means nothing.
 _EMPTY_BODY = 7
@@ -199,8 +205,6 @@ def remove(engine: DaemonParts, request: Request) -> Response:
     """DELETE /containers/{id}"""
     query = request.query
     if query.flag("link"):
-        from engine.daemon.containers.endpoints import legacylinks  # hardly ever
-
         legacylinks.unlink(engine, request.parameters["id"])
         return Empty()
     container = _container(engine, request)

@@ -15,6 +15,18 @@ from engine.daemon.containers.config import container_config
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # each is loaded by the first request for it
+    from engine.daemon.containers.contents import archive
+    from engine.daemon.containers.contents import changes as comparing
+    from engine.daemon.containers.contents import commit as committing
+    from engine.daemon.containers.contents import export as exporting
+else:
+    archive = late("engine.daemon.containers.contents.archive")
+    comparing = late("engine.daemon.containers.contents.changes")
+    committing = late("engine.daemon.containers.contents.commit")
+    exporting = late("engine.daemon.containers.contents.export")
 
 _TAR = "application/x-tar"
 _BINARY = "application/octet-stream"
@@ -34,8 +46,6 @@ def _stat_field(status: Object) -> tuple[tuple[str, str], ...]:
 
 def archive_status(engine: DaemonParts, request: Request) -> Response:
     """HEAD /containers/{id}/archive"""
-    from engine.daemon.containers.contents import archive
-
     path, reference = _path(request), request.parameters["id"]
     status = archive.status(engine, engine.containers.find(reference), reference, path)
     return Empty(200, _stat_field(status))
@@ -43,8 +53,6 @@ def archive_status(engine: DaemonParts, request: Request) -> Response:
 
 def archive_get(engine: DaemonParts, request: Request) -> None:
     """GET /containers/{id}/archive"""
-    from engine.daemon.containers.contents import archive
-
     path, reference = _path(request), request.parameters["id"]
     with contextlib.ExitStack() as stack:
 
@@ -56,8 +64,6 @@ def archive_get(engine: DaemonParts, request: Request) -> None:
 
 def archive_put(engine: DaemonParts, request: Request) -> Response:
     """PUT /containers/{id}/archive"""
-    from engine.daemon.containers.contents import archive
-
     query, reference = request.query, request.parameters["id"]
     asked = archive.AskedCopy(_path(request), query.flag("noOverwriteDirNonDir"), query.flag("copyUIDGID"))
     archive.receive(engine, engine.containers.find(reference), reference, asked, request.body)
@@ -66,8 +72,6 @@ def archive_put(engine: DaemonParts, request: Request) -> Response:
 
 def export(engine: DaemonParts, request: Request) -> None:
     """GET /containers/{id}/export"""
-    from engine.daemon.containers.contents import export as exporting
-
     with contextlib.ExitStack() as stack:
 
         def begin() -> Callable[[bytes | memoryview], None]:
@@ -78,15 +82,11 @@ def export(engine: DaemonParts, request: Request) -> None:
 
 def changes(engine: DaemonParts, request: Request) -> Response:
     """GET /containers/{id}/changes: without any, `null`, as Go writes a list that was never begun."""
-    from engine.daemon.containers.contents import changes as comparing
-
     return Json(comparing.changes(engine, engine.containers.find(request.parameters["id"])) or None)
 
 
 def commit(engine: DaemonParts, request: Request) -> Response:
     """POST /commit"""
-    from engine.daemon.containers.contents import commit as committing
-
     query = request.query
     body = request.json(schemas.CONTAINER_CONFIG)
     container = engine.containers.find(query.text("container"))

@@ -8,12 +8,18 @@ from engine.daemon.api.answers import JSON_TYPE, Json, Response
 from engine.daemon.api.request import Request
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # each is loaded by the first request for it
+    from engine.daemon.containers.stats import watching
+    from engine.daemon.containers.top import table as looking
+else:
+    watching = late("engine.daemon.containers.stats.watching")
+    looking = late("engine.daemon.containers.top.table")
 
 
 def stats(engine: DaemonParts, request: Request) -> Response | None:
     """GET /containers/{id}/stats"""
-    from engine.daemon.containers.stats import watching as watching
-
     query = request.query
     container = engine.containers.find(request.parameters["id"])
     streamed, one_shot = query.flag("stream", True), query.flag("one-shot")
@@ -33,8 +39,6 @@ def stats(engine: DaemonParts, request: Request) -> Response | None:
 
 def top(engine: DaemonParts, request: Request) -> Response:
     """GET /containers/{id}/top"""
-    from engine.daemon.containers.top import table as looking
-
     container = engine.containers.find(request.parameters["id"])
     titles, processes = looking.top(engine, container, request.query.text("ps_args") or "-ef")
     return Json({"Processes": processes, "Titles": titles})

@@ -11,14 +11,18 @@ from engine.daemon.api.request import Request
 from engine.daemon.containers.output import attach as attaching
 from engine.daemon.parts import DaemonParts
 from engine.daemon.runtime.background import later
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first request for a WebSocket
+    from engine.daemon.api import websocketbridge
+    from engine.protocols import websocket
+else:
+    websocketbridge = late("engine.daemon.api.websocketbridge")
+    websocket = late("engine.protocols.websocket")
 
 
 def attach(engine: DaemonParts, request: Request) -> Response | None:
     """GET /containers/{id}/attach/ws"""
-    # Nobody but the clients of this endpoint needs the protocol: an idle daemon does not load it.
-    from engine.daemon.api import websocketbridge
-    from engine.protocols import websocket
-
     container = engine.containers.find(request.parameters["id"])
     query = request.query
     every = not versions.chooses_streams(request.version)

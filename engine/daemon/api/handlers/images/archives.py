@@ -11,6 +11,14 @@ from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # each is loaded by the first request for it
+    from engine.daemon.images.verbs import load as loading
+    from engine.daemon.images.verbs import save
+else:
+    loading = late("engine.daemon.images.verbs.load")
+    save = late("engine.daemon.images.verbs.save")
 
 _TAR = "application/x-tar"
 
@@ -26,8 +34,6 @@ def get_all(engine: DaemonParts, request: Request) -> None:
 
 
 def _save(engine: DaemonParts, request: Request, names: list[str]) -> None:
-    from engine.daemon.images.verbs import save  # who loads does not need it
-
     wanted = _platforms(request)
     with save.archive(engine.images, names, wanted) as archive, request.stream(200, _TAR) as stream:
         archive.send(stream)
@@ -35,8 +41,6 @@ def _save(engine: DaemonParts, request: Request, names: list[str]) -> None:
 
 def load(engine: DaemonParts, request: Request) -> None:
     """POST /images/load: whatever is wrong with the archive is told as a line, since reading it has begun by then."""
-    from engine.daemon.images.verbs import load as loading  # who saves does not need it
-
     wanted = _platforms(request)
     quiet = request.query.flag("quiet", default=True)
     with Progress(request) as progress:

@@ -15,6 +15,15 @@ from engine.daemon.images.verbs import remove as removal
 from engine.daemon.parts import DaemonParts
 from engine.daemon.streams import Source
 from engine.errors import Invalid, SystemFailure
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # each is loaded by the first request for it
+    from engine.daemon.images.archives import remote
+    from engine.daemon.images.verbs import import_, pull
+else:
+    remote = late("engine.daemon.images.archives.remote")
+    import_ = late("engine.daemon.images.verbs.import_")
+    pull = late("engine.daemon.images.verbs.pull")
 
 
 def create(engine: DaemonParts, request: Request) -> None:
@@ -27,8 +36,6 @@ def create(engine: DaemonParts, request: Request) -> None:
 
 
 def _pull(engine: DaemonParts, request: Request, progress: Progress) -> None:
-    from engine.daemon.images.verbs import pull  # the registry's side is not needed by an idle daemon
-
     query = request.query
     credentials = decode_auth(request.headers.get(HEADER, ""))
     # `docker pull -a` may leave the colon of a tag that it does not name.
@@ -49,16 +56,12 @@ def _import(engine: DaemonParts, request: Request, progress: Progress) -> None:
     if source == "-":
         _import_stream(engine, request, progress, source, request.body)
         return
-    from engine.daemon.images.archives import remote  # what an idle daemon does without
-
     url = source if "://" in source else f"http://{source}"
     with remote.told(url, progress) as stream:
         _import_stream(engine, request, progress, url, stream)
 
 
 def _import_stream(engine: DaemonParts, request: Request, progress: Progress, source: str, stream: Source) -> None:
-    from engine.daemon.images.verbs import import_  # as above
-
     query = request.query
     image = import_.import_rootfs(
         engine.images,
