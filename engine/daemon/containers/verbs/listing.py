@@ -1,4 +1,4 @@
-"""What `GET /containers/json` shows: a summary of each container that passes the filters.
+"""List a summary of each container that passes the filters, for GET /containers/json.
 
 Runs in the daemon's request threads; it holds no lock for longer than one container's state takes to copy.
 """
@@ -16,14 +16,14 @@ from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.errors import NotFound
 
-# dockerd's listing says this of a container without a health check.
+# dockerd's listing shows this for a container without a health check.
 _NO_HEALTH = {"Status": "none", "FailingStreak": 0}
 _HEALTH_WORDS = {"starting": " (health: starting)", "healthy": " (healthy)", "unhealthy": " (unhealthy)"}
 
 
 @dataclass(frozen=True, slots=True)
 class AskedListing:
-    """The query of the call; limit: 0 or less for all; `asked` are the filters as they came, by name."""
+    """The query of the call. limit: 0 or less for all; filters: name → values, as the client sent them."""
 
     all: bool = False
     limit: int = 0
@@ -56,10 +56,10 @@ def list_containers(engine: ContainerParts, asked: AskedListing) -> list[Object]
 
 
 def _aliases(engine: ContainerParts) -> dict[str, list[str]]:
-    """Container's id → the names that links give to it."""
+    """Container's id → the names that other containers' links give to it."""
     if not engine.containers.any(lambda container: bool(container.host_config["Links"])):
         return {}
-    from engine.daemon.containers.endpoints import legacylinks  # for those few that have any
+    from engine.daemon.containers.endpoints import legacylinks  # loaded only for containers with links
 
     return legacylinks.aliases(engine)
 
@@ -72,7 +72,7 @@ class _ImageNames:
         self._ids: dict[str, str] = {}
 
     def shown(self, container: Container) -> str:
-        """The name the client gave, or the image's id when the name means another image by now, or none."""
+        """The name that the client gave, or the image's id when that name means another image by now, or none."""
         name = container.image
         if name == container.image_id:
             return name
@@ -127,7 +127,7 @@ def _health(state: State) -> Object:
 
 
 def _command(container: Container) -> str:
-    # Quotes within an argument are not escaped: so does dockerd, and so clients expect it.
+    # Quotes within an argument are not escaped: dockerd does not escape them, and clients expect that.
     return " ".join([container.path, *(f"'{word}'" if " " in word else word for word in container.args)])
 
 

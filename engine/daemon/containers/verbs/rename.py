@@ -1,4 +1,4 @@
-"""Give a container another name."""
+"""Rename a container, in the database, the roster and the networks that answer to its name."""
 
 from engine.daemon.containers import naming
 from engine.daemon.containers.announce import announce
@@ -9,7 +9,10 @@ from engine.errors import Conflict, Invalid, NotFound
 
 
 def rename(engine: ContainerParts, container: Container, name: str) -> None:
-    """Both names are taken until the new one is durable. Raises Invalid, and Conflict for a name that is in use."""
+    """Rename the container; both names are taken until the new one is durable.
+
+    Raises Invalid, NotFound for a removed container, Conflict for a name that is in use.
+    """
     if not name:
         raise Invalid("Neither old nor new names may be empty")
     with container.operation:
@@ -33,7 +36,7 @@ def rename(engine: ContainerParts, container: Container, name: str) -> None:
             container.name = new
         engine.containers.free_name(container, old)
         if engine.networks.endpoints(container_id=container.id):
-            from engine.daemon.containers.endpoints import renaming  # only where somebody may ask for the name
+            from engine.daemon.containers.endpoints import renaming  # loaded only where it has endpoints
 
             renaming.renamed(engine, container)
         announce(engine, container, "rename", oldName=f"/{old}")
