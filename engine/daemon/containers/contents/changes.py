@@ -201,7 +201,8 @@ class _Level:
     """A directory that is being walked: its descriptor, the same directory of the image, and the names still to come.
 
     whole: a name that is missing in the upper directory was deleted; else it was only not touched
-    untold: the directory becomes a change as soon as there is a change below it, and is then reported before that one
+    untold: the directory becomes a change as soon as there is a change below it, and is then reported before that
+        change
     """
 
     __slots__ = ("lower", "names", "path", "untold", "upper", "whole")

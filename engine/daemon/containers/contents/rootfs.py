@@ -40,7 +40,8 @@ _CLONE_FS = 0x200
 _ATTEMPTS = 5
 _END_SECONDS = 10
 _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-# The file systems whose contents the kernel makes. They are no part of anybody's files, and some of them have no end.
+# The file systems whose contents the kernel makes. None of it is part of a container's own files, and some of it has no
+# end.
 _KERNELS_OWN = frozenset(
     b"proc sysfs cgroup cgroup2 devpts mqueue debugfs tracefs securityfs bpf pstore configfs fusectl efivarfs "
     b"binfmt_misc hugetlbfs autofs rpc_pipefs selinuxfs".split()
@@ -118,7 +119,7 @@ def _enter(state: State, mounted: bool) -> tuple[int, frozenset[int]] | None:
         ended = select.poll()
         ended.register(pidfd, select.POLLIN)
         if ended.poll(0):
-            return None  # what was opened by the number may have been somebody else's
+            return None  # what was opened by the pid may have been another process's
         root = _aside(lambda: _root_of(namespace, mounted))
     except (FileNotFoundError, ProcessLookupError):
         return None

@@ -43,8 +43,8 @@ def networks_of(engine: EndpointParts, container: Container) -> dict[str, Networ
     for name, settings in container.networking.items():
         if name == DEFAULT and not engine.networks.has_default:
             continue  # as in dockerd: a container that asks for nothing else has only its loopback then
-        # A container that has run is bound to a network by its id: that one may have been removed, and its name given
-        # to another.
+        # A container that has run is bound to a network by its id: the network may have been removed, and another have
+        # its name.
         known = settings["NetworkID"] if started else ""
         found[name] = engine.networks.find(known or name)
     if len(found) < 2:

@@ -1,4 +1,4 @@
-"""Ask the host's file system a question with a time limit, since one whose server is away may never answer.
+"""Ask the host's file system a question with a time limit, as a network file system may never answer.
 
 Runs in the daemon's threads at a start, which holds its container's lock: a bind's source may lie on such a file
 system. A thread of its own asks the question. Where no answer comes within 20 seconds, that thread stays until the

@@ -61,8 +61,8 @@ def _named(driver: str) -> str:
 
 
 def _check_mode(config: dict[str, str]) -> None:
-    # The mode matters only for drivers that send output elsewhere, which alone may drop some. For a log file nothing
-    # waits: the page cache takes it.
+    # The mode matters only for drivers that send output to another program: only they may drop some. A write to a log
+    # file need not wait for anything, as the page cache takes it.
     mode = config.get("mode", "")
     if mode not in ("", BLOCKING, NON_BLOCKING):
         raise Invalid(f"logger: logging mode not supported: {mode}")

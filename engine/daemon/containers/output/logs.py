@@ -34,9 +34,9 @@ def send(
 ) -> tuple[int, int] | None:
     """Write the log to descriptor `sink`; with `follow`, until the container has ended or the sink is closed.
 
+    Returns, for a log of JSON lines, the place up to which it was read, (inode, offset), or None when the client left;
+    for other logs None.
     details: the attributes stand before each line; after: of a log of JSON lines, the place behind which to begin
-        Returns, for a log of JSON lines, the place up to which it was read, (inode, offset), or None when the client
-        left; for other logs None.
     """
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)

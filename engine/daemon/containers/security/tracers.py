@@ -29,7 +29,7 @@ def may_trace(container: Container) -> bool:
 
 
 def traced(engine: ContainerPart, container: Container) -> bool:
-    """Whether a container in this one's PID namespace may trace."""
+    """Whether any process in the container's PID namespace may trace others."""
     if may_trace(container) or _joins(container):
         return True
     return engine.containers.any(lambda other: _joins(other) and may_trace(other))

@@ -124,7 +124,7 @@ def adapt(engine: SecurityParts, asked: Object, host_config: Object) -> None:
 
 
 def cgroup_parent(container: Container) -> str:
-    """The parent cgroup of the container's: always an absolute path, and never above the hierarchy's root."""
+    """The parent of the container's cgroup: always an absolute path, and never above the hierarchy's root."""
     asked = container.host_config["CgroupParent"]
     return _absolute(asked) if asked else hierarchy.PARENT
 

@@ -47,8 +47,8 @@ def stream(
 ) -> bool:
     """Write a line a second to descriptor `sink` until the container is removed, and then the end of the body.
 
+    Returns False when the end could not be sent.
     wait: sleeps until a descriptor is readable; the exception that it raises when the client leaves ends the stream
-        Returns False when the end could not be sent.
     """
     with Watcher(container, sink, chunked) as watcher:
         _SAMPLER.add(engine, watcher)

@@ -38,7 +38,11 @@ _HEADER_IS_PID = re.compile(r"\s+(\S*)=\s*(PID\S*)")
 
 @dataclass(slots=True)
 class Wanted:
-    """What to show. sort: fields, each with whether the largest comes first; forest: the tree's mark, or empty."""
+    """What to show.
+
+    sort: fields, each with whether the largest comes first; forest: the mark of a tree's branches, empty for no tree;
+    headers: whether there is a line of titles
+    """
 
     columns: tuple[Column, ...]
     sort: tuple[tuple[str, bool], ...] = ()

@@ -24,7 +24,7 @@ def inspect(engine: ContainerParts, container: Container, size: bool = False) ->
     """A ContainerInspectResponse; with `size`, its directories are walked for SizeRw and SizeRootFs."""
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
-    # A container that joins another one's network has that one's files.
+    # A container that joins the network of another container has the other's files.
     networked = joins.container_of(container.host_config["NetworkMode"])
     network = paths.of(settings.data_root, settings.exec_root, networked) if networked else where
     state = container.snapshot()

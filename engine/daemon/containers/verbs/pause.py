@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 def pause(engine: ContainerParts, container: Container, *, passing: bool = False) -> int:
     """Freeze the container; return the run that is frozen.
 
+    Raises Conflict in docker's words when its state does not allow it, SystemFailure when it cannot be frozen.
     passing: for some work of the engine itself, whose end a later daemon would not know: it thaws the container
-        (`restore`) Raises Conflict in docker's words when its state does not allow it, SystemFailure when it cannot be
-        frozen.
+        (`restore`)
     """
     with container.operation:
         with container.changed:

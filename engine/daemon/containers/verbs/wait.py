@@ -99,7 +99,7 @@ class Keeping:
     """The time in which a monitor has a copy of a waiting client's connection.
 
     When it is left with an exception, the monitor keeps the copy: either the client has gone, which the monitor notices
-    too, or this daemon is about to. It is not a generator, since there may be a thousand of these.
+    too, or this daemon is about to end. It is not a generator, since there may be a thousand of these.
     """
 
     __slots__ = ("_engine", "_one", "_waiter")
