@@ -1,1 +1,1 @@
-"""Containers: one file a verb, the record they share, and the table of states."""
+"""The daemon's containers: their record, the table of their states, and a folder for each group of their jobs."""

@@ -1,7 +1,8 @@
-"""Completing what a client asked for: defaults, the image's configuration, the forms that inspect shows.
+"""Fill in a create request's Config, HostConfig and EndpointSettings with defaults and the values of the image.
 
-Pure; runs in the daemon's request threads. What is returned is never changed again once a container owns it, so that
-it can be shown to any number of clients without copying. Whether it makes sense is for `validate` to say.
+Pure; runs in the daemon's request threads. The results have the form that inspect shows. Once a container owns a
+result, nothing changes it again, so the daemon shows it to any number of clients without copying. `validate` decides
+whether the values make sense.
 """
 
 import posixpath
@@ -125,7 +126,7 @@ ENDPOINT = {
     "GlobalIPv6PrefixLen": 0,
     "DNSNames": None,
 }
-# What is the network's to say; a client that sends it back as it read it somewhere means nothing by it.
+# The network fills in these keys. A client that sends them has read them from some inspect and means nothing by them.
 _ENDPOINT_FILLED = (
     "NetworkID",
     "EndpointID",
@@ -137,7 +138,7 @@ _ENDPOINT_FILLED = (
     "GlobalIPv6PrefixLen",
     "DNSNames",
 )
-# Only what inspect leaves out when there is nothing in it (Go's omitempty).
+# The keys that inspect leaves out when their value is empty (Go's omitempty). It shows every other key.
 CONFIG_OPTIONAL = frozenset(
     {"ExposedPorts", "Healthcheck", "ArgsEscaped", "NetworkDisabled", "OnBuild", "StopSignal", "StopTimeout", "Shell"}
 )
@@ -145,7 +146,7 @@ HOST_CONFIG_OPTIONAL = frozenset({"Annotations", "StorageOpt", "Tmpfs", "Sysctls
 
 _HEALTH = ("Test", "Interval", "Timeout", "StartPeriod", "StartInterval", "Retries")
 
-# Where an empty value means the default too, not only an absent one.
+# The keys where an empty value means the default too, as an absent value does.
 _EMPTY_IS_DEFAULT = ("NetworkMode", "IpcMode", "CgroupnsMode", "ShmSize", "Runtime", "PortBindings")
 
 
@@ -159,7 +160,7 @@ def complete(defaults: Object, asked: Object) -> Object:
 
 
 def container_config(body: Object) -> Object:
-    """The client's half of Config, complete: every key is there."""
+    """The Config of a create request, complete: every key of CONFIG is there."""
     whole = complete(CONFIG, body)
     for key in ("ArgsEscaped", "NetworkDisabled"):
         # Go leaves out a plain false, so inspect must not show one.
@@ -207,19 +208,22 @@ def _binding(asked: Object) -> Object:
 
 
 def endpoint(asked: Object | None) -> Object:
-    """EndpointSettings, complete: every key is there, and nothing of what is the network's to say."""
+    """EndpointSettings, complete: every key is there, and the keys that the network fills in have their default."""
     return complete(ENDPOINT, {key: value for key, value in (asked or {}).items() if key not in _ENDPOINT_FILLED})
 
 
 def networking(asked: Object, network_mode: str) -> Object:
-    """EndpointsConfig, complete: name (or id) of the network → EndpointSettings; the one of NetworkMode if none is."""
+    """EndpointsConfig, complete: name or id of the network → EndpointSettings.
+
+    If the client names no network, the result has the network of NetworkMode alone.
+    """
     endpoints = {}
     for name, settings in (asked.get("EndpointsConfig") or {}).items():
         if settings is None:
             raise Invalid(f"no EndpointSettings for {name}")
         endpoints["bridge" if name == "default" else name] = endpoint(settings)
     if network_mode == "host" or network_mode.startswith("container:"):
-        # There is no endpoint of the container's own that could have any of it.
+        # The container has no endpoint of its own that could have any of these settings.
         if any(settings["MacAddress"] for settings in endpoints.values()):
             raise Invalid("conflicting options: mac-address and the network mode")
         if network_mode != "host":
@@ -233,8 +237,8 @@ def networking(asked: Object, network_mode: str) -> Object:
 def merge_image(config: Object, image: Object) -> None:
     """Fill in, in place, what the client left open from the image's own config (the `config` of the OCI image).
 
-    The rules are dockerd's: an Entrypoint of the client's hides the image's Cmd, environment variables and labels are
-    merged by name, the client's first.
+    The rules are dockerd's. An Entrypoint from the client hides the image's Cmd. Environment variables and labels are
+    merged by name, and the client's value wins.
     """
     for key in ("User", "WorkingDir", "StopSignal", "Shell"):
         config[key] = config[key] or image.get(key) or CONFIG[key]
@@ -253,7 +257,7 @@ def merge_image(config: Object, image: Object) -> None:
 
 
 def _given(health: Object) -> Object:
-    """What a health check says, in dockerd's order; a value of nothing says "as the image, or the default"."""
+    """The keys that a health check sets, in dockerd's order. An empty value means "as in the image, or the default"."""
     return {key: health[key] for key in _HEALTH if health.get(key)}
 
 
@@ -265,7 +269,10 @@ def _merge_environment(asked: list[str] | None, image: list[str] | None) -> list
 
 
 def normalise(config: Object) -> None:
-    """Bring a merged Config into its last form, in place: the path cleaned, an Entrypoint of one empty text is none."""
+    """Bring a merged Config into its last form, in place.
+
+    WorkingDir is cleaned, and an Entrypoint of one empty text becomes null.
+    """
     if config["WorkingDir"]:
         # normpath keeps two leading slashes, which POSIX leaves open and Linux reads as one.
         config["WorkingDir"] = "/" + posixpath.normpath(config["WorkingDir"]).lstrip("/")
@@ -276,7 +283,7 @@ def normalise(config: Object) -> None:
 
 
 def command(config: Object) -> tuple[str, list[str]]:
-    """Path and Args of a merged Config; Invalid when there is nothing to run."""
+    """The Path and the Args of a merged Config. Raises Invalid when there is nothing to run."""
     words = [*(config["Entrypoint"] or ()), *(config["Cmd"] or ())]
     if not words:
         raise Invalid("no command specified")

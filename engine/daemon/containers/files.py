@@ -1,8 +1,8 @@
-"""The three files that are mounted over a container's own: hostname, hosts and resolv.conf.
+"""Write the hostname, hosts and resolv.conf files on the host that are mounted over a container's own in /etc.
 
-Runs in the daemon's request threads: at create; at each start, when addresses and who answers names are known, and to
-mend what a power cut took; while the container runs, when its networks change. Never fsyncs: all of this can be written
-again from the container's record.
+Runs in the daemon's request threads: at create; at each start, when the addresses and the resolver are known, and to
+repair what a power cut took; while the container runs, when its networks change. It never fsyncs: the files can be
+written again from the container's record.
 """
 
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 NAMES = ("hostname", "hosts", "resolv.conf")
 
-# The nanoseconds of the time at which the engine has written a resolv.conf: anybody else's writing leaves others.
+# The nanoseconds of the modification time of each resolv.conf that the engine has written. Another writer's differ.
 _OURS = 127_000_011
 
 
@@ -32,13 +32,13 @@ def write(where: Paths, container: Container) -> None:
     try:
         os.mkdir(where.home, 0o700)
     except FileExistsError:
-        pass  # `mend` comes here too
+        pass  # `mend` calls this too
     for name, content in zip(NAMES, _contents(container), strict=True):
         _write(where.etc(name), content)
 
 
 def first_hosts(container: Container) -> str:
-    """What a container's hosts begins with: the host's own file in the host's network, else the names of loopback."""
+    """The first lines of a container's hosts: the host's own file in the host's network, else the names of loopback."""
     if container.host_config["NetworkMode"] != "host":
         return LOCALHOST
     hosts = _read("/etc/hosts")
@@ -53,17 +53,17 @@ def write_hosts(where: Paths, text: str) -> None:
 def write_resolv_conf(
     where: Paths, settings: Settings, container: Container, served: bool, *, ipv6: bool = False
 ) -> None:
-    """Write resolv.conf anew for a start, or while it runs because its networks have changed. Raises OSError.
+    """Write resolv.conf anew for a start, or because the networks of a running container have changed.
 
-    While it runs, a file that somebody else has written is left alone. settings: the daemon's; served: the resolver
-    answers in the container; ipv6: one of its networks has IPv6
+    Raises OSError. While the container runs, a file that another program has written is left alone. settings: the
+    daemon's; served: the resolver answers in the container; ipv6: one of its networks has IPv6
     """
     path = where.etc("resolv.conf")
     try:
         if container.state.alive and os.stat(path).st_mtime_ns % SECOND != _OURS:
             return
     except FileNotFoundError:
-        pass  # `mend` is for that; here it is made all the same
+        pass  # `mend` repairs missing files; this one is written here all the same
     _write(path, _resolv_conf(container, settings, served, ipv6))
     now = time.time_ns() // SECOND * SECOND + _OURS
     os.utime(path, ns=(now, now))
@@ -76,7 +76,7 @@ def mend(where: Paths, container: Container) -> None:
             whole = os.stat(where.etc(name)).st_size > 0
         except FileNotFoundError:
             whole = False
-        # The host's own resolv.conf may be empty for good; then this writes a few bytes more than needed.
+        # The host's own resolv.conf may be empty for good; then each call writes a few bytes more than needed.
         if not whole:
             write(where, container)
             return
@@ -92,17 +92,17 @@ def sweep(data_root: str, known: Callable[[str], bool]) -> None:
         if not known(name):
             try:
                 remove_path(os.path.join(place, name))
-            except OSError as error:  # no reason to keep all the other containers from their daemon
+            except OSError as error:  # this must not keep the daemon, with all the other containers, from starting
                 log.warning("files of a removed container stay until the next start: %s", error)
 
 
 def _write(path: str, content: bytes) -> None:
-    # The mode is said once more as the daemon's umask must not keep a container's user from reading its hosts file.
+    # fchmod, since the daemon's umask must not keep a container's user from reading its hosts file.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.fchmod(descriptor, 0o644)
         os.write(descriptor, content)
-        # Written over, and cut only where it was longer: to empty a file first takes 0.2 ms, at each start.
+        # Written over, and truncated only where it was longer: to empty a file first takes 0.2 ms, at each start.
         if os.fstat(descriptor).st_size > len(content):
             os.ftruncate(descriptor, len(content))
     finally:
@@ -110,7 +110,8 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _contents(container: Container) -> tuple[bytes, ...]:
-    # Its own addresses, what `host-gateway` stands for, and who answers its names, are known at its start.
+    # A start adds the container's own addresses, the address of `host-gateway`, and the resolver that answers its
+    # names.
     hosts = first_hosts(container) + extra(container, ())
     return (
         f"{container.config['Hostname']}\n".encode(),

@@ -1,7 +1,7 @@
-"""The filters of the listing: from their names and values to functions that say yes or no to a container.
+"""Compile the filters of the container listing, given as names and values, into functions that test a container.
 
-Runs in the daemon's request threads. One row of `FILTERS` is one filter of the API; a filter with several values is
-passed by any of them, but for labels, which must all be there.
+Runs in the daemon's request threads. One row of `FILTERS` is one filter of the API. A container passes a filter with
+several values if any of them fits; but of the values of `label` all must fit.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ STATUSES = ("created", "running", "paused", "restarting", "removing", "exited", 
 _HEALTH = ("none", "starting", "healthy", "unhealthy")
 _BY_PORT = ("expose", "publish")
 _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
-# With one of these, containers that do not run are shown without `all` too.
+# With one of these filters, the listing shows containers that do not run even without `all`.
 SHOW_ALL = frozenset({"status", "before", "since"})
 
 
@@ -33,7 +33,7 @@ def compile_filters(engine: ContainerParts, filters: dict[str, tuple[str, ...]])
             raise Invalid(f"invalid filter '{name}'")
     asked = {name: FILTERS[name](engine, values) for name, values in filters.items() if values}
     by_port = [asked.pop(name) for name in _BY_PORT if name in asked]
-    if by_port:  # docker passes what passes either
+    if by_port:  # docker passes a container that passes either of these two
         return [*asked.values(), lambda container, state: any(match(container, state) for match in by_port)]
     return list(asked.values())
 
@@ -45,7 +45,7 @@ def _bad_value(name: str, value: str, what: str, allowed: tuple[str, ...]) -> In
 
 
 def _by_pattern(text: Callable[[Container], tuple[str, ...]]) -> Compile:
-    """A filter whose values are regular expressions, found anywhere in one of a container's texts."""
+    """A filter whose values are regular expressions, searched for anywhere in the container's texts."""
 
     def compile_values(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
         patterns = [compile_pattern(value) for value in values]
@@ -96,7 +96,7 @@ def _ancestor(engine: ContainerParts, values: tuple[str, ...]) -> Match:
         try:
             images.append(engine.images.find(value))
         except NotFound:
-            # An unknown image has no descendants, which is an answer.
+            # An image that does not exist has no containers, so it is no error.
             continue
 
     def match(container: Container, _state: State) -> bool:
@@ -139,7 +139,7 @@ def _volume(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
 
 
 def _isolation(_engine: ContainerParts, _values: tuple[str, ...]) -> Match:
-    # A word of Windows; on Linux dockerd passes every container.
+    # Isolation is a Windows term; on Linux dockerd passes every container.
     return lambda _container, _state: True
 
 
@@ -154,7 +154,7 @@ def _is_task(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
 
 
 def _by_port(numbers: Callable[[tuple[int, str], list[Published]], set[int]]) -> Compile:
-    """A filter whose values are ports: `80`, `80/udp`, `8000-8010/tcp`; of what a listing shows of a container's."""
+    """A filter whose values are ports (`80`, `80/udp`, `8000-8010/tcp`), as a listing shows them of a container."""
 
     def compile_values(engine: ContainerParts, values: tuple[str, ...]) -> Match:
         wanted = {port for value in values for port in _port_range(value)}

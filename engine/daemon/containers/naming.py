@@ -1,6 +1,6 @@
-"""What a container may be called, and what it is called when nobody says.
+"""Check a container's name, and make a random one where the client gives none.
 
-Pure but for the random choice; used by the daemon's request threads. Whether a name is free is the roster's to say.
+Pure but for the random choice; used by the daemon's request threads. The roster decides whether a name is free.
 """
 
 import os
@@ -32,14 +32,14 @@ SHIPS = tuple(_SHIP_WORDS.split())
 
 
 def check(name: str) -> str:
-    """The name without its slash, or Invalid with dockerd's words: at least two characters, `[a-zA-Z0-9_.-]`."""
+    """The name without its slash. Raises Invalid, in dockerd's words, unless it is two or more of `[a-zA-Z0-9_.-]`."""
     if not _VALID.fullmatch(name):
         raise Invalid(f"Invalid container name ({name}), only {_RULE} are allowed")
     return name.removeprefix("/")
 
 
 def generate(taken: Callable[[str], bool]) -> str:
-    """A random free name, `mood_ship`; `taken` says whether a candidate is in use. A number follows when it must."""
+    """A random free name, `mood_ship`, with a number behind it if need be; `taken` says whether a name is in use."""
     name = _draw()
     while taken(name):
         name = f"{_draw()}{_below(90_000) + 10}"
@@ -51,5 +51,5 @@ def _draw() -> str:
 
 
 def _below(limit: int) -> int:
-    # The module random would do this too, for half a megabyte and a seed that a fork would share.
+    # The module random would do this too, but takes half a megabyte and has a seed that a fork would share.
     return int.from_bytes(os.urandom(4), "little") % limit

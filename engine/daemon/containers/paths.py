@@ -1,4 +1,4 @@
-"""Where a container's files are, below the data root and the exec root; nothing is made or opened here."""
+"""The host paths of a container's files below the data root and the exec root; this makes and opens no file."""
 
 import os
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 class Paths:
     """The host paths of one container.
 
-    home holds all of it; upper and work are the overlay's (where images are copied, upper is the whole root, and work
-    what it is made in); log is the log's directory; etc holds what is mounted over /etc/hosts, /etc/hostname and
-    /etc/resolv.conf; exec_dir lives only while the container runs
+    home holds all the others but exec_dir. upper and work are the overlay's directories (where images are copied, upper
+    is the whole root, and work the directory in which it is made). log is the log's directory. etc gives the files that
+    are mounted over /etc/hosts, /etc/hostname and /etc/resolv.conf. exec_dir exists only while the container runs.
     """
 
     home: str
@@ -34,7 +34,7 @@ class Paths:
 
 
 def wires(exec_root: str) -> str:
-    """The directory that names the wires which are to go, see `endpoints.leavings`."""
+    """The directory with a file for each wire that is to be taken away, see `endpoints.leavings`."""
     return os.path.join(exec_root, "wires")
 
 

@@ -1,4 +1,4 @@
-"""The ports a container exposes and those of the host that lead to them, as inspect and the listing show them.
+"""The ports that a container exposes and the host's ports that lead to them, as inspect and the listing show them.
 
 Pure; runs in the daemon's request threads.
 """
@@ -16,14 +16,14 @@ def exposed_ports(container: Container) -> list[tuple[int, str]]:
     found: set[tuple[int, str]] = set()
     for port in container.config["ExposedPorts"] or ():
         numbers, _, protocol = port.partition("/")
-        # Only an image's config can say what is no port, and nothing can ever be reached there.
+        # Only an image's config can have a text here that is no port, and nothing can ever be reached there.
         if (ends := span(numbers, LAST_PORT)) is not None:
             found.update((number, protocol or "tcp") for number in range(ends[0], ends[1] + 1))
     return sorted(found)
 
 
 def open_ports(container: Container, endpoints: Iterable[Endpoint]) -> dict[tuple[int, str], list[Published]]:
-    """(number, protocol) → what is published of it, of a container that runs; only one with an interface has any."""
+    """(number, protocol) → its published ports, for a container that runs; empty for one without an interface."""
     endpoints = [endpoint for endpoint in endpoints if endpoint.interface]
     if not endpoints:
         return {}
@@ -43,7 +43,7 @@ def port_map(opened: dict[tuple[int, str], list[Published]]) -> dict[str, list[O
 
 
 def summaries(opened: dict[tuple[int, str], list[Published]]) -> list[Object]:
-    """PortSummary of each, as a listing has them."""
+    """The PortSummary of each port, as the listing has them."""
     shown = []
     for (number, protocol), published in opened.items():
         if not published:

@@ -1,30 +1,32 @@
-"""A container as the daemon knows it: what was asked for, and the state it is in.
+"""The record of a container as the daemon's threads share it (request, state, health, waiters), and its locks.
 
-Owned by the daemon; shared by its threads. Every field of `Container.state`, and `name`, is read and written under
-`Container.changed`, a condition that is notified at each change, so that a waiter needs no thread and no poll of its
-own. What a caller wants to show of a container it takes with `Container.snapshot()`.
+The daemon owns it. Every field of `Container.state`, and `name`, is read and written under `Container.changed`. That is
+a condition which is notified at each change, so a waiter needs no thread of its own and does not poll. A caller that
+wants to show a container takes `Container.snapshot()`.
 
-Which lock is held when, outermost first:
+The locks, outermost first:
 
-`Container.operation` makes the verbs of one container take turns: start (by hand or by its policy, until it runs or has
-    failed), kill (and the signals of stop and remove), pause, unpause, rename, update, remove, attach, connect and
-    disconnect. The locks of networks, wires and the firewall are taken under it (see `network.networks`). Whoever holds
-    it knows that no verb changes the state meanwhile; only an end may come (`end.ended`), which does not take it. So
-    nobody waits for an end holding it: stop and remove send their signal, let go, and wait for `exits` to grow.
-    No client is waited for under it (attach takes the body before, and its head must find room at once), and no copy of
-    an image (`copied`). What a start does wait for is bounded: its monitor (`handshake.START_SECONDS` from one message
-    to the next), the sources of binds (`answering.SECONDS`), the resolver (5 seconds, then it is replaced), a spawner
-    or monitor that takes no message (10 seconds), the freezer (10 seconds), an end that settles (the same waits). Only
-    copying files into a stopped container takes as long as they are many: they are all here by then.
-`Container.changed` is held for a look or a change, with the state's row written under it, so that rows are written in
-    the order of the changes. Nothing that may take long is done under it. An end sets `settling` until what only a run
-    has is gone, which a start waits for; its networks go before it says so under `changed` (the event `die`, the state,
-    all who wait), the rest after.
-The roster's, the database's, the schedule's and the event bus's own locks come last; none of them is held while one
-    of the two above is asked for.
+`Container.operation` makes the verbs of one container take turns: start (by a client or by the restart policy, until
+    the container runs or the start has failed), kill (and the signals of stop and remove), pause, unpause, rename,
+    update, remove, attach, connect and disconnect. The locks of networks, wires and the firewall are taken under it
+    (see `network.networks`). While a thread holds it, no other verb changes the state. Only the end of a run may come
+    meanwhile (`end.ended`), which does not take it. So no thread waits for an end while it holds it: stop and remove
+    send their signal, release the lock, and wait for `exits` to grow.
+    No thread waits for a client under it (attach reads the body before, and its response head must fit into the
+    socket's buffer at once), nor for the copy of an image (`copied`). A start waits under it for these, all bounded:
+    its monitor (`handshake.START_SECONDS` from one message to the next), the sources of binds
+    (`answering.SECONDS`), the resolver (5 seconds, then it is replaced), a spawner or monitor that takes no message
+    (10 seconds), the freezer (10 seconds), an end that settles (the same waits). Only copying files into a stopped
+    container takes as long as the files need; they have all been received by then.
+`Container.changed` is held for one look or one change. The state's row is written under it, so rows are written in the
+    order of the changes. Nothing that may take long is done under it. The end of a run sets `settling` until
+    everything that only a run has is gone, and a start waits for that. The end gives back the networks first. Then
+    it publishes the end under `changed` (the event `die`, the state, all waiters). The rest is taken away after that.
+The locks of the roster, the database, the schedule and the event bus come last. No thread that holds one of them asks
+for one of the two above.
 
-A run is named by `exits` as it was when it began: what was decided about one run (a signal, a retry) is dropped when
-`exits` is another by then.
+A run is named by the value that `exits` had when it began. A decision about one run (a signal, a retry) is dropped when
+`exits` has changed by the time it is carried out.
 """
 
 import os
@@ -43,7 +45,10 @@ from engine.wire.waits import Wait
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One run of a health check: when, how it ended (-1: it was not run to its end), and the first of what it said."""
+    """One run of a health check.
+
+    exit_code: -1 if it was not run to its end; output: the first part of what it wrote
+    """
 
     start_ns: int
     end_ns: int
@@ -53,7 +58,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a container's health check has found; a new one at each change. status: starting, healthy or unhealthy."""
+    """The result of a container's health check, replaced at each change. status: starting, healthy or unhealthy."""
 
     status: str
     failing_streak: int = 0
@@ -62,7 +67,7 @@ class Health:
 
 @dataclass(slots=True)
 class State:
-    """Where a container is in its life; times are nanoseconds since the epoch, 0 for "never"."""
+    """The state of a container's life; times are nanoseconds since the epoch, 0 for "never"."""
 
     status: str = "created"
     pid: int = 0
@@ -78,16 +83,16 @@ class State:
 
     @property
     def running(self) -> bool:
-        """What docker calls running: a process 1 exists, or is to exist again after a pause for breath."""
+        """Whether docker calls it running: a process 1 exists, or will exist again after the restart policy's delay."""
         return self.status in ("running", "paused", "restarting")
 
     @property
     def alive(self) -> bool:
-        """True while a process 1 exists: running, paused, or dying of a stop."""
+        """Whether a process 1 exists: the container is running (perhaps about to die of a stop) or paused."""
         return self.status in ("running", "paused")
 
     def copy(self) -> "State":
-        """Another one of the same values; asked for at every look at a container, and so not by the module copy."""
+        """A copy with the same values. Every look at a container makes one, so the slower module copy is not used."""
         return State(*_values(self))
 
 
@@ -95,7 +100,7 @@ _values = attrgetter(*State.__slots__)
 
 
 class Bell:
-    """An eventfd for all who wait for one container's end along with their own sockets; under `Container.changed`."""
+    """An eventfd for the threads that wait for a container's end and a socket at once; under `Container.changed`."""
 
     __slots__ = ("_users", "descriptor")
 
@@ -104,12 +109,12 @@ class Bell:
         self._users = 0
 
     def join(self) -> "Bell":
-        """One more uses the descriptor, until he leaves."""
+        """Count one more user of the descriptor, until it calls `leave`."""
         self._users += 1
         return self
 
     def leave(self) -> bool:
-        """One fewer; the last one closes it. True when it was closed."""
+        """Count one user fewer; the last one closes the descriptor. True when it was closed."""
         self._users -= 1
         if not self._users:
             os.close(self.descriptor)
@@ -118,9 +123,9 @@ class Bell:
 
 @dataclass(slots=True, eq=False)
 class Entrusted:
-    """The connection of one who waits, of which the container's monitor has one too; under `Container.changed`.
+    """The connection of a waiting client, of which the container's monitor has a copy; under `Container.changed`.
 
-    descriptor: the daemon's own; run: the one (see `Container.exits`) whose monitor has it, None for none yet
+    descriptor: the daemon's own; run: the run (see `Container.exits`) whose monitor has the copy, None for none yet
     """
 
     wait: Wait
@@ -129,14 +134,14 @@ class Entrusted:
 
 
 class Retry(Protocol):
-    """The next run, while it is waited for."""
+    """The next run of the restart policy, while it is waited for."""
 
     def cancel(self) -> bool:
-        """Have it not take place; False when its time has come already."""
+        """Cancel the run; False when its time has come already."""
 
 
 class Probing(Protocol):
-    """Who runs a container's health check."""
+    """The object that runs a container's health check."""
 
     def drop(self) -> None:
         """Begin no more probes."""
@@ -148,27 +153,30 @@ class Container:
 
     id: 64 hex digits; name: without the slash; image: the reference as the client gave it; image_id: `sha256:...`
     config, host_config, networking: the API's Config, HostConfig and EndpointsConfig, complete (every key of the
-        definition is there, with docker's default where the client said nothing)
+        definition is there, with docker's default where the client gave no value)
     path, args: Entrypoint and Cmd joined, as inspect shows them
     layers: the directories of the image's layers, relative to the layer root, lowest first
     mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec`
     log_asked: whether the client has named a log driver
     manifest: digest of the manifest of the image's platform that it runs; empty without an image
-    settling: its end is known, and what only a running container has is still being taken away; under `changed`
-    exits: how often a run, or the wait for another one, has ended since the daemon started; removed: it is no more
-    last_exit: the exit code of the last run that ended; what waiters are told, however soon the next one begins
-    held: its end was asked for since its last start by hand, so no policy runs it again; not kept over a daemon
+    settling: the end of a run is known, and what only a running container has is still being taken away; under
+        `changed`
+    exits: how often a run, or the wait for another one, has ended since the daemon started
+    last_exit: the exit code of the last run that ended; waiters get it however soon the next run begins
+    removed: the container has been removed
+    held: a client asked for its end since a client last started it, so the policy starts no run; lost with the daemon
     doomed: SIGKILL was sent to this run, so nothing may stop it from dying
-    delay: seconds that were waited before this run (see `policy`); retry: the handle of the next one while it is waited
-    passing: where it is paused, that is the engine's own doing and ends with its work; a later daemon lets it go on
-    preparing: a thread copies what its runs stand on, where images are copied (see `copied`); under `changed`
-    being_restarted: how many `restart` calls are between their stop and their start; it is not removed by itself then
-    bell: rung at each end for those who wait with a socket, and replaced then; None while nobody does
-    entrusted: by its number, each of those who wait whose connection its monitor is to have too; under `changed`
+    delay: seconds that were waited before this run (see `policy`); retry: the handle of the next run while it is waited
+        for
+    passing: the engine itself paused it, for some work of its own; a later daemon lets it run on
+    preparing: a thread copies the image for its runs, where images are copied (see `copied`); under `changed`
+    being_restarted: the number of `restart` calls between stop and start, during which AutoRemove does not remove it
+    bell: the eventfd for waiters with a socket, written to and replaced at each end; None without waiters
+    entrusted: by number, each waiting client whose connection the monitor is to have too; under `changed`
     waiting: clients that attached before the start, each with how it wants to be served; under `operation`
     followers: eventfds that are made readable when the container has ended; under `changed`
-    probing: who runs its health check, while it is run (see `health.probing`); under `changed`
-    execs: those (see `exec.known`) that have been created or run and not ended, by id
+    probing: the object that runs its health check, while it is run (see `health.probing`); under `changed`
+    execs: the execs (see `exec.known`) that have been created or run and have not ended, by id
     operation: held by the verbs that must not overlap, see above
     """
 
@@ -208,7 +216,7 @@ class Container:
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def settled(self) -> State:
-        """A copy of the state, taken once nothing of an ended run is left to be taken away."""
+        """A copy of the state, taken once everything of an ended run has been taken away."""
         with self.changed:
             self.changed.wait_for(lambda: not self.settling)
             return self.state.copy()
@@ -219,18 +227,18 @@ class Container:
             return self.state.copy()
 
     def listen(self) -> Bell:
-        """The bell that is rung next; the caller holds `changed`, and is to `quit` it."""
+        """The bell that the next end rings. The caller holds `changed`, and must later call `quit` with the bell."""
         if self.bell is None:
             self.bell = Bell()
         return self.bell.join()
 
     def quit(self, bell: Bell) -> None:
-        """Be done with a bell; the caller holds `changed`."""
+        """Stop using a bell; the caller holds `changed`."""
         if bell.leave() and self.bell is bell:
             self.bell = None
 
     def ring(self) -> None:
-        """Wake those who listen; the caller holds `changed`."""
+        """Wake the threads that listen; the caller holds `changed`."""
         if self.bell is not None:
             os.eventfd_write(self.bell.descriptor, 1)
             self.bell = None

@@ -1,7 +1,7 @@
-"""All containers by id, prefix of an id, and name.
+"""The list of all containers, which finds one by its id, a prefix of its id, or its name, and reserves names.
 
-One roster a daemon, shared by its threads under one lock that is never held while anything slow is done. It knows
-nothing of disks: `create` and `remove` keep the database in step with it.
+A daemon has one roster. Its threads share it under one lock, which is never held during slow work. It does not touch
+the disk: `create` and `remove` keep the database in step with it.
 """
 
 import bisect
@@ -37,13 +37,13 @@ class Roster:
             self.add(container)
 
     def __contains__(self, container_id: str) -> bool:
-        """True when there is a container with this very id."""
+        """Whether there is a container with exactly this id."""
         return container_id in self._by_id
 
     def find(self, reference: str) -> Container:
         """The container with this id, name (with or without slash) or unique prefix of an id.
 
-        Raises NotFound, and Invalid for a prefix of several.
+        Raises NotFound, and Invalid for a prefix of several ids.
         """
         with self._lock:
             found = self._by_id.get(reference)
@@ -56,7 +56,7 @@ class Roster:
         return found
 
     def glance(self, reference: str) -> tuple[str, str] | None:
-        """(id, name) as `find` would have found it, or None; under no lock, for one who must wait for nobody."""
+        """(id, name) as `find` finds it, or None. It takes no lock, for a caller that must not wait for a thread."""
         found = self._by_id.get(reference) or self._by_id.get(self._names.get(reference, ""))
         if found is None:
             matches = [number for number in list(self._by_id) if reference and number.startswith(reference)]
@@ -64,7 +64,7 @@ class Roster:
         return (found.id, found.name) if found is not None else None
 
     def glance_all(self) -> list[Container]:
-        """Every container, under no lock, as above."""
+        """Every container, without taking a lock, for a caller that must not wait for any thread."""
         return list(self._by_id.values())
 
     def _by_prefix(self, prefix: str) -> Container | None:
@@ -84,20 +84,20 @@ class Roster:
         return containers
 
     def any(self, says: Callable[[Container], bool]) -> bool:
-        """Whether `says`, which is quick, is true of any container."""
+        """Whether the quick function `says` is true of any container. It is called under the roster's lock."""
         with self._lock:
             return any(map(says, self._by_id.values()))
 
     def using(self, image_id: str) -> list[Container]:
-        """The containers that stand on this image or have it mounted, those that are just being made too."""
+        """The containers that run this image or have it mounted, including those that are just being made."""
         with self._lock:
             containers = [*self._by_id.values(), *self._in_making.values()]
         return [container for container in containers if container.image_id == image_id or _mounts(container, image_id)]
 
     def reserve(self, container: Container, name: str | None) -> None:
-        """Give a container that is being made its name, a random one for None; Conflict when it is taken.
+        """Give a container that is being made its name (None: a random one). Raises Conflict when the name is taken.
 
-        From here on the container holds its image. The caller ends this with `add` or with `release`.
+        From here on the container holds its image. The caller must end this with `add` or with `release`.
         """
         with self._lock:
             if name is None:
@@ -116,14 +116,17 @@ class Roster:
                 del self._names[container.name]
 
     def add(self, container: Container) -> None:
-        """Show a container whose name was reserved, and which is in the database, to everybody."""
+        """Make a container, whose name was reserved and which is in the database, visible to all callers."""
         with self._lock:
             self._in_making.pop(container.id, None)
             self._by_id[container.id] = container
             bisect.insort(self._ids, container.id)
 
     def take_name(self, container: Container, name: str) -> None:
-        """Hold a name for a container beside the one it has; Conflict when it is taken, NotFound when it is no more."""
+        """Reserve a second name for a container.
+
+        Raises Conflict when the name is taken, NotFound when the container is gone.
+        """
         with self._lock:
             if container.id not in self._by_id:
                 raise NotFound(f"No such container: {container.id}")
@@ -138,7 +141,7 @@ class Roster:
                 del self._names[name]
 
     def remove(self, container: Container) -> None:
-        """Forget a container and free its name; nothing happens when it is not there any more."""
+        """Forget a container and free its name; do nothing when it has been forgotten already."""
         with self._lock:
             if self._by_id.pop(container.id, None) is None:
                 return

@@ -1,4 +1,4 @@
-"""Keep a container's state in the database, as durable as what depends on it.
+"""Save a container's state as its row of the database, durable where the caller needs it.
 
 Called by the verbs, in any thread of the daemon, with `container.changed` held.
 """
@@ -14,9 +14,10 @@ log = logging.getLogger(__name__)
 
 
 def save(engine: DatabasePart, container: Container, *, durable: bool = False) -> bool:
-    """Keep the state; False on a full disk, where the exec directory alone tells the next daemon what has happened.
+    """Save the state; True when it is saved.
 
-    durable: also over a loss of power, for what decides whether the container runs after it
+    False on a full disk: then only the exec directory tells the next daemon what has happened.
+    durable: also over a loss of power, for a state that decides whether the container runs after it
     """
     try:
         with engine.database.transaction(durable=durable, frees=True) as connection:

@@ -1,20 +1,20 @@
-"""The shapes that the engine itself makes of a container's mounts, and keeps in the container's record.
+"""The typed dictionaries of a container's mount points, as the engine makes them and keeps them in the record.
 
-Types alone. Config, HostConfig and EndpointSettings are the API's, whose definition says what is in them: they stay
-`jsontext.Object`.
+Types alone. Config, HostConfig and EndpointSettings are defined by the API, so they stay `jsontext.Object`.
 """
 
 from typing import TypedDict
 
 
 class MountSpec(TypedDict, total=False):
-    """What the engine needs to know of a mount point and shows to nobody; what does not apply is not there.
+    """What the engine needs to know of a mount point and does not show to clients; a key that does not apply is absent.
 
-    Copy, Anonymous, Labels, DriverOptions: of a volume: it is filled with what the image has there, it was given no
-        name, and what it is made with; Subpath: of a volume or an image, the part that is mounted
-    Data: of a tmpfs, its options as HostConfig.Tmpfs would have them
-    NonRecursive, CreateMountpoint, ReadOnlyNonRecursive, ReadOnlyForceRecursive: of a bind, as BindOptions has them
-    DefaultPropagation: the client has named none; Fallback: where the source is not shared, `rprivate` will do
+    Copy, Anonymous, Labels, DriverOptions: of a volume: whether it is filled with the image's files at that path,
+        whether it was given no name, and the labels and options that it is made with
+    Subpath: of a volume or an image, the part that is mounted
+    Data: of a tmpfs, its options in the form of HostConfig.Tmpfs
+    NonRecursive, CreateMountpoint, ReadOnlyNonRecursive, ReadOnlyForceRecursive: of a bind, as in BindOptions
+    DefaultPropagation: the client named no propagation; Fallback: `rprivate` will do where the source is not shared
     Image, Layers: the image's id, and its layers relative to the layer root, lowest first
     """
 

@@ -1,4 +1,4 @@
-"""The names and numbers of signals, as clients write them.
+"""The names and numbers of signals, and the parser of a signal as clients write it.
 
 Pure: a table and a parser, used by the daemon's request threads. It never sends a signal.
 """
@@ -6,8 +6,8 @@ Pure: a table and a parser, used by the daemon's request threads. It never sends
 from engine.errors import Invalid
 from engine.literals import natural
 
-# Linux numbers for x86, arm and riscv alike (signal(7)); `signal.Signals` lacks the old aliases and the C library's
-# own idea of SIGRTMIN, which containers see, starts at 34.
+# Linux has these numbers on x86, arm and riscv alike (signal(7)). `signal.Signals` lacks the old aliases, and the
+# SIGRTMIN of the C library, which containers see, is 34.
 NUMBERS = {
     "HUP": 1,
     "INT": 2,
@@ -56,7 +56,7 @@ NUMBERS.update({f"RTMAX-{step}": LAST_REALTIME - step for step in range(1, 15)})
 def parse_signal(text: str) -> int:
     """The number (1 to 64) of a signal given as `9`, `KILL`, `SIGKILL` or `SIGRTMIN+3`, in any case.
 
-    Raises Invalid with dockerd's words. Signal 0, which only asks whether a process is there, is not for clients.
+    Raises Invalid in dockerd's words, also for signal 0, which only tests whether a process exists.
     """
     number = natural(text, LAST_REALTIME) or NUMBERS.get(text.upper().removeprefix("SIG"), 0)
     if not 1 <= number <= LAST_REALTIME:

@@ -1,6 +1,6 @@
-"""The states of a container and the moves between them: one table and one function.
+"""The states of a container and the moves between them, as one table and one function that makes a move.
 
-Pure. What an illegal move is called in docker's words is the verb's to say; this is the last line of defence.
+Pure. The verbs refuse an illegal move before, in docker's words; the check here is the last line of defence.
 """
 
 from engine.daemon.containers.record import Container
@@ -10,9 +10,10 @@ MOVES: dict[str, frozenset[str]] = {
     "created": frozenset({"running", "removing"}),
     "running": frozenset({"paused", "restarting", "exited"}),
     "paused": frozenset({"running", "restarting", "exited"}),
-    # Its last run has ended, and its policy wants another one: until then, or until somebody stops it.
+    # The last run has ended, and the restart policy wants another one. The state lasts until then, or until a client
+    # stops the container.
     "restarting": frozenset({"running", "exited"}),
-    # To "restarting" only at a daemon's start.
+    # The move to "restarting" happens only at a daemon's start.
     "exited": frozenset({"running", "restarting", "removing"}),
     "removing": frozenset({"dead"}),
     "dead": frozenset({"removing"}),
@@ -21,7 +22,7 @@ _GOES_ON = frozenset({"running", "paused"})
 
 
 def move(container: Container, to: str) -> None:
-    """Put the container into state `to` and wake those who wait; the caller holds `container.changed`.
+    """Put the container into state `to` and wake the waiters; the caller holds `container.changed`.
 
     Raises Conflict for a move that is not in the table.
     """

@@ -1,7 +1,7 @@
-"""What dockerd has for a container and this engine does not have yet: refused in words, never silently ignored.
+"""Refuse, with an error, what dockerd can do for a container and this engine cannot yet, instead of ignoring it.
 
-One table a part of the request: a key that stands in none of them is obeyed. A row is taken out when its part is built.
-Pure; runs in the daemon's request threads, after everything that is wrong in itself has been refused.
+There is one table for each part of the request; the engine obeys every key that is in none of them. A row is removed
+when its feature is built. Pure; runs in the daemon's request threads, after all invalid values have been refused.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ def _given(value: object) -> bool:
     return bool(value)
 
 
-# key → is this value one that asks for something not built?
+# key → does this value ask for something that is not built?
 HOST_CONFIG: dict[str, Callable[[object], bool]] = {
     "Cgroup": _given,
 }
 
 
 def refuse(host_config: Object) -> None:
-    """Raise NotBuilt, naming the field, for the first thing asked that this engine does not have yet.
+    """Raise NotBuilt, naming the field, for the first thing in the request that this engine does not have yet.
 
     host_config: complete (see `config`)
     """

@@ -1,7 +1,7 @@
-"""Refusing what dockerd refuses at create, with its words: the walk over Config and HostConfig.
+"""Check the Config and HostConfig of a create request, and refuse what dockerd refuses, with its words.
 
 Pure but for what `resources` and `mounts.requests` ask of the host; runs in the daemon's request threads. What dockerd
-allows and this engine does not have yet is not for here but for `unbuilt`.
+allows and this engine does not have yet is refused by `unbuilt`.
 """
 
 import socket
@@ -16,20 +16,20 @@ from engine.sandbox import capabilities
 
 _MILLISECOND = 1_000_000
 _HEALTH_DURATIONS = ("Interval", "Timeout", "StartPeriod", "StartInterval")
-# Texts, lists of them, and names of a map, that end up in a system call.
+# The keys of Config whose texts, lists of texts, or names of a map are passed to a system call.
 _PASSED_ON = ("Env", "Cmd", "Entrypoint", "Hostname", "Domainname", "User", "WorkingDir", "Volumes", "Shell")
-# Of HostConfig all texts do but these, which are only kept and shown.
+# The only texts of HostConfig that are not passed to a system call: they are only kept and shown.
 _SHOWN = frozenset({"Annotations", "ContainerIDFile"})
-# Texts, and lists of them, that become part of a line of the container's hosts, hostname or resolv.conf; those of Links
-# also of other containers' hosts.
+# The keys whose texts, or lists of texts, become part of a line of the container's hosts, hostname or resolv.conf;
+# those of Links also become part of other containers' hosts.
 _IN_LINES = ("Hostname", "Domainname")
 _IN_LINES_OF_HOST = ("Dns", "DnsSearch", "DnsOptions", "ExtraHosts", "Links")
 _RESTART_POLICIES = ("no", "always", "on-failure", "unless-stopped")
-# What docker's own runtime is called; whoever asks for it gets this engine, which is no other program's shim.
+# The names of docker's own runtime and of this engine. All of them mean this engine, which is no other program's shim.
 _RUNTIMES = frozenset({"runc", "io.containerd.runc.v2", "engine"})
 _NO_LINKS = "can't be used with links. This would result in undefined behavior"
 
-# (key, the modes that are plain words, may it be container:NAME, what dockerd calls it)
+# (key, the modes that are plain words, whether it may be container:NAME, the text of dockerd's error)
 _MODES = (
     ("IpcMode", frozenset({"", "none", "host", "private", "shareable"}), True, "invalid IPC mode: {}"),
     ("PidMode", frozenset({"", "host"}), True, "invalid PID mode: {}"),
@@ -58,7 +58,7 @@ def check(config: Object, host_config: Object) -> list[str]:
 
 
 def check_late(host_config: Object) -> None:
-    """Raise for what dockerd finds only once the container has a name: security options and binds."""
+    """Raise for what dockerd refuses only once the container has a name: security options and binds."""
     walls.check(host_config)
     requests.check_binds(host_config["Binds"] or [], host_config["Mounts"] or [], host_config["Tmpfs"])
 
@@ -84,7 +84,7 @@ def _check_nul(name: str, value: object) -> None:
 
 
 def _holds_nul(value: object) -> bool:
-    """Whether a zero byte is in a text, or in one of those that a list or a map has."""
+    """Whether a text, or any text within a list or a map, has a zero byte."""
     if isinstance(value, str):
         return "\0" in value
     if isinstance(value, dict):
@@ -93,7 +93,7 @@ def _holds_nul(value: object) -> bool:
 
 
 def _check_lines(values: Object, names: tuple[str, ...]) -> None:
-    """No text that is to be within a line begins one of its own (CVE-2022-4318 is of this kind)."""
+    """Refuse a line end in a text that becomes part of a line: it would begin a second one (as in CVE-2022-4318)."""
     for name in names:
         value = values[name] or ()
         if any(entry.splitlines() not in ([], [entry]) for entry in ((value,) if isinstance(value, str) else value)):
@@ -103,7 +103,7 @@ def _check_lines(values: Object, names: tuple[str, ...]) -> None:
 def _check_health(health: Object) -> None:
     _check_nul("Healthcheck", health.get("Test"))
     for key in _HEALTH_DURATIONS:
-        # 0 is "as the image says, or the default".
+        # 0 means "as in the image, or the default".
         if (value := health.get(key)) and value < _MILLISECOND:
             raise Invalid(f"{key} in Healthcheck cannot be less than 1ms")
     if (health.get("Retries") or 0) < 0:
@@ -131,7 +131,7 @@ def _check_host_config(host_config: Object) -> None:
 
 
 def _check_extra_host(entry: str) -> None:
-    # The API takes `name:address`, and an IPv6 address is full of colons: only the first one parts.
+    # The API takes `name:address`. Only the first colon separates, since an IPv6 address has colons too.
     name, colon, address = entry.partition(":")
     if not (name and colon):
         raise Invalid(f'bad format for add-host: "{entry}"')
@@ -140,7 +140,7 @@ def _check_extra_host(entry: str) -> None:
 
 
 def _is_address(text: str) -> bool:
-    # The module ipaddress would do this too, and would cost the idle daemon a megabyte.
+    # The module ipaddress would do this too, but would cost the idle daemon a megabyte.
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, text)
@@ -194,7 +194,7 @@ def _check_modes(host_config: Object) -> None:
 
 
 def _check_network_mode(config: Object, host_config: Object) -> None:
-    """The combinations with the network mode that exclude each other (dockerd's runconfig)."""
+    """Refuse the options that the network mode excludes (dockerd's runconfig)."""
     mode = host_config["NetworkMode"]
     if host_config["UTSMode"] == "host" and config["Hostname"]:
         raise Invalid("conflicting options: hostname and the UTS mode")

@@ -1,1 +1,1 @@
-"""A container's files, as the daemon reaches them: copies in and out, changes, commits."""
+"""Access of the daemon to a container's files, for copies in and out, the list of changes, export and commit."""

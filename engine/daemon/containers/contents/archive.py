@@ -1,8 +1,8 @@
-"""Copying files out of and into a container: HEAD, GET and PUT /containers/{id}/archive.
+"""Answer HEAD, GET and PUT /containers/{id}/archive, which copy files out of and into a container.
 
-Runs in the request's thread, and in the thread of `rootfs.visit`. The path is the client's, the tree the
-container's, the archive a stranger's: everything is opened beneath the root, and what is copied is bounded by the disk
-alone. How a path is read (what a trailing `/` or `/.` means, how members are named) is docker's.
+Runs in the request's thread, and in the thread of `rootfs.visit`. The client chooses the path, the container's programs
+make the tree, and the archive is untrusted: every file is opened beneath the container's root, and the disk alone
+limits how much is copied. A path is read in docker's way (what a trailing `/` or `/.` means, how members are named).
 """
 
 import contextlib
@@ -35,7 +35,8 @@ _PLACE = os.O_PATH | os.O_CLOEXEC
 _BUFFER = 256 * 1024
 _ATTEMPTS = 3
 _EPOCH = "1970-01-01T00:00:00Z"
-# Go's os.FileMode: its own bits for what POSIX puts beside the permissions.
+# Go's os.FileMode has bits of its own for set-user-ID, set-group-ID and sticky, which POSIX puts beside the
+# permissions.
 _MODE_BITS = ((stat.S_ISUID, 1 << 23), (stat.S_ISGID, 1 << 22), (stat.S_ISVTX, 1 << 20))
 _MODE_KINDS = {
     stat.S_IFDIR: 1 << 31,
@@ -49,9 +50,11 @@ _MODE_KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class AskedCopy:
-    """A PUT.
+    """The parameters of a PUT archive request.
 
-    path: the directory; keep_kinds: noOverwriteDirNonDir; own: copyUIDGID, give all of it to the container's User
+    path: the directory to unpack into; keep_kinds: the query's noOverwriteDirNonDir, which forbids that a directory
+        replaces another file or the reverse; own: the query's copyUIDGID, which gives every file to the container's
+        User
     """
 
     path: str
@@ -63,7 +66,7 @@ Begin = Callable[[Object], Callable[[tarwriter.Chunk], None]]
 
 
 def status(engine: MountParts, container: Container, reference: str, path: str) -> Object:
-    """The ContainerPathStat of a path. reference: what the client called the container; Raises NotFound."""
+    """The ContainerPathStat of a path. reference: the client's name for the container. Raises NotFound."""
 
     def work(seen: View) -> Object:
         fd = _open_last(seen.root, path)
@@ -77,10 +80,10 @@ def status(engine: MountParts, container: Container, reference: str, path: str) 
 
 
 def send(engine: MountParts, container: Container, reference: str, path: str, begin: Begin) -> None:
-    """Send what is at the path as a tar.
+    """Send the file or directory at the path as a tar archive.
 
-    begin: called once, with the ContainerPathStat, when it is sure that there will be one; what it returns takes the
-        archive's bytes. Raises NotFound, SystemFailure.
+    begin: called once, with the ContainerPathStat, when it is certain that an archive will follow; the function that it
+        returns takes the archive's bytes. Raises NotFound, SystemFailure.
     """
     whole = keep_end(_cleaned(path), path)
 
@@ -112,7 +115,7 @@ def _pack(
     packer = tarwriter.Packer(seen.closed)
     if stat.S_ISDIR(found.st_mode):
         top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
-        # Members of the root stand there as `/bin`, of a directory as `etc/passwd`, of `/etc/.` as `./passwd`.
+        # Members of the root are named `/bin`, members of a directory `etc/passwd`, members of `/etc/.` `./passwd`.
         base = _base(path)
         shown = f"{base}/" if base != "/" else "/"
         chunks = packer.tree(top, shown, shown)
@@ -135,13 +138,14 @@ def _pack(
 def receive(engine: MountParts, container: Container, reference: str, asked: AskedCopy, body: Source) -> None:
     """Unpack the (compressed) tar `body` into a directory of the container.
 
-    Raises NotFound, Invalid for a place where nothing can be unpacked, SystemFailure for an archive that is wrong,
-    Conflict for a container that starts and ends all the time.
+    Raises NotFound; Invalid for a place where nothing can be unpacked; SystemFailure for a malformed archive; Conflict
+    for a container that starts and ends all the time.
     """
     kept: BinaryIO | None = None
     with _told(reference, asked.path):
         for _ in range(_ATTEMPTS):
-            # What a client sends slowly must not keep a container from being started: nothing is locked meanwhile.
+            # A write to a stopped container holds `container.operation`. So the body is read into a file before,
+            # without any lock: a client that sends slowly must not keep the container from being started.
             if kept is None and not container.snapshot().alive:
                 kept = _kept(engine, body)
             try:
@@ -162,7 +166,7 @@ class _Stopped(Exception):
 
 
 def _kept(engine: MountParts, body: Source) -> BinaryIO:
-    """The body in a file that has no name."""
+    """Read the whole body into a file without a name (O_TMPFILE) on the data root's disk, and return that file."""
     place = os.path.join(engine.settings.data_root, "tmp")
     fd = os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
@@ -197,7 +201,7 @@ def _receive(container: Container, asked: AskedCopy, source: Source, kept: bool,
 
 
 def _check_writable(container: Container, place: str) -> None:
-    """Raise Invalid as docker does: a read-only volume takes nothing, and of a read-only root only its volumes do."""
+    """Raise Invalid as docker does: for a read-only volume, and for a read-only root outside of the volumes."""
     for mount in sorted(container.mounts, key=lambda mount: len(mount["Destination"]), reverse=True):
         if place == mount["Destination"] or place.startswith(mount["Destination"].rstrip("/") + "/"):
             if not mount["RW"]:
@@ -212,7 +216,7 @@ def _check_writable(container: Container, place: str) -> None:
 
 @contextlib.contextmanager
 def _told(reference: str, path: str) -> Iterator[None]:
-    """Say what a path is wrong in, in dockerd's words."""
+    """Turn the errors that a path causes into docker's errors, in dockerd's words."""
     if "\0" in path:
         raise SystemFailure(f"lstat {path}: invalid argument")
     try:
@@ -224,12 +228,12 @@ def _told(reference: str, path: str) -> Iterator[None]:
 
 
 def _cleaned(path: str) -> str:
-    """Absolute, and without `.`, `..` and double slashes."""
+    """The path, absolute, and without `.`, `..` and double slashes."""
     return "/" + posixpath.normpath("/" + path).lstrip("/")
 
 
 def keep_end(clean: str, original: str) -> str:
-    """The cleaned path with the `/.` or the `/` that the original ended in: what is meant is inside the directory."""
+    """The cleaned path with the `/.` or the `/` that `original` ended in, which means the contents of the directory."""
     if _base(original) == "." and _base(clean) != ".":
         clean = clean.rstrip("/") + "/."
     if original.endswith("/") and not clean.endswith("/"):
@@ -238,14 +242,14 @@ def keep_end(clean: str, original: str) -> str:
 
 
 def _base(path: str) -> str:
-    """The last part of a path as Go's filepath.Base says it."""
+    """The last part of a path, as Go's filepath.Base returns it."""
     if not path:
         return "."
     return path.rstrip("/").rpartition("/")[2] or "/"
 
 
 def _open_last(root: int, path: str) -> int:
-    """An O_PATH descriptor of what the path names, a symbolic link itself unless a slash follows it."""
+    """An O_PATH descriptor of the file at the path. A symbolic link is followed only when a slash ends the path."""
     follow = path.endswith("/")
     return open_beneath(root, path or ".", _PLACE | (0 if follow else os.O_NOFOLLOW))
 
@@ -264,7 +268,7 @@ def _shown(root: int, path: str, found: os.stat_result) -> Object:
 
 
 def go_mode(mode: int) -> int:
-    """A mode as Go's os.FileMode has it."""
+    """The bits of Go's os.FileMode for a POSIX mode."""
     shown = mode & 0o777 | _MODE_KINDS.get(stat.S_IFMT(mode), 0)
     for bit, go in _MODE_BITS:
         if mode & bit:
@@ -273,9 +277,10 @@ def go_mode(mode: int) -> int:
 
 
 def resolve(root: int, path: str, whole: bool = False) -> str:
-    """The path, absolute, with every symbolic link followed inside the root; what is not there stays as it is named.
+    """The path, absolute, with every symbolic link followed inside the root.
 
-    whole: all of it must be there. Raises OSError, FileNotFoundError for what is missing.
+    A part that does not exist stays as it is named. whole: every part must exist. Raises OSError; with `whole`,
+    FileNotFoundError for a missing part.
     """
 
     def link_at(place: str) -> str | None:

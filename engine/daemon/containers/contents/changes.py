@@ -1,10 +1,10 @@
-"""What a container has changed of its image's files: GET /containers/{id}/changes, and what commit makes a layer of.
+"""Compare a container's files with its image's, for GET /containers/{id}/changes and for the layer that a commit makes.
 
-Runs in the request's thread. An overlay's upper directory says what was touched, and is compared with what is below
-it: a file that was opened for writing and left as it was is no change. Where images are copied, the whole root is
-compared. The rules are dockerd's: size, owner, mode, device, capability and, but for directories, time (and contents,
-where times may have lost their fractions); a directory with a change below it is changed too. Nothing is followed: the
-container may be running.
+Runs in the request's thread. With overlayfs the upper directory lists the files that were touched, and each is compared
+with the file below it: a file that was opened for writing and left unchanged is no change. Where images are copied, the
+whole root is compared. The rules are dockerd's. Size, owner, mode, device number, capability and, but for directories,
+time are compared; contents are compared where a time may have lost its fraction of a second. A directory with a change
+below it is changed too. No symbolic link is followed, since the container may be running.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CAPABILITY = "security.capability"
 _SECOND = 1_000_000_000
 _CHUNK = 1 << 20
-# Two descriptors a level.
+# The deepest level of directories, which takes two descriptors a level.
 _DEEPEST = 300
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
-# The places for the engine's own mounts, made at the first start where the image has none; dockerd has them in a layer
-# of their own below the container's.
+# The places where the engine mounts its own files. The first start makes them where the image has none. dockerd has
+# them in a layer of their own below the container's layer.
 _ENGINES_OWN = frozenset(
     {
         "/.dockerenv",
@@ -58,21 +58,22 @@ _ENGINES_OWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One path that differs; kind is MODIFIED, ADDED or DELETED, as the API numbers them."""
+    """One path that differs; kind is MODIFIED, ADDED or DELETED, with the numbers of the API."""
 
     path: str
     kind: int
 
 
 def changes(engine: ContentParts, container: Container) -> list[Object]:
-    """A FilesystemChange for each path, directories before what is in them."""
+    """The FilesystemChange of each path that differs. A directory comes before the files in it."""
     return compare(engine, container, lambda _, found: [{"Path": change.path, "Kind": change.kind} for change in found])
 
 
 def compare(engine: ContentParts, container: Container, use: Callable[[int, Iterator[Change]], T]) -> T:
-    """`use(top, changes)`: a descriptor of where the changed files are, by the same paths, and the changes, read once.
+    """Return `use(top, changes)`, which may read the changes once.
 
     Raises SystemFailure, and NotFound when the container is removed meanwhile.
+    top: a descriptor of the directory that holds the changed files at the same paths; -1 if the container never ran
     """
     upper = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).upper
     try:
@@ -92,7 +93,7 @@ def compare(engine: ContentParts, container: Container, use: Callable[[int, Iter
 
 
 def _check_there(container: Container) -> None:
-    # The container is `removed` before the first of its files is.
+    # The remove verb sets `removed` before it deletes the container's first file.
     if container.removed:
         raise NotFound(f"No such container: {container.id}")
 
@@ -103,7 +104,10 @@ def _use(use: Callable[[int, Iterator[Change]], T], top: int, lower: "_Lower | N
 
 
 def _image(engine: ContentParts, container: Container) -> "_Plain | None":
-    """The root of the container's image. Its mount's namespace is gone by then; it lives with the descriptor."""
+    """The root of the container's image.
+
+    The mount namespace in which it was mounted is gone when this returns; the descriptor keeps the mount alive.
+    """
     if not container.layers:
         return None
     layer_root = engine.images.layer_root
@@ -111,7 +115,7 @@ def _image(engine: ContentParts, container: Container) -> "_Plain | None":
 
 
 class _Lower(Protocol):
-    """A directory of what is below the container's own files."""
+    """A directory below the container's own files: one directory of its image."""
 
     def names(self) -> set[str]: ...
 
@@ -125,7 +129,7 @@ class _Lower(Protocol):
 
 
 class _Plain:
-    """A directory of a mounted overlay of the layers."""
+    """A directory of the image in a mounted overlay of the image's layers."""
 
     def __init__(self, fd: int):
         self._fd = fd
@@ -147,7 +151,7 @@ class _Plain:
 
 
 class _Layers:
-    """One directory in each of the layers that have it, uppermost first, with their whiteouts as files."""
+    """A directory of the image as it stands in each layer that has it, uppermost first, with whiteouts as files."""
 
     def __init__(self, fds: list[int]):
         self._fds = fds
@@ -165,7 +169,7 @@ class _Layers:
         return shown
 
     def _found(self, name: str) -> Iterator[tuple[int, os.stat_result]]:
-        """The name in each layer, down to the one that hides what is below."""
+        """The file of that name in each layer, uppermost first, down to the layer that hides those below."""
         for fd in self._fds:
             found = _stat(fd, name)
             if found is not None:
@@ -194,10 +198,11 @@ class _Layers:
 
 
 class _Level:
-    """A directory that is being walked: its descriptor, its lower side, and the names still to come.
+    """A directory that is being walked: its descriptor, the same directory of the image, and the names still to come.
 
-    whole: what is not in the upper directory is deleted; else it is only not touched
-    untold: it is a change as soon as there is one below it, and comes before that
+    whole: a name that is missing in the upper directory was deleted; else it was only not touched
+    untold: the directory becomes a change as soon as there is a change below it, and is then reported before that
+        change
     """
 
     __slots__ = ("lower", "names", "path", "untold", "upper", "whole")
@@ -211,22 +216,23 @@ class _Level:
         self.names: Iterator[str] = iter(())
 
     def begin(self) -> None:
-        """Look what there is."""
+        """List the names to walk through."""
         listed = set(os.listdir(self.upper))
         self.names = iter(sorted(listed | self.lower.names() if self.whole and self.lower else listed))
 
     def close(self) -> None:
-        """Close both sides."""
+        """Close the directory's descriptor and the image's side."""
         os.close(self.upper)
         if self.lower is not None:
             self.lower.close()
 
 
 def _walk(upper: int, lower: _Lower | None, overlay: bool, whole: bool) -> Generator[Change, None, None]:
-    """The changes below a directory, whose descriptor and whose lower side are closed at the end.
+    """The changes below a directory, whose descriptor and whose side of the image are closed at the end.
 
-    No generator in a generator: each takes its part of the thread's stack, and how deep it goes is a stranger's choice.
-    overlay: whiteouts and opaque directories are obeyed; whole: see `_Level`
+    This is one loop over a list of levels, not a generator within a generator: each generator takes a part of the
+    thread's stack, and a program in the container decides how deep its directories go.
+    overlay: whiteouts and opaque directories are obeyed; whole: as in `_Level`
     """
     levels = [_Level(upper, lower, "", whole, False)]
     try:
@@ -268,7 +274,7 @@ def _walk(upper: int, lower: _Lower | None, overlay: bool, whole: bool) -> Gener
 def _kind(
     level: _Level, name: str, shown: str, before: os.stat_result | None, found: os.stat_result, overlay: bool
 ) -> int | None:
-    """What has become of a path that is there; None where nothing has."""
+    """The kind of change of a path that exists; None where it has not changed."""
     if before is None or level.lower is None:
         return None if shown in _ENGINES_OWN and _is_bare_place(found) else ADDED
     if _differ(before, found) or (
@@ -282,7 +288,7 @@ def _kind(
 def _entered(
     level: _Level, name: str, shown: str, before: os.stat_result | None, overlay: bool, untold: bool
 ) -> _Level | None:
-    """The directory of that name; None when it is not there any more."""
+    """The level for the directory of that name; None when the directory does not exist any more."""
     try:
         fd = os.open(name, _DIRECTORY, dir_fd=level.upper)
     except OSError as error:
@@ -321,7 +327,7 @@ def _is_opaque(fd: int) -> bool:
 
 
 def _is_bare_place(found: os.stat_result) -> bool:
-    """Whether it may be a place that was made to be mounted on."""
+    """Whether this may be an empty file or a directory that the engine made to mount on."""
     return stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size == 0)
 
 
@@ -339,16 +345,16 @@ def _differ(before: os.stat_result, now: os.stat_result) -> bool:
 
 
 def _same_moment(one: int, other: int) -> bool:
-    """Archives have whole seconds: a moment without a fraction may have lost it there."""
+    """Whether two times (ns) are equal. A time without a fraction may have lost it in an archive's whole seconds."""
     if one % _SECOND and other % _SECOND:
         return one == other
     return one // _SECOND == other // _SECOND
 
 
 def _looks_doubtful(before: os.stat_result, now: os.stat_result, touched: bool) -> bool:
-    """Whether two files of one size and second may differ all the same, by a fraction that an archive has lost.
+    """Whether two files of the same size and second may differ all the same, by a fraction that an archive has lost.
 
-    touched: the file is in an upper directory, so somebody had a reason to copy it there
+    touched: the file is in an upper directory, so some program had a reason to have it copied there
     """
     if before.st_mtime_ns != now.st_mtime_ns:
         return True

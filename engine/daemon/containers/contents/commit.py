@@ -1,8 +1,8 @@
-"""Making an image of a container: POST /commit.
+"""Make an image of a container, for POST /commit.
 
-Runs in the request's thread. The image has its parent's layers and one more, packed from
-what the container has changed; nothing is written to the container. While it is packed the container is paused, unless
-the client wants it otherwise.
+Runs in the request's thread. The image has its parent's layers and one layer more, which is packed from the container's
+changes. Nothing is written to the container. The container is paused while the layer is packed, unless the client
+forbids it.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from engine.errors import Conflict, Invalid, NotFound
 from engine.kernel.beneath import open_beneath
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-# What of a container's Config an image has, in the order of the definition.
+# The keys of a container's Config that an image has, in the order of the API's definition.
 IMAGE_KEYS = (
     "User",
     "ExposedPorts",
@@ -58,7 +58,7 @@ _WHITEOUT_MODE = 0o100600
 
 @dataclass(frozen=True, slots=True)
 class AskedCommit:
-    """A commit.
+    """The parameters of a commit request.
 
     config: the client's Config, complete, or None for the container's own; changes: Dockerfile instructions
     """
@@ -73,7 +73,7 @@ class AskedCommit:
 
 
 def commit(engine: ContainerParts, container: Container, asked: AskedCommit) -> str:
-    """Make the image; its id. Raises Invalid, Conflict, NotFound, SystemFailure."""
+    """Make the image and return its id. Raises Invalid, Conflict, NotFound, SystemFailure."""
     name = _name(asked)
     made = instructions.apply(asked.config or container.config, asked.changes)
     config.merge_image(made, container.config)
@@ -109,7 +109,7 @@ def _check(container: Container) -> None:
 
 @contextlib.contextmanager
 def _paused(engine: ContainerParts, container: Container) -> Iterator[None]:
-    """Pause the container if it runs; one that somebody else has paused, or that ends just now, is left as it is."""
+    """Pause the container if it runs. A container that is paused already, or that ends just now, is left as it is."""
     run = None
     if container.snapshot().status == "running":
         with contextlib.suppress(Conflict):
@@ -129,7 +129,7 @@ def _image(
     with store.session() as session, store.content.incoming() as blob, contextlib.ExitStack() as pins:
         manifest = documents.load(store.content.read(parent.manifest, documents.LARGEST_DOCUMENT), "manifest")
         _, parts = documents.manifest_parts(manifest)
-        # The image and the container may both be removed meanwhile.
+        # Pinned, since the image and the container may both be removed meanwhile.
         pins.enter_context(store.content.pinned(part["digest"] for part in parts))
         layers = [session.layer(diff_id, _not_there(diff_id)) for diff_id in parent.diff_ids]
         new = layer(engine, container, session, blob)
@@ -153,9 +153,9 @@ def _not_there(diff_id: str) -> Callable[[], NoReturn]:
 
 
 def layer(engine: ContentParts, container: Container, session: Session, blob: Incoming) -> tuple[Layer, str] | None:
-    """What the container has changed as a layer of the session, its blob filled on the way, and its compression.
+    """Pack the container's changes into a layer of the session; its blob is filled on the way.
 
-    None where nothing has changed.
+    Returns the layer and the blob's compression, or None where nothing has changed.
     """
 
     def made(top: int, found: Iterator[Change]) -> tuple[Layer, str] | None:
@@ -166,7 +166,7 @@ def layer(engine: ContentParts, container: Container, session: Session, blob: In
 
 
 def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]:
-    """The layer's tar: what is there as it is, what is gone as a whiteout."""
+    """The layer's tar: a changed file is packed as it is, a deleted one as a whiteout."""
     packer = Packer()
     above, parent = "", os.dup(top)
     now = int(time.time())
@@ -194,18 +194,18 @@ def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]
 
 
 class Stream(io.BufferedIOBase):
-    """A file of the chunks that an iterator gives."""
+    """A file object that reads the chunks of an iterator."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = chunks
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
-        """Always."""
+        """True, always."""
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most `size` bytes, as many of them as the present chunk has; all that is left for none or a negative."""
+        """At most `size` bytes, and no more than the present chunk; all that is left if `size` is None or negative."""
         if size is None or size < 0:
             return b"".join(iter(lambda: self.read(sys.maxsize), b""))
         while not self._left:
@@ -218,7 +218,7 @@ class Stream(io.BufferedIOBase):
 
 
 def _document(parent: Object, container: Container, asked: AskedCommit, made: Object, diff_id: str) -> Object:
-    """The image's config: the parent's, with the container's Config and one more step in its history."""
+    """The new image's config: the parent's, with the container's Config and one more step in its history."""
     created = rfc3339(time.time_ns())
     author = asked.author or parent.get("author") or ""
     step: Object = {"created": created}

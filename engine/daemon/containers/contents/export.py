@@ -1,7 +1,7 @@
-"""A container's root file system as one tar: GET /containers/{id}/export.
+"""Pack a container's root file system into one tar archive, for GET /containers/{id}/export.
 
-Runs in the request's thread, and in the thread of `rootfs.visit`. What is mounted in the container is left out,
-as docker leaves it out: a mount's place stands in the archive, what is mounted there does not.
+Runs in the request's thread, and in the thread of `rootfs.visit`. As in docker, the files of mounts are left out: the
+archive has the directory or file that is mounted on, and not what is mounted there.
 """
 
 import os
@@ -18,7 +18,10 @@ from engine.sandbox.mounts import words
 
 
 def export(engine: MountParts, container: Container, begin: Callable[[], Callable[[Chunk], None]]) -> None:
-    """Send the archive. begin: called once the root is there; what it returns takes the bytes. Raises SystemFailure."""
+    """Send the archive.
+
+    begin: called once the root is open; the function that it returns takes the bytes. Raises SystemFailure.
+    """
 
     def work(seen: View) -> None:
         try:

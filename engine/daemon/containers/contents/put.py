@@ -1,7 +1,8 @@
-"""Unpacking a stranger's tar into a directory of a container: what PUT archive does once the place is found.
+"""Unpack an untrusted tar archive into a directory of a container, for PUT /containers/{id}/archive.
 
-Runs in the thread of `rootfs.visit`. How a member is made is `tar.extract`'s; here is how its name is read,
-in docker's way, and where its parents are: beneath the container's root, whatever is put in their place meanwhile.
+Runs in the thread of `rootfs.visit`, after `archive` has found the directory. `tar.extract` makes the members. This
+module reads a member's name in docker's way and finds its parent directories. They are looked up beneath the
+container's root, whatever a program in the container puts in their place meanwhile.
 """
 
 import errno
@@ -27,11 +28,11 @@ class Source(Protocol):
     """Where an archive is read from: the body of a request, or a file."""
 
     def read(self, count: int, /) -> bytes:
-        """At most so many bytes, and none at the end."""
+        """At most `count` bytes; none at the end."""
 
 
 def unpack(seen: View, fd: int, place: str, source: Source, keep_kinds: bool, owner: tuple[int, int] | None) -> None:
-    """Unpack into the directory `fd` of the view, whose path is `place`. Raises SystemFailure in words."""
+    """Unpack into the directory `fd` of the view, whose path is `place`. Raises SystemFailure."""
     into = _Into(seen, fd, place, keep_kinds, owner)
     try:
         reader = tar.TarReader(io.BufferedReader(Unpacked(source), _BUFFER))
@@ -43,7 +44,7 @@ def unpack(seen: View, fd: int, place: str, source: Source, keep_kinds: bool, ow
                 raise SystemFailure(str(extract.failure(entry.name, error))) from error
         into.settle_directories()
     except Invalid as error:
-        # The request was right, its archive was not: dockerd says so with a 500.
+        # The request was valid and its archive was not: dockerd answers this with a 500.
         raise SystemFailure(str(error)) from error
     finally:
         into.close()
@@ -52,8 +53,8 @@ def unpack(seen: View, fd: int, place: str, source: Source, keep_kinds: bool, ow
 class _Into(extract.Extraction):
     """An extraction into a tree that is in use.
 
-    A symbolic link may say what it likes, as none is followed out of the root; dockerd refuses one that leads out of
-    the directory, and its `cp` fails for trees that have such.
+    A symbolic link in the archive may name any target, since none is followed out of the root. dockerd refuses a link
+    that leads out of the directory, so its `cp` fails for trees that have such links.
     """
 
     what = "archive"
@@ -68,7 +69,7 @@ class _Into(extract.Extraction):
         self._owner = owner
 
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
-        """Make one member."""
+        """Make the file of one member of the archive."""
         parts = self.parts_of(entry.name)
         if self._owner is not None:
             entry.uid, entry.gid = self._owner
@@ -85,14 +86,14 @@ class _Into(extract.Extraction):
         self.make(entry, parts, reader)
 
     def parts_of(self, name: str) -> list[str]:
-        """The parts of a name as docker reads it: it is cleaned first, so that only what leads out is refused."""
+        """The parts of a name as docker reads it: cleaned first, so that only a name that leads out is Invalid."""
         clean = posixpath.normpath(name)
         if _leads_out(clean):
             raise Invalid(f'"{clean}" is outside of "{self._place}"')
         return [part for part in clean.split("/") if part not in ("", ".")]
 
     def open_directory(self, path: str) -> int:
-        """A symbolic link on the way leads where it leads for the container: anywhere in its root, never further."""
+        """Open a directory. A symbolic link on the way is followed anywhere in the container's root, never further."""
         try:
             return open_beneath(self.root, path, extract.DIRECTORY, no_symlinks=True)
         except OSError as error:
@@ -101,12 +102,12 @@ class _Into(extract.Extraction):
         return open_beneath(self._container_root, f"{self._place}/{path}", extract.DIRECTORY)
 
     def remove(self, parent: int, name: str) -> None:
-        """Remove in bounded time: a program in the container can make files as fast as they are removed."""
+        """Remove in bounded time (60 s), as a program in the container can make files as fast as they are removed."""
         self._removing_until = time.monotonic() + _REMOVAL_SECONDS
         super().remove(parent, name)
 
     def check_removal(self) -> None:
-        """End a removal that takes too long, or whose container has ended."""
+        """End a removal that takes too long (EBUSY), or whose container has ended."""
         self._check()
         if time.monotonic() > self._removing_until:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))

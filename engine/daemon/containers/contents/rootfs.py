@@ -1,15 +1,16 @@
-"""A container's files, as the daemon reaches them: a descriptor of its root, for as long as some work needs it.
+"""Open the root of a container, running or stopped, for as long as some work of the daemon needs its files.
 
-Runs in the daemon's request threads, and in short-lived threads of its own: unshare(2) and setns(2) change the mount
-namespace of one thread alone, so such a thread can look into a container, or mount a stopped one's root, and nothing is
-ever mounted on the host. A thread that is inside a container makes its two system calls and ends: whatever it loaded or
-looked up there would be the container's.
+Runs in the daemon's request threads, and in short-lived threads of its own. unshare(2) and setns(2) change the mount
+namespace of one thread alone. So such a thread can enter a container's namespace, or mount a stopped container's root,
+and nothing is ever mounted on the host. A thread that is inside a container makes its two system calls and ends: any
+file that it loaded or looked up there would be the container's.
 
-A running container is entered by its mount namespace, the process checked by a pidfd and its start time, and what is
-seen is a copy of the mounts there: an end takes away the namespace and no file of a reader's. Of a stopped one an
-overlay is mounted whose upper directory is a scratch tmpfs, the container's own being the uppermost *lower* one: so a
-reader, however slow, disturbs no start, and changes nothing. Whoever writes mounts the real one and holds
-`container.operation` for that time, as one upper directory in two overlays is undefined.
+A running container is entered by its mount namespace; the process is checked by a pidfd and its start time. The view is
+a copy of the mounts there, so the container's end takes away the namespace and no file of a reader. For a reader of a
+stopped container an overlay is mounted whose upper directory is in a scratch tmpfs, with the container's own upper
+directory as the uppermost *lower* one: so a reader, however slow, disturbs no start and changes nothing. For a writer
+the real overlay is mounted and `container.operation` is held for that time, as one upper directory in two overlays is
+undefined.
 """
 
 import contextlib
@@ -39,7 +40,8 @@ _CLONE_FS = 0x200
 _ATTEMPTS = 5
 _END_SECONDS = 10
 _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-# What the kernel shows there is no part of anybody's files, and some of it has no end.
+# The file systems whose contents the kernel makes. None of it is part of a container's own files, and some of it has no
+# end.
 _KERNELS_OWN = frozenset(
     b"proc sysfs cgroup cgroup2 devpts mqueue debugfs tracefs securityfs bpf pstore configfs fusectl efivarfs "
     b"binfmt_misc hugetlbfs autofs rpc_pipefs selinuxfs".split()
@@ -48,12 +50,12 @@ _KERNELS_OWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What some work gets to see.
+    """The view of a container's files that some work gets.
 
     root: an O_PATH descriptor of the root, valid until the work returns; live: the container runs
     closed: numbers of the devices whose contents are the kernel's (proc, sysfs, ...) or the engine's (/dev)
-    check: raises NotFound once the container is removed, whose files go then; and Conflict for one who writes when
-        another run has begun, which has another view of the same files
+    check: raises NotFound once the container is removed, since its files are then deleted; for work that writes, also
+        Conflict when another run has begun, since that run has another view of the same files
     """
 
     root: int
@@ -65,12 +67,12 @@ class View:
 def visit(
     engine: MountParts, container: Container, work: Callable[[View], T], *, writes: bool = False, mounted: bool = True
 ) -> T:
-    """`work(view)` with a view of the container's root, which has more to it than the root; what that returns.
+    """Return `work(view)`, called with a view of the container's root.
 
     `work` may run in another thread. Raises what `work` raises, NotFound when the container is gone, SystemFailure, and
-    Conflict for one that starts and ends all the time.
-    writes: what is written stays (else it may be lost, or may not be possible)
-    mounted: with what is mounted in the container: volumes, binds, /etc/hosts; else its root's file system alone
+    Conflict for a container that starts and ends all the time.
+    writes: what is written stays (else it may be lost, or writing may be impossible)
+    mounted: show also what is mounted in the container (volumes, binds, /etc/hosts); else its root's file system alone
     """
     for _ in range(_ATTEMPTS):
         state = container.settled()
@@ -98,9 +100,10 @@ def visit(
 
 
 def _enter(state: State, mounted: bool) -> tuple[int, frozenset[int]] | None:
-    """A descriptor of a copy of the process's mounts, and the devices to keep out of; None: it has ended.
+    """A descriptor of a copy of the process's mounts, and the devices to keep out of; None: the process has ended.
 
-    Not of /proc/PID/root: the process may have changed its own root. Without mounts it is of the root's alone.
+    The copy is not taken from /proc/PID/root, since the process may have changed its own root. Without `mounted` it is
+    a copy of the root's mount alone.
     """
     try:
         pidfd = os.pidfd_open(state.pid)
@@ -116,7 +119,7 @@ def _enter(state: State, mounted: bool) -> tuple[int, frozenset[int]] | None:
         ended = select.poll()
         ended.register(pidfd, select.POLLIN)
         if ended.poll(0):
-            return None  # what was opened by the number may have been somebody else's
+            return None  # what was opened by the pid may have been another process's
         root = _aside(lambda: _root_of(namespace, mounted))
     except (FileNotFoundError, ProcessLookupError):
         return None
@@ -128,7 +131,7 @@ def _enter(state: State, mounted: bool) -> tuple[int, frozenset[int]] | None:
 
 
 def _root_of(namespace: int, mounted: bool) -> int:
-    """In a thread of its own, which must end with this."""
+    """Enter the namespace and copy its root's mount. Runs in a thread of its own, which must end with this call."""
     syscalls.unshare(_CLONE_FS)  # or the kernel will not let a thread change its namespace
     syscalls.setns(namespace, syscalls.CLONE_NEWNS)
     root = os.open("/", _PLACE)
@@ -140,7 +143,7 @@ def _root_of(namespace: int, mounted: bool) -> int:
 
 
 def _closed(mountinfo: bytes) -> frozenset[int]:
-    """The devices of what the kernel shows, and of /dev, from the text of a mountinfo (proc_pid_mountinfo(5))."""
+    """The devices of the kernel's file systems, and of /dev, from the text of a mountinfo (proc_pid_mountinfo(5))."""
     found = set()
     for line in mountinfo.splitlines():
         fields, _, rest = line.partition(b" - ")
@@ -152,7 +155,7 @@ def _closed(mountinfo: bytes) -> frozenset[int]:
 
 
 def _await_end(container: Container, state: State) -> None:
-    """The process has ended and the record does not know it yet."""
+    """Wait until the record knows that the process has ended; at most 10 seconds."""
     with container.changed:
         container.changed.wait_for(lambda: container.state.pid_start != state.pid_start, _END_SECONDS)
 
@@ -168,7 +171,7 @@ def _check_run(container: Container, state: State, writes: bool) -> None:
 
 
 def _read_stopped(engine: MountParts, container: Container, mounted: bool, work: Callable[[View], T]) -> T:
-    """In a thread of its own."""
+    """Run `work` on the files of a stopped container for reading. Runs in a thread of its own."""
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     if engine.storage != "overlayfs":
         with container.operation:
@@ -187,7 +190,10 @@ def _read_stopped(engine: MountParts, container: Container, mounted: bool, work:
 
 
 def _write_stopped(engine: MountParts, container: Container, mounted: bool, work: Callable[[View], T]) -> T:
-    """In a thread of its own, while the caller holds `container.operation`."""
+    """Run `work` on the real root of a stopped container.
+
+    Runs in a thread of its own, while the caller holds `container.operation`.
+    """
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     overlay = engine.storage == "overlayfs"
     _own_namespace()
@@ -197,7 +203,7 @@ def _write_stopped(engine: MountParts, container: Container, mounted: bool, work
         return _with_mounts(engine, container, where, root, mounted, work)
     finally:
         os.close(root)
-        # Now, not when the kernel gets to this thread's end: the next start may follow at once.
+        # Unmounted now, not when the kernel gets to this thread's end: the next start may follow at once.
         syscalls.umount2(where.upper, syscalls.MNT_DETACH)
 
 
@@ -206,14 +212,14 @@ def _with_mounts(
 ) -> T:
     if mounted:
         sources.add_all(root, tuple(_mounts_of(engine, container, where)))
-    # The mounts were put on "/" of the root by its descriptor, which stands below none of them.
+    # Each mount was put beneath the root by the root's descriptor, and none lies over the descriptor's own directory.
     return work(View(root, False, frozenset(), lambda: _check_there(container)))
 
 
 def _mounts_of(engine: MountParts, container: Container, where: paths.Paths) -> Iterator[Mount]:
-    """What of the container's mounts is anywhere while it does not run.
+    """Those of the container's mounts that have contents while it does not run, so all but a tmpfs.
 
-    None was `asked` for here: what that is checked against belongs to a run's namespace (its /proc, the host's mounts).
+    `asked` is cleared on each: that flag's checks need the namespace of a run (its /proc, the host's mounts).
     """
     asked = [mount for mount in preparing.sandbox_mounts(engine, container) if mount.kind != "tmpfs"]
     targets = {mount.target for mount in asked}
@@ -244,7 +250,10 @@ def _make_root(engine: MountParts, container: Container) -> None:
 
 
 def _aside(job: Callable[[], T]) -> T:
-    """What `job` returns or raises, in a thread that ends with it: its namespace is nobody else's."""
+    """Run `job` in a new thread, which ends with it, so that no other work runs in that thread's namespace.
+
+    Returns what `job` returns, and raises what it raises.
+    """
     results: list[T] = []
     failures: list[BaseException] = []
 
@@ -263,7 +272,7 @@ def _aside(job: Callable[[], T]) -> T:
 
 
 def _own_namespace() -> None:
-    """Leave the host's mounts to the host; for a thread that ends afterwards."""
+    """Give this thread, which must end afterwards, a mount namespace without peers: no mount reaches the host."""
     try:
         syscalls.unshare(syscalls.CLONE_NEWNS)
         mounts.leave_peers()
@@ -273,7 +282,7 @@ def _own_namespace() -> None:
 
 @contextlib.contextmanager
 def _scratch(engine: MountParts) -> Iterator[str]:
-    """A mount namespace of this thread's own, and in it a directory that is gone with it."""
+    """Give this thread a mount namespace of its own, and yield a directory in it that is gone with the namespace."""
     _own_namespace()
     place = os.path.join(engine.settings.data_root, "tmp")
     try:
@@ -293,7 +302,7 @@ def _mount_scratch(engine: MountParts, scratch: str, layers: tuple[str, ...]) ->
     os.mkdir(upper, 0o755)
     os.mkdir(work, 0o700)
     if layers:
-        # A root looks as its uppermost directory does, and that is the scratch one.
+        # The root of an overlay has the owner, mode and times of its uppermost directory, which is the scratch one.
         top = os.path.join(base, layers[-1])
         found = os.stat(top)
         os.chown(upper, found.st_uid, found.st_gid)

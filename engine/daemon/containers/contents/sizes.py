@@ -1,6 +1,6 @@
-"""How much room a container takes: its own changes, and the whole of its root.
+"""Measure how much disk space a container takes, for its own changes (SizeRw) and its whole root (SizeRootFs).
 
-Runs in the daemon's request threads, only when a client asks for sizes, as it walks directories. It never mounts.
+Runs in the daemon's request threads, and only when a client asks for sizes, as it walks directories. It never mounts.
 """
 
 import functools
@@ -12,8 +12,8 @@ from engine.kernel import weigh
 def measure(container: Container, layer_root: str, root: str, storage: str) -> tuple[int, int]:
     """(SizeRw, SizeRootFs) in bytes.
 
-    root: the container's writable directory (an overlay's upper, or the whole root with `copy`); it may not be there
-        yet; storage: `overlayfs` or `copy`
+    root: the container's writable directory (an overlay's upper directory, or the whole root with `copy`), which need
+        not exist yet; storage: `overlayfs` or `copy`
     """
     layers = sum(_layer(f"{layer_root}/{layer}") for layer in container.layers)
     own = weigh.below(root, weigh.room, directories=True)
@@ -22,7 +22,7 @@ def measure(container: Container, layer_root: str, root: str, storage: str) -> t
     return own, own + layers
 
 
-# An unpacked layer never changes, and its number is never given to another one.
+# Cached, since an unpacked layer never changes and its number is never given to another layer.
 @functools.lru_cache(maxsize=512)
 def _layer(path: str) -> int:
     return weigh.below(path, weigh.room, directories=True)

@@ -1,1 +1,1 @@
-"""A container's side of its networks: joining and leaving them, what it is told of them, what is shown."""
+"""A container's endpoints in networks: joining and leaving, published ports, names, /etc/hosts, and what is shown."""

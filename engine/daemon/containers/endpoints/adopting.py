@@ -1,7 +1,8 @@
-"""The networks of containers that an earlier daemon has left: what runs keeps them, what does not gives them back.
+"""Take over the networks of containers from an earlier daemon: repair those of running ones, free those of ended ones.
 
-Runs once at a daemon's start, in the main thread, before the API answers; not loaded where nobody has an endpoint.
-What cannot be mended is logged: no container's trouble is to keep the daemon from starting.
+Runs once at a daemon's start, in the main thread, before the API answers. The daemon loads this module only where a
+container runs or has an endpoint. What cannot be repaired is logged, since no container's trouble may keep the daemon
+from starting.
 """
 
 import logging
@@ -27,7 +28,7 @@ _Given = TypeVarTuple("_Given")
 
 
 def adopt(engine: EndpointParts) -> None:
-    """Make the host what the containers that run need, whatever happened meanwhile."""
+    """Make the host's devices, rules, ports and names what the running containers need, whatever has happened."""
     running = [container for container in engine.containers.all() if container.state.alive]
     _drop_the_dead(engine, {container.id for container in running})
     for container in running:
@@ -41,7 +42,8 @@ def adopt(engine: EndpointParts) -> None:
     networks = {network.id: network for places in pairs.values() for network, _ in places}
     endpoints = [endpoint for places in pairs.values() for _, endpoint in places]
     bridges = [network for network in networks.values() if network.driver == "bridge"]
-    # Before the devices: who finds them makes their rules, and is to find those of the ports that run there too.
+    # Before the devices are brought up: that step makes a device's rules, and the ports that are published there would
+    # be without theirs for a moment.
     _try("the firewall does not have what it should", engine.firewall.sync, bridges, endpoints)
     for network in networks.values():
         _try(f"the device of network {network.name} is not there", wires.bring_up, engine, network)
@@ -60,7 +62,7 @@ def _drop_the_dead(engine: EndpointParts, running: set[str]) -> None:
 
 
 def _join_unwired(engine: EndpointParts, container: Container) -> None:
-    """The networks without addresses keep no rows."""
+    """Join the container again to its networks without addresses, as the database keeps no rows of these endpoints."""
     for name, settings in container.networking.items():
         network = requested.find(engine, settings["NetworkID"] or name)
         if network is not None and not network.wired:
@@ -69,9 +71,10 @@ def _join_unwired(engine: EndpointParts, container: Container) -> None:
 
 
 def _agree(engine: EndpointParts, container: Container) -> None:
-    """After a connect or a disconnect that was cut short: what the record does not name goes, what is gone has no name.
+    """Make the record and the endpoints agree after a connect or a disconnect that was cut short.
 
-    A record without the network's id is of an engine that wired nothing.
+    An endpoint that the record does not name is removed; a network without an endpoint is removed from the record. A
+    record without the network's id was written by an engine that wired nothing, and is left alone.
     """
     pairs = wires.places(engine, container)
     named = {settings["NetworkID"] for settings in container.networking.values()}

@@ -1,7 +1,7 @@
-"""Connect a container to a network: in its record, and if it runs, with a wire of its own at once.
+"""Connect a container to a network: record it, and if the container runs, plug a wire into its namespace at once.
 
-Runs in the API's threads, under `Container.operation`, so that no start and no other connect comes between. An end may
-come at any moment: whoever finds at last that the run is over takes back what he has made for it.
+Runs in the API's threads, under `Container.operation`, so that no start and no other connect comes between. The end of
+the run may come at any moment. A connect that finds at last that the run is over takes back what it has made for it.
 """
 
 import contextlib
@@ -19,7 +19,10 @@ _NOT_RUNNING = "container {} is not running"
 
 
 def connect(engine: EndpointParts, network_reference: str, container_reference: str, settings: Object | None) -> None:
-    """settings: EndpointSettings of the API, or None. Raises docker's errors, and then nothing of it is there."""
+    """Connect the container. settings: EndpointSettings of the API, or None.
+
+    Raises docker's errors; then nothing of the connection is left.
+    """
     if not container_reference:
         raise Invalid('invalid name or ID supplied: ""')
     container = engine.containers.find(container_reference)
@@ -70,11 +73,15 @@ def _make(
     run: tuple[int, int, int],
     undoing: contextlib.ExitStack,
 ) -> None:
-    """run: the network namespace, process 1 and when that started; undoing: is told how each step is taken back."""
+    """Make the endpoint, the wire, the record, ports, names and hosts lines of a running container.
+
+    run: the network namespace's descriptor, the pid of process 1, and its start time; undoing: is given a callback that
+        takes back each step
+    """
     others = wires.places(engine, container)
     undoing.callback(moving.settle, engine, container)
     (endpoint,) = engine.networks.join(container.id, {network.id: requested.for_join(container, network, wanted)})
-    network = engine.networks.find(network.id)  # the default one may have moved with its first container
+    network = engine.networks.find(network.id)  # read again: the default one may have moved with its first container
     undoing.callback(ending.give_back, engine, container, ((network, endpoint),), told=False)
     if network.wired:
         wires.bring_up(engine, network)
@@ -82,7 +89,7 @@ def _make(
         undoing.callback(engine.wiring.unplug, network, endpoint, run[0], others)
         engine.networks.update(endpoint)
     undoing.callback(keeping.keep, engine, container, container.networking)
-    # Not before the wire is there: a later daemon believes the record.
+    # The record is written only once the wire exists, since a later daemon believes the record.
     keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
     moving.settle(engine, container, required=True)
     pairs = (*others, (network, endpoint))
@@ -92,7 +99,7 @@ def _make(
 
 
 def _has_died(state: State) -> bool:
-    """Whether process 1 has ended, heard of or not."""
+    """Whether process 1 has ended, even if the daemon has not heard of that yet."""
     try:
         os.close(wires.namespace(state.pid, state.pid_start))
     except SystemFailure:

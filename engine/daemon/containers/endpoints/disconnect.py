@@ -1,7 +1,7 @@
-"""Disconnect a container from a network: in its record, and if it runs, its wire at once.
+"""Disconnect a container from a network: record it, and if the container runs, remove its wire at once.
 
-Runs in the API's threads, under `Container.operation`. An end that comes meanwhile takes away the same things; each of
-them may be gone already.
+Runs in the API's threads, under `Container.operation`. The end of the run may come meanwhile and takes away the same
+things, so each of them may be gone already.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def disconnect(engine: EndpointParts, network_reference: str, container_reference: str, force: bool) -> None:
-    """force: also where the network is no more. Raises docker's errors."""
+    """Disconnect the container. force: also where the network is gone. Raises docker's errors."""
     try:
         container = engine.containers.find(container_reference)
     except NotFound:
@@ -56,7 +56,7 @@ def _pull_out(engine: EndpointParts, container: Container, network: Network, sta
     pairs = wires.places(engine, container)
     others = tuple(pair for pair in pairs if pair[0].id != network.id)
     before = container.networking
-    _note(engine, container, network.name)  # first: of what is not in the record, a later daemon takes all that is left
+    _note(engine, container, network.name)  # first: a later daemon takes away what is not in the record
     try:
         _unplug(engine, network, endpoint, state, others)
     except BaseException:
@@ -70,7 +70,7 @@ def _pull_out(engine: EndpointParts, container: Container, network: Network, sta
     moving.settle(engine, container)
     try:
         etc.drop(engine, container, endpoint, others)
-    except SystemFailure as error:  # it is disconnected all the same
+    except SystemFailure as error:  # the container is disconnected all the same
         log.warning("container %s: %s", container.id, error)
 
 
@@ -78,7 +78,7 @@ def _unplug(engine: EndpointParts, network: Network, endpoint: Endpoint, state: 
     try:
         netns = wires.namespace(state.pid, state.pid_start)
     except SystemFailure:
-        return  # the run is over, and so is its wire
+        return  # the run is over, and its wire is gone with it
     try:
         engine.wiring.unplug(network, endpoint, netns, others)
     finally:

@@ -1,7 +1,7 @@
-"""Give back what a run had of networks: names, rules, ports, addresses, in this order.
+"""Give back what a run had of its networks when it ends: names, firewall rules, ports and addresses, in this order.
 
-Runs in the thread that hears of an end, in the one whose start has failed, and at a daemon's start in the main thread.
-The wire itself goes with the container's namespace, and nobody waits for that (see `leavings`).
+Runs in the thread that hears of an end, in the thread whose start has failed, and at a daemon's start in the main
+thread. The wire itself goes with the container's namespace, and no thread waits for that (see `leavings`).
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def release(engine: EndpointParts, container: Container) -> None:
-    """A run has ended: its endpoints are no more when this returns."""
+    """Give back all endpoints of a run that has ended; they are gone when this returns."""
     pairs = wires.places(engine, container)
     if pairs:
         wired = [endpoint.host_interface for _, endpoint in pairs if endpoint.host_interface]
@@ -27,12 +27,12 @@ def release(engine: EndpointParts, container: Container) -> None:
 
 
 def give_back(engine: EndpointParts, container: Container, pairs: wires.Pairs, *, told: bool = True) -> None:
-    """Take away all that these endpoints have, but for their wires. told: that they were connected was an event.
+    """Take away everything that these endpoints have, but for their wires. told: the event `connect` was published.
 
     Never raises: what stays is logged, and the daemon's next start takes it away.
     """
     endpoints = [endpoint for _, endpoint in pairs]
-    engine.names.leave(endpoints)  # whatever they are: it is served on without the network for whose sake it was
+    engine.names.leave(endpoints)  # all: the resolver may still serve one that has left its last named network
     for network, endpoint in pairs:
         if network.driver == "bridge":
             engine.firewall.withdraw(network, endpoint)
@@ -45,7 +45,7 @@ def give_back(engine: EndpointParts, container: Container, pairs: wires.Pairs, *
 
 
 def _free(engine: EndpointParts, container: Container, endpoints: list[Endpoint]) -> None:
-    """Give the addresses away, which nobody answers to any more."""
+    """Free the addresses, after the wires are silenced so that nothing answers to these addresses any more."""
     wired = [endpoint for endpoint in endpoints if endpoint.host_interface]
     try:
         if wired:
@@ -56,7 +56,7 @@ def _free(engine: EndpointParts, container: Container, endpoints: list[Endpoint]
 
 
 def unplug_all(engine: EndpointParts, pairs: list[tuple[Network, Endpoint]]) -> None:
-    """Take away the host's ends of wires whose containers have ended, if they are still there."""
+    """Take away the host's ends of wires whose containers have ended, if they still exist."""
     for network, endpoint in pairs:
         try:
             engine.wiring.unplug(network, endpoint, None)

@@ -1,4 +1,4 @@
-"""The container's files that its networks change: hosts and resolv.conf, at a start and while it runs.
+"""Update a container's hosts and resolv.conf when its networks change, at a start and while it runs.
 
 Runs in the daemon's threads, under the container's `operation`; loaded with the first container that starts.
 """
@@ -17,7 +17,7 @@ _NO_GATEWAY = "unable to derive the IP value for host-gateway"
 
 
 def write(engine: EndpointParts, container: Container, pairs: wires.Pairs, links: str) -> None:
-    """Write both for a run. links: lines that go behind its own. Raises SystemFailure."""
+    """Write both files for a run. links: lines that follow the container's own. Raises SystemFailure."""
     where = _where(engine, container)
     text = files.first_hosts(container) + hosts.extra(container, _gateways(engine, container))
     text += hosts.own(container, (endpoint for _, endpoint in pairs)) + links
@@ -32,7 +32,7 @@ def _write_resolv_conf(engine: EndpointParts, container: Container, pairs: wires
 
 
 def add(engine: EndpointParts, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:
-    """It has one more endpoint now; pairs: all of them."""
+    """Update both files for one more endpoint; pairs: all endpoints of the container with their networks."""
     where = _where(engine, container)
     with _failing():
         hosts.add(where.etc("hosts"), hosts.own(container, (endpoint,)))
@@ -40,7 +40,7 @@ def add(engine: EndpointParts, container: Container, endpoint: Endpoint, pairs: 
 
 
 def drop(engine: EndpointParts, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:
-    """It has lost an endpoint; pairs: those that stay."""
+    """Update both files for an endpoint that is gone; pairs: the endpoints that stay, with their networks."""
     where = _where(engine, container)
     with _failing():
         hosts.drop(where.etc("hosts"), hosts.own(container, (endpoint,)))
@@ -60,7 +60,10 @@ def _failing() -> Iterator[None]:
 
 
 def _gateways(engine: EndpointParts, container: Container) -> tuple[str, ...]:
-    """The host's addresses, for a container that asks for them; the bridge that has them is there from then on."""
+    """The host's addresses for `host-gateway`, empty for a container that does not ask for them.
+
+    From here on the bridge that has these addresses exists. Raises EngineError where there is no address.
+    """
     if not hosts.asks_for_gateway(container):
         return ()
     if engine.settings.host_gateway_ips:

@@ -1,8 +1,8 @@
-"""The lines of a container's /etc/hosts: what every container has, what was asked for, its own addresses, links.
+"""Make the lines of a container's /etc/hosts (ExtraHosts, its own addresses, links), and change them in a running one.
 
-The texts are pure; `add`, `drop` and `renew` change the file of a container that runs, in place, as it is a bind mount.
-They run in the daemon's threads under the container's `operation`. The container writes that file too: what it has put
-there stays, and a file that has become too long to be one is left alone.
+The functions that return text are pure. `add`, `drop` and `renew` change the file of a running container, in place, as
+it is a bind mount. They run in the daemon's threads under the container's `operation`. Programs in the container write
+that file too: their lines stay, and a file that has grown too long (1 MiB) is left alone.
 """
 
 import logging
@@ -36,14 +36,14 @@ def extra(container: Container, gateways: Iterable[str]) -> str:
 
 
 def asks_for_gateway(container: Container) -> bool:
-    """Whether any of its extra hosts is the host."""
+    """Whether any of the container's ExtraHosts is `host-gateway`."""
     return any(entry.partition(":")[2] == HOST_GATEWAY for entry in container.host_config["ExtraHosts"] or ())
 
 
 def own(container: Container, endpoints: Iterable[Endpoint]) -> str:
-    """The lines of its own name, one for each address that it has.
+    """The lines of the container's own name, one for each of its addresses.
 
-    Whether the domain was given as such or within the name: both the whole name and its first part are there.
+    Each line has the whole name and its first part, whether the client gave the domain apart or within the name.
     """
     name, domain = container.config["Hostname"], container.config["Domainname"]
     whole = f"{name}.{domain}" if domain else name
@@ -63,14 +63,14 @@ def add(path: str, text: str) -> None:
 
 
 def drop(path: str, text: str) -> None:
-    """Take these very lines away."""
+    """Remove exactly these lines from the file of a container that runs."""
     gone = set(_raw(text).splitlines())
     if gone:
         _change(path, lambda content: _lines(line for line in content.splitlines() if line not in gone))
 
 
 def renew(path: str, names: str, text: str) -> None:
-    """Put `text` in the place of all lines that give these very names."""
+    """Replace all lines that give exactly these names by `text`."""
     ending = _raw(f"\t{names}")
 
     def changed(content: bytes) -> bytes:
@@ -99,7 +99,7 @@ def _change(path: str, changed: Callable[[bytes], bytes]) -> None:
             return
         after = changed(before)
         if after != before:
-            # Written over, then cut: whoever reads meanwhile finds no empty file.
+            # Written over, then cut: a program that reads the file meanwhile finds no empty file.
             os.pwrite(descriptor, after, 0)
             os.ftruncate(descriptor, len(after))
     finally:

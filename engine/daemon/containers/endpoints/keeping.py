@@ -1,4 +1,4 @@
-"""Keep which networks a container is in.
+"""Save the set of networks that a container is in, in the record and in the database.
 
 Called by the verbs, in any thread of the daemon, under the container's `operation`.
 """
@@ -12,9 +12,10 @@ from engine.daemon.store import containers as table
 def keep(
     engine: EndpointParts, container: Container, networking: Object, *, durable: bool = False, frees: bool = False
 ) -> None:
-    """Put these, by their names, in the place of what the container had. Raises SystemFailure, and nothing changes.
+    """Replace the container's networks by `networking` (name → settings).
 
-    durable: over a loss of power too, for what a client has been told; frees: as for `Database.transaction`
+    Raises SystemFailure, and then nothing changes.
+    durable: also over a loss of power, for what a client has been told; frees: as for `Database.transaction`
     """
     with container.changed:
         before = container.networking

@@ -1,9 +1,10 @@
-"""Wires whose containers have ended: they go with the containers' namespaces, and are taken away where those stay.
+"""Remove the host's veth interfaces of ended containers where the kernel does not remove them with the namespace.
 
-A namespace stays while another container is in it, or a connection that could not say goodbye to its other end: the
-kernel keeps such a one for minutes. Each wire has a file of its name in the exec root until it has gone, so that a
-daemon which is killed meanwhile leaves none behind. Runs in the thread that hears of an end, in the schedule's and in
-threads of its own, and at a daemon's start and its stop in the main thread.
+A wire is here the veth pair of an endpoint. It goes with its container's network namespace. A namespace stays while
+another container is in it, or a connection whose other end does not answer its close: the kernel keeps such a
+connection for minutes. Each wire has a file of its name in the exec root until it has gone, so that a daemon which is
+killed meanwhile leaves none behind. Runs in the thread that hears of an end, in the schedule's thread, in threads of
+its own, and at a daemon's start and its stop in the main thread.
 """
 
 import logging
@@ -17,17 +18,17 @@ from engine.errors import SystemFailure
 
 log = logging.getLogger(__name__)
 
-_DYING_SECONDS = 1.0  # a namespace that nothing holds has gone by then
+_DYING_SECONDS = 1.0  # the kernel has removed a namespace that nothing holds by then
 _NAME = re.compile(r"veth[0-9a-f]+")
 
 
 def note(engine: EndpointParts, names: list[str]) -> None:
-    """Remember these wires, before it is forgotten whose they were."""
+    """Write the notes of these wires, before the daemon forgets to which container they belonged."""
     try:
         for name in names:
             try:
                 _touch(_place(engine, name))
-            except FileNotFoundError:  # the first of this boot
+            except FileNotFoundError:  # the first note of this boot
                 os.makedirs(_place(engine), 0o700, exist_ok=True)
                 _touch(_place(engine, name))
     except OSError as error:  # a full disk
@@ -35,7 +36,7 @@ def note(engine: EndpointParts, names: list[str]) -> None:
 
 
 def take_away(engine: EndpointParts, names: list[str], *, held: bool) -> None:
-    """See that these wires go. held: another container is in their namespace."""
+    """Have these wires removed. held: another container is in their namespace, so they will not go by themselves."""
     if held and names:
         later(_discard, engine, names)
     elif names:
@@ -43,7 +44,7 @@ def take_away(engine: EndpointParts, names: list[str], *, held: bool) -> None:
 
 
 def clear(engine: EndpointParts) -> None:
-    """Take away all that are noted, without waiting for them to go by themselves."""
+    """Remove all wires that are noted, without waiting for them to go by themselves."""
     try:
         names = [name for name in os.listdir(_place(engine)) if _NAME.fullmatch(name)]
     except FileNotFoundError:  # the usual case
@@ -53,7 +54,7 @@ def clear(engine: EndpointParts) -> None:
 
 
 def _look(engine: EndpointParts, names: list[str]) -> None:
-    """Most have gone by themselves; to remove one may take a while."""
+    """Remove, in another thread, the few wires that have not gone by themselves: a removal may take a while."""
     try:
         left = engine.wiring.remaining(names)
     except SystemFailure as error:
@@ -77,9 +78,9 @@ def _forget(engine: EndpointParts, names: list[str]) -> None:
     for name in names:
         try:
             os.unlink(_place(engine, name))
-        except FileNotFoundError:  # it could not be noted, or somebody has tidied up
+        except FileNotFoundError:  # it could not be noted, or an administrator has removed the note
             continue
-        except OSError as error:  # the next daemon's start looks for the wire once more
+        except OSError as error:  # the next daemon's start then looks for the wire once more
             log.warning("the note of the wire %s stays: %s", name, error)
 
 

@@ -1,9 +1,9 @@
-"""Links: names by which a container knows another one, and what is looked up for them at each start.
+"""Container links, by which a container has its own names for other containers, looked up at each start.
 
-Two kinds, as docker has them. Links of HostConfig, in the default network, stand in /etc/hosts and open the way to the
-other's exposed ports where that network is closed within; the environment variables that they once set are gone in
-docker too. Links of an endpoint, in a user-defined network, are names that the resolver gives to that container alone.
-Runs in the daemon's threads; loaded with the first container that has a link.
+There are two kinds, as in docker. Links of HostConfig, in the default network, become lines of /etc/hosts, and open the
+firewall to the other's exposed ports where that network has enable_icc off. The environment variables that they once
+set are gone in docker too. Links of an endpoint, in a user-defined network, are names that the resolver gives to that
+container alone. Runs in the daemon's threads; loaded with the first container that has a link.
 """
 
 import posixpath
@@ -30,15 +30,16 @@ def parse(text: str) -> tuple[str, str]:
         raise Invalid(f"bad format for links: {text}")
     if not colon:
         return name, name
-    if name.startswith("/"):  # as inspect shows it
+    if name.startswith("/"):  # the form in which inspect shows a link
         return name[1:], posixpath.basename(alias)
     return name, alias
 
 
 def resolved(engine: EndpointParts, links: list[str]) -> list[str]:
-    """The Links of a new container in the form that is kept: `id of the other:alias`; of one alias the first holds.
+    """The Links of a new container in the form of the record, `id of the other:alias`.
 
-    Raises Invalid where there is no such container, or none that can be linked to.
+    Of two links with one alias the first counts. Raises Invalid where the other container does not exist or cannot be
+    linked to.
     """
     found: dict[str, str] = {}
     for text in links:
@@ -62,7 +63,7 @@ def _other(engine: EndpointParts, name: str) -> Container:
 
 
 def children(engine: EndpointParts, container: Container) -> Iterator[tuple[str, Container]]:
-    """(alias, the other container) of its links, without those to containers that are no more."""
+    """(alias, the other container) of each of the container's links, without links to containers that are gone."""
     for text in container.host_config["Links"] or ():
         other, _, alias = text.partition(":")
         if other in engine.containers:
@@ -70,7 +71,7 @@ def children(engine: EndpointParts, container: Container) -> Iterator[tuple[str,
 
 
 def unlink(engine: EndpointParts, name: str) -> None:
-    """Take away a link by its whole name, `container/alias`. Raises NotFound; EngineError for no link's name."""
+    """Remove a link by its whole name, `container/alias`. Raises NotFound; EngineError for a name that is no link's."""
     of, _, alias = name.strip("/").rpartition("/")
     if not of:
         engine.containers.find(name)
@@ -94,12 +95,12 @@ def _hosts_of(engine: EndpointParts, container: Container) -> str:
 
 
 def shown(engine: EndpointParts, container: Container) -> list[str] | None:
-    """The Links of its HostConfig as inspect has them."""
+    """The container's Links of HostConfig in the form that inspect shows."""
     return [f"/{other.name}:/{container.name}/{alias}" for alias, other in children(engine, container)] or None
 
 
 def aliases(engine: EndpointParts) -> dict[str, list[str]]:
-    """Container's id → the names that others have for it, as a listing shows them beside its own."""
+    """Container's id → the link names that other containers have for it, which a listing shows after its own name."""
     found: dict[str, list[str]] = {}
     for container in engine.containers.all():
         for alias, other in children(engine, container):
@@ -108,7 +109,10 @@ def aliases(engine: EndpointParts) -> dict[str, list[str]]:
 
 
 def linked(engine: EndpointParts, container: Container) -> list[tuple[str, Container, Endpoint]]:
-    """What `running` gives, of all that it links to. Raises in docker's words where one does not run, or not there."""
+    """What `running` returns, if every linked container is there.
+
+    Raises docker's error where one does not run or is not in the default network.
+    """
     found = running(engine, container)
     there = {other.id for _, other, _ in found}
     for alias, other in children(engine, container):
@@ -120,7 +124,7 @@ def linked(engine: EndpointParts, container: Container) -> list[tuple[str, Conta
 
 
 def running(engine: EndpointParts, container: Container) -> list[tuple[str, Container, Endpoint]]:
-    """(alias, container, its endpoint in the default network) of those that it links to and that are there now."""
+    """(alias, container, its endpoint in the default network) of each linked container that is in that network now."""
     network = engine.networks.find(DEFAULT)
     return [
         (alias, other, endpoint)
@@ -130,7 +134,7 @@ def running(engine: EndpointParts, container: Container) -> list[tuple[str, Cont
 
 
 def lines(links: list[tuple[str, Container, Endpoint]]) -> str:
-    """Those links in /etc/hosts."""
+    """The lines of these links in /etc/hosts."""
     return "".join(hosts.lines(_names(alias, other), endpoint) for alias, other, endpoint in links)
 
 
@@ -141,13 +145,13 @@ def _names(alias: str, other: Container) -> str:
 def open_ways(
     engine: EndpointParts, network: Network, ours: Endpoint, links: list[tuple[str, Container, Endpoint]]
 ) -> None:
-    """Let the container come to the exposed ports of those that it links to, where the network is closed within."""
+    """Let the container reach the exposed ports of its linked containers, where the network has enable_icc off."""
     for _, other, endpoint in links:
         engine.firewall.link(network, ours, endpoint, exposed_ports(other))
 
 
 def tell_parents(engine: EndpointParts, container: Container, network: Network, endpoint: Endpoint) -> None:
-    """A container has another address now: those that run and link to it are to find it there."""
+    """Update hosts lines and firewall rules of running containers that link to this one, whose address is new."""
     for parent in engine.containers.all():
         if not (parent.host_config["Links"] and parent.state.alive):
             continue
@@ -160,7 +164,7 @@ def tell_parents(engine: EndpointParts, container: Container, network: Network, 
 
 
 def of_endpoints(container: Container, networks: list[Network]) -> dict[str, dict[str, str]]:
-    """Network's id → alias → the other's name, of the links in user-defined networks. Raises Invalid."""
+    """Network's id → alias → the other container's name, of the links in user-defined networks. Raises Invalid."""
     found = {}
     for network in networks:
         links = (container.networking.get(network.name) or {}).get("Links")

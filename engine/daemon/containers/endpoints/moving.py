@@ -1,6 +1,7 @@
-"""Published ports lead through the network that leads out: when a connect or a disconnect makes that another one.
+"""Move a running container's published ports to another network when a connect or a disconnect changes its way out.
 
-Runs in the API's threads, under `Container.operation`, for a container that runs.
+A container's ports are published through the one network that leads out of the host (`wires.way_out`). Runs in the
+API's threads, under `Container.operation`.
 """
 
 import logging
@@ -16,9 +17,9 @@ log = logging.getLogger(__name__)
 
 
 def settle(engine: EndpointParts, container: Container, *, required: bool = False) -> None:
-    """Have the container's ports published through the right network.
+    """Publish the container's ports through the right network.
 
-    What cannot be had is logged, as nobody is left who could be told; where it is `required` it is docker's error.
+    A failure is logged, as no caller is left who could be told; with `required` it is raised as docker's error.
     """
     requests = portspecs.requests(container)
     if not requests:

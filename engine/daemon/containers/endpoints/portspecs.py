@@ -1,6 +1,6 @@
-"""From what HostConfig and Config say of ports to what is asked of the host.
+"""Turn the ports of a container's HostConfig and Config into requests for host ports, at each start.
 
-Pure; runs in the daemon's threads at each start. What can be seen to be wrong has been refused at create.
+Pure; runs in the daemon's threads. Create has already refused what can be seen to be wrong in the values alone.
 """
 
 from engine.daemon.containers.ports import exposed_ports
@@ -14,7 +14,7 @@ _PROTOCOLS = ("tcp", "udp", "sctp")
 
 
 def requests(container: Container) -> list[PortRequest]:
-    """Every port that is to be published, those with a port of the host's choice last: they take what is left.
+    """Every port that is to be published. Those whose host port the engine chooses come last: they take what is left.
 
     Raises Invalid for a protocol that has no ports.
     """

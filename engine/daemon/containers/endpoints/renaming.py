@@ -1,4 +1,4 @@
-"""A container that runs has another name: its networks answer to that one from now on.
+"""Tell the networks of a running container its new name, so that the resolver answers to it from then on.
 
 Runs in the API's threads, under `Container.operation`.
 """
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def renamed(engine: EndpointParts, container: Container) -> None:
-    """Nothing for one that does not run, or that is only in networks without names."""
+    """Make the new name known; nothing happens for a container that does not run or has no network with names."""
     state = container.snapshot()
     pairs = wires.places(engine, container)
     if not state.alive or not has_resolver(pairs):
@@ -29,10 +29,10 @@ def renamed(engine: EndpointParts, container: Container) -> None:
     try:
         netns = wires.namespace(state.pid, state.pid_start)
     except SystemFailure:
-        return  # it has ended since: nobody is to find it any more
+        return  # the container has ended since: its name is not to be answered any more
     try:
         wires.make_known(engine, container, wires.places(engine, container), netns, state.pid, state.pid_start)
-    except SystemFailure as error:  # it has its new name, whoever knows it
+    except SystemFailure as error:  # the container has its new name, even where the resolver does not know it
         log.warning("container %s: its new name is not answered: %s", container.id, error)
     finally:
         os.close(netns)

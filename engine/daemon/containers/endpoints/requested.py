@@ -1,7 +1,7 @@
-"""What a client asks of a container's networks: completed, each network found, and refused in docker's words.
+"""Check and complete a client's endpoint settings at create and connect, and find the networks that they name.
 
-Runs in the daemon's request threads, at create, connect and disconnect. It changes nothing: what it returns is shown
-and obeyed as it is. A network that is not there is no failure yet; the start finds out.
+Runs in the daemon's request threads, at create, connect and disconnect. It changes nothing: its results are shown and
+obeyed as they are. A network that does not exist is no error here; the start refuses it.
 """
 
 import re
@@ -35,7 +35,7 @@ HOST_NETWORK = "container cannot be disconnected from host network or connected 
 
 
 def settled(engine: EndpointParts, networking: Object) -> Object:
-    """The networks of a new container, by their names and in the order of these, with the ids of those that are there.
+    """The networks of a new container: name → settings, sorted by name, with the ids of the networks that exist.
 
     networking: as `config.networking` makes it. Raises Invalid.
     """
@@ -52,7 +52,7 @@ def settled(engine: EndpointParts, networking: Object) -> Object:
 
 
 def find(engine: EndpointParts, reference: str) -> Network | None:
-    """The network, or None where it is not there (yet)."""
+    """The network, or None where it does not exist (yet)."""
     try:
         return engine.networks.find(reference)
     except NotFound:
@@ -60,7 +60,7 @@ def find(engine: EndpointParts, reference: str) -> Network | None:
 
 
 def check(network: Network | None, name: str, settings: Object) -> None:
-    """Raise Invalid for what these settings cannot be; network: None where it is not there yet."""
+    """Raise Invalid for settings that cannot be; network: None where it does not exist yet."""
     wrong = [*_wrong_with_a_builtin(name, settings), *_wrong_addresses(settings["IPAMConfig"] or {})]
     mac = settings["MacAddress"]
     if mac and not _MAC.fullmatch(mac):
@@ -93,7 +93,7 @@ def _wrong_with_a_builtin(name: str, settings: Object) -> list[str]:
 
 
 def _wrong_addresses(ipam: Object) -> list[str]:
-    """Whether they are addresses at all has been seen when the body was read; here, whether they are of their kind."""
+    """Refuse addresses of the wrong kind. That they are addresses at all was checked when the body was read."""
     wrong = []
     ipv4, ipv6 = ipam.get("IPv4Address") or "", ipam.get("IPv6Address") or ""
     if ipv4 and (":" in ipv4 or ipv4 == "0.0.0.0"):
@@ -128,11 +128,11 @@ def check_beside(engine: EndpointParts, container: Container, network: Network) 
 
 
 def for_join(container: Container, network: Network, settings: Object) -> Object:
-    """What the container's settings of one network come to for this run."""
+    """The container's settings of one network for this run, with its DNSNames."""
     return {**settings, "DNSNames": dns_names(container, settings) if network.user_defined else None}
 
 
 def dns_names(container: Container, settings: Object) -> list[str]:
-    """What a container is called in a user-defined network, what it is shown by first."""
+    """The names of a container in a user-defined network, the one that it is shown by first."""
     names = [container.name, *(settings["Aliases"] or ()), container.id[:_SHORT], container.config["Hostname"]]
     return list(dict.fromkeys(name for name in names if name))

@@ -1,4 +1,4 @@
-"""A container's networks as inspect and the listing show them: what was asked for, and what it has while it runs.
+"""Show a container's networks in inspect and the listing: the settings asked for, and its endpoints while it runs.
 
 Runs in the daemon's request threads. The dicts of the record are shown as they are where nothing is to be added.
 """
@@ -12,17 +12,17 @@ from engine.daemon.parts import EndpointParts
 
 
 def endpoints_of(engine: EndpointParts, container: Container, state: State) -> list[Endpoint]:
-    """What a container that runs has; nothing of any other, though its end may still be under way."""
+    """The endpoints of a container that runs; empty for any other, though its end may still be under way."""
     return engine.networks.endpoints(container_id=container.id) if state.alive else []
 
 
 def settings(engine: EndpointParts, container: Container, state: State) -> Object:
-    """NetworkSettings of an inspect."""
+    """The NetworkSettings of an inspect."""
     endpoints = endpoints_of(engine, container, state)
     its_own = state.alive and not container.host_config["NetworkMode"].startswith("container:")
     return {
         "SandboxID": _sandbox(container, state) if its_own else "",
-        # A name that leads to the namespace, as docker's does, without a mount on the host.
+        # This path leads to the network namespace, as docker's does, without a mount on the host.
         "SandboxKey": f"/proc/{state.pid}/ns/net" if its_own else "",
         "Ports": ports.port_map(ports.open_ports(container, endpoints)),
         "Networks": networks(container, state, endpoints),
@@ -32,7 +32,7 @@ def settings(engine: EndpointParts, container: Container, state: State) -> Objec
 def networks(container: Container, state: State, endpoints: list[Endpoint]) -> dict[str, Object]:
     """Name of each network → EndpointSettings."""
     if not state.started_ns:
-        # It is bound to networks by their ids when it first starts, and docker shows none before.
+        # The first start binds the container to networks by their ids, and docker shows no ids before it.
         return {name: {**asked, "NetworkID": ""} for name, asked in container.networking.items()}
     if not endpoints:
         return container.networking
@@ -59,5 +59,5 @@ def _connected(asked: Object, endpoints: dict[str, Endpoint]) -> Object:
 
 
 def _sandbox(container: Container, state: State) -> str:
-    """64 hex digits for this run, the same ones to every daemon that adopts it."""
+    """64 hex digits for this run, the same in every daemon that adopts it."""
     return digest_of(f"{container.id} {state.pid} {state.pid_start}".encode()).removeprefix("sha256:")

@@ -1,7 +1,8 @@
-"""The networks of one start: rows, ports, files and bridges while the spawner forks, wires once the namespace is there.
+"""Set up the networks of one start: addresses, ports, files and bridges first, and wires once the namespace exists.
 
-Runs in the thread that starts a container, under `Container.operation`; loaded with the first container that starts.
-Whatever fails, `undo` takes all of it back, and what the client reads is docker's error.
+The first part runs while the spawner forks. Runs in the thread that starts a container, under `Container.operation`;
+loaded with the first container that starts. Whatever fails, `undo` takes all of it back, and the client reads docker's
+error.
 """
 
 import os
@@ -22,7 +23,7 @@ _FAILED = "failed to set up container networking: "
 
 
 class Start:
-    """What one start of a container makes of its networks; nothing where it has another's, or none at all."""
+    """The networks of one start of a container; empty where it has the network of another container, or none at all."""
 
     def __init__(self, engine: EndpointParts, container: Container) -> None:
         self._engine = engine
@@ -32,13 +33,14 @@ class Start:
         self._linked: list[tuple[str, Container, Endpoint]] = []
 
     def prepare(self) -> None:
-        """What can be done before there is a namespace. Raises docker's errors; then `undo` is to be called."""
+        """Do what needs no namespace yet. Raises docker's errors; then the caller must call `undo`."""
         container = self._container
         if container.config["NetworkDisabled"] or container.host_config["NetworkMode"].startswith("container:"):
             return
-        ending.release(self._engine, container)  # there only where the end of a run could not be written
+        ending.release(self._engine, container)  # endpoints are left only where the last end could not be written
         with wires.Worded(_FAILED):
-            # Those that stay even so: with no room on the disk the truth is not that the container is in its network.
+            # This raises where endpoints are left even so. Then the client is told of the full disk, and not that the
+            # container is in its network already.
             self._engine.networks.leave(self._engine.networks.endpoints(container_id=container.id))
             self._join()
             self._write()
@@ -59,11 +61,11 @@ class Start:
         except BaseException:
             engine.ports.release(container.id)
             raise
-        # The networks as they are now: the default one may have moved with its first container.
+        # The networks are read again: the default one may have moved with its first container.
         self._pairs = tuple((engine.networks.find(endpoint.network), endpoint) for endpoint in endpoints)
 
     def _publish(self, networks: dict[str, Network]) -> dict[str, tuple[Published, ...]]:
-        """The ports of the host that the container is given, by the network that leads to it."""
+        """Network's id → the host's ports that the container is given through it."""
         requests = portspecs.requests(self._container)
         network = wires.way_out(self._container, networks.values()) if requests else None
         if network is None:
@@ -72,12 +74,12 @@ class Start:
             return {network.id: self._engine.ports.reserve(self._container.id, network, requests)}
 
     def _keep(self, networks: dict[str, Network]) -> None:
-        """The record says which very networks these are; mostly it has since its creation."""
+        """Save the ids of these very networks in the record; mostly it has them since the creation."""
         found = {
             network.name: {**self._container.networking[name], "NetworkID": network.id}
             for name, network in networks.items()
         }
-        # What is passed over now stays: a later daemon may have a default network again.
+        # A network that is passed over now stays in the record: a later daemon may have a default network again.
         found |= {name: each for name, each in self._container.networking.items() if name not in networks}
         if found != self._container.networking:
             keep(self._engine, self._container, found)
@@ -127,7 +129,7 @@ class Start:
             legacylinks.tell_parents(engine, container, network, endpoint)
 
     def undo(self) -> None:
-        """Take everything back: the start has failed."""
+        """Take everything back after the start has failed."""
         ending.give_back(self._engine, self._container, self._pairs, told=self._told)
         self._pairs = ()
         self._told = False

@@ -1,6 +1,8 @@
-"""What start, connect and disconnect do alike: find a container's networks, have their devices, tell of it.
+"""Shared steps of start, connect and disconnect: find a container's networks, bring up devices, publish network events.
 
-Runs in the daemon's threads, under the container's `operation`; loaded with the first container that starts.
+A wire is the veth pair (or the macvlan or ipvlan interface) that connects a container's network namespace to a
+network's device. Runs in the daemon's threads, under the container's `operation`; loaded with the first container that
+starts.
 """
 
 from collections.abc import Iterable
@@ -24,7 +26,7 @@ NO_PORT = "driver failed programming external connectivity on endpoint {}: "
 
 
 class Worded:
-    """Put docker's words before those of an error, and keep its kind."""
+    """A context that puts docker's words before those of an EngineError, and keeps its type."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -38,16 +40,17 @@ class Worded:
 
 
 def networks_of(engine: EndpointParts, container: Container) -> dict[str, Network]:
-    """The networks that a container is to be in, by the names they have in its record: NetworkMode's first, as eth0.
+    """The networks that a container is to be in, by their names in its record; NetworkMode's first, which is eth0.
 
-    Raises NotFound in docker's words; Invalid where they cannot be had together.
+    Raises NotFound in docker's words; Invalid for networks that exclude each other.
     """
     started = container.state.started_ns
     found = {}
     for name, settings in container.networking.items():
         if name == DEFAULT and not engine.networks.has_default:
-            continue  # as dockerd: who asks for nothing else has only its loopback then
-        # One that has run is bound to the very network, which may have been removed and another made of that name.
+            continue  # as in dockerd: a container that asks for nothing else has only its loopback then
+        # A container that has run is bound to a network by its id: the network may have been removed, and another have
+        # its name.
         known = settings["NetworkID"] if started else ""
         found[name] = engine.networks.find(known or name)
     if len(found) < 2:
@@ -59,12 +62,12 @@ def networks_of(engine: EndpointParts, container: Container) -> dict[str, Networ
 
 
 def places(engine: EndpointParts, container: Container) -> Pairs:
-    """Its endpoints and their networks, as they are now."""
+    """The container's endpoints and their networks, as they are now."""
     found = []
     for endpoint in engine.networks.endpoints(container_id=container.id):
         try:
             found.append((engine.networks.find(endpoint.network), endpoint))
-        except NotFound:  # it cannot be removed while the endpoint is there, unless by hand in the database
+        except NotFound:  # a network with endpoints is not removed, unless by hand in the database
             continue
     return tuple(found)
 
@@ -81,7 +84,7 @@ def way_out(container: Container, networks: Iterable[Network]) -> Network | None
 
 
 def bring_up(engine: EndpointParts, network: Network) -> None:
-    """Have the network's device on the host, with the firewall's rules for it, before anybody is plugged into it."""
+    """Have the network's device on the host, with its firewall rules, before a container is plugged into it."""
     if engine.wiring.ensure(network):
         engine.wiring.attach(network, engine.networks.endpoints(network.id))
 
@@ -92,24 +95,24 @@ def namespace(pid: int, pid_start: int) -> int:
 
 
 def preferred(pairs: Pairs) -> Pairs:
-    """Those of the highest GwPriority first, then by the networks' names."""
+    """The pairs by GwPriority, highest first, then by the networks' names."""
     return tuple(sorted(pairs, key=lambda pair: (-pair[1].priority, pair[0].name)))
 
 
 def links_of(container: Container, pairs: Pairs) -> dict[str, dict[str, str]]:
-    """Network's id → alias → the name it stands for, to this container alone."""
+    """Network's id → alias → the name that the alias stands for, for this container alone."""
     if not any((container.networking.get(network.name) or {}).get("Links") for network, _ in pairs):
         return {}
     return legacylinks.of_endpoints(container, [network for network, _ in pairs])
 
 
 def make_known(engine: EndpointParts, container: Container, pairs: Pairs, netns: int, pid: int, pid_start: int) -> None:
-    """Have the container's names answered to, and its questions answered, in its user-defined networks."""
+    """Have the resolver answer to the container's names, and answer its queries, in its user-defined networks."""
     links = links_of(container, pairs)
     engine.names.join(preferred(pairs), netns, pid, pid_start, container.host_config, links)
 
 
 def tell(engine: EndpointParts, container: Container, network: Network, action: str) -> None:
-    """Publish the event `connect` or `disconnect`."""
+    """Publish the network event `connect` or `disconnect`."""
     told = {"container": container.id, "name": network.name, "type": network.driver}
     engine.events.publish("network", action, network.id, told)

@@ -1,1 +1,1 @@
-"""Execs: more commands in a container that runs."""
+"""Execs, the further commands that clients or the engine run in a running container."""

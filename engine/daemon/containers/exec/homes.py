@@ -1,9 +1,10 @@
-"""The homes of execs: what the next daemon finds them by, and how they ended, in their container's exec directory.
+"""Store each exec's command, socket and exit in its container's exec directory, where the next daemon finds the exec.
 
-Used by the daemon's threads, and at its start. An exec's home is two files: a socket, on which its monitor listens for
-the next daemon, and a record. Its first line says what was asked for, as far as somebody can ask for it later; after it
-there is room, taken before the command runs, where the monitor writes the `Exited` message. Both go with the directory
-when the container ends. Nothing is synced: a loss of power ends the exec too.
+An exec's home, in this engine, is two files: a socket, on which the exec's monitor listens for the next daemon, and a
+record. The record's first line is the command, as far as an inspect may ask for it later. After it there is space,
+allocated before the command runs, where the monitor writes the `Exited` message. Both files go with the directory when
+the container ends. Nothing is synced: a loss of power ends the exec too. Used by the daemon's threads, and at its
+start.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ _FIELDS = ("argv", "user", "tty", "privileged", "stdin", "stdout", "stderr")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An exec of an earlier daemon; exited: None when its monitor has not told its end."""
+    """An exec of an earlier daemon; exited: None when its monitor has not reported its end."""
 
     id: str
     command: Command
@@ -34,7 +35,7 @@ class Found:
 
 
 def socket_name(exec_id: str) -> str:
-    """The socket of an exec in its container's exec directory."""
+    """The file name of an exec's socket in its container's exec directory."""
     return f"{_PREFIX}{exec_id}{_SOCKET}"
 
 
@@ -43,7 +44,7 @@ def _record(exec_dir: str, exec_id: str) -> str:
 
 
 def make(exec_dir: str, exec_id: str, command: Command) -> tuple[int, socket.socket]:
-    """Make a home; the record, at the place where the end is to stand, and the socket. Raises OSError."""
+    """Make a home; the record, positioned at the space for the `Exited` message, and the socket. Raises OSError."""
     told = {name: getattr(command, name) for name in _FIELDS} | {"detach_keys": command.detach_keys.hex()}
     line = json.dumps(told).encode("ascii") + b"\n"
     record = os.open(_record(exec_dir, exec_id), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -58,21 +59,21 @@ def make(exec_dir: str, exec_id: str, command: Command) -> tuple[int, socket.soc
 
 
 def clear(exec_dir: str, exec_id: str) -> None:
-    """Take a home away; nothing happens when there is none."""
+    """Remove a home; nothing happens when there is none."""
     for path in (_record(exec_dir, exec_id), os.path.join(exec_dir, socket_name(exec_id))):
-        with contextlib.suppress(FileNotFoundError):  # it has gone with its container's end, or earlier
+        with contextlib.suppress(FileNotFoundError):  # the container's end, or an earlier call, has removed it
             os.unlink(path)
 
 
 def find(exec_dir: str) -> list[Found]:
-    """The execs that have a home there."""
+    """The execs that have a home in this directory."""
     names = [name for name in os.listdir(exec_dir) if name.startswith(_PREFIX) and not name.endswith(_SOCKET)]
     found = [read(exec_dir, name.removeprefix(_PREFIX)) for name in names]
     return [each for each in found if each is not None]
 
 
 def read(exec_dir: str, exec_id: str) -> Found | None:
-    """What a record says; None when the daemon that made it has died before it was whole."""
+    """The content of a record; None when the daemon that made it has died before it was complete."""
     try:
         with open(_record(exec_dir, exec_id), "rb") as file:
             line, _, rest = file.read().partition(b"\n")
@@ -87,6 +88,6 @@ def read(exec_dir: str, exec_id: str) -> Found | None:
 def _end(text: bytes) -> Exited | None:
     try:
         exited = codec.decode(text)
-    except Invalid:  # nothing yet, or it is just being written
+    except Invalid:  # the monitor has written nothing yet, or is just writing
         return None
     return exited if isinstance(exited, Exited) else None

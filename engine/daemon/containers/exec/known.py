@@ -1,7 +1,7 @@
-"""The execs of a daemon: what was asked for, what became of each, and where they are found by id.
+"""Keep the daemon's execs, with the command and the status of each, and find them by id.
 
-Shared by the daemon's threads. An exec is known from its creation until a while after its end, as in dockerd, which
-forgets it then. One that was started is known to the next daemon too, by its home (see `homes`), as long as its
+Shared by the daemon's threads. An exec is known from its creation until a while after its end, when the daemon forgets
+it as dockerd does. An exec that was started is known to the next daemon too, by its home (see `homes`), as long as its
 container runs.
 """
 
@@ -27,7 +27,7 @@ MOST_OWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What an exec is to run, complete. env: the container's and then its own; rows, columns: 0 for the kernel's."""
+    """A complete command. env: the container's and then the exec's; rows, columns: 0 for the kernel's default."""
 
     argv: tuple[str, ...]
     env: tuple[str, ...] = ()
@@ -44,16 +44,17 @@ class Command:
 
     @property
     def text(self) -> str:
-        """The command as events show it: with the space that dockerd leaves after one without arguments."""
+        """The command as events show it, with the space that dockerd leaves after a command without arguments."""
         return f"{self.argv[0]} {' '.join(self.argv[1:])}"
 
 
 @dataclass(slots=True, eq=False)
 class Exec:
-    """One exec. What comes after `command` is read and written under `changed`, which is notified at each change.
+    """One exec. The fields after `command` are read and written under `changed`, which is notified at each change.
 
     status: created, starting, running, ended; exit_code: None until it is known; pid, pid_start: 0 before it has run
-    own: nobody but the engine has asked for it; home: the exec directory in which it has one (see `homes`), or empty
+    own: the engine itself has asked for it, and no client; home: the exec directory that has its home (see `homes`), or
+        empty
     """
 
     id: str
@@ -69,7 +70,7 @@ class Exec:
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def move(self, status: str, exit_code: int | None = None) -> None:
-        """Be in another status from now on; the caller holds `changed`."""
+        """Change the status and wake the waiters; the caller holds `changed`."""
         self.status, self.exit_code = status, exit_code
         self.changed.notify_all()
 
@@ -77,7 +78,7 @@ class Exec:
 class Execs:
     """All execs by id; `Container.execs` has those of one container that have not ended.
 
-    clear_home: takes away the home of one that is forgotten, by its directory and its id
+    clear_home: removes the home of an exec that is forgotten, given its directory and its id
     """
 
     def __init__(self, clear_home: Callable[[str, str], None] = lambda _directory, _exec_id: None) -> None:
@@ -89,21 +90,21 @@ class Execs:
         self._homes: deque[Exec] = deque()
 
     def find(self, exec_id: str) -> Exec:
-        """The exec with this id; raises NotFound, also when its container is no more."""
+        """The exec with this id. Raises NotFound, also when its container has been removed."""
         found = self._by_id.get(exec_id)
         if found is None or found.container.removed:
             raise NotFound(f"No such exec instance: {exec_id}")
         return found
 
     def add(self, made: Exec) -> None:
-        """Let an exec be found; those whose time is over are forgotten."""
+        """Make an exec findable, and forget those whose time is over."""
         with self._lock:
             self._forget(time.monotonic() - KEPT_SECONDS)
             self._by_id[made.id] = made
             made.container.execs[made.id] = made
 
     def end(self, done: Exec) -> None:
-        """Keep an exec that has ended for a while."""
+        """Keep an exec that has ended for a while (`KEPT_SECONDS`)."""
         with self._lock:
             done.ended = time.monotonic()
             done.container.execs.pop(done.id, None)
@@ -113,7 +114,7 @@ class Execs:
             self._forget(done.ended - KEPT_SECONDS)
 
     def drop(self, container: Container) -> None:
-        """Forget the execs of a container that is no more."""
+        """Forget the execs of a container that has been removed."""
         with self._lock:
             container.execs.clear()
             for exec_id in [exec_id for exec_id, each in self._by_id.items() if each.container is container]:

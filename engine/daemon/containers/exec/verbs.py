@@ -1,8 +1,8 @@
-"""Run one more command in a container that runs: create, start, resize, inspect an exec.
+"""Create, start, resize and inspect execs, and run commands in a container for the engine itself.
 
-Runs in the API's threads, and what a monitor tells of an exec in the thread that watches the links. The client's
-connection goes to the exec's own monitor, so that no byte passes the daemon. When the end of its connection reaches a
-client, the monitor has told the exit code already: who asks for it then looks at the link first.
+Runs in the API's threads; a message of an exec's monitor is handled in the thread that watches the links. The client's
+connection goes to the exec's own monitor, so that no byte passes through the daemon. The monitor sends the exit code to
+the daemon before it closes the client's connection. So a call that needs the exit code then reads the link first.
 """
 
 import binascii
@@ -52,7 +52,7 @@ _STDIN, _STDOUT, _STDERR = 1, 2, 4
 
 @dataclass(frozen=True, slots=True)
 class AskedExec:
-    """How an exec is started; size: (rows, columns) or None. tty: how the client wants its stream, unframed or not."""
+    """How an exec is started. tty: the client wants its stream unframed; size: (rows, columns) or None."""
 
     detach: bool = False
     tty: bool = False
@@ -61,7 +61,7 @@ class AskedExec:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What a command that was run for the engine itself said: exit_code is None when its time was over."""
+    """The result of a command that was run for the engine itself; exit_code is None when it was not done in time."""
 
     exit_code: int | None
     output: bytes
@@ -69,7 +69,7 @@ class Captured:
 
 
 def create(engine: ExecParts, container: Container, asked: Object) -> Exec:
-    """Note what is to be run. asked: an ExecCreateRequest. Raises Conflict unless the container runs, Invalid."""
+    """Register a command. asked: an ExecCreateRequest. Raises Conflict unless the container runs, and Invalid."""
     _check_active(container)
     keys = b""
     if asked.get("DetachKeys"):
@@ -109,10 +109,10 @@ def _register(engine: ExecParts, container: Container, command: Command) -> Exec
 
 
 def start(engine: ExecParts, one: Exec, asked: AskedExec, hijack: Callable[[], socket.socket]) -> None:
-    """Run it. Attached, its streams are the connection's that `hijack` hands out, and what fails is told there.
+    """Run the exec. If attached, the connection that `hijack` returns gets its streams, and errors too.
 
-    Raises Conflict unless the container runs; detached also when the exec has been started before, and Invalid when its
-    command cannot be run.
+    Raises Conflict unless the container runs; if detached also when the exec has been started before, and Invalid when
+    its command cannot be run.
     """
     _check_active(one.container)
     busy.concern(one.container.id)
@@ -121,11 +121,12 @@ def start(engine: ExecParts, one: Exec, asked: AskedExec, hijack: Callable[[], s
         _run(engine, one, asked.size, [])
         return
     command = one.command
-    # A client that takes the stream as a terminal's has no second one to tell errors apart.
+    # A client that takes the stream as a terminal's has no second stream to tell errors apart.
     streams = _STDIN * command.stdin + _STDOUT * command.stdout + _STDERR * (command.stderr and not asked.tty)
     keys = command.detach_keys or attach.parse_detach_keys(attach.DEFAULT_DETACH_KEYS)
     client = Client(streams, not asked.tty, keys if command.tty and command.stdin else b"")
-    # Before the head, which tells the client that it is begun; why it is not is told after the head.
+    # The exec is taken before `hijack` sends the response head, since the head tells the client that the exec has
+    # begun. A refusal is sent after the head.
     refused = None
     try:
         _take(engine, one)
@@ -141,7 +142,7 @@ def start(engine: ExecParts, one: Exec, asked: AskedExec, hijack: Callable[[], s
         try:
             if refused is not None:
                 raise refused
-            # Who wants no stream at all is done once it runs.
+            # The connection of a client that wants no stream is closed once the command runs.
             _run(engine, one, asked.size, [(client, connection)] if streams else [])
         except EngineError as error:
             _tell(connection, f"{error}\r\n".encode("utf-8", "replace"), framed=not asked.tty)
@@ -157,7 +158,7 @@ def _tell(connection: socket.socket, text: bytes, framed: bool) -> None:
 
 
 def _take(engine: ExecParts, one: Exec) -> None:
-    """Make the start this caller's. Raises Conflict when it has been another's."""
+    """Claim the exec's start for this caller. Raises Conflict when another caller has it."""
     if one.status != "created":
         _settle(engine, one)
     with one.changed:
@@ -171,7 +172,7 @@ def _take(engine: ExecParts, one: Exec) -> None:
 def _run(
     engine: ExecParts, one: Exec, size: tuple[int, int] | None, clients: list[tuple[Client, socket.socket]]
 ) -> None:
-    """From the start that was taken to a command that runs."""
+    """Launch an exec that this caller has taken, and watch its monitor from then on."""
     announce(engine, one.container, f"exec_start: {one.command.text}", execID=one.id)
     try:
         started = _launch(engine, one, size or (one.command.rows, one.command.columns), clients)
@@ -210,7 +211,8 @@ def _launch(
             try:
                 return engine.monitors.enter(one.id, request, descriptors, give_home)
             except MonitorLost:
-                # Perhaps somebody killed the spare that took the request: once more, from the beginning.
+                # A program may have killed the spare that took the request, so it is sent once more, and not to a
+                # spare.
                 if one.home:
                     homes.clear(one.home, one.id)
                 return engine.monitors.enter(one.id, request, descriptors, give_home, ordinary=False)
@@ -222,29 +224,30 @@ def _launch(
 
 
 def _give_home(engine: ExecParts, one: Exec, link: Channel) -> None:
-    """Make it known to the next daemon, should there be one while its container runs.
+    """Make the exec known to the next daemon, should one start while the container runs.
 
-    Done before anybody is asked to make it: whoever has seen it run finds it again, whenever this daemon dies.
+    Done before the spawner is asked to make the exec: a client that has seen it run finds it again, whenever this
+    daemon dies.
     """
     exec_dir = paths.of(engine.settings.data_root, engine.settings.exec_root, one.container.id).exec_dir
     try:
         record, listener = homes.make(exec_dir, one.id, one.command)
     except OSError as error:
-        # Its container is ending, or the disk is full: it runs all the same.
+        # The container is ending, or the disk is full: the exec runs all the same.
         log.debug("exec %s: the next daemon will not know of it: %s", one.id, error)
         return
     with listener:
         try:
             link.send_word(endpoint.HOME, [record, listener.fileno()])
             one.home = exec_dir
-        except OSError:  # there is no room in the link: it has nothing else to carry yet, so the host is out of memory
+        except OSError:  # no room in the link, which has carried nothing yet: the host is out of memory
             homes.clear(exec_dir, one.id)
         finally:
             os.close(record)
 
 
 def adopt(engine: ExecParts, container: Container) -> None:
-    """Find the execs again that an earlier daemon has started in a container that runs, and watch those that run."""
+    """Find the execs again that an earlier daemon has started in a running container, and watch those that run."""
     exec_dir = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).exec_dir
     oldest = time.time_ns() - int(KEPT_SECONDS * SECOND)
     there = homes.find(exec_dir)
@@ -255,7 +258,7 @@ def adopt(engine: ExecParts, container: Container) -> None:
             continue
         exited = found.exited or _exited(exec_dir, found.id)
         if exited is None or exited.finished_ns < oldest:
-            homes.clear(exec_dir, found.id)  # its time is over; or its monitor was killed, and nobody knows of it
+            homes.clear(exec_dir, found.id)  # its time is over; or its monitor was killed, and its end is unknown
             continue
         one.status, one.exit_code = "ended", exited.exit_code
         engine.execs.add(one)
@@ -268,7 +271,7 @@ def _adopt_running(engine: ExecParts, one: Exec) -> bool:
     except SilentMonitor as silent:
         if not silent.linked:
             return False
-        started = Started(0, 0, 0)  # as far as anyone knows it runs on
+        started = Started(0, 0, 0)  # as far as the daemon can know, it still runs
     if started is None:
         return False
     one.status, one.pid, one.pid_start = "running", started.pid, started.pid_start
@@ -278,13 +281,13 @@ def _adopt_running(engine: ExecParts, one: Exec) -> bool:
 
 
 def _exited(exec_dir: str, exec_id: str) -> Exited | None:
-    """How it has ended since its record was looked at."""
+    """The end of an exec, if its monitor has written it since the record was read first."""
     found = homes.read(exec_dir, exec_id)
     return None if found is None else found.exited
 
 
 def _found_ended(error: SystemFailure) -> bool:
-    """Whether it failed because there was nothing to join any more; who is ending is seen to live a bit longer."""
+    """Whether an exec failed since the container's process is ending, which its pidfd does not yet show."""
     return isinstance(error, StartFailure) and (error.failed.step, error.failed.errno) in _ENDED
 
 
@@ -304,7 +307,7 @@ def _process(engine: ExecParts, container: Container, command: Command, size: tu
 
 
 def _fail(engine: ExecParts, one: Exec, error: BaseException) -> None:
-    """Note that it never ran."""
+    """Record that the exec never ran."""
     exit_code = _NOT_RUNNABLE
     if isinstance(error.__cause__, StartFailure) and error.__cause__.failed.exit_code in _COMMAND_EXITS:
         exit_code = error.__cause__.failed.exit_code
@@ -317,7 +320,7 @@ def _fail(engine: ExecParts, one: Exec, error: BaseException) -> None:
 
 
 def _heard(engine: ExecParts, one: Exec, message: Exited | Detached | None) -> None:
-    """What its monitor has told; None: it has died, and what it watched over is ended, as it runs unseen."""
+    """Handle a monitor's message. None: the monitor has died, and the exec, which runs unwatched, is killed."""
     if isinstance(message, Detached):
         announce(engine, one.container, "exec_detach", execID=one.id)
         return
@@ -325,14 +328,14 @@ def _heard(engine: ExecParts, one: Exec, message: Exited | Detached | None) -> N
         log.error("container %s: the monitor of exec %s is gone; the exec is ended", one.container.id, one.id)
         later(signalling.kill_and_wait, one.pid, one.pid_start, _KILLED_SECONDS)
     exit_code = _LOST_EXIT if message is None else message.exit_code
-    engine.execs.end(one)  # before anyone can see that it has ended: then its container does not show it any more
+    engine.execs.end(one)  # before its end is visible: by then its container must not show it any more
     with one.changed:
         one.move("ended", exit_code)
     announce(engine, one.container, "exec_die", execID=one.id, exitCode=exit_code)
 
 
 def _settle(engine: ExecParts, one: Exec) -> None:
-    """Have done with what is being done in another thread: a start, or the recording of an end that was told."""
+    """Wait (2 s at most) for another thread that starts the exec, or records an end that the monitor has told."""
     with one.changed:
         if one.status == "starting":
             one.changed.wait_for(lambda: one.status != "starting", _SETTLING_SECONDS)
@@ -343,7 +346,7 @@ def _settle(engine: ExecParts, one: Exec) -> None:
 
 
 def inspect(engine: ExecParts, one: Exec) -> Object:
-    """An ExecInspectResponse."""
+    """The ExecInspectResponse of an exec."""
     _settle(engine, one)
     command = one.command
     process = {
@@ -371,7 +374,7 @@ def inspect(engine: ExecParts, one: Exec) -> Object:
 
 
 def resize(engine: ExecParts, one: Exec, rows: int, columns: int) -> None:
-    """Set the size of its terminal, in characters; one that is just being started is waited for."""
+    """Set the size of the exec's terminal, in characters; wait for an exec that is just being started."""
     _check_active(one.container)
     with one.changed:
         if not one.changed.wait_for(lambda: one.status not in ("created", "starting"), _STARTING_SECONDS):
@@ -396,9 +399,10 @@ def run_captured(
     seconds: float,
     most: int = 4096,
 ) -> Captured:
-    """Run a command in the container for the engine itself, for so long at most, and keep the first of what it says.
+    """Run a command in the container for the engine itself, for at most `seconds`.
 
-    Raises EngineError when it cannot be run: Conflict without a running container, Invalid for the command's fault.
+    The first `most` bytes of its output are kept. Raises EngineError when it cannot be run: Conflict without a running
+    container, Invalid for the command's fault.
     """
     _check_active(container)
     command = Command(
@@ -428,7 +432,7 @@ def run_captured(
 
 
 def _read_until(connection: socket.socket, latest: float, most: int) -> tuple[bytes, bool]:
-    """The first `most` bytes, and whether the end came in time; all that comes is read, so that nobody is held up."""
+    """The first `most` bytes, and whether the end came in time. All output is read, so that no writer is blocked."""
     kept = b""
     while True:
         left = latest - time.monotonic()
@@ -445,7 +449,7 @@ def _read_until(connection: socket.socket, latest: float, most: int) -> tuple[by
 
 
 def _check_active(container: Container) -> None:
-    """Raise Conflict, in dockerd's words, unless an exec can be had in the container now."""
+    """Raise Conflict, in dockerd's words, unless an exec can run in the container now."""
     status = container.snapshot().status
     if status == "restarting":
         raise Conflict(f"Container {container.id} is restarting, wait until the container is running")
@@ -456,7 +460,7 @@ def _check_active(container: Container) -> None:
 
 
 def _check_user(container: Container, user: str) -> None:
-    """Raise Invalid for a user or group by a name that the container does not have at the moment."""
+    """Raise Invalid for the name of a user or group that the container does not have at the moment."""
     state = container.snapshot()
     with signalling.opened(state.pid, state.pid_start) as pidfd:
         if pidfd is None:
@@ -466,7 +470,7 @@ def _check_user(container: Container, user: str) -> None:
         except (FileNotFoundError, ProcessLookupError) as error:
             raise Conflict(f"container {container.id} is not running") from error
         try:
-            # The number was its own until it was opened, if it still lives.
+            # If the process still lives, its pid was its own when /proc/PID/root was opened.
             if not signalling.alive(pidfd):
                 raise Conflict(f"container {container.id} is not running")
             users.identify(root, user, ())

@@ -1,1 +1,1 @@
-"""Health checks: what one is, and the probes of containers that run."""
+"""Health checks of containers: when a probe runs, how it runs, and what its result means."""

@@ -1,9 +1,9 @@
-"""Running containers' health checks: when the next probe is due, one probe, and what it changes.
+"""Run the health checks of running containers: schedule the next probe, run it, and record its result.
 
-No thread waits here: the engine's schedule says when, and each probe runs in a short-lived thread of its own, one at a
-time for a container. `Container.probing` is the one `_Monitor` whose results count; it is read and replaced under
-`Container.changed`, so that a probe that ends after its container was paused, stopped or started anew changes nothing.
-What is decided is in `verdicts`. It is never waited for, neither by a start nor by an end.
+No thread waits here. The engine's schedule starts each probe, and the probe runs in a short-lived thread of its own,
+one at a time for a container. `Container.probing` is the one `_Monitor` whose results count. It is read and replaced
+under `Container.changed`, so a probe that ends after its container was paused, stopped or started anew changes nothing.
+`verdicts` decides what a result means. Neither a start nor an end waits for a probe.
 """
 
 import logging
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def begin(engine: HealthParts, container: Container) -> None:
-    """The container has been started, or found running by a new daemon: its health is open, and probes are to come."""
+    """Start probing a container that was started, or that a new daemon has found running; its health is `starting`."""
     check = verdicts.check_of(container.config)
     if check is None:
         return
@@ -39,13 +39,13 @@ def begin(engine: HealthParts, container: Container) -> None:
 
 
 def adopt(engine: HealthParts, container: Container) -> None:
-    """A new daemon has found the container alive: it is probed from now on, unless it is paused."""
+    """Start probing a container that a new daemon has found alive, unless it is paused."""
     if container.state.status == "running":
         begin(engine, container)
 
 
 def resume(engine: HealthParts, container: Container) -> None:
-    """The container runs on after a pause: it is probed again, and until then nobody vouches for it."""
+    """Start probing a container again after a pause; it stays `unhealthy` until a probe succeeds."""
     check = verdicts.check_of(container.config)
     if check is None:
         return
@@ -54,7 +54,7 @@ def resume(engine: HealthParts, container: Container) -> None:
 
 
 def halt(container: Container) -> None:
-    """The container is paused or has ended: no probe is begun, and none that runs still counts."""
+    """Stop probing a container that is paused or has ended; the result of a probe that still runs does not count."""
     with container.changed:
         _replace(container, None)
         if container.state.health is not None:
@@ -62,7 +62,7 @@ def halt(container: Container) -> None:
 
 
 def drop(container: Container) -> None:
-    """The start did not count: no probe is to come."""
+    """Stop probing a container whose start has failed."""
     with container.changed:
         _replace(container, None)
 
@@ -76,7 +76,7 @@ def _replace(container: Container, monitor: "_Monitor | None") -> None:
 
 
 def _health(container: Container) -> Health:
-    """What its probes have found; the caller holds `changed`. One that is probed has some, from `begin` on."""
+    """The container's health; the caller holds `changed`. A container that is probed has one, from `begin` on."""
     health = container.state.health
     assert health is not None
     return health
@@ -100,7 +100,7 @@ class _Monitor:
             self._next.cancel()
 
     def schedule_next(self) -> None:
-        """The next probe, counted from now; the caller holds `changed`."""
+        """Schedule the next probe, counted from now; the caller holds `changed`."""
         since_start_ns = time.time_ns() - self._started_ns
         delay_ns = verdicts.next_in_ns(_health(self._container), self._check, since_start_ns)
         self._next = self._engine.schedule.at(delay_ns / SECOND, later, self._probe)
@@ -121,7 +121,7 @@ class _Monitor:
             self._tell(before, after)
 
     def _run(self) -> tuple[int, str]:
-        """Run the command in the container: its exit code and what the log shows of its output."""
+        """Run the command in the container; its exit code, and its output as the log shows it."""
         check, config = self._check, self._container.config
         try:
             done = execution.run_captured(
@@ -131,11 +131,11 @@ class _Monitor:
                 user=config["User"],
                 cwd=config["WorkingDir"],
                 seconds=check.timeout_ns / SECOND,
-                most=verdicts.MOST_OUTPUT + 1,  # one more, to see that there was more
+                most=verdicts.MOST_OUTPUT + 1,  # one byte more shows that the output was longer
             )
         except EngineError as error:
             return verdicts.CUT_SHORT, str(error)
-        except Exception as error:  # whatever it was, the next probe is still to come
+        except Exception as error:  # whatever it was, the next probe must still run
             log.exception("container %s: the probe of its health failed", self._container.id)
             return verdicts.CUT_SHORT, f"the probe could not be run: {error}"
         if done.timed_out or done.exit_code is None:

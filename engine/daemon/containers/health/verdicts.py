@@ -1,6 +1,6 @@
-"""What a health check is and what its probes mean: from a Config to a command and times, from a result to a verdict.
+"""Read a container's health check from its Config, and decide from a probe's result whether it is healthy.
 
-Pure; used by the requests' threads and by those that run probes (`probing`). The rules are dockerd's.
+Pure; used by the requests' threads and by the threads that run probes (`probing`). The rules are dockerd's.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,8 @@ _DEFAULT_TIMEOUT_NS = 30 * SECOND
 _DEFAULT_START_INTERVAL_NS = 5 * SECOND
 _DEFAULT_RETRIES = 3
 _DEFAULT_SHELL = ("/bin/sh", "-c")
-# What a client may ask for. An image's own times are not checked when they are taken over, and could be any number.
+# The range that a client may ask for. The times of an image are not checked when they are taken over, and could be any
+# number.
 _SHORTEST_NS = SECOND // 1000
 _LONGEST_NS = (1 << 63) - 1
 _UNITS = ((3600 * SECOND, "h"), (60 * SECOND, "m"))
@@ -63,7 +64,7 @@ def _command(test: Sequence[str], shell: list[str] | None) -> tuple[str, ...]:
         return words
     if kind == "CMD-SHELL":
         return (*(shell or _DEFAULT_SHELL), *words)
-    return ()  # NONE, or a word that nobody knows: dockerd takes it, and runs nothing
+    return ()  # NONE, or an unknown word, which dockerd accepts and for which it runs nothing
 
 
 def _time(asked: Object, name: str, default: int) -> int:
@@ -72,12 +73,12 @@ def _time(asked: Object, name: str, default: int) -> int:
 
 
 def begun(before: Health | None) -> Health:
-    """The health of a container that has just been started, or found again; what earlier probes said is kept."""
+    """The health of a container that has just been started, or found again; the log of earlier probes is kept."""
     return Health(STARTING, 0, before.log if before else ())
 
 
 def halted(before: Health) -> Health:
-    """The health of a container that is paused or has ended: it is not probed, and dockerd vouches for none such."""
+    """The health of a container that is paused or has ended: it is not probed, and dockerd shows it as unhealthy."""
     return replace(before, status=UNHEALTHY)
 
 
@@ -93,20 +94,20 @@ def judged(before: Health, check: Check, probe: Probe, started_ns: int) -> Healt
 
 
 def next_in_ns(health: Health, check: Check, since_start_ns: int) -> int:
-    """How long to wait for the next probe, from the end of the last one, or from the start."""
+    """The nanoseconds to wait for the next probe, from the end of the last one, or from the start."""
     if health.status == STARTING and since_start_ns < check.start_period_ns:
         return check.start_interval_ns
     return check.interval_ns
 
 
 def shown_output(output: bytes) -> str:
-    """What a probe said, as its log shows it; `output` has one byte more than is kept when there was more."""
+    """A probe's output as its log shows it; `output` has one byte more than is kept when there was more."""
     cut = "..." if len(output) > MOST_OUTPUT else ""
     return output[:MOST_OUTPUT].decode("utf-8", "replace") + cut
 
 
 def overdue(check: Check, output: bytes) -> str:
-    """What the log shows of a probe that took too long."""
+    """The text that the log shows for a probe that took too long."""
     said = shown_output(output)
     return f"Health check exceeded timeout ({go_duration(check.timeout_ns)})" + (f": {said}" if said else "")
 

@@ -1,1 +1,1 @@
-"""Between two runs of a container: what ends one, and what begins the next."""
+"""The time between two runs of a container: recording an end, restart policies, and out-of-memory alarms."""

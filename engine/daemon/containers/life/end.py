@@ -1,7 +1,8 @@
-"""Record that a container has ended, and what follows: another run, its removal, or nothing.
+"""Record that a container's run has ended, release what it held, and begin a restart or the removal if one is due.
 
-`ended` runs in a thread that watches the monitors, beside those of other containers (`runtime.monitors`), and at a
-daemon's start in the main thread (`adopt`). It takes no `container.operation`: an end comes when it comes.
+`ended` runs in a thread that watches the monitors, at the same time as those of other containers (`runtime.monitors`),
+and at a daemon's start in the main thread (`adopt`). It takes no `container.operation`, since an end can come at any
+moment.
 """
 
 import logging
@@ -41,9 +42,10 @@ _KILLED_SECONDS = 10
 
 
 def ended(engine: ContainerParts, container: Container, exited: Exited | None) -> None:
-    """Record the end and do what the restart policy, or AutoRemove, says.
+    """Record the end and do what the restart policy, or AutoRemove, asks for.
 
-    None: its monitor died and left no word, so neither does it run unseen.
+    exited: None if the monitor died and left no message; then the container is killed, so that it does not run
+        unwatched
     """
     record(engine, container, exited, obey_policy=True)
     with container.changed:
@@ -58,9 +60,9 @@ def ended(engine: ContainerParts, container: Container, exited: Exited | None) -
 def record(
     engine: ContainerParts, container: Container, exited: Exited | None, *, obey_policy: bool, error: str = ""
 ) -> None:
-    """Record the end and take away what only a running container has; what follows is the caller's.
+    """Record the end and take away what only a running container has; the caller decides what follows.
 
-    exited: None as for `ended`; error: what `State.Error` is to say, empty for what it says already
+    exited: None as for `ended`; error: the new `State.Error`, empty to keep the present one
     """
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     if exited is None:
@@ -78,8 +80,8 @@ def record(
             for follower in container.followers:
                 os.eventfd_write(follower, 1)
         engine.monitors.settled(container.id)
-        # The exit file says it too, should this daemon die before the record does. Those who wait for the end need not
-        # wait for what follows; a start or a removal does.
+        # Should this daemon die before the row is saved, the exit file still has the end. Threads that wait for the end
+        # need not wait for what follows; a start or a removal does.
         with container.changed:
             saved = save(engine, container)
         if saved:
@@ -93,7 +95,10 @@ def record(
 
 
 def _leave_networks(engine: ContainerParts, container: Container) -> None:
-    """Before anybody hears of the end: who does may want its ports, its address or its networks for something else."""
+    """Give back the networks before the end is announced.
+
+    A client that hears of the end may want the ports, the address or the networks for something else.
+    """
     if engine.networks.endpoints(container_id=container.id):
         ending.release(engine, container)
 
@@ -101,13 +106,13 @@ def _leave_networks(engine: ContainerParts, container: Container) -> None:
 def _oom_killed(engine: ContainerParts, container: Container) -> bool:
     try:
         return engine.cgroups.oom_killed(container.id, walls.cgroup_parent(container))
-    except OSError as error:  # no reason to leave the end itself unrecorded
+    except OSError as error:  # the end itself must be recorded all the same
         log.warning("container %s: whether it ran out of memory is not known: %s", container.id, error)
         return False
 
 
 def _note(engine: ContainerParts, container: Container, exited: Exited, oom_killed: bool, obey_policy: bool) -> None:
-    """Change the state and tell everybody; the caller holds `changed`."""
+    """Change the state and publish the events of the end; the caller holds `changed`."""
     state = container.state
     ran_seconds = max(exited.finished_ns - state.started_ns, 0) / SECOND
     state.exit_code, state.finished_ns = exited.exit_code, exited.finished_ns
@@ -132,12 +137,12 @@ def _note(engine: ContainerParts, container: Container, exited: Exited, oom_kill
 
 
 def _end_unseen(engine: ContainerParts, container: Container, where: paths.Paths) -> tuple[Exited, str]:
-    """Kill what runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
+    """Kill a process that runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
     state = container.snapshot()
     error = why_lost(container, where)
     if signalling.send_signal(state.pid, state.pid_start, signal.SIGKILL):
         try:
-            engine.cgroups.wake(container.id, walls.cgroup_parent(container))  # one that is paused cannot die
+            engine.cgroups.wake(container.id, walls.cgroup_parent(container))  # a paused process cannot die
         except SystemFailure as failure:
             log.warning("container %s: %s", container.id, failure)
         if not signalling.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS):
@@ -146,7 +151,7 @@ def _end_unseen(engine: ContainerParts, container: Container, where: paths.Paths
 
 
 def why_lost(container: Container, where: paths.Paths) -> str:
-    """What `State.Error` is to say of a monitor that is gone; all that it has left of a crash goes into the log."""
+    """The text of `State.Error` for a monitor that is gone; the whole trace of its crash, if any, is logged."""
     crash = exitfile.read(where.exec_dir, exitfile.CRASH)
     if crash is None:
         log.error("container %s: its monitor is gone and has left no word; the container is ended", container.id)
@@ -157,5 +162,5 @@ def why_lost(container: Container, where: paths.Paths) -> str:
 
 
 def lost(container: Container) -> Exited:
-    """The end of a run of which nobody can tell more."""
+    """The `Exited` message for a run of which nothing more is known."""
     return Exited(LOST_EXIT, time.time_ns(), container.state.started_ns)

@@ -1,7 +1,8 @@
-"""Running out of memory: told at the moment when it happens, and kept with the container's state.
+"""Watch containers with a memory limit for out-of-memory kills, publish `oom` at once, and record it in the state.
 
 Only containers with a memory limit are watched. One thread, begun with the first of them, sleeps until the kernel
-rings (`sandbox.alarms`); an ordinary start pays nothing. An alarm that comes with the end itself is told by the end.
+signals an alarm (`sandbox.alarms`), so an ordinary start pays nothing. If the end comes at the same time as the alarm,
+the end publishes the event.
 """
 
 import logging
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class OomWatch:
-    """Who listens for all containers of a daemon; `engine.oom`."""
+    """The listener for the alarms of all containers of a daemon; `engine.oom`."""
 
     def __init__(self) -> None:
         self._alarms = Alarms()
@@ -26,9 +27,9 @@ class OomWatch:
         self._worker = Worker("oom", self._listen)
 
     def watch(self, engine: OomParts, container: Container) -> None:
-        """Listen for a container with a memory limit whose cgroup is there, whether a process is in it yet or not.
+        """Listen for a container with a memory limit whose cgroup exists, whether a process is in it yet or not.
 
-        What cannot be watched is logged: it is no reason not to start.
+        A failure to watch is logged: it is no reason not to start the container.
         """
         try:
             self._watched[container.id] = engine, container
@@ -40,13 +41,13 @@ class OomWatch:
         self._worker.wake()
 
     def limited(self, engine: OomParts, container: Container) -> None:
-        """Listen for one that was given its limit while it runs; one that has just ended is left alone."""
+        """Listen for a container that was given its limit while it runs; do nothing if it has just ended."""
         with container.changed:
             if container.state.pid:
                 self.watch(engine, container)
 
     def adopt(self, engine: OomParts, container: Container) -> None:
-        """Listen for one that an earlier daemon started; what happened since that daemon died is told now."""
+        """Listen for a container that an earlier daemon started, and publish what happened since that daemon died."""
         if container.host_config["Memory"] <= 0:
             return
         self.watch(engine, container)
@@ -56,16 +57,16 @@ class OomWatch:
                 _happened(engine, container)
 
     def settle(self, engine: OomParts, container: Container, killed: bool) -> None:
-        """The container has ended, and the kernel has `killed` in it or not; called with `changed` held.
+        """The container has ended; killed: the kernel has killed a process in it. Called with `changed` held.
 
-        From here on nothing is told any more of that run.
+        From here on nothing more is published of that run.
         """
         self.forget(container)
         if killed and not container.state.oom_killed:
             _happened(engine, container)
 
     def forget(self, container: Container) -> None:
-        """Its cgroup is going away, or never had a process in it."""
+        """Stop listening for a container whose cgroup is going away, or never had a process in it."""
         if self._watched.pop(container.id, None) is not None:
             self._alarms.disarm(container.id)
 
@@ -78,7 +79,7 @@ class OomWatch:
 
     def _tell(self, engine: OomParts, container: Container) -> None:
         with container.changed:
-            # Version 1 rings too when the cgroup is removed, and by then the end is known.
+            # Version 1 also signals when the cgroup is removed, and by then the end is known.
             if container.id in self._watched and container.state.running:
                 _happened(engine, container)
                 save(engine, container)

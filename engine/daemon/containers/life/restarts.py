@@ -1,7 +1,7 @@
-"""Run a container again because its policy says so: after its back-off, and at a daemon's start.
+"""Run a container again for its restart policy, after its back-off delay and at a daemon's start.
 
-The engine's schedule says when; each try runs in a short-lived thread of its own and holds `container.operation`. A try
-is for one end (`container.exits`): when the container was stopped, started or removed meanwhile, it does nothing.
+The engine's schedule begins each try; the try runs in a short-lived thread of its own and holds `container.operation`.
+A try is for one end (`container.exits`): when the container was stopped, started or removed meanwhile, it does nothing.
 """
 
 import logging
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def schedule(engine: ContainerParts, container: Container) -> None:
-    """Have a container that is `restarting` run again when its back-off is over."""
+    """Schedule the next run of a container that is `restarting` for the end of its back-off delay."""
     with container.changed:
         if container.state.status == "restarting":
             exits = container.exits
@@ -28,8 +28,8 @@ def schedule(engine: ContainerParts, container: Container) -> None:
 
 
 def again(engine: ContainerParts, container: Container, exits: int) -> None:
-    """Start the next run, if it is still wanted. As in dockerd, a start that fails is the end of the tries."""
-    # Nothing is to be copied here: it has run before.
+    """Start the next run, if it is still wanted. As in dockerd, no further try follows a start that fails."""
+    # No image needs to be copied for this start: the container has run before.
     with container.operation:
         container.settled()
         with container.changed:
@@ -38,7 +38,7 @@ def again(engine: ContainerParts, container: Container, exits: int) -> None:
             container.retry = None
         try:
             start.launch(engine, container, by_hand=False)
-        except Exception as error:  # whatever it was: nobody else would move the container on
+        except Exception as error:  # whatever it was: no other thread would change the container's state
             unforeseen = not isinstance(error, EngineError)
             log.error("container %s: its policy could not run it again: %s", container.id, error, exc_info=unforeseen)
             with container.changed:
@@ -50,9 +50,9 @@ def again(engine: ContainerParts, container: Container, exits: int) -> None:
 
 
 def wanted_at_start(container: Container) -> bool:
-    """At a daemon's start: mark a container that does not run, and that its policy wants to run; True when it is one.
+    """At a daemon's start: mark a container that does not run and that its policy wants to run; True when it is one.
 
-    Saved by whoever starts it (`resume`), or not at all: the next daemon would come to the same.
+    The start (`resume`) saves the new state. If none comes, nothing is saved: the next daemon would decide the same.
     """
     with container.changed:
         state = container.state
@@ -67,15 +67,15 @@ def wanted_at_start(container: Container) -> bool:
             if not wanted:
                 return False
             states.move(container, "restarting")
-        # As with a start by hand: dockerd counts and remembers anew.
+        # As with a start by a client: dockerd resets the count and the stop.
         state.restart_count, state.stopped_by_hand = 0, False
     return True
 
 
 def resume(engine: ContainerParts, containers: Iterable[Container]) -> None:
-    """Start, one after the other and oldest first, what an earlier daemon left to be started."""
+    """Start, one after the other and oldest first, the containers that an earlier daemon left to be started."""
     for container in containers:
         try:
             again(engine, container, container.exits)
-        except Exception:  # one container's trouble is not that of all the others
+        except Exception:  # one container's trouble must not keep the others from starting
             log.exception("container %s was not started again", container.id)

@@ -1,1 +1,1 @@
-"""What is mounted in a container: as it was asked for, as inspect shows it, as init makes it."""
+"""A container's mounts: parsing the requests, resolving them to mount points, and preparing them for each start."""

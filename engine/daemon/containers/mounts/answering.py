@@ -1,8 +1,8 @@
-"""Asking the host's files something, and not for ever: a file system whose server is away answers nothing.
+"""Ask the host's file system a question with a time limit, as a network file system may never answer.
 
 Runs in the daemon's threads at a start, which holds its container's lock: a bind's source may lie on such a file
-system. The question is asked by a thread of its own; where no answer comes that thread stays until the host lets it go,
-and the start fails in words.
+system. A thread of its own asks the question. Where no answer comes within 20 seconds, that thread stays until the
+kernel returns from the system call, and the start fails with an error.
 """
 
 import threading
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def asked(path: str, question: Callable[[], T]) -> T:
-    """What `question`, which is about `path`, returns or raises; SystemFailure when it does not in time."""
+    """Return or raise what `question`, which is about `path`, does; SystemFailure when it takes longer than SECONDS."""
     answers: list[T] = []
     failures: list[BaseException] = []
     answered = threading.Event()

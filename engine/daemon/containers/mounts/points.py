@@ -1,8 +1,8 @@
-"""The mount points of a container: found out at create, shown by inspect and the listing, given back at remove.
+"""Resolve a container's mount points at create, show them in inspect and the listing, and release them at remove.
 
-Runs in the daemon's request threads. What a mount point is stands in `containers.shapes`;
-it is stored with the container and never changed again. Volumes are made here, and filled with what the image has at
-their place; nothing is mounted: what a start needs is in `mounts.preparing`.
+Runs in the daemon's request threads. The shape of a mount point is in `containers.shapes`. It is stored with the
+container and never changed again. This module makes the volumes, and fills them with the image's files at their paths.
+It mounts nothing: `mounts.preparing` makes what a start needs.
 """
 
 import contextlib
@@ -29,21 +29,22 @@ else:
     mounted = late("engine.daemon.volumes.mounted")
 
 _OPTIONAL = frozenset({"Type", "Name", "Driver"})
-# dockerd relabels its own volumes, and shows that in place of no mode at all.
+# dockerd relabels its own volumes, and shows this mode in place of an empty one.
 _RELABELLED = "z"
 _ETC = {"HostnamePath": "/etc/hostname", "HostsPath": "/etc/hosts", "ResolvConfPath": "/etc/resolv.conf"}
 
 
 def resolve(engine: MountParts, container: Container, make_root: Callable[[], None]) -> None:
-    """Set `container.mounts` from what was asked for, making and filling volumes, in dockerd's order.
+    """Set `container.mounts` from the request, making and filling volumes, in dockerd's order.
 
-    The container's name is reserved, and it is not shown to anybody yet. make_root: makes the container's root where
-    the storage is `copy`. Whoever calls this calls `release` when the creation fails. Raises what `requests`
-    raises, NotFound for an image or driver, SystemFailure when the disk fails.
+    The container's name is reserved, and the container is not visible yet. make_root: makes the container's root where
+    the storage is `copy`. The caller calls `release` when the creation fails. Raises what `requests` raises, NotFound
+    for an image or driver, SystemFailure when the disk fails.
     """
     points: dict[str, MountPoint] = {}
     host_config = container.host_config
-    # Set at once, and changed in place: a creation that fails half-way gives back what it has by then.
+    # `_keep` sets `container.mounts` at each mount point, so a creation that fails half-way releases the volumes so
+    # far.
     for text in host_config["VolumesFrom"] or ():
         _inherit(engine, container, text, points)
     driver = host_config["VolumeDriver"]
@@ -62,7 +63,7 @@ def _keep(container: Container, points: dict[str, MountPoint], point: MountPoint
 
 
 def _inherit(engine: MountParts, container: Container, text: str, points: dict[str, MountPoint]) -> None:
-    """The mount points of another container."""
+    """Take over the mount points of another container (one entry of VolumesFrom)."""
     name, writable = requests.parse_volumes_from(text)
     try:
         other = engine.containers.find(name)
@@ -76,14 +77,14 @@ def _inherit(engine: MountParts, container: Container, text: str, points: dict[s
             "Spec": {**theirs["Spec"], "Copy": False},
         }
         if point["Type"] == "volume":
-            # It is there as long as the other container is; one that is just being removed may take it away.
+            # The volume exists as long as the other container does; if that is just being removed, it is made again.
             volume = engine.volumes.create(point["Name"], point["Driver"], user=container.id)
             point["Source"] = volume.path
         _keep(container, points, point)
 
 
 def _add(engine: MountParts, container: Container, point: MountPoint, points: dict[str, MountPoint]) -> None:
-    """One of Binds or Mounts; what has the same place already (by VolumesFrom) gives way."""
+    """Add one entry of Binds or Mounts; it replaces a mount point with the same path (by VolumesFrom)."""
     spec = point["Spec"]
     former = points.get(point["Destination"])
     if point["Type"] == "volume":
@@ -110,7 +111,7 @@ def _touches(source: str, data_root: str) -> bool:
 
 
 def _let_unmounts_through(point: MountPoint, data_root: str) -> None:
-    """dockerd's rule for its own data root: what is bound with it must not hold mounts that the host lets go of."""
+    """Apply dockerd's rule for binds of its data root: they must propagate the host's unmounts, or hold its mounts."""
     if point["Spec"].pop("DefaultPropagation", False):
         point["Propagation"] = "rslave"
         point["Spec"]["Fallback"] = True
@@ -128,7 +129,7 @@ def _let_go(engine: MountParts, container: Container, point: MountPoint) -> None
 
 
 def _add_anonymous(engine: MountParts, container: Container, target: str, points: dict[str, MountPoint]) -> None:
-    """A volume of Config.Volumes, the image's or the client's, where nothing else is mounted."""
+    """Add a volume of Config.Volumes, the image's or the client's, where nothing else is mounted."""
     target = requests.clean(target)
     if target in points:
         return
@@ -141,7 +142,7 @@ def _add_anonymous(engine: MountParts, container: Container, target: str, points
 def _fill_volumes(
     engine: MountParts, container: Container, points: dict[str, MountPoint], make_root: Callable[[], None]
 ) -> None:
-    """Copy what the image has at the place of each volume that is empty and was not asked to stay so."""
+    """Copy the image's files into each volume that is empty, unless the client has asked for an empty one."""
     asked = [(point, engine.volumes.get(point["Name"])) for point in points.values() if point["Spec"].get("Copy")]
     try:
         for _, volume in asked:
@@ -169,7 +170,7 @@ def _fill_volumes(
 
 
 def _takes_copies(volume: Volume, mounting: driver_options.Mounting | None) -> bool:
-    # What a volume's options mount is there only while it is mounted, and a tmpfs begins anew each time.
+    # A volume with options that mount something has contents only while it is mounted; a tmpfs is empty at each mount.
     return fill.is_empty(volume.path) if mounting is None else mounting.kind != "tmpfs"
 
 
@@ -181,18 +182,18 @@ def _fill(root: int, place: str, volume: Volume, mounting: driver_options.Mounti
 
 
 def release(engine: MountParts, container: Container, volumes: bool) -> None:
-    """Give the container's volumes back; with `volumes`, remove those without a name that nobody else has."""
+    """Release the container's volumes; with `volumes`, remove those without a name that no other container has."""
     for point in container.mounts:
         if point["Type"] != "volume":
             continue
         engine.volumes.release(point["Name"], container.id)
         if volumes and point["Spec"].get("Anonymous"):
-            with contextlib.suppress(NotFound, Conflict):  # another container has it, or its removal was quicker
+            with contextlib.suppress(NotFound, Conflict):  # another container has it, or another call has removed it
                 engine.volumes.remove(point["Name"])
 
 
 def tell_mounted(engine: MountParts, container: Container) -> None:
-    """Publish that a run has the container's volumes."""
+    """Publish the event `mount` for each volume of the container, as a run begins."""
     for point in container.mounts:
         if point["Type"] == "volume":
             attributes = {
@@ -206,7 +207,7 @@ def tell_mounted(engine: MountParts, container: Container) -> None:
 
 
 def tell_unmounted(engine: MountParts, container: Container) -> None:
-    """Publish that a run has let the container's volumes go."""
+    """Publish the event `unmount` for each volume of the container, as a run has ended."""
     for point in container.mounts:
         if point["Type"] == "volume":
             attributes = {"driver": point["Driver"], "container": container.id}
@@ -214,7 +215,7 @@ def tell_unmounted(engine: MountParts, container: Container) -> None:
 
 
 def hold(engine: MountParts) -> None:
-    """At start-up: tell the volumes which containers have them."""
+    """At a daemon's start: tell the volume store which containers use each volume."""
     for container in engine.containers.all():
         for point in container.mounts:
             if point["Type"] == "volume":
@@ -235,6 +236,6 @@ def show(container: Container) -> list[Object]:
 
 
 def show_etc(container: Container) -> dict[str, str]:
-    """The fields of inspect that name a file behind one in /etc, where the client has mounted one of its own."""
+    """The fields of inspect for the host's files behind /etc, where the client has mounted a file of its own there."""
     sources = {point["Destination"]: point["Source"] for point in container.mounts}
     return {key: sources[target] for key, target in _ETC.items() if sources.get(target)}

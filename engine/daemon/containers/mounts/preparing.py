@@ -1,7 +1,7 @@
-"""From the mount points of a container to what init mounts, at each start.
+"""Turn a container's mount points into the mounts that init makes, at each start.
 
-Runs in the daemon's request threads. Sources of binds that are to be made are made here; whether a source is shared,
-as its propagation needs it to be, is looked up in the host's mounts. Nothing is mounted by the daemon.
+Runs in the daemon's request threads. A bind's source that the request wants made is made here. The host's mount table
+tells whether a source is shared, as its propagation may need. The daemon mounts nothing.
 """
 
 import contextlib
@@ -25,17 +25,17 @@ from engine.sandbox.spec import Mount
 _SHARED = frozenset({"shared", "rshared"})
 _SLAVE = frozenset({"slave", "rslave"})
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-# What stays as it is in a container whose root is read-only.
+# The mounts that stay writable in a container whose root is read-only.
 _ALWAYS_WRITABLE = frozenset({"/proc", "/dev/pts", "/dev/shm", "/dev/mqueue", "/dev"})
 
 
 def arrange(
     engine: MountParts, container: Container, usual: tuple[Mount, ...], etc: tuple[Mount, ...]
 ) -> tuple[Mount, ...]:
-    """All mounts of a run, in docker's order: the usual ones first, then by the depth of the place.
+    """All mounts of a run, in docker's order: the usual ones first, then by the depth of the path.
 
-    usual: those that every container has; etc: the engine's files for /etc. What was asked for at the same place takes
-    theirs. Raises SystemFailure, NotFound for a volume that is gone.
+    usual: the mounts of every container; etc: the engine's files for /etc. A mount that the client asks for replaces
+        one of these at the same path. Raises SystemFailure, NotFound for a volume that is gone.
     """
     readonly = container.host_config["ReadonlyRootfs"]
     if not (container.mounts or container.host_config["Tmpfs"]):
@@ -53,7 +53,7 @@ def arrange(
 
 
 def brings_dev(container: Container) -> bool:
-    """Whether the client binds a /dev of its own, in which nothing is to be made (runc's rule)."""
+    """Whether the client binds a /dev of its own, in which no device node is made (runc's rule)."""
     return any(point["Destination"] == "/dev" and point["Type"] != "tmpfs" for point in container.mounts)
 
 
@@ -71,7 +71,7 @@ def _readonly(mounts: tuple[Mount, ...] | list[Mount]) -> list[Mount]:
 
 
 def sandbox_mounts(engine: MountParts, container: Container) -> tuple[Mount, ...]:
-    """What the client asked to be mounted, in the order of docker. Makes sources of binds that are to be made.
+    """The mounts that the client asked for, in docker's order. Makes sources of binds where the request wants that.
 
     Raises SystemFailure, NotFound for a volume that is gone.
     """
@@ -102,7 +102,7 @@ def _of_bind(_engine: MountParts, _container: Container, point: MountPoint) -> M
 
 
 def _look_at_source(point: MountPoint) -> str:
-    """Make the source of a bind, if that is to be made; the propagation that it gets."""
+    """Make the source of a bind, if the request wants that; return the propagation that the bind gets."""
     if point["Spec"].get("CreateMountpoint"):
         _make_source(point["Source"])
     return _propagation(point)
@@ -114,7 +114,7 @@ def _make_source(source: str) -> None:
     try:
         os.makedirs(source, 0o755, exist_ok=True)
     except NotADirectoryError:
-        return  # init meets it too, and says what is wrong with it
+        return  # init finds the same and raises the error
     except OSError as error:
         reason = (error.strerror or "").lower()
         text = f"error while creating mount source path '{source}': mkdir {source}: {reason}"
@@ -176,7 +176,10 @@ def _of_volume(engine: MountParts, container: Container, point: MountPoint) -> M
 
 
 def _holder(engine: MountParts, container: Container, name: str) -> tuple[int, int, str] | tuple[()]:
-    """A running container that has the whole of this volume: a tmpfs is in memory, and each mount would be another."""
+    """(pid, start time, path) of a running container with the whole of this tmpfs volume; empty without one.
+
+    A tmpfs is in memory, so a second mount would not show the same files.
+    """
     for other in engine.containers.all():
         for point in other.mounts:
             if point["Name"] == name and point["Type"] == "volume" and not point["Spec"].get("Subpath"):
@@ -204,13 +207,13 @@ def _of_image(engine: MountParts, container: Container, point: MountPoint) -> Mo
 
 
 def copy_of_image(engine: ContentParts, container: Container, point: MountPoint) -> Mount:
-    """The image's root as a directory of the container's own, made once: where the storage is `copy`."""
+    """The image's root as a directory of the container's own, copied once: where the storage is `copy`."""
     spec = point["Spec"]
     home = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).home
     copy = os.path.join(home, "images", spec["Image"].removeprefix("sha256:"))
     try:
         if not os.path.isdir(copy):
-            with contextlib.suppress(FileNotFoundError):  # there only after a copy that was cut off
+            with contextlib.suppress(FileNotFoundError):  # it exists only after a copy that was cut off
                 remove_path(f"{copy}.part")
             os.makedirs(f"{copy}.part", 0o755)
             engine.images.copy_layers(spec["Layers"], f"{copy}.part")
@@ -227,7 +230,7 @@ _MAKERS = {"bind": _of_bind, "volume": _of_volume, "tmpfs": _of_tmpfs, "image": 
 
 
 def _propagation(point: MountPoint) -> str:
-    """The bind's propagation, its source looked at as dockerd does. Raises SystemFailure."""
+    """The bind's propagation, after its source was checked as dockerd does. Raises SystemFailure."""
     wanted, source = point["Propagation"], point["Source"]
     if wanted not in _SHARED | _SLAVE:
         return wanted
@@ -255,7 +258,7 @@ def source_mount(path: str, mountinfo: str) -> tuple[str, list[str]]:
         fields = line.split(" ")
         place = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4])
         inside = path == place or place == "/" or path.startswith(place + "/")
-        # The later of two at the same place lies on top.
+        # Of two mounts at the same place the later one lies on top.
         if inside and len(place) >= len(best):
             best, options = place, fields[6 : fields.index("-")]
     if not best:

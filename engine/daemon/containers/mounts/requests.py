@@ -1,7 +1,7 @@
-"""The texts and objects that ask for mounts, read as dockerd reads them: Binds, Mounts, Tmpfs and VolumesFrom.
+"""Parse and check the mount requests of HostConfig (Binds, Mounts, Tmpfs and VolumesFrom) as dockerd does.
 
-Pure but for asking whether a bind's source exists; runs in the daemon's request threads. What comes out is a mount
-point of the API with one key more, `Spec`, for what the engine needs and nobody is shown. Error texts are dockerd's.
+Pure but for asking whether a bind's source exists; runs in the daemon's request threads. The result is a mount point of
+the API with one key more, `Spec`, which the engine needs and the API does not show. Error texts are dockerd's.
 """
 
 import os
@@ -13,7 +13,7 @@ from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Invalid, SystemFailure
 
 _BindSwitch = Literal["NonRecursive", "CreateMountpoint", "ReadOnlyNonRecursive", "ReadOnlyForceRecursive"]
-# Each group of words of a bind's mode may speak once.
+# The words of a bind's mode, each with its group. A mode may have one word of each group.
 _MODES = {
     "rw": "access",
     "ro": "access",
@@ -51,7 +51,7 @@ _TMPFS_OPTIONS = frozenset({"exec", "noexec"})
 _SIZES = (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10))
 _SUBPATH = "subpath must be a relative path within the volume"
 
-# Options of a tmpfs: what each word does to the MS_* flags (`sandbox.mounts.FLAGS`); "" takes the flag away.
+# Options of a tmpfs: the MS_* flag (`sandbox.mounts.FLAGS`) that each word means, and whether it sets or clears it.
 _TMPFS_FLAGS = {
     "ro": ("ro", True),
     "rw": ("ro", False),
@@ -78,7 +78,7 @@ _TMPFS_DATA = frozenset({"size", "mode", "uid", "gid", "nr_inodes", "nr_blocks",
 
 
 class UncheckedByDockerd(EngineError):
-    """A bad bind or security option: dockerd meets it late and answers 500 where one would look for 400."""
+    """A bad bind or security option. dockerd finds it late and answers 500, where a 400 would be right."""
 
 
 def point(
@@ -93,7 +93,7 @@ def point(
     writable: bool = True,
     propagation: str = "",
 ) -> MountPoint:
-    """A mount point: what the API shows of it, and under `Spec` what it does not show."""
+    """A mount point: the keys that the API shows, and `Spec` for those that it does not show."""
     return {
         "Type": kind,
         "Name": name,
@@ -111,7 +111,7 @@ def point(
 
 
 def check_mounts(mounts: list[Object]) -> None:
-    """Raise Invalid for the first entry of HostConfig.Mounts that cannot be."""
+    """Raise Invalid for the first wrong entry of HostConfig.Mounts."""
     for mount in mounts:
         problem = _problem(mount)
         if problem:
@@ -191,12 +191,12 @@ _PROBLEMS = {
 
 
 def _is_local(path: str) -> bool:
-    """Whether a relative path stays below where it starts, by its words alone (Go's filepath.IsLocal)."""
+    """Whether a relative path stays below its start, judged by its text alone (Go's filepath.IsLocal)."""
     return not path.startswith("/") and posixpath.normpath(path).split("/")[0] != ".."
 
 
 def clean(path: str) -> str:
-    """Go's path.Clean: normpath, which keeps two leading slashes, with one."""
+    """Go's path.Clean: posixpath.normpath, with two leading slashes made one."""
     cleaned = posixpath.normpath(path)
     return cleaned[1:] if cleaned.startswith("//") else cleaned
 
@@ -263,7 +263,7 @@ _PARSERS = {"bind": _parse_bind, "volume": _parse_volume, "tmpfs": _parse_tmpfs,
 
 
 def check_binds(binds: list[str], mounts: list[Object], tmpfs: dict[str, str] | None = None) -> None:
-    """Raise for a bind that cannot be read (dockerd: 500), and Invalid for a target that is named twice."""
+    """Raise for a bind that cannot be parsed (dockerd: 500), and Invalid for a target that is named twice."""
     taken = set()
     for bind in binds:
         target = parse_bind(bind)["Destination"]
@@ -280,7 +280,7 @@ def check_binds(binds: list[str], mounts: list[Object], tmpfs: dict[str, str] | 
 def parse_bind(bind: str, volume_driver: str = "") -> MountPoint:
     """The mount point of `[source:]target[:mode]`. Raises UncheckedByDockerd."""
     parts = bind.split(":", 3)
-    # A mode after the target alone would be for a volume that nobody can name.
+    # A mode that follows the target alone would be for a volume without a name.
     if not parts[0] or len(parts) > 3 or (len(parts) == 2 and _words(parts[1]) is not None):
         raise UncheckedByDockerd(f"invalid volume specification: '{bind}'")
     source = parts[0] if len(parts) > 1 else ""
@@ -310,7 +310,7 @@ def parse_bind(bind: str, volume_driver: str = "") -> MountPoint:
 
 
 def _words(mode: str) -> dict[str, str] | None:
-    """The words of a mode by their groups; None for a mode that cannot be. None is empty: nothing was asked."""
+    """The words of a mode by their groups; None for an invalid mode, no words for an empty one."""
     words: dict[str, str] = {}
     for word in mode.split(",") if mode else ():
         group = _MODES.get(word)
@@ -324,7 +324,7 @@ def _words(mode: str) -> dict[str, str] | None:
 
 
 def parse_volumes_from(text: str) -> tuple[str, bool]:
-    """Container and whether its mounts may be written, of `container[:mode]`. Raises Invalid."""
+    """The container, and whether its mounts may be written, of `container[:mode]`. Raises Invalid."""
     if not text:
         raise Invalid("volumes-from specification cannot be an empty string")
     name, _, mode = text.partition(":")
@@ -359,9 +359,9 @@ def tmpfs_text(options: Object, writable: bool) -> str:
 
 
 def tmpfs_options(text: str) -> tuple[tuple[str, ...], str, str]:
-    """(flags, data, propagation) of a tmpfs with these options on top of docker's; the last word on a matter counts.
+    """(flags, data, propagation) of a tmpfs with these options added to docker's defaults.
 
-    Raises SystemFailure in the words that dockerd has at start.
+    Of two words on one matter the last counts. Raises SystemFailure in the words that dockerd has at start.
     """
     flags = dict.fromkeys(_TMPFS_DEFAULTS, True)
     data: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""What a container says and hears: its log, and the clients attached to it."""
+"""A container's standard streams: its log, attached clients, and the size of its terminal."""

@@ -1,8 +1,8 @@
-"""Attach a client's connection to a container's streams.
+"""Attach a client's connection to a container's standard streams, before its start or while it runs.
 
-The connection goes to the monitor, so that no byte of it passes the daemon. A client that attaches before the start
-waits in the container's record and goes along with the start; should that come while such a client still reads the log
-so far, the daemon's thread that gave it the log stays between the two.
+The connection goes to the monitor, so that no byte of it passes through the daemon. A client that attaches before the
+start waits in the container's record, and the start hands its connection to the monitor. If the start comes while such
+a client still reads the log so far, the daemon's thread that sends the log relays the streams from then on.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class AskedAttach:
     """The query of an attach call.
 
     detach_keys: as docker writes them, empty for the default; framed: output without a terminal comes in frames;
-    reference: what the client called the container by, for words to it
+        reference: the client's name for the container, for error texts
     """
 
     logs: bool
@@ -45,7 +45,7 @@ class AskedAttach:
 
 
 def parse_detach_keys(text: str) -> bytes:
-    """`ctrl-p,ctrl-q` or `a,b` as the bytes a terminal sends; raises Invalid."""
+    """The bytes that a terminal sends for keys such as `ctrl-p,ctrl-q` or `a,b`. Raises Invalid."""
     keys = bytearray()
     for key in text.split(","):
         if key in _CONTROL_KEYS:
@@ -64,9 +64,10 @@ def attach(
     await_body: Callable[[], None],
     hijack: Callable[[], socket.socket],
 ) -> None:
-    """Serve the client on the connection that `hijack` hands out; raises only before it is called.
+    """Serve the client on the connection that `hijack` returns; raises only before `hijack` is called.
 
-    await_body: returns when the client has sent all that it announced; after that `hijack` waits for nobody
+    await_body: returns when the client has sent its whole announced body; after that `hijack` does not wait for the
+        client
     """
     tty = container.config["Tty"]
     keys = parse_detach_keys(asked.detach_keys or DEFAULT_DETACH_KEYS)
@@ -97,15 +98,16 @@ def _join(
     if asked.logs and (asked.stdout or asked.stderr) and logs.is_json(container):
         _catch_up_lines(engine, container, asked, client, connection)
         return
-    with connection, contextlib.suppress(Conflict):  # it has just ended: the client sees the end too
+    with connection, contextlib.suppress(Conflict):  # it has just ended: the closed connection tells the client
         engine.monitors.send(container.id, Attach(client), [connection.fileno()])
 
 
 def _wait_for_start(
     engine: OutputParts, container: Container, asked: AskedAttach, client: Client, hijack: Callable[[], socket.socket]
 ) -> bool:
-    """Have the client among those who wait for the start; False when the container runs."""
-    # A client that has seen the head may have the container started at once: that start has to find it here.
+    """Add the client to those that wait for the start; False when the container runs."""
+    # Under `operation`: a client that has seen the response head may have the container started at once, and that start
+    # must find the client here.
     with container.operation:
         if container.removed:
             raise NotFound(f"No such container: {asked.reference or container.id}")
@@ -142,10 +144,11 @@ def _catch_up(
     connection: socket.socket,
     until_ns: int,
 ) -> None:
-    """Give a client that waits for the start the log of the runs before, which ended before `until_ns`.
+    """Send the log of earlier runs, which ended before `until_ns`, to a client that waits for the start.
 
-    place: how it is served, the end of a pair that waits in its stead, and the other end. A slow reader must not hold
-    up the start, nor may it miss what comes after: a start meanwhile takes the pair, and then its bytes are relayed.
+    place: how the client is served, the end of a socket pair that waits in its stead, and the other end. A slow reader
+        must not hold up the start, and must not miss what comes after. So a start meanwhile takes the pair, and then
+        its bytes are relayed.
     """
     client, waiting, ours = place
     with ours:
@@ -162,7 +165,7 @@ def _catch_up(
 def _catch_up_lines(
     engine: OutputParts, container: Container, asked: AskedAttach, client: Client, connection: socket.socket
 ) -> None:
-    """Give a client a log of JSON lines so far, and then to the monitor, which adds what has come into it meanwhile."""
+    """Send a log of JSON lines so far, then hand the client to the monitor, which sends what was logged since."""
     with connection:
         head.await_read(connection)
         after = _replay(engine, container, asked, connection)
@@ -171,14 +174,14 @@ def _catch_up_lines(
         try:
             engine.monitors.send(container.id, Attach(replace(client, replay=False), after), [connection.fileno()])
         except Conflict:
-            _replay(engine, container, asked, connection, after=after)  # it has just ended
+            _replay(engine, container, asked, connection, after=after)  # the container has just ended
 
 
 def let_go(container: Container) -> None:
-    """Forget the clients that were to wait for the start and have hung up; the caller holds `operation`."""
+    """Forget the clients that waited for the start and have hung up; the caller holds `operation`."""
     poll = select.poll()
     for _, connection in container.waiting:
-        poll.register(connection, 0)  # POLLHUP and POLLERR are always told; a half-closed client gives neither
+        poll.register(connection, 0)  # POLLHUP and POLLERR are always reported; a half-closed client gives neither
     gone = {descriptor for descriptor, _ in poll.poll(0)}
     for client, connection in container.waiting[:]:
         if connection.fileno() in gone:

@@ -1,7 +1,7 @@
-"""Wait until a client has read the head of its answer, before what follows it is sent.
+"""Wait until a client has read the response head of a hijacked connection, before anything else is sent on it.
 
-Runs in the daemon's request threads, which must hold no lock meanwhile: how long it takes is the client's choice. What
-a monitor sends waits in the monitor, in the same manner (see `engine.monitor.clients`).
+Runs in the daemon's request threads, which must hold no lock meanwhile, since the client decides how long it takes. The
+monitor delays its own output in the same manner (see `engine.monitor.clients`).
 """
 
 import fcntl
@@ -15,12 +15,13 @@ _FIRST_LOOK, _LONGEST_LOOK = 0.0005, 0.02  # seconds
 
 
 def await_read(connection: socket.socket) -> None:
-    """Let the client read the head, but not for ever.
+    """Wait until the client has read the head, for 10 seconds at most.
 
-    The docker SDK for Python throws away what it reads along with the head. There is no event for "it was read".
+    The docker SDK for Python throws away what it reads along with the head. There is no event for "it was read", so
+    this polls.
     """
     if connection.family != socket.AF_UNIX:
-        return  # of a TCP socket the kernel knows what has arrived, not what was read
+        return  # for a TCP socket the kernel knows what has arrived, not what was read
     look, end = _FIRST_LOOK, time.monotonic() + _SECONDS
     while struct.unpack("i", fcntl.ioctl(connection, _SIOCOUTQ, bytes(4)))[0] and time.monotonic() < end:
         time.sleep(look)

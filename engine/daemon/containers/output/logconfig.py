@@ -1,7 +1,7 @@
-"""The log drivers a container can ask for, and from what it asks to where its output goes.
+"""The log drivers that a container can have, the check of its LogConfig, and the log target of one run.
 
-Used by the daemon's request threads: at create names and a few values are checked, as dockerd checks them; the other
-values at each start. A driver's own options are in `engine/logs/<driver>`, which is loaded for those who ask for it.
+Used by the daemon's request threads. Create checks the names and a few values, as dockerd does; each start checks the
+other values. A driver's own options are in `engine/logs/drivers`, whose module is loaded only where it is asked for.
 """
 
 import importlib
@@ -25,9 +25,9 @@ else:
     jsonreader = late("engine.logs.jsonreader")
 
 NONE, LOCAL, JSON_FILE = "none", "local", "json-file"
-# Every driver that is built → its module in `engine.logs`.
+# Every driver that is built → its module in `engine.logs.drivers`.
 BUILT_DRIVERS = {LOCAL: "local", JSON_FILE: "jsonfile", "syslog": "syslog", "journald": "journald", NONE: ""}
-# Drivers of the definition that this engine does not have.
+# Drivers of the API's definition that this engine does not have.
 UNBUILT_DRIVERS = frozenset({"gelf", "fluentd", "awslogs", "splunk", "gcplogs", "etwlogs"})
 
 BLOCKING, NON_BLOCKING = "blocking", "non-blocking"
@@ -36,7 +36,7 @@ _FAILED = "failed to create task for container: failed to initialize logging dri
 
 
 def completed(asked: Object, default_driver: str, default_options: tuple[str, ...]) -> Object:
-    """A LogConfig with what the daemon's settings add to it: the driver where none is named, and its options."""
+    """A LogConfig completed from the daemon's settings: the driver where none is named, and that driver's options."""
     driver, config = asked.get("Type") or default_driver, dict(asked.get("Config") or {})
     if driver == default_driver:
         config = {**dict(each.split("=", 1) for each in default_options), **config}
@@ -44,7 +44,7 @@ def completed(asked: Object, default_driver: str, default_options: tuple[str, ..
 
 
 def check(log_config: Object) -> None:
-    """Raise Invalid with dockerd's words for an unknown driver, an unknown option, or a value that create looks at."""
+    """Raise Invalid in dockerd's words for an unknown driver, an unknown option, or a value that create checks."""
     driver, config = log_config["Type"], log_config["Config"]
     if driver not in BUILT_DRIVERS and driver not in UNBUILT_DRIVERS:
         raise Invalid(f'error looking up logging plugin {driver}: plugin "{driver}" not found')
@@ -57,7 +57,7 @@ def check(log_config: Object) -> None:
         if option not in module.OPTIONS and option not in _OF_ALL:
             raise Invalid(f"unknown log opt '{option}' for {_named(driver)}")
     for option in ("labels-regex", "env-regex"):
-        patterns.compile_pattern(config.get(option, ""))  # refuses what could take too long
+        patterns.compile_pattern(config.get(option, ""))  # refuses patterns that could take too long
     if hasattr(module, "check"):
         module.check(config)
 
@@ -67,7 +67,8 @@ def _named(driver: str) -> str:
 
 
 def _check_mode(config: dict[str, str]) -> None:
-    # Only what is sent elsewhere is ever dropped: the page cache takes a log's files without waiting for anybody.
+    # The mode matters only for drivers that send output to another program: only they may drop some. A write to a log
+    # file need not wait for anything, as the page cache takes it.
     mode = config.get("mode", "")
     if mode not in ("", BLOCKING, NON_BLOCKING):
         raise Invalid(f"logger: logging mode not supported: {mode}")
@@ -91,7 +92,7 @@ def refuse_what_is_not_built(log_config: Object) -> None:
 
 
 def target(container: Container, where: paths.Paths) -> LogTarget:
-    """Where the output of one run goes. Raises SystemFailure in dockerd's words for values that make no sense."""
+    """The log target of one run. Raises SystemFailure in dockerd's words for invalid values."""
     log_config = container.host_config["LogConfig"]
     driver, config = log_config["Type"], log_config["Config"]
     try:
@@ -121,7 +122,7 @@ def _described(container: Container) -> Described:
 
 
 def log_path(container: Container, where: paths.Paths) -> str:
-    """The file that inspect shows as LogPath: that of the driver json-file, from the first start on."""
+    """The file that inspect shows as LogPath: that of the driver json-file, from the first start on; else empty."""
     if container.host_config["LogConfig"]["Type"] != JSON_FILE or not container.snapshot().started_ns:
         return ""
     return f"{where.home}/{jsonfile.file_name(container.id)}"

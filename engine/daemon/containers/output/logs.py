@@ -1,4 +1,4 @@
-"""Serve a container's log: what is kept, and with `follow` what comes until its end."""
+"""Serve a container's log to a client: the lines that are kept, and with `follow` new ones until the container ends."""
 
 import os
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ else:
 
 
 def check(container: Container, query: Query) -> None:
-    """Raise what can be said before the first byte: Invalid without a stream, NotBuilt for an unreadable driver."""
+    """Raise what is known before the first byte: Invalid without a stream, NotBuilt for an unreadable driver."""
     if not query.stdout and not query.stderr:
         raise Invalid("must specify at least one of 'stdout' or 'stderr'")
     if not logconfig.readable(container):
@@ -38,10 +38,11 @@ def send(
     details: bool = False,
     after: tuple[int, int] | None = None,
 ) -> tuple[int, int] | None:
-    """Write the log to descriptor `sink`; with `follow`, until the container has ended or the sink is gone.
+    """Write the log to descriptor `sink`; with `follow`, until the container has ended or the sink is closed.
 
-    details: the attributes stand before each line. after: of a log of JSON lines, the place behind which to begin.
-    Returns the place up to which such a log was read, (inode, offset), or None when the client left; None of others
+    Returns, for a log of JSON lines, the place up to which it was read, (inode, offset), or None when the client left;
+    for other logs None.
+    details: the attributes stand before each line; after: of a log of JSON lines, the place behind which to begin
     """
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
@@ -67,7 +68,7 @@ def prefix(container: Container) -> bytes:
 
 
 def is_json(container: Container) -> bool:
-    """Whether the log is of JSON lines, which a monitor does not send again itself."""
+    """Whether the log is of JSON lines, which a monitor does not replay itself."""
     driver: str = container.host_config["LogConfig"]["Type"]
     return driver == logconfig.JSON_FILE
 

@@ -1,7 +1,7 @@
-"""Move bytes between two connected sockets, both ways, until both have said all or one is gone.
+"""Relay bytes between two connected sockets, both ways, until the inner one has ended or the client is gone.
 
-Runs in the thread of a request that has lost its client's socket to nobody: see `attach`, which needs it only for a
-client that still reads the log while its container is started.
+Runs in the thread of a request that keeps its client's socket itself. Only `attach` needs it, for a client that still
+reads the log while its container is started.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ _GONE = select.POLLHUP | select.POLLERR
 
 
 class _Way:
-    """One direction: at most one piece on its way, and the end passed on after the last."""
+    """One direction: at most one piece (64 KiB) in transit, and the source's end passed on after the last piece."""
 
     def __init__(self, source: socket.socket, sink: socket.socket) -> None:
         self.source = source
@@ -22,13 +22,13 @@ class _Way:
         self._pending = b""
 
     def interests(self) -> list[tuple[int, int]]:
-        """The socket to wait for now, and for what."""
+        """The socket to wait for now, and the poll events to wait for."""
         if self._pending:
             return [(self.sink.fileno(), select.POLLOUT)]
         return [] if self.ended else [(self.source.fileno(), select.POLLIN)]
 
     def move(self) -> bool:
-        """Move what can be moved at once; True when something was."""
+        """Move what can be moved without waiting; True when there was something."""
         moved = False
         with contextlib.suppress(BlockingIOError):
             while self._pending or not self.ended:
@@ -45,7 +45,10 @@ class _Way:
 
 
 def relay(client: socket.socket, inner: socket.socket) -> None:
-    """Serve the client from `inner`; closes the client, leaves `inner` to its owner."""
+    """Serve the client from `inner`, until `inner` has ended and all of it is delivered, or the client is gone.
+
+    Closes the client's socket; `inner` stays with its owner.
+    """
     with client, contextlib.suppress(ConnectionError):
         client.setblocking(False)
         inner.setblocking(False)
@@ -56,7 +59,7 @@ def relay(client: socket.socket, inner: socket.socket) -> None:
                 wanted[descriptor] |= events
             poll = select.poll()
             for descriptor, events in wanted.items():
-                if events or descriptor == client.fileno():  # its end is heard even when nothing is wanted of it
+                if events or descriptor == client.fileno():  # its hang-up is noticed even when no event is wanted
                     poll.register(descriptor, events)
             told = dict(poll.poll())
             moved = inward.move() | outward.move()

@@ -1,4 +1,4 @@
-"""Tell a container's terminal its new size."""
+"""Send a container's terminal its new size, through the container's monitor."""
 
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container

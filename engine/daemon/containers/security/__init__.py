@@ -1,1 +1,1 @@
-"""What a container is to be shut into: HostConfig's words as the data of `engine.sandbox`."""
+"""Isolation of a container: HostConfig's limits, rights, devices and namespaces as the data of `engine.sandbox`."""

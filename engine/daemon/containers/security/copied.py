@@ -1,8 +1,8 @@
-"""A container's copies of images, where the storage is `copy`: its root, and what it mounts of images.
+"""Copy the images that a container needs, its root and its image mounts, where the storage is `copy`.
 
-Runs in the daemon's threads, before a verb takes `Container.operation`: a tree of any size is copied, and whoever wants
-to stop or remove the container must not wait for that. One thread copies for one container at a time (`preparing`,
-under `Container.changed`); a removal does not wait for it, and what is copied for a container that is no more goes.
+Runs in the daemon's threads, before a verb takes `Container.operation`: a tree of any size is copied, and a stop or a
+removal of the container must not wait for that. One thread copies for one container at a time (`preparing`, under
+`Container.changed`). A removal does not wait for the copy; the thread that copies then removes what it has copied.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from engine.errors import NotFound, SystemFailure
 
 
 def prepare(engine: ContentParts, container: Container) -> None:
-    """Have the copies there; with overlays there is nothing to be done. The caller holds no lock.
+    """Make the container's copies; with overlays there is nothing to do. The caller holds no lock.
 
     Raises SystemFailure, NotFound for a container that was removed meanwhile.
     """
@@ -29,7 +29,7 @@ def prepare(engine: ContentParts, container: Container) -> None:
     with container.changed:
         container.changed.wait_for(lambda: not container.preparing)
         if container.removed or container.state.running:
-            return  # that it is there, or that it does not matter, is for the verb to find out
+            return  # the copies exist, or are not needed any more; the verb finds that out itself
         container.preparing = True
     try:
         if not os.path.isdir(where.upper):
@@ -50,7 +50,7 @@ def prepare(engine: ContentParts, container: Container) -> None:
 
 
 def _remove(home: str) -> None:
-    """Remove the tree beside the removal of the container, which may take a file away under this one's eyes."""
+    """Remove the tree while the container's removal may do the same, so that files may vanish meanwhile."""
     while os.path.lexists(home):
         with contextlib.suppress(FileNotFoundError):
             remove_path(home)

@@ -1,7 +1,7 @@
-"""The process 1 that a container gets with Init: whether it does, and which program that is.
+"""Decide whether a container gets docker-init as its process 1 (Init), and find and mount that program.
 
 Runs in the daemon's request threads at each start. The program is the engine's own (`_muxer/process/dockerinit.c`)
-unless the daemon was told of another one; it is bound over the container's /sbin/docker-init, as docker does, and
+unless the daemon's settings name another one. It is bound over the container's /sbin/docker-init, as docker does, and
 read-only.
 """
 
@@ -17,19 +17,19 @@ _NAME = "docker-init"
 
 
 def is_wanted(settings: Settings, host_config: Object) -> bool:
-    """Whether the container is to have it: in somebody else's PID namespace there is a process 1 already."""
+    """Whether the container gets docker-init; a joined PID namespace has a process 1 already, so there it does not."""
     asked = host_config["Init"]
     return bool((settings.init if asked is None else asked) and host_config["PidMode"] == "")
 
 
 def mount(settings: Settings) -> Mount:
-    """The program on its place, which an image cannot move into /proc. Raises SystemFailure where there is none."""
+    """The program's bind mount, which an image's links cannot lead into /proc. Raises SystemFailure without one."""
     return Mount("bind", program(settings), PLACE, ("ro",), propagation="rprivate", asked=True)
 
 
 def program(settings: Settings) -> str:
     """The host's path of the program. Raises SystemFailure, in docker's words, where there is none."""
-    # Only a container with Init asks.
+    # Imported here, since only a container with Init needs them.
     import shutil
     from importlib.util import find_spec
 

@@ -1,8 +1,8 @@
-"""The namespaces of a container that are not simply its own: those of the host, and those of another container.
+"""Find the namespaces that a container shares with the host or joins from another container, at each start.
 
 Runs in the API's threads at each start, for the modes of HostConfig that `validate` let pass. Another container is
-named by its process 1 and when that started, so that init cannot join a stranger who has got its number meanwhile. It
-never holds another container's lock: what has ended since it was looked at is found out by init.
+named by its process 1 and the start time of that, so that init cannot join a process that has got its pid meanwhile.
+This module never takes another container's lock: init finds out whether that container has ended since.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from engine.sandbox.spec import Mount
 OWN = ("mount", "pid", "uts", "ipc", "cgroup", "net")
 _CONTAINER = "container:"
 _SHAREABLE = frozenset({"shareable", "host"})
-# The mode → the namespace, and the words that mean the host's.
+# (the key of HostConfig, the namespace that its mode is about)
 _MODES = (
     ("PidMode", "pid"),
     ("UTSMode", "uts"),
@@ -29,7 +29,7 @@ _MODES = (
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """own: those to be made; joined: (namespace, process 1, when it started) of those of other containers."""
+    """The namespaces of a start. own: those to be made; joined: (namespace, pid of process 1, its start time)."""
 
     own: tuple[str, ...]
     joined: tuple[tuple[str, int, int], ...] = ()
@@ -44,14 +44,14 @@ def container_of(mode: str) -> str:
 
 
 def namespaces_of(engine: ContainerPart, container: Container) -> Namespaces:
-    """What a start of the container makes and joins.
+    """The namespaces that a start of the container makes and joins.
 
-    Raises docker's refusals for a container that is not there, does not run, or does not share: SystemFailure,
+    Raises docker's refusals for a container that does not exist, does not run, or does not share: SystemFailure,
     Conflict, Invalid.
     """
     modes = [(container.host_config[key], name) for key, name in _MODES]
     if container.config["NetworkDisabled"]:
-        modes = [(mode, name) for mode, name in modes if name != "net"]  # its own, with nothing in it but loopback
+        modes = [(mode, name) for mode, name in modes if name != "net"]  # a network namespace with loopback alone
     if not any(mode == "host" or mode.startswith(_CONTAINER) for mode, _ in modes):
         return _ORDINARY
     shared = {name for mode, name in modes if mode == "host"}
@@ -89,8 +89,10 @@ def has_guests(engine: ContainerPart, container: Container) -> bool:
 
 
 def take_name(engine: EndpointParts, container: Container) -> None:
-    """Let a container that joins a network be called as the one whose it is: docker changes its Config, and so its
-    hostname, at each start. Raises what `networked` raises, and SystemFailure.
+    """Give a container that joins a network the host name of the container that owns the network.
+
+    As in docker, its Config is changed, and with it its hostname, at each start. Raises what `networked` raises, and
+    SystemFailure.
     """
     other = networked(engine, container)
     if other is None:
@@ -106,7 +108,7 @@ def take_name(engine: EndpointParts, container: Container) -> None:
 
 def _network(engine: ContainerPart, container: Container, wanted: str) -> State:
     other = networked(engine, container)
-    assert other is not None  # its mode names one, and it has not done without a network
+    assert other is not None  # its mode names a container, and its network is not disabled
     state = other.snapshot()
     if not state.pid:
         what = f"container {other.name} is {state.status}"
@@ -150,7 +152,7 @@ _FINDERS = {"net": _network, "ipc": _ipc, "pid": _pid}
 
 
 def shm_of(host_config: Object, namespaces: Namespaces) -> Mount | None:
-    """What is mounted on /dev/shm where it is not the container's own; None where nothing is mounted there at all.
+    """The mount on /dev/shm where it is not the container's own; None where nothing is mounted there at all.
 
     Only for an IpcMode that is neither `private` nor `shareable`.
     """

@@ -1,7 +1,8 @@
-"""Checks of what a client asks of memory, processors and the other cgroup controllers.
+"""Check the limits of memory, processors, block I/O and processes in a HostConfig, and turn them into cgroup limits.
 
-Pure but for two files of /sys that are read when a CPU set is asked for; runs in the daemon's request threads. Texts
-are dockerd's. What the host's cgroups lack is not looked at here: that is a warning of the start, not an error.
+Runs in the daemon's request threads. It asks the host for two files of /sys when a CPU set is asked for, for the number
+of processors, and for the device numbers of block I/O limits. Error texts are dockerd's. `check` does not look at what
+the host's cgroups lack: `discard` does, and mostly makes warnings of that, not errors.
 """
 
 import os
@@ -21,7 +22,7 @@ _ONLINE = {
     "CpusetMems": ("/sys/devices/system/node/online", "memory nodes", "cpuset mems"),
 }
 _PERIOD_TEXT = "CPU cfs period can not be less than 1ms (i.e. 1000) or larger than 1s (i.e. 1000000)"
-# The field of Limits, the key of the API, and what the API has for "nothing"; of devices they are (path, value) pairs.
+# The field of Limits, the key of the API, and the API's value for "no limit".
 _LIMITS = (
     ("memory", "Memory", 0),
     ("memory_swap", "MemorySwap", -1),
@@ -45,7 +46,7 @@ _DEVICE_LIMITS = (
     ("blkio_read_iops", "BlkioDeviceReadIOps", "Rate"),
     ("blkio_write_iops", "BlkioDeviceWriteIOps", "Rate"),
 )
-# (key, lowest, highest, text): 0 is always "not asked for".
+# (key, lowest, highest, text): 0 always means "not asked for".
 _RANGES = (
     ("CpuPeriod", 1000, 1_000_000, _PERIOD_TEXT),
     ("BlkioWeight", 10, 1000, "Range of blkio weight is from 10 to 1000"),
@@ -55,7 +56,7 @@ _RANGES = (
 
 
 def limits_of(host_config: Object, number: Callable[[str], str]) -> Limits:
-    """What a HostConfig allows. number: makes `major:minor` of a block device's path; raises what that raises."""
+    """The limits of a HostConfig. number: makes `major:minor` of a block device's path; raises what that raises."""
     plain = {field: host_config[key] for field, key, _ in _LIMITS}
     for field, key, name in _DEVICE_LIMITS:
         if host_config[key]:
@@ -65,7 +66,7 @@ def limits_of(host_config: Object, number: Callable[[str], str]) -> Limits:
 
 
 def rlimits_of(host_config: Object, default: tuple[str, ...]) -> tuple[Rlimit, ...]:
-    """The resource limits of a container's processes: its own, and of the daemon's (`name=soft:hard`) what it lacks."""
+    """The resource limits of a container's processes: its own, then the daemon's (`name=soft:hard`) for the rest."""
     own = tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ())
     names = {limit.name for limit in own}
     texts = (text.replace("=", ":").split(":") for text in default)
@@ -73,7 +74,7 @@ def rlimits_of(host_config: Object, default: tuple[str, ...]) -> tuple[Rlimit, .
 
 
 def device_number(path: str) -> str:
-    """`major:minor` of a device of the host. Raises SystemFailure in docker's words."""
+    """`major:minor` of a block device of the host. Raises SystemFailure in docker's words."""
     try:
         found = os.stat(path)
     except OSError as error:
@@ -86,9 +87,9 @@ def device_number(path: str) -> str:
 
 
 def discard(host_config: Object, cgroups: Cgroups) -> list[str]:
-    """Take out, in place, what the host's cgroups cannot do; docker's warnings for it. Raises Invalid as docker does.
+    """Take out, in place, what the host's cgroups cannot do; return docker's warnings for it.
 
-    host_config: one that no container owns yet
+    host_config: one that no container owns yet. Raises Invalid where docker does.
     """
     if host_config["NanoCpus"] and "cpu_cfs" not in cgroups.features:
         what = "your kernel does not support CPU CFS scheduler or the cgroup is not mounted"
@@ -112,9 +113,9 @@ def discard(host_config: Object, cgroups: Cgroups) -> list[str]:
 
 
 def check(host_config: Object, *, update: bool = False) -> list[str]:
-    """Raise Invalid for limits that cannot be; return the warnings of create. `host_config` is complete.
+    """Raise Invalid for impossible limits; return the warnings of create. `host_config` is complete.
 
-    update: it holds what is to be changed, and 0 for what is to stay as it is
+    update: host_config holds the values to change, and 0 for those that stay
     """
     _check_memory(host_config, update)
     _check_processors(host_config)
@@ -188,7 +189,7 @@ def _check_set(key: str, asked: str) -> None:
 
 
 def parse_set(text: str) -> set[int]:
-    """The numbers of a list such as `0-2,7` (cpuset(7), "List format"); ValueError when it is not one."""
+    """The numbers of a list such as `0-2,7` (cpuset(7), "List format"). Raises ValueError for any other text."""
     numbers: set[int] = set()
     for part in text.split(","):
         ends = span(part, _HIGHEST)

@@ -1,7 +1,7 @@
-"""From a container's configuration to the plain data its sandbox is built from.
+"""Translate a container's configuration into the `Sandbox` that the spawner builds, at each start and exec.
 
-Runs in the API's threads at each start. It decides nothing that create has not checked; it only translates: the API's
-words to `sandbox.spec`'s.
+Runs in the API's threads. It decides nothing that create has not checked; it only translates the API's values into
+those of `sandbox.spec`.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from engine.sandbox import capabilities, limits, sysctls
 from engine.sandbox.spec import Limits, Mount, Rlimit, Root, Sandbox
 from engine.wire.schema import LogTarget
 
-# Docker's for a network of one's own, as far as this kernel has them.
+# Docker's kernel parameters for a container with its own network namespace, as far as this kernel has them.
 _NETWORK_SYSCTLS = tuple(
     (name, value) for name, value in sysctls.DEFAULT if os.path.exists(f"/proc/sys/{name.replace('.', '/')}")
 )
-# A daemon with a score of its own would pass it on to containers that asked for none.
+# A process inherits its OOM score. If the daemon has one of its own, a container that asks for none gets 0.
 _OWN_OOM_SCORE = 0 if limits.own_oom_score() else None
 _DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -72,12 +72,12 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
 
 
 def process_of(engine: ProcessParts, container: Container) -> Sandbox:
-    """What any further process of the container becomes (see `engine.birth.join`), but for its command and its user."""
+    """The sandbox of a further process of the container (see `engine.birth.join`), without its command and user."""
     return Sandbox(container.id, Root("", (), "", ""), (), (), (), **_rights(engine, container))
 
 
 class _Rights(TypedDict):
-    """What all processes of a container have in common, as fields of `Sandbox`."""
+    """The rights and limits that all processes of a container have in common, as fields of `Sandbox`."""
 
     groups: tuple[str, ...]
     capabilities: tuple[str, ...]
@@ -107,7 +107,7 @@ def _rights(engine: ProcessParts, container: Container) -> _Rights:
 
 
 def make_cgroup(engine: SecurityParts, container: Container) -> Callable[[], None]:
-    """What makes the container's cgroup, with all that could be refused looked at before. Raises SystemFailure."""
+    """A function that makes the container's cgroup; what could be refused is checked before. Raises SystemFailure."""
     fitting, _ = engine.cgroups.fitting(limits_of(container))
     parent, privileged = walls.cgroup_parent(container), container.host_config["Privileged"]
     _, devices = walls.devices_of(container.host_config)
@@ -129,21 +129,21 @@ def _root(engine: ContentParts, container: Container, where: paths.Paths) -> Roo
 
 
 def environment(config: Object, hostname: str, tty: bool, more: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The container's variables, in docker's order: PATH, HOSTNAME, TERM of a terminal, then what was asked.
+    """The environment variables, in docker's order: PATH, HOSTNAME, TERM of a terminal, then those asked for.
 
-    more: what an exec asks for besides
+    more: the variables that an exec adds
     """
     asked = _replaced(config["Env"] or (), more) if more else config["Env"] or ()
     names = {each.partition("=")[0] for each in asked}
     given = [_DEFAULT_PATH, f"HOSTNAME={hostname}", *(["TERM=xterm"] if tty else [])]
     return (
         *(each for each in given if each.partition("=")[0] not in names),
-        *(each for each in asked if "=" in each),  # a name alone takes the variable away
+        *(each for each in asked if "=" in each),  # a name without "=" removes the variable
     )
 
 
 def _replaced(env: Iterable[str], more: Iterable[str]) -> list[str]:
-    """Variables with others put in their places; a name alone takes a variable away, here or later."""
+    """The variables of `env` with those of `more` in their places. A name without "=" stays; `environment` drops it."""
     by_name = {each.partition("=")[0]: each for each in env}
     return list((by_name | {each.partition("=")[0]: each for each in more}).values())
 
@@ -153,26 +153,26 @@ def _etc_mounts(where: paths.Paths) -> tuple[Mount, ...]:
 
 
 def limits_of(container: Container) -> Limits:
-    """What the container's cgroup allows. Raises SystemFailure for a device of the host that is not there."""
+    """The limits of the container's cgroup. Raises SystemFailure for a device of the host that does not exist."""
     return resources.limits_of(container.host_config, resources.device_number)
 
 
 def log_of(container: Container, where: paths.Paths) -> LogTarget:
-    """Where the container's output goes."""
+    """The log target of the container's output."""
     return logconfig.target(container, where)
 
 
 def make_root(engine: ContentParts, container: Container, where: paths.Paths) -> None:
-    """Make the writable directory of the container's root, which its runs share. Raises OSError.
+    """Make the writable directory of the container's root, which all its runs share. Raises OSError.
 
-    `where.upper` comes last and whole: where it is, nothing is left to be made.
+    `where.upper` appears last and complete: if it exists, nothing is left to be made.
     """
     if engine.storage == "overlayfs":
         os.makedirs(where.work, 0o700, exist_ok=True)
         os.mkdir(where.upper, 0o755)
         _mark(where.upper)
         return
-    with contextlib.suppress(FileNotFoundError):  # there only after a copy that was cut off
+    with contextlib.suppress(FileNotFoundError):  # it exists only after a copy that was cut off
         remove_path(where.work)
     os.mkdir(where.work, 0o755)
     engine.images.copy_layers(container.layers, where.work)
@@ -181,6 +181,6 @@ def make_root(engine: ContentParts, container: Container, where: paths.Paths) ->
 
 
 def _mark(root: str) -> None:
-    """The empty file by which programs know that they run in a container of docker's."""
-    with contextlib.suppress(FileExistsError):  # an image that was made of such a container
+    """Make the empty file /.dockerenv, by which programs know that they run in a container of docker's."""
+    with contextlib.suppress(FileExistsError):  # the image was made of such a container
         os.mknod(os.path.join(root, ".dockerenv"), 0o755 | stat.S_IFREG)

@@ -1,9 +1,10 @@
-"""Keeping those who may trace (CAP_SYS_PTRACE) from what is the engine's own in their PID namespace.
+"""Protect the engine's own processes in a PID namespace from container processes with CAP_SYS_PTRACE.
 
-Runs in the API's threads, at each start and exec. Whoever may trace a process has all that it has. An exec's newborn is
-to have nothing (see `wire.schema.Exec.traced`); the init of a container that joins a PID namespace has the host's
-root and rights until it executes its command, and for so long those who could trace it are frozen. A container may be
-named in many ways, and namespaces be joined in chains: so whoever joins any PID namespace counts for all.
+Runs in the API's threads, at each start and exec. A process that may trace another one can take all that it has. So the
+new process of an exec must have nothing to take (see `wire.schema.Exec.traced`). The init of a container that joins a
+PID namespace has the host's root and rights until it executes its command; for so long the containers that could trace
+it are frozen. A container may be named in many ways, and namespaces may be joined in chains. So every container that
+joins any PID namespace is taken to be in all of them.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 def may_trace(container: Container) -> bool:
-    """Whether its processes have the capability."""
+    """Whether the container's processes have CAP_SYS_PTRACE."""
     host_config = container.host_config
     if not host_config["Privileged"] and not host_config["CapAdd"]:
         return False
@@ -28,7 +29,7 @@ def may_trace(container: Container) -> bool:
 
 
 def traced(engine: ContainerPart, container: Container) -> bool:
-    """Whether anybody in the container's PID namespace may trace."""
+    """Whether any process in the container's PID namespace may trace others."""
     if may_trace(container) or _joins(container):
         return True
     return engine.containers.any(lambda other: _joins(other) and may_trace(other))
@@ -36,10 +37,10 @@ def traced(engine: ContainerPart, container: Container) -> bool:
 
 @contextlib.contextmanager
 def stilled(engine: SecurityParts, container: Container) -> Iterator[None]:
-    """While the container is started: nobody who may trace runs in a PID namespace that it joins.
+    """While the container is started, keep every container frozen that may trace in a PID namespace that it joins.
 
-    The caller holds `container.operation`; those of the others are held meanwhile, so that nobody thaws them. Raises
-    Conflict when one is busy for long, SystemFailure when it cannot be frozen.
+    The caller holds `container.operation`. The same lock of each frozen container is held meanwhile, so that no verb
+    thaws it. Raises Conflict when one is busy for 10 seconds, SystemFailure when one cannot be frozen.
     """
     with contextlib.ExitStack() as stack:
         for other in _tracers(engine, container) if _joins(container) else ():
@@ -54,7 +55,7 @@ def stilled(engine: SecurityParts, container: Container) -> Iterator[None]:
 
 
 def _tracers(engine: ContainerPart, container: Container) -> list[Container]:
-    """Those who run and may trace in the namespace; in one order for all, as they are locked."""
+    """The running containers that may trace in the namespace, sorted by id: all threads lock them in that order."""
     named = joins.container_of(container.host_config["PidMode"])
 
     def there(other: Container) -> bool:

@@ -1,8 +1,8 @@
-"""What HostConfig says about a container's walls: Privileged, SecurityOpt, Devices, Sysctls, CgroupParent.
+"""Translate and check the isolation options of HostConfig: Privileged, SecurityOpt, Devices, Sysctls, CgroupParent.
 
-Runs in the daemon's request threads: `check` and `adapt` at create, the others at each start. Here the API's words are
-taken apart, and docker's refusals raised; what walls are made of is the room `sandbox`'s. It never changes a HostConfig
-that a container owns.
+Runs in the daemon's request threads: `check` and `adapt` at create, the others at each start. This module parses the
+API's values and raises docker's refusals; `engine.sandbox` applies them. It never changes a HostConfig that a container
+owns.
 """
 
 import os
@@ -27,7 +27,7 @@ _PERMISSIONS = re.compile(r"[rwm]{0,3}", re.ASCII)
 _UNCONFINED, _BUILTIN = "unconfined", "builtin"
 _SLICE = ".slice"
 _LONGEST_PARENT = 2048
-# Kept off a privileged container, as docker does: what it has of its own, and other people's trees of nodes.
+# Not given to a privileged container, as in docker: what it has of its own, and device trees of other programs.
 _SKIPPED_DIRECTORIES = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
 _SKIPPED = frozenset({"/dev/console", "/dev/ptmx"})
 _PROFILES = "/sys/kernel/security/apparmor/profiles"
@@ -38,7 +38,7 @@ _KINDS = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The security options, taken apart; seccomp: `unconfined`, `builtin`, or a profile's text; empty: not asked."""
+    """The parsed SecurityOpt. seccomp: `unconfined`, `builtin`, or a profile's text; empty: not asked for."""
 
     no_new_privileges: bool = False
     writable_cgroups: bool = False
@@ -50,7 +50,7 @@ _NOTHING_ASKED = Security()
 
 
 def security(options: list[str] | None) -> Security:
-    """The SecurityOpt of a HostConfig. Raises docker's refusal of what it does not know."""
+    """The parsed SecurityOpt of a HostConfig. Raises docker's refusal of an option that it does not know."""
     if not options:
         return _NOTHING_ASKED
     switches = {"no-new-privileges": False, "writable-cgroups": False}
@@ -59,7 +59,7 @@ def security(options: list[str] | None) -> Security:
         if option in switches:
             switches[option] = True
             continue
-        if option == "disable":  # a label's, from very old clients
+        if option == "disable":  # an option of labels, from very old clients
             continue
         name, sign, value = option.partition("=" if "=" in option else ":")
         if not sign:
@@ -76,7 +76,7 @@ def security(options: list[str] | None) -> Security:
 
 
 def check(host_config: Object) -> None:
-    """Raise for what can be seen to be wrong at create. `host_config` is complete."""
+    """Raise for what create can see to be wrong. `host_config` is complete."""
     asked = security(host_config["SecurityOpt"])
     if asked.seccomp not in ("", _UNCONFINED, _BUILTIN):
         seccomp.compile_text(asked.seccomp, _capabilities(host_config))
@@ -102,7 +102,7 @@ def _check_parent(parent: str) -> None:
 def adapt(engine: SecurityParts, asked: Object, host_config: Object) -> None:
     """Complete, in place, a HostConfig that no container owns yet, as docker does once it has checked it.
 
-    asked: the client's own. The containers whose namespaces are joined are kept by id: a name may change.
+    asked: the client's own. Containers whose namespaces are joined are recorded by id, since a name may change.
     """
     for key in ("PidMode", "IpcMode", "NetworkMode"):
         wanted = joins.container_of(host_config[key])
@@ -110,7 +110,7 @@ def adapt(engine: SecurityParts, asked: Object, host_config: Object) -> None:
             try:
                 host_config[key] = f"container:{engine.containers.find(wanted).id}"
             except (NotFound, Invalid):
-                continue  # it is the start that fails then
+                continue  # the start will fail
     if host_config["Privileged"]:
         for key in ("MaskedPaths", "ReadonlyPaths"):
             if asked.get(key) is None:
@@ -124,13 +124,13 @@ def adapt(engine: SecurityParts, asked: Object, host_config: Object) -> None:
 
 
 def cgroup_parent(container: Container) -> str:
-    """The cgroup that the container's is in: always an absolute path, and never above the hierarchy's root."""
+    """The parent of the container's cgroup: always an absolute path, and never above the hierarchy's root."""
     asked = container.host_config["CgroupParent"]
     return _absolute(asked) if asked else hierarchy.PARENT
 
 
 def _absolute(path: str) -> str:
-    """The path from the root, cleaned; `..` ends there. Of leading slashes one is left: normpath would keep two."""
+    """The path from the root, cleaned; `..` cannot leave it. Of two leading slashes (normpath keeps them) one stays."""
     return "/" + posixpath.normpath(f"/{path}").lstrip("/")
 
 
@@ -139,7 +139,7 @@ def _capabilities(host_config: Object) -> tuple[str, ...]:
 
 
 def filter_of(host_config: Object, held: tuple[str, ...]) -> bytes:
-    """The system call filter of a container with these capabilities; empty for none. Raises Invalid."""
+    """The seccomp filter of a container with these capabilities; empty for none. Raises Invalid."""
     profile = security(host_config["SecurityOpt"]).seccomp
     if profile == _UNCONFINED or (host_config["Privileged"] and not profile):
         return b""
@@ -149,7 +149,7 @@ def filter_of(host_config: Object, held: tuple[str, ...]) -> bytes:
 
 
 def filter_flags_of(host_config: Object) -> int:
-    """The flags of the filter of `filter_of`."""
+    """The seccomp flags (SECCOMP_FILTER_FLAG_*) of the filter of `filter_of`."""
     profile = security(host_config["SecurityOpt"]).seccomp
     return 0 if profile in ("", _UNCONFINED, _BUILTIN) else seccomp.flags_of_text(profile)
 
@@ -180,13 +180,13 @@ def sysctls_of(
     try:
         for name in asked:
             sysctls.check(name, present)
-    except Invalid as error:  # docker finds out at the start, and calls it a failure of its own
+    except Invalid as error:  # docker finds out at the start, and reports it as a failure of its own
         raise SystemFailure(str(error)) from error
     return (*((name, value) for name, value in default if name not in asked), *asked.items())
 
 
 def mounts_of(host_config: Object, namespaces: joins.Namespaces) -> tuple[Mount, ...]:
-    """The mounts that every container has, as this one is to have them."""
+    """The mounts that every container has, in the form that this one's options give them."""
     usual = mounts.default_mounts(host_config["ShmSize"])
     if host_config["IpcMode"] not in _OWN_SHM:
         shm = joins.shm_of(host_config, namespaces)
@@ -205,10 +205,10 @@ def _writable(mount: Mount) -> Mount:
 
 
 def devices_of(host_config: Object) -> tuple[tuple[Device, ...], tuple[str, ...]]:
-    """The nodes of the container, and the rules for using them besides the usual. Raises SystemFailure.
+    """The device nodes of the container, and the rules for devices besides the usual ones. Raises SystemFailure.
 
-    Of a privileged container the rules say nothing: it may use all. Of device drivers, whom DeviceRequests are for,
-    this engine has none, which docker too says at the start.
+    A privileged container needs no rules, as it may use all devices. DeviceRequests need a device driver, and this
+    engine has none; docker too refuses such a request only at the start.
     """
     for request in host_config["DeviceRequests"] or ():
         wanted = " ".join(f"[{' '.join(each or ())}]" for each in request.get("Capabilities") or ())
@@ -234,7 +234,7 @@ def devices_of(host_config: Object) -> tuple[tuple[Device, ...], tuple[str, ...]
 
 
 def _mapped(on_host: str, inside: str) -> list[Device]:
-    """The devices behind one mapping: one, or those in a directory. Raises SystemFailure in docker's words."""
+    """The devices of one mapping: one, or all in a directory. Raises SystemFailure in docker's words."""
     problem = "not a device node"
     try:
         found = os.stat(on_host)
@@ -254,7 +254,7 @@ def _mapped(on_host: str, inside: str) -> list[Device]:
 
 
 def _walk(top: str, *, skipping: bool = True) -> list[Device]:
-    """The device nodes below a directory of the host; symbolic links are none, and are not followed."""
+    """The device nodes below a directory of the host; symbolic links are neither listed nor followed."""
     found = []
     for directory, names, files in os.walk(top):
         if skipping:
@@ -263,7 +263,7 @@ def _walk(top: str, *, skipping: bool = True) -> list[Device]:
             path = f"{directory}/{name}"
             try:
                 device = _device(path, os.lstat(path))
-            except FileNotFoundError:  # devices come and go
+            except FileNotFoundError:  # the device was removed meanwhile
                 continue
             if device is not None and not (skipping and path in _SKIPPED):
                 found.append(device)

@@ -1,1 +1,1 @@
-"""What a container uses: samples of its counters, and those who watch them."""
+"""Resource usage of containers: samples of their counters, and the clients that watch them (`docker stats`)."""

@@ -1,7 +1,7 @@
-"""What a container uses, in the shape the API shows: one `Sample` of its counters, and samples as lines of `stats`.
+"""Read a container's processor, memory, network and block I/O counters, and encode them as lines of `docker stats`.
 
-`Gauge` reads, in the sampler's thread or in that of one request; all else is pure. The names and the order are those of
-dockerd's answers; what it leaves out when it is zero is left out here.
+`Gauge` reads files, in the sampler's thread or in a request's; all else is pure. The names and their order are those of
+dockerd's answers. What dockerd leaves out when it is zero is left out here.
 """
 
 import json
@@ -39,7 +39,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A container at one moment. cpu: `cpu_stats` as JSON; rest: what follows it, from `memory_stats` on."""
+    """A container at one moment. read: when; cpu: `cpu_stats` as JSON; rest: what follows, from `memory_stats` on."""
 
     read: str
     cpu: str
@@ -47,7 +47,7 @@ class Sample:
 
 
 def parse_host(stat: bytes, memory: int) -> Host:
-    """From /proc/stat, whose `cpuN` lines are the processors that are on."""
+    """The `Host` of a /proc/stat, whose `cpuN` lines are the processors that are online."""
     lines = stat.split(b"\n")
     ticks = sum(int(word) for word in lines[0].split()[1 : 1 + _JIFFIES_COUNTED])
     processors = next((number for number, line in enumerate(lines[1:]) if not line.startswith(b"cpu")), 0)
@@ -62,7 +62,7 @@ def read_host() -> Host:
 
 
 def parse_networks(text: bytes) -> dict[str, dict[str, int]]:
-    """From /proc/PID/net/dev: every interface but the loopback."""
+    """The counters of each interface but the loopback, of a /proc/PID/net/dev."""
     networks = {}
     for line in text.decode("utf-8", "replace").splitlines()[2:]:
         name, _, counts = line.rpartition(":")
@@ -73,7 +73,7 @@ def parse_networks(text: bytes) -> dict[str, dict[str, int]]:
 
 
 def sample(counters: Counters, host: Host, networks: Object, moment_ns: int) -> Sample:
-    """One reading of everything."""
+    """The sample of one reading of all counters."""
     rest: Object = {"memory_stats": _memory(counters, host)}
     if networks:
         rest["networks"] = networks
@@ -111,7 +111,7 @@ def _memory(counters: Counters, host: Host) -> Object:
 
 
 def _io(counters: Counters) -> Object:
-    """Version 1 counts some and says so with empty lists; version 2 has one of the eight, and null for the others."""
+    """The blkio_stats. Version 1 has two of eight lists, the others empty; version 2 has one, the others null."""
     counted = counters.io_counts is not None
     shown: Object = Object.fromkeys(_IO_NAMES, [] if counted else None)
     if counters.io_bytes is not None:
@@ -142,7 +142,7 @@ NOTHING = Sample(
 
 
 def line(container: Container, now: Sample, before: Sample) -> bytes:
-    """One line of `stats`, with its end."""
+    """One line of `stats`, with its line end."""
     text = (
         f'{{"id":"{container.id}","name":{_encode(f"/{container.name}")},"os_type":"linux","read":"{now.read}"'
         f',"cpu_stats":{now.cpu},{now.rest},"preread":"{before.read}","precpu_stats":{before.cpu}}}\n'
@@ -151,10 +151,10 @@ def line(container: Container, now: Sample, before: Sample) -> bytes:
 
 
 class Gauge:
-    """Reads one run of one container; `keep` holds its files open. Close it."""
+    """Reads the counters of one run of one container; `keep` holds its files open. The caller closes it."""
 
     def __init__(self, engine: CgroupPart, container: Container, state: State, *, keep: bool) -> None:
-        """state: of the run, running."""
+        """state: of the run, which is alive."""
         self.pid_start = state.pid_start
         self._counters = Reader(engine.cgroups, container.id, walls.cgroup_parent(container), keep=keep)
         host_network = container.host_config["NetworkMode"] == "host"
@@ -169,7 +169,7 @@ class Gauge:
             return NOTHING
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         self._counters.close()
         if self._network is not None:
             self._network.close()

@@ -1,8 +1,9 @@
-"""Tell how much containers use: once, or every second to all who watch.
+"""Send the resource usage of containers to clients, once or every second.
 
-One thread samples every watched container once a second, however many watch it, and gives the same bytes to all of
-them; it lives only while somebody watches. It never waits for a client: what one does not take is kept until the next
-second, and meanwhile that client gets no new sample. The thread of a request waits for its client to leave, no more.
+One thread samples every watched container once a second, however many clients watch it, and sends the same bytes to all
+of them. The thread lives only while a client watches. It never waits for a client: what a client does not take is kept
+until the next second, and meanwhile that client gets no new sample. The thread of a request only waits for its client
+to leave.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL = 1.0
 _SEND = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-_FILES_EACH = 16  # that a gauge may keep open
+_FILES_EACH = 16  # the most that a gauge keeps open
 
 
 def once(engine: CgroupPart, container: Container, gone: Callable[[], bool], *, two: bool) -> bytes | None:
@@ -46,8 +47,8 @@ def stream(
 ) -> bool:
     """Write a line a second to descriptor `sink` until the container is removed, and then the end of the body.
 
-    wait: sleeps until a descriptor is readable; what it raises when the client leaves ends the stream. False when the
-    end could not be sent.
+    Returns False when the end could not be sent.
+    wait: sleeps until a descriptor is readable; the exception that it raises when the client leaves ends the stream
     """
     with Watcher(container, sink, chunked) as watcher:
         _SAMPLER.add(engine, watcher)
@@ -61,12 +62,12 @@ def stream(
 class Watcher:
     """One client that watches one container. The sampler calls `give` and `end`, the request's thread the rest.
 
-    over: an eventfd that is readable once the container is no more
+    over: an eventfd that is readable once the container has been removed
     """
 
     def __init__(self, container: Container, sink: int, chunked: bool) -> None:
         self.container = container
-        self.before = NOTHING  # the last sample that it was given
+        self.before = NOTHING  # the last sample that this client was sent
         self._socket = socket.socket(fileno=os.dup(sink))
         self._chunked = chunked
         self._owed = b""
@@ -80,7 +81,7 @@ class Watcher:
         os.close(self.over)
 
     def give(self, now: Sample, line: bytes) -> None:
-        """Send it this line, unless it has not taken the one before."""
+        """Send the client this line, unless it has not yet taken the one before."""
         if not self._send():
             return
         self.before = now
@@ -94,22 +95,22 @@ class Watcher:
         except BlockingIOError:
             return False
         except OSError:
-            self._owed = b""  # it has gone, and its own thread hears of that
+            self._owed = b""  # the client has gone, which its request's thread notices
         return True
 
     def end(self) -> None:
-        """The container is no more."""
+        """Report to the request's thread that the container has been removed."""
         os.eventfd_write(self.over, 1)
 
     def finish(self) -> bool:
-        """Send what it is owed and the end of the body; False when it does not take that now."""
+        """Send what is still owed and the end of the body; False when the client does not take that now."""
         if self._chunked:
             self._owed += b"0\r\n\r\n"
         return self._send()
 
 
 class _Watched:
-    """A container, who watches it, and its gauge."""
+    """A container, the clients that watch it, and its gauge."""
 
     def __init__(self, engine: CgroupPart, container: Container) -> None:
         self.container = container
@@ -118,9 +119,9 @@ class _Watched:
         self._gauge: Gauge | None = None
 
     def tell(self, host: samples.Host, keep: bool) -> None:
-        """Take a sample and give it to everybody; runs in the sampler."""
+        """Take a sample and send it to all watchers; runs in the sampler's thread."""
         now = self._read(host, keep)
-        lines: dict[int, bytes] = {}  # by the sample before: nearly all have been given the same one
+        lines: dict[int, bytes] = {}  # by the id of the sample before, which nearly all watchers share
         for watcher in self.watchers:
             key = id(watcher.before)
             if key not in lines:
@@ -138,20 +139,20 @@ class _Watched:
         return self._gauge.read(host, time.time_ns())
 
     def end(self) -> None:
-        """The container is no more."""
+        """Close the gauge and tell the watchers that the container has been removed."""
         self.close()
         for watcher in self.watchers:
             watcher.end()
 
     def close(self) -> None:
-        """Give the gauge's descriptors back."""
+        """Close the gauge's descriptors."""
         if self._gauge is not None:
             self._gauge.close()
             self._gauge = None
 
 
 class _Sampler:
-    """All that is watched, and the thread that samples it."""
+    """All watched containers, and the thread that samples them."""
 
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
@@ -159,7 +160,7 @@ class _Sampler:
         self._worker = Worker("stats", self._run)
 
     def add(self, engine: CgroupPart, watcher: Watcher) -> None:
-        """Begin to give samples to it: at once when it is the first."""
+        """Begin to send samples to this watcher; the sampler's thread starts with the first one."""
         with self._changed:
             container = watcher.container
             if container.id not in self._watched:
@@ -168,7 +169,7 @@ class _Sampler:
             self._worker.wake()
 
     def remove(self, watcher: Watcher) -> None:
-        """Give it no more; when this returns the sampler does not know it."""
+        """Send this watcher no more samples; when this returns the sampler does not know it."""
         with self._changed:
             watched = self._watched[watcher.container.id]
             watched.watchers.remove(watcher)
@@ -187,11 +188,12 @@ class _Sampler:
                     self._worker.leave()
                     return
                 self._sample()
-            # One that was late does not catch up: a sample is a second apart from the last, or more.
+            # A late sample is not caught up: the next one is due a second after the last was due, or half a second
+            # after it was taken if that is later.
             next_at = max(next_at + INTERVAL, time.monotonic() + INTERVAL / 2)
 
     def _sample(self) -> None:
-        """Sample everything that is watched; no watcher comes or goes meanwhile."""
+        """Sample every watched container; the caller's lock keeps watchers from coming and going meanwhile."""
         host = samples.read_host()
         keep = len(self._watched) * _FILES_EACH < _most_files() // 2
         for watched in self._watched.values():
@@ -205,7 +207,7 @@ class _Sampler:
 
 
 def _most_files() -> int:
-    import resource  # an extension module of its own, for those who watch
+    import resource  # an extension module, loaded only where a client watches
 
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 

@@ -1,8 +1,8 @@
-"""The arguments of `ps` as `docker top` passes them on: which columns, in which order, sorted by what.
+"""Parse the arguments of `ps` that `docker top` passes on: which columns, in which order, and sorted by what.
 
-Pure. Docker runs the host's ps; here is as much of its three syntaxes as says something about a container: the columns
-(`-ef`, `aux`, `-o`, ...), the sorting and the tree. Selecting processes changes nothing, as docker shows those of the
-container alone. What is not understood is refused in procps's words.
+Pure. Docker runs the host's ps. This engine understands as much of its three syntaxes as matters for a container: the
+columns (`-ef`, `aux`, `-o`, ...), the sorting and the tree. Options that select processes change nothing, as docker
+shows those of the container alone. Other arguments are refused in procps's words.
 """
 
 import re
@@ -29,7 +29,7 @@ _FORMATS_BSD: dict[str, str] = {
     "j": "ppid pid pgid sid tname tpgid stat uid bsdtime args",
     "v": "pid tname stat bsdtime maj_flt trs drs rss pmem args",
 }
-_ADDED = ("pid", "s tname time command")  # what stands before and after the columns of -O
+_ADDED = ("pid", "s tname time command")  # the columns before and after those of -O
 _SELECTING = {"--pid", "--ppid", "--quick-pid", "--user", "--User", "--group", "--Group", "--tty", "--sid"}
 _SIZES = {"--cols", "--columns", "--width", "--rows", "--lines"}
 _WIDEST = 999
@@ -38,7 +38,11 @@ _HEADER_IS_PID = re.compile(r"\s+(\S*)=\s*(PID\S*)")
 
 @dataclass(slots=True)
 class Wanted:
-    """What is to be shown. sort: fields, each with whether the largest comes first; headers: a line of them."""
+    """What to show.
+
+    sort: fields, each with whether the largest comes first; forest: the mark of a tree's branches, empty for no tree;
+    headers: whether there is a line of titles
+    """
 
     columns: tuple[Column, ...]
     sort: tuple[tuple[str, bool], ...] = ()
@@ -47,7 +51,7 @@ class Wanted:
 
 
 def parse(text: str) -> Wanted:
-    """What these arguments ask for. Raises SystemFailure, as dockerd does for whatever ps says."""
+    """The meaning of these arguments. Raises SystemFailure, as dockerd does for any error of ps."""
     for name, value in _HEADER_IS_PID.findall(text):
         if name != "pid":
             raise SystemFailure(f'specifying "{name}={value}" is not allowed')
@@ -56,7 +60,7 @@ def parse(text: str) -> Wanted:
     try:
         first.read()
     except SystemFailure:
-        # As ps does: `-aux` is no list of users, but what its writer had in mind.
+        # As ps does: `-aux` is refused as a list of users and read again as `aux`, which its writer meant.
         second = _Parser([word if word.startswith("--") else word.removeprefix("-") or word for word in words])
         try:
             second.read()
@@ -86,7 +90,7 @@ class _Parser:
         self._headers = True
 
     def read(self) -> None:
-        """All of the words. Raises SystemFailure."""
+        """Read all of the words. Raises SystemFailure."""
         while self._words:
             word = self._words.pop(0)
             if word.startswith("--"):
@@ -98,7 +102,7 @@ class _Parser:
                 self._letters(word, self._bsd_letter)
 
     def wanted(self) -> Wanted:
-        """What has been read. Raises SystemFailure."""
+        """The result of the reading. Raises SystemFailure."""
         return Wanted(tuple(self._columns()), tuple(self._sort), self._forest, self._headers)
 
     def _columns(self) -> list[Column]:
@@ -125,7 +129,7 @@ class _Parser:
             letters = meaning(letters[0], letters[1:])
 
     def _argument(self, rest: str, otherwise: str) -> str:
-        """What belongs to an option: the rest of its word, or the next word."""
+        """The argument of an option: the rest of its word, or the next word."""
         if rest:
             return rest
         if not self._words:
@@ -210,7 +214,7 @@ class _Parser:
 
 
 def _renamed(item: str) -> Column:
-    """`user`, `user:20`, `user=WHO`."""
+    """The column of an item of -o: `user`, `user:20`, `user=WHO`."""
     name, equals, header = item.partition("=")
     name, colon, width = name.partition(":")
     if name not in FIELDS:
@@ -227,7 +231,7 @@ def _check_pids(text: str) -> None:
 
 
 def _check_users(text: str) -> None:
-    import pwd  # an extension module of its own; most daemons are never asked
+    import pwd  # an extension module, which most daemons never need
 
     for name in text.split(","):
         try:

@@ -1,7 +1,7 @@
-"""The fields of `ps`: what each is called, what stands over it, and how it is made from what /proc says of a process.
+"""The fields of `ps` with their names and headers, and how each is computed from a process's files in /proc.
 
 Pure, but for the names of users and groups, which are the host's. Names, headers and forms are those of procps, whose
-output is what docker shows for `top`.
+output docker shows for `top`.
 """
 
 import os
@@ -19,7 +19,7 @@ _WORST_PRIORITY = 39
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When the processes were looked at.
+    """The time at which the processes were read.
 
     boot: when the host was booted, in seconds since the epoch; uptime: seconds since then; memory: the host's, in KiB
     """
@@ -30,7 +30,7 @@ class Moment:
 
 
 class Process:
-    """One process as /proc showed it at one moment. Raises ValueError when the texts are none of a process."""
+    """One process as /proc showed it at one moment. Raises ValueError for texts that are not a process's."""
 
     def __init__(self, stat: bytes, status: bytes, cmdline: bytes, wchan: bytes, moment: Moment) -> None:
         """The texts of /proc/PID/stat, status, cmdline and wchan."""
@@ -61,43 +61,43 @@ class Process:
 
     @property
     def seconds(self) -> int:
-        """Processor time."""
+        """Processor time used, in seconds."""
         return self.ticks // _TICKS
 
     @property
     def age(self) -> int:
-        """Seconds since it was started."""
+        """Seconds since the process was started."""
         return max(int(self.moment.uptime - self.started / _TICKS), 0)
 
     @property
     def began(self) -> float:
-        """Seconds since the epoch when it was started."""
+        """When the process was started, in seconds since the epoch."""
         return self.moment.boot + self.started / _TICKS
 
     @property
     def busy(self) -> float:
-        """Per cent of one processor, over all its life."""
+        """Processor use over the whole life of the process, in per cent of one processor."""
         age = self.moment.uptime - self.started / _TICKS
         return self.ticks * 100 / _TICKS / age if age > 0 else 0.0
 
 
 def _shown(text: str) -> str:
-    """Without what would leave its line."""
+    """The text with `?` for each character that is not printable, so that it stays on its line."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-# How a value is shown.
+# How a value is written.
 
 
 def _clock(seconds: int) -> str:
-    """[DD-]HH:MM:SS"""
+    """Write a length of time as [DD-]HH:MM:SS."""
     days, rest = divmod(seconds, _DAY)
     text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
     return f"{days}-{text}" if days else text
 
 
 def _elapsed(seconds: int) -> str:
-    """[[DD-]HH:]MM:SS"""
+    """Write a length of time as [[DD-]HH:]MM:SS."""
     return _clock(seconds) if seconds >= 3600 else f"{seconds // 60:02d}:{seconds % 60:02d}"
 
 
@@ -106,7 +106,7 @@ def _minutes(seconds: int) -> str:
 
 
 def _stime(began: float) -> str:
-    """The time of today, the day of this year, or the year."""
+    """The time for a start of today, the date for one of this year, else the year."""
     then, now = time.localtime(began), time.localtime()
     if then.tm_year != now.tm_year:
         return time.strftime("%Y", then)
@@ -121,7 +121,7 @@ def _recent(form: str) -> Callable[[float], str]:
 
 
 def _terminal(number: int) -> str:
-    """By the numbers of its device (Linux's devices.txt)."""
+    """The name of a terminal by the numbers of its device (Linux's devices.txt)."""
     major, minor = (number >> 8) & 0xFFF, (number & 0xFF) | (number >> 12) & 0xFFF00
     if 136 <= major <= 143:
         return f"pts/{minor + (major - 136) * 256}"
@@ -131,7 +131,7 @@ def _terminal(number: int) -> str:
 
 
 def _user(number: int) -> str:
-    import pwd  # an extension module of its own; most daemons are never asked
+    import pwd  # an extension module, which most daemons never need
 
     try:
         return pwd.getpwuid(number).pw_name
@@ -140,7 +140,7 @@ def _user(number: int) -> str:
 
 
 def _group(number: int) -> str:
-    import grp  # as above
+    import grp  # as pwd in _user
 
     try:
         return grp.getgrgid(number).gr_name
@@ -175,7 +175,7 @@ def _rt(priority: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of ps. value: what it is, and what it is sorted by; show: how it is written; width: of names, or 0."""
+    """A field of ps. value: computes it, also for sorting; show: writes it as text; width: of names, else 0."""
 
     header: str
     value: Callable[[Process], float | str]
@@ -272,7 +272,7 @@ FIELDS: dict[str, Field] = {
     "minflt": Field("MINFLT", lambda p: p.minflt),
     "maj_flt": Field("MAJFL", lambda p: p.majflt),
     "majflt": Field("MAJFLT", lambda p: p.majflt),
-    # Where in the kernel's memory a process lies was told long ago.
+    # The kernel does not show the address of a process any more.
     "addr": Field("ADDR", lambda p: "-"),
 }
 """By the names that `-o` takes."""
@@ -280,14 +280,14 @@ FIELDS: dict[str, Field] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A field in its place: under which header, and how wide a name may be before it is cut."""
+    """A field in the output: its header, and how wide a name may be before it is cut."""
 
     field: Field
     header: str
     width: int
 
     def cell(self, process: Process) -> str:
-        """What stands there for this process."""
+        """The text of this column for this process."""
         text = self.field.show(self.field.value(process))
         return f"{text[: self.width - 1]}+" if 0 < self.width < len(text) else text
 

@@ -1,7 +1,7 @@
-"""Show a container's processes as `docker top` does, without a `ps` in the image or on the host.
+"""List a container's processes as `docker top` does, without a `ps` in the image or on the host.
 
-Runs in the API's threads. The processes are those of the container's cgroup and of the cgroups below it; what is said
-of them is read from the daemon's own /proc, so that the pids are the host's. Nothing runs inside the container.
+Runs in the API's threads. The processes are those of the container's cgroup and of the cgroups below it. Their data is
+read from the daemon's own /proc, so that the pids are the host's. Nothing runs inside the container.
 """
 
 import errno
@@ -24,7 +24,7 @@ _NO_PID = "Couldn't find PID field in ps output"
 def top(engine: ProcessListParts, container: Container, arguments: str) -> tuple[list[str], list[list[str]]]:
     """(titles, processes) for the arguments of ps.
 
-    Raises Conflict when it does not run, SystemFailure for arguments that say nothing.
+    Raises Conflict when the container does not run, SystemFailure for invalid arguments.
     """
     wanted = psargs.parse(arguments)
     status = container.snapshot()
@@ -44,20 +44,20 @@ def top(engine: ProcessListParts, container: Container, arguments: str) -> tuple
     rows = []
     for process, branch in zip(processes, branches, strict=True):
         cells = [each.cell(process) for each in wanted.columns]
-        cells[-1] = " ".join(f"{branch}{cells[-1]}".split())  # as docker reads it
+        cells[-1] = " ".join(f"{branch}{cells[-1]}".split())  # white space joined, as docker parses it
         rows.append(cells)
     announce(engine, container, "top")
     return titles, rows if len(titles) == len(wanted.columns) else [_joined(row, len(titles)) for row in rows]
 
 
 def _joined(row: list[str], count: int) -> list[str]:
-    """A row with more cells than there are titles, as docker reads it: what is too much is of the last."""
+    """A row with more cells than titles, as docker parses it: the surplus goes into the last cell."""
     words = " ".join(row).split()
     return [*words[: count - 1], " ".join(words[count - 1 :])]
 
 
 def pids_of(engine: CgroupPart, container: Container) -> list[int]:
-    """The processes of the container's cgroup and of all below it, in order."""
+    """The pids of the container's cgroup and of all cgroups below it, in order."""
     found: set[int] = set()
     waiting = list(engine.cgroups.directories(container.id, walls.cgroup_parent(container))[:1])
     for _ in range(_MOST_CGROUPS):
@@ -68,7 +68,7 @@ def pids_of(engine: CgroupPart, container: Container) -> list[int]:
             with open(f"{directory}/cgroup.procs", "rb", buffering=0) as file:
                 found.update(int(word) for word in (file.readall() or b"").split())
         except FileNotFoundError:
-            continue  # it was removed meanwhile
+            continue  # the cgroup was removed meanwhile
         except OSError as error:
             # EOPNOTSUPP: the processes of a threaded cgroup are listed above it.
             if error.errno not in (errno.EOPNOTSUPP, errno.ENODEV):
@@ -94,7 +94,7 @@ def _look(pids: list[int]) -> list[Process]:
         try:
             stat, status, cmdline, wchan = (_read(f"/proc/{pid}/{name}") for name in _TOLD)
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended meanwhile
+            continue  # the process has ended meanwhile
         processes.append(Process(stat, status, cmdline, wchan, moment))
     return processes
 
@@ -105,7 +105,7 @@ def _read(path: str) -> bytes:
 
 
 def grown(processes: list[Process], mark: str) -> tuple[list[Process], list[str]]:
-    """The processes as a tree, each parent before its children, and what stands before each command."""
+    """The processes as a tree, each parent before its children, and the branch that stands before each command."""
     known = {process.pid for process in processes}
     children: dict[int, list[Process]] = {}
     for process in processes:

@@ -1,1 +1,1 @@
-"""What a client can do with a container: one file a verb."""
+"""The verbs of the API on containers (create, start, stop, kill, remove, ...), one in each file."""

@@ -1,7 +1,8 @@
-"""Create a container: from the body of the request to a record that is durable and files that are there.
+"""Create a container: check the request, make its volumes and files, and write its durable record.
 
-Runs in the daemon's request threads, in dockerd's order: what is wrong in itself, the image, what it adds, the name,
-what is wrong with options, what is not built here, and only then anything that stays.
+Runs in the daemon's request threads, in dockerd's order: invalid values are refused first, then the image is found and
+its values are added, then the name is checked, then the options, then what this engine has not built. Only after that
+something is made that stays.
 """
 
 import contextlib
@@ -49,9 +50,13 @@ def create(
     """Make a container and return it with the warnings of create.
 
     name: None or empty for a random one; body: the decoded body of `POST /containers/create`; platform: as
-    `os/arch[/variant]`, None or empty for the host's; lasting: False for one that need not outlive a loss of power;
-    beside: writes what is to be there whenever the record is, in the same transaction, by the container's id.
-    Raises Invalid, NotFound for the image, Conflict for the name, NotBuilt in words, SystemFailure when the disk fails.
+        `os/arch[/variant]`, None or empty for the host's
+    lasting: False for a container that need not outlive a loss of power
+    beside: writes further rows in the transaction of the record; it is called with the connection and the container's
+        id
+
+    Raises Invalid, NotFound for the image, Conflict for the name, NotBuilt for what this engine lacks, SystemFailure
+    when the disk fails.
     """
     config = settings.container_config(body)
     host_config = settings.host_config(body.get("HostConfig") or {})
@@ -108,7 +113,7 @@ def create(
 
 
 def _link(engine: ContainerParts, container: Container) -> None:
-    """Find those that it links to: links of the default network stay in HostConfig, others are its endpoint's."""
+    """Resolve the Links of HostConfig: in the default network they stay there, in another they move to its endpoint."""
     mode, asked_for = container.host_config["NetworkMode"], container.host_config["Links"]
     if mode in BUILTIN:
         container.host_config["Links"] = legacylinks.resolved(engine, asked_for)
@@ -120,7 +125,7 @@ def _link(engine: ContainerParts, container: Container) -> None:
 
 
 def _new_id() -> str:
-    """64 hex digits whose first twelve are not all decimal: as a host name they would be taken for a number."""
+    """64 hex digits whose first twelve, the host name, are not all decimal: that would be taken for a number."""
     while True:
         made = os.urandom(32).hex()
         if not made[:_SHORT].isdigit():
@@ -128,7 +133,7 @@ def _new_id() -> str:
 
 
 def _mount(engine: ContainerParts, container: Container) -> None:
-    """Find out what is mounted in the container; its volumes are there from here on."""
+    """Resolve the container's mount points; its volumes exist from here on."""
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
 
     def make_root() -> None:
@@ -152,8 +157,9 @@ def _keep(
     """Write the files, then the record: a crash in between leaves files that `files.sweep` finds, and no record."""
     used = points.images_of(container)
     for image_id, layers in [(container.image_id, container.layers), *used] if container.image_id else used:
-        # A removal that began before the name was reserved may have taken the image; one that begins now sees who holds
-        # it. Never within a transaction: the images' lock comes before the database's.
+        # A removal that began before the name was reserved may have taken the image. A removal that begins now sees
+        # that this container holds it. This is never done within a transaction: the images' lock comes before the
+        # database's.
         with engine.images.changing:
             engine.images.check(image_id, layers)
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
@@ -174,7 +180,7 @@ def _keep(
 
 
 def _forget(where: paths.Paths) -> None:
-    with contextlib.suppress(FileNotFoundError):  # the very directory could not be made
+    with contextlib.suppress(FileNotFoundError):  # the home itself could not be made
         remove_path(where.home)
 
 

@@ -1,7 +1,7 @@
-"""What `GET /containers/{id}/json` shows.
+"""Show one container in full, for GET /containers/{id}/json.
 
 Pure but for sizes, when they are asked for; runs in the daemon's request threads. The dicts of the record are shown as
-they are, never copied: nobody changes them once a container owns them.
+they are and never copied, since nothing changes them once a container owns them.
 """
 
 from engine.daemon.clock import rfc3339
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # loaded for the few containers that have links
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
-# Nothing to show for an optional key. A StopTimeout of 0 and an Init of false are something.
+# The values with which an optional key is left out. A StopTimeout of 0 and an Init of false are shown.
 _EMPTY: tuple[object, ...] = (None, "", {}, [])
 
 
@@ -30,7 +30,7 @@ def inspect(engine: ContainerParts, container: Container, size: bool = False) ->
     """A ContainerInspectResponse; with `size`, its directories are walked for SizeRw and SizeRootFs."""
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
-    # Who joins a network has the files of the one whose it is.
+    # A container that joins the network of another container has the other's files.
     networked = joins.container_of(container.host_config["NetworkMode"])
     network = paths.of(settings.data_root, settings.exec_root, networked) if networked else where
     state = container.snapshot()
@@ -76,7 +76,7 @@ def measure(engine: ContainerParts, container: Container) -> tuple[int, int]:
 
 
 def show_state(state: State) -> Object:
-    """A ContainerState of one moment."""
+    """The ContainerState of one moment."""
     shown: Object = {
         "Status": state.status,
         "Running": state.running,
@@ -116,5 +116,5 @@ def _show_host_config(engine: ContainerParts, container: Container) -> Object:
 
 
 def _without_empty(values: Object, optional: frozenset[str]) -> Object:
-    """`values` as Go writes them: the optional ones only when there is something in them."""
+    """`values` as Go writes them: without the optional keys whose value is empty."""
     return {key: value for key, value in values.items() if key not in optional or value not in _EMPTY}

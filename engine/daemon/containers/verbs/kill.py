@@ -1,4 +1,4 @@
-"""Send a signal to a container's process 1, and what a signal means for a pause and for the restart policy."""
+"""Send a signal to a container's process 1, record what it means for the restart policy, and wait for an end."""
 
 import signal
 import threading
@@ -21,10 +21,10 @@ KILLED_SECONDS = 10
 def kill(engine: ContainerParts, container: Container, number: int) -> None:
     """Send signal `number`, and for SIGKILL return once the container has ended.
 
-    Raises Conflict when it is not running, SystemFailure when it does not end of SIGKILL.
+    Raises Conflict when the container does not run, SystemFailure when it does not end after SIGKILL (10 seconds).
     """
     stop_signal = container.config["StopSignal"]
-    # dockerd takes every signal for a wish that it ends, unless the container has named the one that is.
+    # dockerd takes every signal as a request to end, unless the container's StopSignal names the one that is.
     ends = not stop_signal or number in (signal.SIGKILL, parse_signal(stop_signal))
     run = send(engine, container, number, ends=ends)
     if number == signal.SIGKILL and not await_end(container, run, KILLED_SECONDS):
@@ -32,10 +32,12 @@ def kill(engine: ContainerParts, container: Container, number: int) -> None:
 
 
 def send(engine: ContainerParts, container: Container, number: int, *, ends: bool, run: int | None = None) -> int:
-    """Send a signal to the present run, or only to `run`; returns the run it was sent to (see `await_end`).
+    """Send a signal to the present run, or only to `run`; return the run it was sent to (see `await_end`).
 
-    ends: it is meant to end the container, so no policy starts it again, and one that is paused goes on to receive it.
-    One that waits for its next run gets no signal; its waiting ends. Raises Conflict when it is not running.
+    A container that waits for its next run gets no signal, and with `ends` its wait is given up. Raises Conflict when
+    the container does not run.
+    ends: the signal is meant to end the container, so no policy starts it again, and a paused one is thawed to receive
+        it
     """
     with container.operation:
         with container.changed:
@@ -52,9 +54,11 @@ def send(engine: ContainerParts, container: Container, number: int, *, ends: boo
                 return run
             pid, pid_start, paused = state.pid, state.pid_start, state.status == "paused"
             container.doomed = container.doomed or number == signal.SIGKILL
-        # Told first: the end that it brings may be told, and that of its networks, before this thread goes on.
+        # The event `kill` is published first: the end that the signal brings may be published, and that of its
+        # networks, before this thread goes on.
         announce(engine, container, "kill", signal=number)
-        # It may have died without anybody having heard of it yet; then its end is near, and nothing is wrong.
+        # The process may have died already, with the end not yet known. That end will come soon, so a failure is no
+        # error.
         signalling.send_signal(pid, pid_start, number)
         if paused and ends:
             pause.go_on(engine, container, run, dying=number == signal.SIGKILL)
@@ -68,14 +72,14 @@ def _by_hand(engine: ContainerParts, container: Container, ends: bool) -> None:
     state = container.state
     if not state.stopped_by_hand:
         state.stopped_by_hand = True
-        # The only policy that asks for it at a daemon's start, and perhaps after a loss of power. The others learn of
-        # it with the next state that is saved.
+        # Only this policy reads the flag at a daemon's start, and perhaps after a loss of power. For the others the
+        # next save of the state is soon enough.
         if container.host_config["RestartPolicy"]["Name"] == "unless-stopped":
             save(engine, container, durable=True)
 
 
 def _give_up(engine: ContainerParts, container: Container) -> None:
-    """Wait no longer for the next run; the caller holds `operation` and `changed`."""
+    """Give up the wait for the next run; the caller holds `operation` and `changed`."""
     if container.retry is not None:
         container.retry.cancel()
         container.retry = None
@@ -87,6 +91,6 @@ def _give_up(engine: ContainerParts, container: Container) -> None:
 def await_end(container: Container, run: int, seconds: float | None) -> bool:
     """Wait until that run has ended and its end is known; False when the time is up."""
     with container.changed:
-        # A client may name any number of seconds; of more than there can be, none is the last.
+        # A client may give any number of seconds; one above the longest wait of `threading` means for ever.
         limit = None if seconds is None or seconds > threading.TIMEOUT_MAX else seconds
         return container.changed.wait_for(lambda: container.removed or container.exits != run, limit)

@@ -1,4 +1,4 @@
-"""What `GET /containers/json` shows: a summary of each container that passes the filters.
+"""List a summary of each container that passes the filters, for GET /containers/json.
 
 Runs in the daemon's request threads; it holds no lock for longer than one container's state takes to copy.
 """
@@ -22,14 +22,14 @@ if TYPE_CHECKING:  # loaded for the few containers that have links
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
-# dockerd's listing says this of a container without a health check.
+# dockerd's listing shows this for a container without a health check.
 _NO_HEALTH = {"Status": "none", "FailingStreak": 0}
 _HEALTH_WORDS = {"starting": " (health: starting)", "healthy": " (healthy)", "unhealthy": " (unhealthy)"}
 
 
 @dataclass(frozen=True, slots=True)
 class AskedListing:
-    """The query of the call; limit: 0 or less for all; `asked` are the filters as they came, by name."""
+    """The query of the call. limit: 0 or less for all; filters: name → values, as the client sent them."""
 
     all: bool = False
     limit: int = 0
@@ -62,7 +62,7 @@ def list_containers(engine: ContainerParts, asked: AskedListing) -> list[Object]
 
 
 def _aliases(engine: ContainerParts) -> dict[str, list[str]]:
-    """Container's id → the names that links give to it."""
+    """Container's id → the names that other containers' links give to it."""
     if not engine.containers.any(lambda container: bool(container.host_config["Links"])):
         return {}
     return legacylinks.aliases(engine)
@@ -76,7 +76,7 @@ class _ImageNames:
         self._ids: dict[str, str] = {}
 
     def shown(self, container: Container) -> str:
-        """The name the client gave, or the image's id when the name means another image by now, or none."""
+        """The name that the client gave, or the image's id when that name means another image by now, or none."""
         name = container.image
         if name == container.image_id:
             return name
@@ -131,7 +131,7 @@ def _health(state: State) -> Object:
 
 
 def _command(container: Container) -> str:
-    # Quotes within an argument are not escaped: so does dockerd, and so clients expect it.
+    # Quotes within an argument are not escaped: dockerd does not escape them, and clients expect that.
     return " ".join([container.path, *(f"'{word}'" if " " in word else word for word in container.args)])
 
 

@@ -1,4 +1,4 @@
-"""Pause a container and let it go on: its processes are frozen where they are (the freezer cgroup)."""
+"""Pause and unpause a container by freezing and thawing its processes (the freezer cgroup)."""
 
 import contextlib
 import logging
@@ -16,10 +16,11 @@ log = logging.getLogger(__name__)
 
 
 def pause(engine: ContainerParts, container: Container, *, passing: bool = False) -> int:
-    """Freeze it; the run that is frozen.
+    """Freeze the container; return the run that is frozen.
 
-    passing: for a piece of work of the engine's own, which no later daemon would end: for that one it runs (`restore`)
-    Raises Conflict in docker's words when it is in no state for it, SystemFailure when it cannot be.
+    Raises Conflict in docker's words when its state does not allow it, SystemFailure when it cannot be frozen.
+    passing: for some work of the engine itself, whose end a later daemon would not know: it thaws the container
+        (`restore`)
     """
     with container.operation:
         with container.changed:
@@ -29,7 +30,7 @@ def pause(engine: ContainerParts, container: Container, *, passing: bool = False
                 raise Conflict(f"Container {container.id} is restarting, wait until the container is running")
             if status == "paused":
                 raise Conflict(f"container {container.id} is already paused")
-            # Whoever is to die of SIGKILL must not be kept from it: version 1 freezes the dying too.
+            # A process that SIGKILL is to end must not be kept from dying: version 1 freezes dying processes too.
             if status != "running" or container.doomed:
                 raise Conflict(f"container {container.id} is not running")
         try:
@@ -40,7 +41,7 @@ def pause(engine: ContainerParts, container: Container, *, passing: bool = False
                     raise Conflict(f"container {container.id} is not running") from error
             raise SystemFailure(f"cannot pause container {container.id}: {error}") from error
         with container.changed:
-            if container.exits != run:  # it ended while it was to be frozen
+            if container.exits != run:  # the container ended while it was being frozen
                 raise Conflict(f"container {container.id} is not running")
             states.move(container, "paused")
             container.passing = passing
@@ -51,7 +52,7 @@ def pause(engine: ContainerParts, container: Container, *, passing: bool = False
 
 
 def unpause(engine: ContainerParts, container: Container) -> None:
-    """Let it go on. Raises EngineError, which is docker's choice, when it is not paused."""
+    """Thaw the container. Raises EngineError, which is docker's choice, when it is not paused."""
     with container.operation:
         with container.changed:
             run = container.exits
@@ -64,9 +65,9 @@ def unpause(engine: ContainerParts, container: Container) -> None:
 
 
 def end_pause(engine: ContainerParts, container: Container, run: int) -> None:
-    """Let the run go on that `pause` has frozen; one that has ended, or that somebody else let go on, is left alone.
+    """Thaw the run that `pause` has frozen; do nothing if that run has ended or a client has thawed it.
 
-    Never raises: what the pause was for is done. That the run stays frozen is logged.
+    Never raises, since the work that the pause was for is done: a run that stays frozen is logged.
     """
     with container.operation:
         with container.changed:
@@ -84,7 +85,7 @@ def end_pause(engine: ContainerParts, container: Container, run: int) -> None:
 def go_on(engine: ContainerParts, container: Container, run: int, *, dying: bool) -> None:
     """Thaw a paused container, in that run; the caller holds `operation`.
 
-    dying: of a SIGKILL that it was frozen against, so that it is not said to run again
+    dying: SIGKILL was sent while it was frozen, so it is not recorded or announced as running again
     """
     engine.cgroups.thaw(container.id, walls.cgroup_parent(container))
     with container.changed:

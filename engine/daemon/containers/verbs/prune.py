@@ -1,4 +1,4 @@
-"""Remove every container that does not run, or those of them that pass the filters."""
+"""Remove every container that does not run and passes the filters, for POST /containers/prune."""
 
 import logging
 import time
@@ -20,13 +20,16 @@ else:
 log = logging.getLogger(__name__)
 
 FILTERS = ("label", "label!", "until")
-PATIENCE_SECONDS = 2.0  # with a container that is just being started: the others do not wait for a slow one
+PATIENCE_SECONDS = 2.0  # for a container that is just being started: a slow one must not hold up the others
 _running = locks.Lock("pruning of containers")
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which are meant: with all of `labels` (name; value, None for any), not with all of `without`, made till then."""
+    """The chosen containers: with all of `labels` (name; value, None for any), not with all of `without`.
+
+    until_ns: made at this time or before, in nanoseconds since the epoch; None for any time
+    """
 
     labels: tuple[tuple[str, str | None], ...] = ()
     without: tuple[tuple[str, str | None], ...] = ()
@@ -44,7 +47,7 @@ def _all(own: dict[str, str], wanted: tuple[tuple[str, str | None], ...]) -> boo
 
 
 def compile_filters(filters: dict[str, tuple[str, ...]]) -> Chosen:
-    """What the query's filters mean; their names are known to be good. Raises Invalid."""
+    """The meaning of the query's filters, whose names have been checked. Raises Invalid."""
     until = filters.get("until", ())
     if len(until) > 1:
         raise Invalid("more than one until filter specified")
@@ -66,10 +69,10 @@ def _moment(until: tuple[str, ...]) -> int | None:
 
 
 def prune(engine: ContainerParts, chosen: Chosen) -> tuple[list[str] | None, int]:
-    """Remove them; the ids of those that are gone (None for none), and the bytes that they had written.
+    """Remove the chosen containers; return the removed ids (None for none), and the bytes that these had written.
 
-    One that cannot be removed, as it is being started or another client removes it, is left out.
-    Raises Conflict while another prune is under way.
+    A container that cannot be removed, as it is being started or another client removes it, is left out. Raises
+    Conflict while another prune is under way.
     """
     if not _running.acquire(blocking=False):
         raise Conflict("a prune operation is already running")

@@ -1,4 +1,4 @@
-"""Remove a container: its record first, its files after.
+"""Remove a container: first its record, then its networks and volumes, and its files last, in the background.
 
 A daemon that dies in between leaves a home without a record, which the next one sweeps away (`files.sweep`).
 """
@@ -40,10 +40,10 @@ def remove(
     lasting: bool = True,
     patience: float = -1,
 ) -> None:
-    """Remove the container, killing it first with `force`; `volumes`: with its volumes that have no name.
+    """Remove the container. force: kill it first; volumes: remove its volumes without a name too.
 
-    name: how the client calls it; lasting: as for `create`; patience: seconds to wait for another verb, -1 as long as
-    that takes. Raises Conflict when it runs and `force` is not given, or when its removal is already under way.
+    name: the client's name for it; lasting: as for `create`; patience: seconds to wait for another verb, -1 as long as
+        it takes. Raises Conflict when it runs and `force` is not given, or when its removal is already under way.
     """
     name = name or container.id
     while True:
@@ -56,8 +56,8 @@ def remove(
             raise Conflict(f"container {name} is busy")
         try:
             if state.running and container.removed:
-                return  # its end was enough: it was to be removed with it
-            # A start that was under way when we looked has had its turn before us.
+                return  # AutoRemove has removed it at its end
+            # A start that was under way at the look above has held the lock before this thread.
             if not container.settled().running:
                 finish(engine, container, volumes, lasting)
                 return
@@ -71,14 +71,17 @@ def _kill(engine: ContainerParts, container: Container, state: State, force: boo
         raise Conflict(f'cannot remove container "{name}": container is {state.status}{way}')
     try:
         run = kill.send(engine, container, signal.SIGKILL, ends=True)
-    except Conflict:  # it has ended by itself since we looked
+    except Conflict:  # the container has ended by itself meanwhile
         return
     if not kill.await_end(container, run, kill.KILLED_SECONDS):
         raise Conflict(f'cannot remove container "{name}": could not kill container')
 
 
 def finish(engine: ContainerParts, container: Container, volumes: bool = False, lasting: bool = True) -> None:
-    """Remove a container that does not run; also what an earlier daemon began. The caller sees to `operation`."""
+    """Remove a container that does not run, also one whose removal an earlier daemon began.
+
+    The caller holds `operation`, but for a daemon's start, which needs no lock.
+    """
     with container.changed:
         if container.removed:
             raise NotFound(f"No such container: {container.id}")
@@ -102,7 +105,7 @@ def finish(engine: ContainerParts, container: Container, volumes: bool = False, 
 
 
 def _leave_networks(engine: ContainerParts, container: Container) -> None:
-    """It has left them at the end of its last run, unless there was no room on the disk to say so."""
+    """Release its networks, if the end of its last run could not, for want of space on the disk."""
     if engine.networks.endpoints(container_id=container.id):
         ending.release(engine, container)
 
@@ -114,8 +117,8 @@ def _delete_record(engine: ContainerParts, container: Container, where: paths.Pa
         log.warning("container %s: what it has written goes before its record: %s", container.id, error)
     else:
         return
-    # On a full disk there is room for no transaction, and this removal may be what is to make some.
-    with contextlib.suppress(OSError):  # then the transaction has no room either, and says so
+    # On a full disk no transaction has space, and this removal may be what is to free some.
+    with contextlib.suppress(OSError):  # then the transaction fails too, and raises the error
         remove_path(where.home)
     try:
         _delete(engine, container, lasting)
@@ -131,14 +134,14 @@ def _delete(engine: ContainerParts, container: Container, lasting: bool) -> None
 
 
 def _give_back(engine: ContainerParts, where: paths.Paths) -> None:
-    """Delete the home, and the image's layers if the image went before its container.
+    """Delete the home, and the image's layers if the image was removed before its container.
 
     What cannot be deleted now is logged, and tried again at the next start.
     """
     try:
-        with contextlib.suppress(FileNotFoundError):  # there only when the record of its end could not be kept
+        with contextlib.suppress(FileNotFoundError):  # it exists only where the last end could not be saved
             remove_path(where.exec_dir)
         remove_path(where.home)
     except OSError as error:
         log.warning("files of a removed container stay until the next start: %s", error)
-    engine.images.release(engine.containers.using)  # after the files: on a full disk it may need the room
+    engine.images.release(engine.containers.using)  # after the files: on a full disk it may need their space

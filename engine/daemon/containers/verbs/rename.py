@@ -1,4 +1,4 @@
-"""Give a container another name."""
+"""Rename a container, in the database, the roster and the networks that answer to its name."""
 
 from engine.daemon.containers import naming
 from engine.daemon.containers.announce import announce
@@ -15,7 +15,10 @@ else:
 
 
 def rename(engine: ContainerParts, container: Container, name: str) -> None:
-    """Both names are taken until the new one is durable. Raises Invalid, and Conflict for a name that is in use."""
+    """Rename the container; both names are taken until the new one is durable.
+
+    Raises Invalid, NotFound for a removed container, Conflict for a name that is in use.
+    """
     if not name:
         raise Invalid("Neither old nor new names may be empty")
     with container.operation:

@@ -1,4 +1,4 @@
-"""Restart a container: stop it if it runs, and start it."""
+"""Restart a container on a client's request: stop it if it runs, and start it."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ from engine.errors import NotModified
 
 
 def restart(engine: ContainerParts, container: Container, stop_signal: str | None, timeout: int | None) -> None:
-    """Return once it runs (again). One that is to be removed at its end is not removed at this one.
+    """Return once the container runs (again). AutoRemove does not remove it at this end.
 
     Raises what `stop.stop` and `start.start` raise, but for NotModified.
     """
@@ -19,7 +19,7 @@ def restart(engine: ContainerParts, container: Container, stop_signal: str | Non
     try:
         with contextlib.suppress(NotModified):
             stop.stop(engine, container, stop_signal, timeout)
-        with contextlib.suppress(NotModified):  # somebody was faster
+        with contextlib.suppress(NotModified):  # another caller has started it meanwhile
             start.start(engine, container)
     finally:
         with container.changed:

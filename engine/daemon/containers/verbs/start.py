@@ -1,7 +1,7 @@
-"""Start a container: by hand, or because its policy wants another run (`life.restarts`).
+"""Start a container, for a client or for its restart policy (`life.restarts`), and record that it runs or has failed.
 
-Runs in the API's threads, and in those that restart; both hold `container.operation` until the container runs or has
-failed. What follows its end is in `end`.
+Runs in the API's threads, and in those that restart. Both hold `container.operation` until the container runs or the
+start has failed. `life.end` handles the end of the run.
 """
 
 import contextlib
@@ -40,14 +40,15 @@ _COMMAND_EXITS = frozenset({126, 127})
 _COMMAND_TEXT = "failed to create task for container: unable to start container process: error during container init: "
 _LAST_WORDS = 10
 _KILLED_SECONDS = 10
-_SETUP_EXIT = 128  # what docker records when the command was never tried
+_SETUP_EXIT = 128  # docker records this when the command was never executed
 
 
 def start(engine: ContainerParts, container: Container) -> None:
     """Start the container and return once its command runs.
 
-    Raises NotModified when it runs already (or is about to, by its policy), Conflict when it is paused, Invalid when
-    its command cannot be run (exit code 126 or 127 is recorded), SystemFailure when its sandbox cannot be made.
+    Raises NotModified when it runs already (or its policy is about to run it), Conflict when it is paused or could not
+    be removed (`dead`), NotFound when it was removed, Invalid when its command cannot be run (exit code 126 or 127 is
+    recorded), SystemFailure when its sandbox cannot be made.
     """
     copied.prepare(engine, container)
     with container.operation:
@@ -69,7 +70,7 @@ def start(engine: ContainerParts, container: Container) -> None:
 
 
 def launch(engine: ContainerParts, container: Container, *, by_hand: bool) -> None:
-    """Make the next run, and nothing of it stays when that fails; the caller holds `operation`."""
+    """Make the next run; if that fails, nothing of it stays. The caller holds `operation`."""
     try:
         started = _launch(engine, container)
         for warning in started.warnings:
@@ -81,13 +82,13 @@ def launch(engine: ContainerParts, container: Container, *, by_hand: bool) -> No
         except BaseException:
             _take_back(engine, container, started, before)
             raise
-    except BaseException:  # whatever it was: nobody else would take it away
+    except BaseException:  # whatever it was: no other thread would take the run's leavings away
         clear_run(engine, container, paths.of(engine.settings.data_root, engine.settings.exec_root, container.id))
         raise
 
 
 def _take_back(engine: ContainerParts, container: Container, started: Started, before: State) -> None:
-    """End a run that could not be recorded, or not be watched: nobody would hear of its end."""
+    """End a run that could not be recorded or watched, since the daemon would not hear of its end."""
     log.error("container %s: its start was not recorded, and so it is ended", container.id)
     engine.monitors.drop(container.id)
     if not signalling.kill_and_wait(started.pid, started.pid_start, _KILLED_SECONDS):
@@ -142,7 +143,8 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
         try:
             return ask(ordinary=stage.suits(wanted) and request.log.forward is None)
         except MonitorLost as error:
-            # Perhaps somebody killed the spare that took the request: once more, from the beginning.
+            # A program may have killed the spare that took the request, so the start is made once more, and not by a
+            # spare.
             log.warning("container %s: %s; it is started anew", container.id, error)
             clear_run(engine, container, where)
             _make_directories(engine, container, where)
@@ -159,7 +161,7 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
 
 
 def _make_directories(engine: ContainerParts, container: Container, where: paths.Paths) -> None:
-    """The directories a run needs; a run that a dead daemon left half-made is cleared away. Raises SystemFailure."""
+    """Make the directories of a run, and clear away a run that a dead daemon left half-made. Raises SystemFailure."""
     try:
         try:
             os.mkdir(where.exec_dir, 0o700)
@@ -174,7 +176,7 @@ def _make_directories(engine: ContainerParts, container: Container, where: paths
 
 
 def record_start(engine: ContainerParts, container: Container, started: Started, *, by_hand: bool = False) -> None:
-    """Note that the container runs; by hand: what its policy has counted, and that it was stopped, is forgotten."""
+    """Record that the container runs. by_hand: a client started it, which resets the restart count and the stop."""
     with container.changed:
         state = container.state
         first = not state.started_ns or (by_hand and state.stopped_by_hand)
@@ -187,14 +189,15 @@ def record_start(engine: ContainerParts, container: Container, started: Started,
         container.doomed = False
         states.move(container, "running")
         probing.begin(engine, container)
-        # With a policy it is to run after a loss of power too, which says nothing new at the runs that follow.
+        # With a policy the container is to run after a loss of power too. Only the first run makes that durable: at the
+        # runs that follow it is nothing new.
         save(engine, container, durable=first and container.host_config["RestartPolicy"]["Name"] != "no")
         points.tell_mounted(engine, container)
         announce(engine, container, "start")
 
 
 def _record_failure(engine: ContainerParts, container: Container, error: EngineError) -> None:
-    exit_code = container.state.exit_code or _SETUP_EXIT  # what an earlier run has said stays, as with docker
+    exit_code = container.state.exit_code or _SETUP_EXIT  # as in docker, the exit code of an earlier run stays
     if isinstance(error, Invalid) and isinstance(error.__cause__, StartFailure):
         exit_code = error.__cause__.failed.exit_code
     with container.changed:
@@ -207,12 +210,12 @@ def _record_failure(engine: ContainerParts, container: Container, error: EngineE
 
 
 def clear_run(engine: ContainerParts, container: Container, where: paths.Paths) -> None:
-    """Take away what only a running container has: its cgroups and its exec directory.
+    """Remove what only a running container has: its cgroups and its exec directory.
 
-    The monitor of a start that has failed may be about to write its last words there.
+    The monitor of a start that has failed may be about to write its last files there, so the removal is tried 10 times.
     """
     clear_cgroups(engine, container)
-    with contextlib.suppress(FileNotFoundError):  # the start failed before it was made
+    with contextlib.suppress(FileNotFoundError):  # the start failed before the directory was made
         for left in reversed(range(_LAST_WORDS)):
             for name in os.listdir(where.exec_dir):
                 os.unlink(os.path.join(where.exec_dir, name))
@@ -225,7 +228,7 @@ def clear_run(engine: ContainerParts, container: Container, where: paths.Paths) 
 
 
 def clear_cgroups(engine: ContainerParts, container: Container) -> None:
-    """Take away its cgroups, and whatever still is in them."""
+    """Remove the container's cgroups, and kill what still runs in them."""
     engine.oom.forget(container)
     try:
         engine.cgroups.remove(container.id, walls.cgroup_parent(container))

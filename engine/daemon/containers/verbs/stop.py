@@ -1,4 +1,4 @@
-"""Stop a container: its stop signal, time to obey, then SIGKILL."""
+"""Stop a container: send its stop signal, wait, and send SIGKILL when the time is up."""
 
 import signal
 
@@ -13,9 +13,10 @@ DEFAULT_SECONDS = 10
 
 
 def stop(engine: ContainerParts, container: Container, stop_signal: str | None, timeout: int | None) -> None:
-    """Return once the container has ended. `timeout` in seconds; negative waits without end; None: the container's own.
+    """Return once the container has ended.
 
-    Raises NotModified when it does not run, Invalid for an unknown signal.
+    timeout: in seconds; negative waits for ever; None: the container's own. Raises NotModified when it does not run,
+        Invalid for an unknown signal.
     """
     if not container.snapshot().running:
         raise NotModified("")
@@ -24,7 +25,7 @@ def stop(engine: ContainerParts, container: Container, stop_signal: str | None, 
     seconds = next((each for each in (timeout, config.get("StopTimeout")) if each is not None), DEFAULT_SECONDS)
     try:
         run = kill.send(engine, container, number, ends=True)
-    except Conflict as error:  # it has ended by itself since we looked
+    except Conflict as error:  # the container has ended by itself meanwhile
         raise NotModified("") from error
     if not kill.await_end(container, run, None if seconds < 0 else seconds):
         kill.send(engine, container, signal.SIGKILL, ends=True, run=run)

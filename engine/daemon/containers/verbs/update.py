@@ -1,8 +1,8 @@
-"""Change the limits of a container, or its restart policy, while it runs or between its runs.
+"""Change the limits or the restart policy of a container, while it runs or between its runs.
 
-Runs in the API's threads. What is changed is HostConfig, which is shown without copying: so a new one takes the old
-one's place, under `container.changed`. The order is dockerd's: what is wrong in itself, what does not go with what the
-container has, the kernel, the database; what the kernel refuses has not happened.
+Runs in the API's threads. HostConfig is shown without copying, so an update replaces it as a whole, under
+`container.changed`. The order is dockerd's: invalid values are refused, then conflicts with what the container has,
+then the kernel's limits change, then the database. An update that the kernel refuses changes nothing.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _CHANGEABLE = (
     "MemoryReservation",
 )
 _ELSEWHERE = ("PidsLimit", "CpuCount", "CpuPercent", "IOMaximumIOps", "IOMaximumBandwidth")
-# What of an update does not go with what the container has already, and what dockerd says of it.
+# (key of the update, key of the container that excludes it, dockerd's words)
 _CONFLICTS = (
     ("NanoCpus", "CpuPeriod", "Nano CPUs cannot be updated as CPU Period has already been set"),
     ("NanoCpus", "CpuQuota", "Nano CPUs cannot be updated as CPU Quota has already been set"),
@@ -46,10 +46,10 @@ _POLICY_OF_REMOVED = "Restart policy cannot be updated because AutoRemove is ena
 
 
 def update(engine: ContainerParts, find: Callable[[], Container], body: Object) -> list[str] | None:
-    """Change what the body names (0 and empty: leave it); the warnings, None when there are none, as dockerd has it.
+    """Change what the body names (0 and empty: leave it); return the warnings, None without any, as dockerd does.
 
-    find: returns the container; asked only once the body is seen to make sense. Raises Invalid, NotFound, Conflict,
-    SystemFailure.
+    find: returns the container; called only after the body has been checked. Raises Invalid, NotFound, Conflict,
+        SystemFailure.
     """
     asked = config.complete(config.HOST_CONFIG, {**body, "PidsLimit": None})
     policy = validate.restart_policy(body.get("RestartPolicy") or {})
@@ -115,7 +115,7 @@ def _check_together(before: Object, asked: Object) -> None:
 
 
 def _limits(engine: ContainerParts, host_config: Object) -> Limits:
-    """Those that can change while it runs: of devices, and of what only a new cgroup takes, nothing is said."""
+    """The limits that can change while it runs: none of devices, and none that only a new cgroup takes."""
     plain = {**host_config, "MemorySwappiness": None, "OomKillDisable": False}
     for key in ("BlkioWeightDevice", *(key for key in host_config if key.startswith("BlkioDevice"))):
         plain[key] = None

@@ -1,10 +1,11 @@
-"""Wait for a container: until it is not running, until its next end, or until it is removed.
+"""Wait until a container is not running, until its next end, or until it is removed, for POST /containers/{id}/wait.
 
-Runs in the API's threads. A waiter sleeps on the container's bell and on its client's connection at once, and wakes for
-nothing else. As in dockerd, an end that a restart policy follows up lets go those who wait for "not running" too.
+Runs in the API's threads. A waiting thread sleeps on the container's bell (an eventfd, see `record.Bell`) and on its
+client's connection at once, and nothing else wakes it. As in dockerd, a wait for "not running" is over at an end even
+if the restart policy starts the next run.
 
-A client's connection is the monitor's too, from the moment there is one (see `entrusted`). Should this daemon die, the
-monitor answers: at the end of the run, or when the next daemon has removed the container.
+The monitor gets a copy of the client's connection, from the moment there is a monitor (see `entrusted`). Should this
+daemon die, the monitor answers: at the end of the run, or when the next daemon has removed the container.
 """
 
 import itertools
@@ -29,7 +30,7 @@ CONDITIONS = ("not-running", "next-exit", "removed")
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """One who waits; made before the answer's head is sent, so that an end in between is not missed."""
+    """A client's wait; made before the response head is sent, so that an end in between is not missed."""
 
     container: Container
     condition: str
@@ -50,7 +51,7 @@ class Waiter:
     def result(self, sleep: Callable[[int], object]) -> tuple[int, str]:
         """The exit code and the error text.
 
-        sleep: return when the descriptor it is given is readable, or raise whatever is to end the wait
+        sleep: returns when the descriptor it is given is readable, or raises what is to end the wait
         """
         container = self.container
         while True:
@@ -68,13 +69,14 @@ class Waiter:
         container = self.container
         if not container.removed and self.running_before and container.exits != self.exits_before:
             return container.last_exit, ""  # the next run may have begun by now
-        # As in dockerd a removal that went well leaves no error: who called start has heard of the failure there.
+        # As in dockerd, a removal that succeeded leaves no error. The client that called start got the start's failure
+        # there.
         failed = container.state.exit_code and not container.removed
         return container.state.exit_code, container.state.error if failed else ""
 
     @property
     def is_lasting(self) -> bool:
-        """Whether what it waits for comes to pass without any daemon, or is sure to be done by the next one."""
+        """Whether the awaited event comes without any daemon, or the next daemon is sure to bring it."""
         return self.condition != "removed" or self.container.host_config["AutoRemove"]
 
     def entrusted(
@@ -88,16 +90,16 @@ class Waiter:
     ) -> "Keeping":
         """Have the monitor of the present run, or of the next, keep the client's connection too, until it is answered.
 
-        The arguments are as in `Wait`. A context manager.
+        The arguments are as in `Wait`. Returns a context manager.
         """
         return Keeping(engine, self, descriptor, (full_close, before, after))
 
 
 class Keeping:
-    """The time in which a monitor has the connection of one who waits too.
+    """The time in which a monitor has a copy of a waiting client's connection.
 
-    Left with an exception, the monitor keeps it: the client has gone, which that sees too, or this daemon is about to.
-    Not a generator: there may be a thousand of these.
+    When it is left with an exception, the monitor keeps the copy: either the client has gone, which the monitor notices
+    too, or this daemon is about to end. It is not a generator, since there may be a thousand of these.
     """
 
     __slots__ = ("_engine", "_one", "_waiter")
@@ -113,7 +115,7 @@ class Keeping:
         self._one = Entrusted(Wait(next(_numbers), waiter.condition == "removed", *how), descriptor)
 
     def __enter__(self) -> Callable[[], bool]:
-        """What says whether a monitor has it now."""
+        """Give the connection to the monitor; return the function that says whether a monitor has it now."""
         container, one = self._waiter.container, self._one
         with container.changed:
             if self._waiter.is_lasting and not self._waiter.is_over():
@@ -134,17 +136,17 @@ class Keeping:
 
 
 def entrust(engine: ContainerParts, container: Container, one: Entrusted | None = None) -> None:
-    """Give those who wait to the monitor that runs, one or all of them, unless it has them."""
+    """Give the connections of waiting clients, of one or all, to the running monitor, unless it has them."""
     for _ in range(_TRIES):
         with container.changed:
             if _entrust(engine, container, one):
                 return
-        time.sleep(_TRY_SECONDS)  # it is busy; what is entrusted to it is no reason to wait longer
+        time.sleep(_TRY_SECONDS)  # the monitor is busy; after a second (`_TRIES`) it does without the rest
     log.warning("container %s: its monitor does not keep all who wait", container.id)
 
 
 def _entrust(engine: ContainerParts, container: Container, one: Entrusted | None) -> bool:
-    """False when there is more to be given than the monitor takes now; the caller holds `changed`."""
+    """False when there is more to give than the monitor takes now; the caller holds `changed`."""
     for number, each in container.entrusted.items() if one is None else ((one.wait.number, one),):
         if number not in container.entrusted or each.run == container.exits:
             continue
@@ -158,7 +160,7 @@ def _entrust(engine: ContainerParts, container: Container, one: Entrusted | None
 
 
 def subscribe(container: Container, condition: str) -> Waiter:
-    """Begin to wait; raises Invalid for an unknown condition."""
+    """Begin a wait. Raises Invalid for an unknown condition."""
     if condition not in CONDITIONS:
         raise Invalid(f'invalid condition: "{condition}"')
     with container.changed:
