@@ -1,7 +1,7 @@
-"""The endpoints that look at a running container: stats and top.
+"""The endpoints that look at a running container: stats (resource usage) and top (its processes).
 
-Each function runs in its request's thread. What they do is imported when it is first asked for: most daemons are never
-asked, and keep the memory.
+Each function runs in its request's thread. It imports its code at the first request: most daemons are never asked, and
+save the memory.
 """
 
 from engine.daemon.api.answers import JSON_TYPE, Json, Response
@@ -11,7 +11,7 @@ from engine.errors import Invalid
 
 
 def stats(engine: DaemonParts, request: Request) -> Response | None:
-    """GET /containers/{id}/stats"""
+    """GET /containers/{id}/stats: resource usage, once or as a stream of JSON lines."""
     from engine.daemon.containers.stats import watching as watching
 
     query = request.query
@@ -23,7 +23,7 @@ def stats(engine: DaemonParts, request: Request) -> Response | None:
         line = watching.once(engine, container, request.gone, two=not one_shot)
         if line is None:
             request.abort()
-            return Response(200, JSON_TYPE, b"")  # to nobody
+            return Response(200, JSON_TYPE, b"")  # the client has gone, so no bytes are sent
         return Response(200, JSON_TYPE, line)
     with request.stream(200, JSON_TYPE) as body:
         if not watching.stream(engine, container, body.fileno(), request.wait, chunked=body.raw_chunks):
@@ -32,7 +32,7 @@ def stats(engine: DaemonParts, request: Request) -> Response | None:
 
 
 def top(engine: DaemonParts, request: Request) -> Response:
-    """GET /containers/{id}/top"""
+    """GET /containers/{id}/top: the processes of a container, in the columns that `ps_args` asks for."""
     from engine.daemon.containers.top import table as looking
 
     container = engine.containers.find(request.parameters["id"])
