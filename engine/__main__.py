@@ -1,7 +1,7 @@
-"""The one door: `daemon`, a verb of the client, or a look at the processes of a daemon that does not answer.
+"""Entry point of the command `engine`: runs the daemon, the spawner, a verb of the client, or `inspect-processes`.
 
-Runs first in every process that a user starts. It loads nothing before it knows which of the two is asked for: a daemon
-must be small and quick to start, and never holds a module of the client.
+Runs first in every process that a user starts. It loads nothing before it knows which of these is asked for: a daemon
+must be small and quick to start, and must never hold a module of the client.
 """
 
 import sys
@@ -15,14 +15,15 @@ def main(arguments: list[str] | None = None) -> int:
     if words[:1] == ["spawner"]:
         _seal()
         _stay_small()
-        from engine.boot import be_spawner  # what a daemon executes when its spawner has died; of no use to a user
+        # a daemon executes this when its spawner has died; it is of no use to a user
+        from engine.boot import be_spawner
 
         return be_spawner(*words[1:])
     if words[:1] == ["inspect-processes"]:
-        from engine.inspection import verb  # neither the daemon's side nor the client's: it asks nobody
+        from engine.inspection import verb  # of neither side: it reads /proc and asks no daemon
 
         return verb.main(words[1:])
-    from engine.client import verbs  # only on the client's side
+    from engine.client import verbs  # loaded for the client alone
 
     return verbs.main(words)
 
@@ -30,7 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
 def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
     """The command `engined`, which is `engine daemon`; returns the exit status of the process.
 
-    seals: start the program anew from a read-only mount, and keep it small; for a process whose own arguments these are
+    seals: start the program anew from a read-only mount, and keep it small; False when `arguments` are not this
+    process's own command line
     """
     words = sys.argv[1:] if arguments is None else arguments
     if seals:
@@ -39,7 +41,7 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
     import os
 
     from engine.errors import EngineError
-    from engine.settings import every  # only on the daemon's side, as everything below
+    from engine.settings import every  # loaded for the daemon alone, as everything below
 
     if "--help" in words or "-h" in words:
         print(every.usage(), end="")
@@ -59,14 +61,16 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
 
 
 def _seal() -> None:
-    """Start the program anew where nobody can write to it, before anything is loaded that would be loaded twice."""
+    """Start the program anew from files that no process can write to, before modules are loaded that the new start
+    would load again.
+    """
     from engine.kernel import sealing
 
     sealing.seal()
 
 
 def _stay_small() -> None:
-    """Leave out of this process and its children what they may never need."""
+    """Postpone the import of modules that this process and its children may never need."""
     from engine import postponed
 
     postponed.postpone(*postponed.IDLE)
