@@ -1,28 +1,30 @@
-"""Running the engine's own program from where nobody can write to it.
+"""Restarts the engine's program from a read-only mount, so that no process can write to the program file
+(CVE-2019-5736).
 
-Called once, first of all, by the process that is to be a daemon or a spawner. Whoever joins a container's namespaces is
-for a moment a process of the container's, and a hostile one may get hold of what it runs, the host's Python
-(CVE-2019-5736). So that program is a file of a read-only mount that is attached nowhere: no descriptor got through
-/proc/PID/exe can ever be written to.
+Called once, first of all, by the process that is to be a daemon or a spawner. A process that joins a container's
+namespaces is for a moment visible in the container, and a hostile container may get hold of the file that it runs, the
+host's Python. So that file is one of a read-only mount that is attached nowhere: a descriptor opened through
+/proc/PID/exe can never be written to.
 """
 
 import errno
 import os
 import sys
 
-# A kernel before 5.12, a user without rights to mount, a profile around the engine: then it runs as it is.
+# A kernel before 5.12, a user without the right to mount, or a seccomp profile around the engine: then the program runs
+# unsealed.
 _CANNOT = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
 _EXE = "/proc/self/exe"
 
 
 def seal() -> None:
-    """Start this process's program anew from a read-only mount of its own; return when it is so, or cannot be.
+    """Start this process's program anew from a read-only mount of its own; return if it is sealed, or cannot be.
 
     open_tree(2), mount_setattr(2), execveat(2). The process keeps its pid, arguments, environment and open streams.
     """
     if os.statvfs(_EXE).f_flag & os.ST_RDONLY:
         return
-    from engine.kernel import syscalls  # which loads ctypes: the program that goes on does that by itself
+    from engine.kernel import syscalls  # imported late: it loads ctypes, which the sealed program loads itself
 
     try:
         tree = syscalls.open_tree(-100, _EXE, syscalls.OPEN_TREE_CLONE)

@@ -1,9 +1,9 @@
 """Declares every option of the daemon, and reads them from the command line and daemon.json into a `Settings`.
 
 `OPTIONS` is the one declaration: the command line, `--help`, the reader of daemon.json and the table in README.md come
-from it (a test compares the last). Names, keys and rules are dockerd's. The settings are read once, before the daemon
-starts, and a `Settings` never changes. Checks that need a look at the host (does the group exist, can the certificate
-be read) are made where the value is used.
+from it (a test compares the last). Names, keys and rules are dockerd's. Read once, before the daemon starts; a
+`Settings` never changes. Checks that need a look at the host (does the group exist, can the certificate be read) are
+made where the value is used.
 """
 
 import json
@@ -53,9 +53,8 @@ class Settings:
     group: name or number of the Unix socket's group, empty for root's own
     registry_mirrors: URLs that end in `/`; insecure_registries: `host[:port]` or a CIDR
     muxer: `auto`, `c` or `python`
-    init: containers that do not say otherwise get an init as process 1, which reaps; init_path: the program for it,
-    empty
-        for the built-in one
+    init: containers that do not say otherwise get an init, which reaps, as process 1
+    init_path: the program for it, empty for the built-in one
     default_ulimits: `name=soft:hard` each, for containers that do not name that limit
     log_driver: of containers that name none; log_opts: `name=value` each, its options
     bridge: an existing bridge, `none`, or empty for the engine's own; bip*: its address and prefix; all settings about
@@ -207,9 +206,7 @@ def _ulimit(text: str) -> str:
 
 
 def _ulimits_of_file(value: object) -> tuple[str, ...]:
-    """Ulimits from daemon.json, which has an object by name: {"nofile": {"Name": "nofile", "Soft": 1024, "Hard":
-    2048}}.
-    """
+    """Ulimits of daemon.json, an object by name: {"nofile": {"Name": "nofile", "Soft": 1024, "Hard": 2048}}."""
     if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
         raise Invalid(f"expected an object of objects, got {json.dumps(value)}")
     return tuple(
