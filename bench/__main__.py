@@ -1,4 +1,5 @@
-"""`python3 -m bench`: measures this engine and its peers, prints the table, and writes it as JSON, Markdown and SVG.
+"""The command `python3 -m bench` measures this engine and its peers, prints the table, and writes JSON, Markdown and
+SVG.
 
 A process of a developer's, run as root, with any Python from 3.11 on. It makes the tests' virtual environment, builds
 `_muxer` as the tests do, has pytest run the benchmarks in that environment, and shows their figures. It measures

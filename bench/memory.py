@@ -3,7 +3,8 @@ block runs.
 
 Run in the benchmarks' process as root; it only reads. Two measures, in bytes:
 - proportional set size (PSS): a page that n processes map counts 1/n to each, so a sum over processes counts a page
-once (proc_pid_smaps(5)). Other processes on the machine, say another program of the same interpreter, make it smaller.
+  once (proc_pid_smaps(5)). Other processes on the machine, say another program of the same interpreter, make it
+  smaller.
 - distinct pages: what the processes have resident when no other process shares it, the most that PSS can become.
 """
 

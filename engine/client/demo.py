@@ -44,7 +44,8 @@ def demo(api: None, given: Given, others: Sequence[str]) -> int:
     """Start a daemon, run the flow, clean up. Returns 0 when every step worked; raises ApiError, SystemFailure,
     Unavailable.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the daemon and the directory are cleaned up
+    # SystemExit instead of death, so that the daemon and the directory are cleaned up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with _private_daemon() as socket_path, Connection(socket_path) as connection:
         try:
             Stage(connection).play(given_text(given, "image"))

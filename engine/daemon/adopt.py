@@ -111,7 +111,7 @@ def _go_on(engine: ContainerParts, container: Container, found: Started) -> None
 
 def _adopt_execs(engine: ContainerParts, container: Container) -> None:
     if homes.find(_where(engine, container).exec_dir):
-        from engine.daemon.containers.exec import verbs as execution  # imported late: most containers have no execs
+        from engine.daemon.containers.exec import verbs as execution  # imported late: an idle daemon has no execs
 
         execution.adopt(engine, container)
 

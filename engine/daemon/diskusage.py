@@ -46,7 +46,7 @@ def _summed(items: list[Object], active: int, size: int, reclaimable: int) -> Ob
 def _images(engine: ContainerParts) -> Object:
     used_by = engine.containers.using
     items = images_json(engine.images, {}, shared_size=True, used_by=used_by)
-    # The sum is not of the items alone: images from which others were made are not listed, and are removed with those.
+    # Not only the listed images count: an unlisted image from which others were made is removed together with them.
     unused = {image.id for image in engine.images.all() if not used_by(image.id)}
     total, reclaimable = images.measure(engine.database, unused)
     return _summed(items, sum(item["Containers"] > 0 for item in items), total, reclaimable)

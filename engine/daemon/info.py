@@ -80,8 +80,8 @@ def version(newest: str, oldest: str) -> Object:
 
 def info(engine: DaemonParts) -> Object:
     """The API's SystemInfo, its keys in the order in which dockerd shows them."""
-    from engine.daemon.images.registry import proxies  # imported late: an idle daemon needs neither registries
-    from engine.daemon.network.drivers import choice  # nor networks
+    from engine.daemon.images.registry import proxies  # imported late: an idle daemon does not need it
+    from engine.daemon.network.drivers import choice  # imported late: an idle daemon does not need it
 
     settings = engine.settings
     release = read_os_release()

@@ -16,7 +16,7 @@ from engine.kernel import syscalls
 
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _MOST_LINKS = 40
-_MOST_FOLLOWED = 255  # docker's limit, which follows links in its own code too
+_MOST_FOLLOWED = 255  # the limit of docker, whose own code follows links too
 _RETRIES = 8
 _FORBIDDEN = frozenset({errno.ENOSYS, errno.EPERM})
 

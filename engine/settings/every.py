@@ -354,7 +354,7 @@ def from_arguments(
 ) -> Settings:
     """The settings from the command line after `daemon`, and from the configuration file.
 
-    `uid`: whose daemon it is to be, by default the caller's own. Raises Invalid with the text to show.
+    `uid`: the user whose daemon it is to be, by default the caller's own. Raises Invalid with the text to show.
     """
     given, others = parse(OPTIONS, arguments)
     if others:

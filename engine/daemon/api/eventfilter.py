@@ -59,7 +59,7 @@ def _without_tag(text: str) -> str:
     try:
         return Reference.parse(text).familiar_name
     except Invalid:
-        return text  # an id, or nothing
+        return text  # the text is an id, or empty
 
 
 def _label(values: tuple[str, ...]) -> Match:

@@ -32,7 +32,7 @@ from engine.logs.query import Query as LogQuery
 # start, and it means nothing.
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
-_LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
+_LARGEST_SIZE = 0xFFFF  # rows or columns of a terminal, struct winsize
 
 
 def _waited(chunked: bool) -> tuple[tuple[bytes, bytes, bytes], bytes]:
