@@ -1,5 +1,5 @@
-"""Parses JSON from registries, archives and images with limits on depth and number of values, and checks the depth for
-other parsers.
+"""Parses JSON from registries, archives and parameters of requests with limits on depth and number of values, and
+checks the depth for other parsers.
 
 Pure. Every level of nesting is a C call of the decoder, and the daemon's threads have small stacks: the process would
 crash before the decoder notices by itself. JSON bodies of requests go through `api.body`, which uses the check.
