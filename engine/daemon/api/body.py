@@ -162,7 +162,8 @@ def load(data: bytes) -> tuple[object, str]:
     """The first value of a JSON text, and the text that follows it. Numbers that Python cannot hold as they are stay
     texts.
 
-    Raises Invalid. All JSON that comes from outside is to be read by this function, because it bounds the depth.
+    Raises Invalid. JSON of requests is to be read by this function or by `jsontext.parse`, because they bound its
+    depth.
     """
     text = data.decode("utf-8", "replace").lstrip(_SPACE)
     if jsontext.deeper_than(DEPTH_LIMIT, text):
