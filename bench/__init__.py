@@ -1,1 +1,1 @@
-"""The benchmarks; `python3 -m bench` prints the table against the peers found on the machine."""
+"""The benchmarks; `python3 -m bench` measures this engine and the peers found on the machine, and prints a table."""

@@ -1,8 +1,9 @@
-"""`python3 -m bench`: ask this engine and the peers on the machine, print the table, write it as JSON and as an SVG.
+"""The command `python3 -m bench` measures this engine and its peers, prints the table, and writes JSON, Markdown and
+SVG.
 
-A developer's process, root, with any Python from 3.11 on: it makes the tests' virtual environment and builds
-`_muxer` as the tests do, has pytest run the benchmarks in it, and shows what they found. It never measures itself and
-installs nothing else.
+A process of a developer's, run as root, with any Python from 3.11 on. It makes the tests' virtual environment, builds
+`_muxer` as the tests do, has pytest run the benchmarks in that environment, and shows their figures. It measures
+nothing itself and installs nothing else.
 """
 
 import argparse
@@ -20,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options; those that say what is measured are handed to pytest (see `conftest`)."""
+    """The command line's options; those that say what to measure are handed to pytest (see `conftest`)."""
     options = argparse.ArgumentParser(prog="python3 -m bench", description=__doc__.split("\n")[0])
     engines = ",".join([*peers.BY_NAME, *direct.BY_PROGRAM])
     options.add_argument(
@@ -36,11 +37,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def measure(chosen: argparse.Namespace) -> tuple[int, results.Results | None]:
-    """Run the benchmarks; pytest's exit status, and the figures when there are any."""
+    """Run the benchmarks; returns pytest's exit status, and the figures when there are any."""
     python = environment()
     if shutil.which("gcc"):
         run(python, "-m", "_muxer.build")
-    # As an install does, and any first start where Python may write: what is measured is not the compiler.
+    # Compile as an install does, and as any first start does where Python may write: the compiler is not to be
+    # measured.
     run(python, "-m", "compileall", "-q", "engine", "_muxer")
     with tempfile.TemporaryDirectory() as directory:
         figures = Path(directory) / "figures.json"
@@ -56,7 +58,7 @@ def measure(chosen: argparse.Namespace) -> tuple[int, results.Results | None]:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure or read, write the files, print; 1 when a benchmark failed."""
+    """Measure, or read an earlier run; write the files and print the table. Returns 1 when a benchmark failed."""
     options = parser()
     chosen = options.parse_args(arguments)
     try:

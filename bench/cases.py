@@ -1,11 +1,13 @@
-"""What is measured, declared once: the rows of the table, in their order. Pure data."""
+"""Declares the benchmark cases, which are the rows of the table in their order, with title, unit and
+goal. Pure data.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What the project wants of a case: a figure, or a multiple of what another column has in the same run.
+    """The project's goal for a case: a figure, or a multiple of another column's figure in the same run.
 
     of: the column whose figure is multiplied by `value`; empty when `value` is the figure itself
     """
@@ -16,10 +18,10 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row.
+    """One row of the table.
 
-    key:     what tests and `--cases` call it; unit: of its figures; less: True when the smaller figure is the better
-    goal:    what the project wants, None when nothing is set; besides: what it wants as well
+    key:     its name in the tests and in `--cases`; unit: of its figures; less: True when smaller figures are better
+    goal:    the project's goal, None when none is set; besides: a second goal
     default: False for a case that runs only when it is named
     """
 
@@ -78,7 +80,7 @@ BY_KEY = {case.key: case for case in CASES}
 def chosen(text: str) -> tuple[str, ...]:
     """The keys that a comma-separated choice names, in the table's order; a word names each key that begins with it.
 
-    The empty text is every default case, `all` is all of them. Raises ValueError naming a word that fits nothing.
+    The empty text names every default case, `all` names all cases. Raises ValueError, naming a word that fits no key.
     """
     words = [word for word in text.split(",") if word]
     for word in words:

@@ -1,19 +1,20 @@
-"""The calls of the main job, as cheap as can be on the asking side, and streams that are only counted.
+"""The benchmarks' HTTP client: the API calls of a container's life with little cost of their own, and streams that are
+only counted.
 
-Used by the benchmarks, one `Connection` a thread, kept alive. The HTTP is that of the tests' harness.
+Used by the benchmarks, with one kept-alive `Connection` a thread. The HTTP is that of the tests' harness.
 """
 
 from pathlib import Path
 
 from tests.harness import http
 
-# A container of a slow engine may take long to write its log, and `wait` answers only after it.
+# A slow engine may take long to write a container's log, and it answers `wait` only after that.
 TIMEOUT = 300.0
 ROOM = 1 << 20
 
 
 class UnexpectedAnswer(Exception):
-    """An engine answered something else than the benchmark needs."""
+    """An engine gave another answer than the benchmark needs."""
 
 
 class Connection(http.Connection):
@@ -38,9 +39,9 @@ class Connection(http.Connection):
         return answer
 
     def count(self, target: str) -> int:
-        """GET as the connection's last request; the number of bytes after the head.
+        """GET as the connection's last request; returns the number of bytes after the head.
 
-        The marks of chunks count too: taking them apart in here would measure this client.
+        The chunk headers count too: to decode them here would measure this client.
         """
         status, _ = self.open_stream("GET", self.prefix + target, None, {"Connection": "close"})
         if status != 200:
@@ -48,7 +49,7 @@ class Connection(http.Connection):
         return self.drain()
 
     def drain(self) -> int:
-        """Read to the end of the connection; the number of bytes."""
+        """Read to the end of the connection; returns the number of bytes."""
         total = len(self.buffer)
         room = bytearray(ROOM)
         while size := self.socket.recv_into(room):
@@ -73,7 +74,7 @@ def wait(connection: Connection, container: str) -> int:
 
 
 def logs(connection: Connection, container: str, query: str = "stdout=1") -> bytes:
-    """The container's log, framed as it came."""
+    """The container's log, in the frames in which it came."""
     return connection.call("GET", f"/containers/{container}/logs?{query}").body
 
 

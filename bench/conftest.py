@@ -1,7 +1,8 @@
-"""The benchmarks' options, which engine is asked in which order, and where the figures go; loaded by pytest.
+"""The benchmarks' pytest plugin: options, order of cases and engines, fixtures for running engines, and the record of
+figures.
 
-Cases run in the table's order, all engines one after the other within a case, so that ratios are of one moment. An
-engine is started when it is first needed and stays, idle, until the end of the run.
+Cases run in the table's order, and within a case all engines run one after the other, so that their ratios are of the
+same time. An engine is started when it is first needed, and stays, idle, until the end of the run.
 """
 
 import datetime
@@ -24,7 +25,7 @@ FEWEST = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options; `python3 -m bench` has the same and hands them over."""
+    """Add the options; `python3 -m bench` has the same ones and passes them on."""
     group = parser.getgroup("bench")
     group.addoption("--cases", default="", help="cases by the beginning of their names, or all")
     group.addoption("--engines", default="", help="engines and tools, by name; all that are found when not given")
@@ -65,7 +66,7 @@ def _chosen(config: pytest.Config, name: str) -> bool:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Ask every engine (`peer`) or every tool (`tool`) that is wanted and found."""
+    """Run a benchmark for every wanted and installed engine (`peer`) or tool (`tool`)."""
     if "peer" in metafunc.fixturenames:
         found = [peer for peer in peers.PEERS if _chosen(metafunc.config, peer.name) and not peer.missing]
         metafunc.parametrize("peer", found, ids=[peer.name for peer in found])
@@ -80,11 +81,13 @@ def _cases(item: pytest.Item) -> tuple[str, ...]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the wanted cases, in the table's order; a case's floors come just before ours, its goal is their ratio."""
+    """Keep the wanted cases, in the table's order. A case's floors run just before ours, since its goal
+    is their ratio.
+    """
     order = {key: number for number, key in enumerate(cases.BY_KEY)}
     wanted = set(cases.chosen(config.getoption("--cases")))
     ours = [item for item in items if item.path.parent == Path(__file__).parent]
-    # pytest makes one item to be skipped of what has nobody to ask; here that is no news.
+    # pytest makes one skipped item of a benchmark for which no engine is found; there is no need to report it.
     asked = [item for item in ours if wanted.intersection(_cases(item)) and "NOTSET" not in item.name]
     items[:] = [item for item in items if item not in ours or item in asked]
     items.sort(key=lambda item: (min((order[key] for key in _cases(item)), default=0), _asks_an_engine(item)))
@@ -96,7 +99,7 @@ def _asks_an_engine(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note what failed: a cell of the table is never just missing."""
+    """Record each failure with its reason, so that no cell of the table is missing without one."""
     report = yield
     if report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)
@@ -108,13 +111,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """No dots: the figures are the progress."""
+    """Print no dots: the figures show the progress."""
     ours = report.nodeid.startswith("bench/") and report.passed
     return (report.outcome if report.when == "call" else "", "", "") if ours else None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the figures to where they are wanted."""
+    """Write the figures to the file that `--figures` names."""
     path = session.config.getoption("--figures")
     if path is not None:
         session.config.stash[FIGURES].write(path)
@@ -122,7 +125,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def workshop() -> Iterator[Path]:
-    """A directory for the whole run, on a disk rather than in memory, with the unpacked and the packed image."""
+    """A directory for the whole run, on a disk and not in memory, with the image's files and its tar."""
     directory = Path(tempfile.mkdtemp(prefix="bench-", dir="/var/tmp"))
     try:
         image.make(directory)
@@ -133,19 +136,19 @@ def workshop() -> Iterator[Path]:
 
 @pytest.fixture(scope="session", name="large")
 def large_image(workshop: Path) -> large.Large:
-    """The large image (see `large`), shared by all cases that need one; nobody may change its files."""
+    """The large image (see `large`), shared by all cases that need one; no case may change its files."""
     return large.Large(CACHE, workshop / "large")
 
 
 @pytest.fixture(scope="session")
 def new_daemon(workshop: Path, pytestconfig: pytest.Config) -> peers.NewDaemon:
-    """A function that starts an engine afresh; who calls it closes it."""
+    """A function that starts a new engine; its caller must close the engine."""
     started = iter(range(1, 1000))
 
     def start(peer: peers.Peer) -> peers.Daemon:
         daemon = peers.Daemon(peer, workshop / f"{peer.name}{next(started)}")
         pytestconfig.stash[FIGURES].engines[peer.name] = daemon.version
-        os.sync()  # what was written before is nobody's burden
+        os.sync()  # earlier writes are not to slow this engine down
         return daemon
 
     return start
@@ -153,7 +156,7 @@ def new_daemon(workshop: Path, pytestconfig: pytest.Config) -> peers.NewDaemon:
 
 @pytest.fixture(scope="session")
 def daemons(new_daemon: peers.NewDaemon) -> Iterator[dict[str, peers.Daemon]]:
-    """The engines that run, by name."""
+    """The running engines, by name."""
     running: dict[str, peers.Daemon] = {}
     try:
         yield running
@@ -169,11 +172,11 @@ def daemon(
     new_daemon: peers.NewDaemon,
     workshop: Path,
 ) -> peers.Daemon:
-    """The running engine of this benchmark, with the image in it."""
+    """The running engine of this benchmark, which has the image."""
     if peer.name not in daemons:
         daemons[peer.name] = new_daemon(peer)
         daemons[peer.name].give_image(workshop / "rootfs.tar")
-    os.sync()  # as above
+    os.sync()  # earlier writes are not to slow this benchmark down
     return daemons[peer.name]
 
 
@@ -183,7 +186,7 @@ def lone_daemon(
     daemons: dict[str, peers.Daemon],
     new_daemon: peers.NewDaemon,
 ) -> Iterator[peers.Daemon]:
-    """A new engine of its kind beside which no other runs: two would share pages."""
+    """A new engine while no other of its kind runs: two would share pages."""
     if peer.name in daemons:
         daemons.pop(peer.name).close()
     daemon = new_daemon(peer)
@@ -195,7 +198,7 @@ def lone_daemon(
 
 @pytest.fixture
 def record(pytestconfig: pytest.Config) -> results.Record:
-    """A function that keeps the samples of one cell, given in the case's unit, and says them."""
+    """A function that keeps the samples of one cell, given in the case's unit, and prints their median."""
     kept = pytestconfig.stash[FIGURES]
     terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
 
@@ -214,13 +217,13 @@ def record(pytestconfig: pytest.Config) -> results.Record:
 
 @pytest.fixture
 def rounds(pytestconfig: pytest.Config) -> Callable[[float], int]:
-    """A function that says how often something is repeated that takes so many seconds."""
+    """A function that tells how often to repeat something that takes so many seconds."""
     most: int = pytestconfig.getoption("--repeats")
     return lambda seconds: max(FEWEST, min(most, int(CELL_SECONDS / seconds)))
 
 
 @pytest.fixture
 def megabytes(pytestconfig: pytest.Config) -> int:
-    """The size of logs and streams, in units of a million bytes."""
+    """The size of logs and streams in millions of bytes."""
     chosen: int = pytestconfig.getoption("--megabytes")
     return chosen

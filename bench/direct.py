@@ -1,7 +1,7 @@
-"""The tools that run a container without any engine: the floor under the flow; one table.
+"""The tools that run a container without any engine (crun, runc, bwrap), which give the floor for the flow case.
 
-Run by the benchmarks' process. A tool gets an unpacked root filesystem and namespaces of its own, made once, and is
-run in there by `runner`; it has no layers to mount, no log to write and nobody to report to.
+Used in the benchmarks' process. A tool gets an unpacked root filesystem and namespaces of its own, made once, and
+`runner` runs it in there. It mounts no layers, writes no log and reports to no daemon.
 """
 
 import json
@@ -21,7 +21,7 @@ ARGV = ["echo", "hello"]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool: its program, the column it fills, and the command for a root filesystem and a directory to write in."""
+    """A tool: its program, its column, and the command for a root filesystem and a directory to write in."""
 
     program: str
     name: str
@@ -29,14 +29,16 @@ class Tool:
 
 
 def _bundle(program: str, root: Path, directory: Path) -> list[str]:
-    """A bundle from the tool's own template (runtime-spec, config.md), its terminal off, its program ours."""
+    """Make a bundle from the tool's own template (runtime-spec, config.md) with our program and no terminal; returns
+    the command.
+    """
     directory.mkdir()
     subprocess.run([program, "spec"], cwd=directory, check=True)
     path = directory / "config.json"
     spec = json.loads(path.read_text())
     spec["root"] = {"path": str(root)}
     spec["process"].update(args=ARGV, terminal=False)
-    # A host without CAP_SYS_RESOURCE cannot raise what the template asks for.
+    # A host without CAP_SYS_RESOURCE cannot raise the limits that the template asks for.
     spec["process"].pop("rlimits", None)
     path.write_text(json.dumps(spec))
     return [program, "run", "--bundle", str(directory), "bench"]
@@ -64,12 +66,12 @@ BY_PROGRAM = {tool.program: tool for tool in TOOLS}
 
 
 def found() -> list[Tool]:
-    """The tools that are installed."""
+    """The installed tools."""
     return [tool for tool in TOOLS if shutil.which(tool.program)]
 
 
 class Direct:
-    """A tool ready to run; a context manager. `directory` is made, and removed by `close`."""
+    """A tool that is ready to run; a context manager. It makes `directory`, and `close` removes it."""
 
     def __init__(self, tool: Tool, root: Path, directory: Path) -> None:
         directory.mkdir()
@@ -87,14 +89,14 @@ class Direct:
         self.close()
 
     def once(self) -> None:
-        """Run the container to its end. Raises RuntimeError when it did not say what it should."""
+        """Run the container to its end. Raises RuntimeError for any other output or exit code than expected."""
         self._orders.send(b"\n")
         answer = self._orders.recv(2048)
         if answer != b"0 hello\n":
             raise RuntimeError(f"{answer.decode(errors='replace')} {self.isolated.tail()}")
 
     def close(self) -> None:
-        """End it and remove its files."""
+        """End the runner and remove its files."""
         self.isolated.close()
         self._orders.close()
         shutil.rmtree(self.directory)

@@ -1,6 +1,7 @@
-"""The table of a run as an SVG: a panel a case, a bar a column, ours in a colour of its own. Pure: returns text.
+"""Draws the table of a run as an SVG: one panel a case, one bar a column, ours in a colour of its own. Pure: returns
+text.
 
-The bars of a panel share one scale, from nothing to the longest; the better end is said beside the unit. The colours
+The bars of a panel share one scale, from zero to the longest; beside the unit stands which end is better. The colours
 follow the reader's light or dark setting.
 """
 
@@ -39,7 +40,7 @@ text { fill: #e6edf3 } .faint { fill: #8d96a0 }
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: what is said left and right of it, how long it is (0 to 1), and whose it is."""
+    """One bar: the texts left and right of it, its length (0 to 1), and its kind (`ours`, `peer` or `floor`)."""
 
     label: str
     value: str
@@ -48,7 +49,7 @@ class Bar:
 
 
 def bars(results: Results, case: Case) -> list[Bar]:
-    """The bars of a case: ours, the peers, the floors; who has no figure has no bar."""
+    """The bars of a case: ours, the peers, the floors; a column without a figure has no bar."""
     kinds = {name: "ours" if name == OURS else "peer" for name in (OURS, *results.engines)}
     kinds |= dict.fromkeys(results.references, "floor")
     found = {name: figure for name in kinds if (figure := results.find(case.key, name)) is not None}
@@ -64,7 +65,7 @@ def _behind(results: Results, case: Case, name: str) -> str:
 
 
 def svg(results: Results) -> str:
-    """The whole picture."""
+    """The whole picture as text."""
     panels = {case: bars(results, case) for case in results.cases()}
     cases = list(panels)
     lines = [cases[first : first + COLUMNS] for first in range(0, len(cases), COLUMNS)]

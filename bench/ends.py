@@ -1,8 +1,9 @@
-"""The two ends of a measured conversation: run as a file inside a network, it serves, or asks for so many seconds.
+"""Client and server of the network benchmarks: streams, echoes and DNS lookups, run as a file inside a network
+namespace.
 
-A process of its own, started by `inside`, the same for every engine and for the floor. `serve ADDRESS PORT` says when
-it is ready and answers until it is killed; `stream` and `echo` (ADDRESS PORT SECONDS) and `lookup` (ADDRESS SECONDS
-NAME) print one figure: bytes, round trips or answers a second.
+It runs as a process of its own, started by `inside`, the same for every engine and for the floor. `serve ADDRESS PORT`
+prints when it is ready, and answers until it is killed. `stream` and `echo` (ADDRESS PORT SECONDS) and `lookup`
+(ADDRESS SECONDS NAME) print one figure: bytes, round trips or answers a second.
 """
 
 import socket
@@ -18,7 +19,7 @@ _COUNT = struct.Struct(">Q")
 
 
 def serve(address: str, port: str) -> None:
-    """Read streams to their end and say how long they were; send back what comes one by one."""
+    """Serve `stream` and `echo`: read streams to their end and answer their length, or send each byte back."""
     listener = socket.create_server((address, int(port)))
     print("ready", flush=True)
     while True:
@@ -40,7 +41,7 @@ def _answer(client: socket.socket) -> None:
 
 
 def stream(address: str, port: str, seconds: str) -> float:
-    """Large writes one after the other; bytes a second, as the other end has counted them."""
+    """Send large writes one after the other; returns bytes a second, as the server has counted them."""
     data = bytes(PIECE)
     with socket.create_connection((address, int(port))) as server:
         server.sendall(b"s")
@@ -54,7 +55,7 @@ def stream(address: str, port: str, seconds: str) -> float:
 
 
 def echo(address: str, port: str, seconds: str) -> float:
-    """One byte there and back again, and the next; round trips a second."""
+    """Send one byte and wait for its return, again and again; returns round trips a second."""
     with socket.create_connection((address, int(port))) as server:
         server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         server.sendall(b"e")
@@ -68,7 +69,7 @@ def echo(address: str, port: str, seconds: str) -> float:
 
 
 def lookup(address: str, seconds: str, name: str) -> float:
-    """Questions for the address of a name, so many under way at once; right answers a second."""
+    """Ask DNS for the address of a name, with WINDOW questions under way at once; returns right answers a second."""
     question = b"".join(bytes([len(part)]) + part.encode() for part in name.split(".")) + b"\0" + b"\0\1\0\1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.connect((address, 53))

@@ -1,7 +1,7 @@
-"""The image that every engine is given: a few of the host's own programs as a root filesystem.
+"""Makes the small image for all engines: busybox and a few of the host's own programs as a root filesystem.
 
-Run by the benchmarks' process; it only reads the host's files and writes below the directory it is given. The same
-programs serve as the floor outside of any container, so what is compared is the engine, not the program.
+Run in the benchmarks' process. It only reads the host's files, and writes below the given directory. The same programs
+give the floor outside of any container, so the engines are compared and not the programs.
 """
 
 import shutil
@@ -17,8 +17,8 @@ PROGRAMS = ("yes", "head", "cat")
 def make(directory: Path) -> Path:
     """Fill `directory`/rootfs, pack it as `directory`/rootfs.tar, and return the path of the latter.
 
-    The shell is busybox; what makes the bytes of the log cases is the host's own `yes` and `head`, because busybox's
-    take longer for it than the engine does for the log. Raises FileNotFoundError without busybox.
+    The shell is busybox. The bytes of the log cases come from the host's own `yes` and `head`, because busybox's take
+    longer to make them than the engine takes for the log. Raises FileNotFoundError without busybox.
     """
     root = directory / "rootfs"
     for name in ("bin", "proc", "dev", "sys", "etc", "tmp"):
@@ -35,7 +35,7 @@ def make(directory: Path) -> Path:
 
 
 def program(name: str) -> str:
-    """Where one of the host's own programs is. Raises FileNotFoundError."""
+    """The path of one of the host's own programs. Raises FileNotFoundError."""
     found = shutil.which(name)
     if found is None:
         package = "busybox-static" if name == "busybox" else "coreutils"
@@ -52,6 +52,6 @@ def _copy(source: Path, root: Path, target: Path) -> None:
 
 
 def _libraries(source: Path) -> list[Path]:
-    """The shared libraries and the loader of one of the host's own programs; none for a static one."""
+    """The shared libraries and the loader of one of the host's own programs; empty for a static one."""
     answer = subprocess.run(["ldd", source], capture_output=True, text=True, check=False)
     return [Path(word) for line in answer.stdout.splitlines() for word in line.split() if word.startswith("/")]

@@ -1,7 +1,8 @@
-"""Running the ends of a measured conversation (`ends`) inside the networks of containers, whoever has made them.
+"""Runs `ends` (client and server of the network benchmarks) inside the network namespaces of containers, whichever
+engine made them.
 
-Used by the benchmarks' process, as root: it knows the containers' processes by other numbers than their engine, which
-has a PID namespace of its own.
+Used in the benchmarks' process, as root. An engine has a PID namespace of its own, so this process knows the
+containers' processes by other pids than the engine does.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from bench.isolation import Isolated
 
 
 def outer_pid(isolated: Isolated, pid: int) -> int:
-    """The number by which we know a process that the engine in `isolated` knows as `pid`. Raises LookupError."""
+    """The pid here of the process that the engine in `isolated` knows as `pid`. Raises LookupError."""
     top = isolated.pid
     if top is None:
         raise LookupError("the engine has ended")
@@ -40,17 +41,17 @@ def _ancestors(pid: int) -> Iterator[int]:
 
 
 class Place:
-    """The network of a process."""
+    """The network namespace of a process."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
 
     def command(self, *words: str) -> list[str]:
-        """`ends` with these words, inside."""
+        """The command that runs `ends` with these words inside."""
         return ["nsenter", f"--target={self.pid}", "--net", "--", sys.executable, "-I", ends.__file__, *words]
 
     def figure(self, *words: str) -> float:
-        """What a client says. Raises RuntimeError when it fails."""
+        """Run a client inside and return the figure that it prints. Raises RuntimeError when it fails."""
         done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=60)
         if done.returncode:
             raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip().splitlines()[-1:]}")
@@ -58,7 +59,7 @@ class Place:
 
     @contextlib.contextmanager
     def serving(self, address: str, port: int) -> Iterator[None]:
-        """A server, for the length of a `with`."""
+        """Keep a server running inside for the length of a `with` block. Raises RuntimeError when it does not start."""
         server = subprocess.Popen(self.command("serve", address, str(port)), stdout=subprocess.PIPE)
         try:
             assert server.stdout is not None

@@ -1,9 +1,10 @@
-"""Running one program, and all that it starts, in namespaces of its own, so that ending it leaves nothing behind.
+"""Runs a program, and all that it starts, in network, mount and PID namespaces of its own, and ends all of it without a
+trace.
 
-Used by the benchmarks' own process. The program gets network, mount and process namespaces (util-linux's unshare(1)):
-the machine's network, mounts and /run stay as they are, a daemon that leaves children behind loses them with process 1
-of its namespace, and whoever is in that namespace is the engine, whoever is in one below is a container. It must never
-signal a process that it did not start.
+Used in the benchmarks' own process, by means of util-linux's unshare(1). The machine's network, mounts and /run stay as
+they are. A daemon that leaves children behind loses them with process 1 of its namespace. A process in that PID
+namespace belongs to the engine, one in a namespace below it to a container. This module must never signal a process
+that it did not start.
 """
 
 import contextlib
@@ -17,9 +18,9 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 ENGINES = "engine"  # the cgroup in which this engine keeps those of its containers
 
-# crun 1.8 and podman 4.3 refuse a host that has cgroup v1 and a v2 hierarchy beside it, so nobody sees the latter.
-# Process 1 is a shell because a daemon does not reap orphans; dash does while it waits. A background command would
-# read /dev/null, hence descriptor 4. "ready" is the moment from which a start may be timed.
+# crun 1.8 and podman 4.3 refuse a host that has cgroup v1 and a v2 hierarchy beside it, so the latter is unmounted for
+# all engines. Process 1 is a shell because a daemon does not reap orphans; dash does while it waits. The shell prints
+# "ready" when the namespaces are made: from then on a start may be timed.
 _LAUNCH = """
 set -e
 ip link set lo up
@@ -46,8 +47,8 @@ class Isolated:
     log:         the file that takes its standard output and error
     descriptors: descriptors that the program inherits, under the same numbers
     directory:   its working directory
-    `pid` is process 1 of the namespaces, in this process's numbers.
-    Raises OSError when the namespaces cannot be made, with what the tools said.
+    `pid` is process 1 of the namespaces, in this process's numbers; None if the program has ended already.
+    Raises OSError with the tools' messages when the namespaces cannot be made.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Isolated:
         self._cgroups = _cgroup_directories()
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                # A benchmark that is killed takes the program along: the death signal survives execve.
+                # If the benchmark is killed, the program dies too: the death signal survives execve.
                 ["setpriv", "--pdeathsig", "KILL", "--", *_UNSHARE, "sh", "-c", _LAUNCH, "sh", *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -79,7 +80,7 @@ class Isolated:
             self._process.wait()
             raise OSError(f"no namespaces for {argv[0]}: {self.tail()}")
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        # None: the program has ended in the meantime, and its namespace with it.
+        # None: the program has ended meanwhile, and its namespace with it.
         self.pid = int(children[0]) if children else None
 
     def __enter__(self) -> "Isolated":
@@ -94,15 +95,17 @@ class Isolated:
         return self._process.poll() is not None
 
     def wait(self) -> None:
-        """Return when the program has ended by itself."""
+        """Wait until the program has ended by itself."""
         self._process.wait()
 
     def tail(self, lines: int = 5) -> str:
-        """The last lines of what the program wrote, for error messages."""
+        """The last lines of the program's output, for error messages."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def members(self) -> list[int]:
-        """The processes of the namespace itself, without the shell that is process 1 and without the containers'."""
+        """The processes of the namespace itself, without the shell that is process 1 and without the containers'
+        processes.
+        """
         if self.pid is None or self.ended:
             return []
         namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
@@ -120,19 +123,21 @@ class Isolated:
 def _pid_namespaces() -> Iterator[tuple[int, str]]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            # A process may end between the listing and the look; one that may not be looked at is none of ours.
+            # A process may end between the listing and the look. A process that may not be looked at is none of ours.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
                 yield int(entry.name), os.readlink(entry / "ns/pid")
 
 
 def _cgroup_directories() -> set[Path]:
-    """The topmost cgroups of every hierarchy, but for this engine's: it tidies up itself, and others may be running."""
+    """The topmost cgroups of every hierarchy, without this engine's: it removes its own, and other instances may be
+    running.
+    """
     hierarchies = [CGROUPS] if (CGROUPS / "cgroup.procs").exists() else list(CGROUPS.glob("*/"))
     return {child for hierarchy in hierarchies for child in hierarchy.glob("*/") if child.name != ENGINES}
 
 
 def _remove_cgroup(directory: Path) -> None:
-    """Remove a cgroup and those below it; one that somebody else uses stays (EBUSY) or is gone already (ENOENT)."""
+    """Remove a cgroup and those below it; one that another process uses stays (EBUSY), or is gone already (ENOENT)."""
     for path, _, _ in os.walk(directory, topdown=False):
         with contextlib.suppress(FileNotFoundError):
             try:

@@ -1,9 +1,9 @@
-"""The large image: a whole small Debian, about 200 MB in 6,700 files, for the cases that pull, load, save and build.
+"""Makes the large image, a small Debian of about 200 MB in 6,700 files, for the cases that pull, load and save.
 
-Run by the benchmarks' process. debootstrap makes it once a machine (half a minute, the network), and the tests' cache
-keeps it: the same bytes in every run. Where debootstrap is missing or fails, as many files of the host's own of about
-the same size take its place, for that run only. It only reads the host's files and what the cache has, and writes
-below the directory it is given; no case may change what is here, for the next case asks the same files.
+Run in the benchmarks' process. debootstrap makes it once a machine (half a minute, over the network), and the tests'
+cache keeps it, so that every run has the same bytes. Where debootstrap is missing or fails, files of the host of about
+the same number and size take its place, for that run only. It only reads the host's files and the cache, and writes
+below the given directory. No case may change these files, because the next case uses the same.
 """
 
 import gzip
@@ -31,9 +31,9 @@ _PACK = ("tar", "--create", "--numeric-owner", "--sort=name", "--one-file-system
 
 
 class Large:
-    """The image in every dress that a case needs; each is made when it is first asked for, and is to be left as it is.
+    """The image in every form that a case needs. Each form is made when it is first asked for, and must not be changed.
 
-    kept:      the directory of what lasts from run to run; directory: of what lasts for this run
+    kept:      the directory of files that last from run to run; directory: of those that last for this run
     layer:     the image's one layer as a plain tar (a Path); `packed`: the same through gzip
     """
 
@@ -50,7 +50,7 @@ class Large:
 
     @cached_property
     def packed(self) -> Path:
-        """The layer as a registry serves it, in gzip."""
+        """The layer compressed with gzip, as a registry serves it."""
         path = self._kept / f"{self.layer.name}.gz"
         if not path.exists():
             unfinished = path.with_suffix(".part")
@@ -61,7 +61,7 @@ class Large:
 
     @cached_property
     def root(self) -> Path:
-        """The files themselves."""
+        """A directory with the image's files, unpacked."""
         path = self._directory / "root"
         path.mkdir()
         subprocess.run(["tar", "--extract", "--numeric-owner", "--file", self.layer, "--directory", path], check=True)
@@ -69,7 +69,7 @@ class Large:
 
     @cached_property
     def config(self) -> dict[str, object]:
-        """The image's configuration."""
+        """The image's configuration, as its JSON object."""
         with open(self.layer, "rb") as source:
             layer = "sha256:" + hashlib.file_digest(source, "sha256").hexdigest()
         return {
@@ -82,7 +82,7 @@ class Large:
 
     @cached_property
     def archive(self) -> Path:
-        """What `docker save` writes of it: its name is `bench/large:latest`."""
+        """An archive of the image as `docker save` writes it, with the name `bench/large:latest`."""
         path = self._directory / "archive.tar"
         config = json.dumps(self.config).encode()
         name_of_config, name_of_layer = f"{digest(config).partition(':')[2]}.json", "layer/layer.tar"
@@ -98,7 +98,9 @@ class Large:
 
     @cached_property
     def registry(self) -> Path:
-        """A directory for a `tests.harness.registry.Registry`, with `bench/large:latest` in it; many may serve it."""
+        """A directory for a `tests.harness.registry.Registry`, which holds `bench/large:latest`; several registries may
+        serve it.
+        """
         directory = self._directory / "registry"
         with Namespaces() as namespaces, Registry(directory, namespaces) as registry:
             config = registry.push_blob(NAME, json.dumps(self.config).encode())
@@ -114,7 +116,7 @@ class Large:
 
 
 def _debootstrap(target: Path, root: Path) -> bool:
-    """Make a small Debian in `root`, pack it as `target`, remove it; False when it cannot be made here."""
+    """Make a small Debian in `root`, pack it as `target`, and remove `root`; False when this host cannot make it."""
     if shutil.which("debootstrap") is None:
         return False
     root.mkdir()
@@ -136,7 +138,7 @@ def _debootstrap(target: Path, root: Path) -> bool:
 
 
 def _pack(target: Path, root: Path, names: list[str]) -> None:
-    """A tar of what is named below `root`; the file is whole or not there."""
+    """Write a tar of these names below `root`; the file `target` is complete or does not exist."""
     with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as unfinished:
         command = [*_PACK, "--file", unfinished.name, "--directory", str(root), "--null", "--files-from=-"]
         subprocess.run(command, input="\0".join(names).encode(), check=True)

@@ -1,9 +1,11 @@
-"""How much memory a set of processes takes, from /proc.
+"""Measures the memory of a set of processes from /proc: proportional set size, distinct pages, and the peak while a
+block runs.
 
-Run by the benchmarks' process as root; reads only. Two measures, in bytes:
-- proportional set size: a page that n processes map counts 1/n to each, so a sum over processes counts a page once
-  (proc_pid_smaps(5)); who else runs on the machine, say another program of the same interpreter, makes it smaller;
-- distinct pages: what the processes have resident when nobody else shares it, the most that PSS can become.
+Run in the benchmarks' process as root; it only reads. Two measures, in bytes:
+- proportional set size (PSS): a page that n processes map counts 1/n to each, so a sum over processes counts a page
+  once (proc_pid_smaps(5)). Other processes on the machine, say another program of the same interpreter, make it
+  smaller.
+- distinct pages: what the processes have resident when no other process shares it, the most that PSS can become.
 """
 
 import contextlib
@@ -21,7 +23,7 @@ _FRAME = (1 << 55) - 1
 
 
 def parse_pss(smaps_rollup: str) -> int:
-    """The PSS in bytes out of the text of a /proc/PID/smaps_rollup; 0 for a process without memory (a zombie)."""
+    """The PSS in bytes from the text of a /proc/PID/smaps_rollup; 0 for a process without memory (a zombie)."""
     for line in smaps_rollup.splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
@@ -29,7 +31,7 @@ def parse_pss(smaps_rollup: str) -> int:
 
 
 def pss(pids: Iterable[int]) -> int:
-    """The PSS of the processes together; one that has ended meanwhile counts nothing."""
+    """The PSS of the processes together, in bytes; a process that has ended meanwhile counts nothing."""
     total = 0
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -38,10 +40,10 @@ def pss(pids: Iterable[int]) -> int:
 
 
 class Most:
-    """The most PSS that processes have together while the `with` block runs; `value` in bytes after it.
+    """Measures the peak PSS that processes have together while the `with` block runs; `value` in bytes after it.
 
-    A thread looks again and again, which costs the block some time: what is timed is not measured with this.
-    pids: says whom to look at, anew each time
+    A thread reads it again and again, which costs the block some time: do not time a block that is measured so.
+    pids: returns the processes, called anew each time
     """
 
     INTERVAL = 0.01
@@ -68,7 +70,7 @@ class Most:
 
 
 def parse_maps(maps: str) -> Iterator[tuple[int, int]]:
-    """The address ranges out of the text of a /proc/PID/maps, without the kernel's own page (vsyscall)."""
+    """The address ranges in the text of a /proc/PID/maps, without the kernel's own page (vsyscall)."""
     for line in maps.splitlines():
         if not line.endswith("[vsyscall]"):
             first, _, last = line.split()[0].partition("-")
@@ -76,7 +78,7 @@ def parse_maps(maps: str) -> Iterator[tuple[int, int]]:
 
 
 def distinct(pids: Iterable[int]) -> int:
-    """The size of all page frames that at least one of the processes maps; one that has ended counts nothing."""
+    """The bytes of all page frames that at least one of the processes maps; a process that has ended counts nothing."""
     frames: set[int] = set()
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -96,7 +98,7 @@ def _frames(pid: int) -> Iterator[int]:
 
 
 def _resident(table: int, first: int, last: int) -> Iterator[int]:
-    """The words of the present pages in a range, read in pieces: a Go program reserves gigabytes."""
+    """The words of the present pages in a range, read in pieces because a Go program reserves gigabytes."""
     step = 1 << 16
     empty = bytes(step * _WORD)
     for page in range(first, last, step):

@@ -1,7 +1,8 @@
-"""The engines that can be asked, and how each is started with roots of its own; one table.
+"""The table of engines to compare (this engine, dockerd, podman), and how each is started with roots of its own.
 
-Run by the benchmarks' process. An engine gets a directory for everything it writes and namespaces of its own
-(`isolation`), is given the image and nothing else, and is gone with all it made when its `Daemon` is closed.
+Run in the benchmarks' process. An engine gets a directory for all that it writes, and namespaces of its own
+(`isolation`). It is given the image and nothing else. When its `Daemon` is closed, the engine and all that it made are
+gone.
 """
 
 import shutil
@@ -22,7 +23,9 @@ REGISTRY = "127.0.0.1:5000"
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How an engine is started: its command, its environment, and what it is not to see of the machine."""
+    """How an engine is started: its command, its environment, and the directories of the machine that are hidden from
+    it.
+    """
 
     argv: list[str]
     environment: dict[str, str] = field(default_factory=dict)
@@ -31,9 +34,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """An engine with an API: the programs it cannot do without, and its start below a directory on a socket.
+    """An engine with an API: the programs that it needs, and its start below a directory on a socket.
 
-    whole_log: what its HostConfig has to say for a long log to be kept whole
+    whole_log: settings for its HostConfig with which it keeps a long log whole
     """
 
     name: str
@@ -43,7 +46,7 @@ class Peer:
 
     @property
     def missing(self) -> list[str]:
-        """The programs that are not installed."""
+        """The programs that are needed and not installed."""
         return [program for program in self.programs if shutil.which(program) is None]
 
 
@@ -60,7 +63,7 @@ def _dockerd(directory: Path, socket: Path) -> Launch:
     return Launch(["dockerd", "--host", f"unix://{socket}", *options])
 
 
-# crun is the faster of podman's runtimes; the limits are those that a host without CAP_SYS_RESOURCE can set.
+# crun is the faster of podman's runtimes; a host without CAP_SYS_RESOURCE can set these limits.
 _CONTAINERS_CONF = """
 [engine]
 runtime = "crun"
@@ -85,7 +88,7 @@ def _podman(directory: Path, socket: Path) -> Launch:
     roots = ["--root", str(directory / "data"), "--runroot", str(directory / "run"), "--storage-driver", "overlay"]
     return Launch(
         ["podman", *roots, "system", "service", "--time=0", f"unix://{socket}"],
-        # It leaves temporary files of imports behind, in /var/tmp when not told otherwise.
+        # podman leaves temporary files of imports behind, by default in /var/tmp.
         {**{name: str(directory / name) for name in files}, "TMPDIR": str(directory)},
         ("/run", "/var/lib/cni", "/var/lib/containers", "/etc/cni/net.d"),
     )
@@ -101,9 +104,9 @@ BY_NAME = {peer.name: peer for peer in PEERS}
 
 
 class Daemon:
-    """A running engine, new and empty: started by the constructor, gone after `close`.
+    """A running engine, new and empty: the constructor starts it, `close` removes it.
 
-    `seconds` is the time from the program's start to its first answer. Raises OSError when it does not come up.
+    `seconds` is the time from the program's start to its first answer. Raises OSError when it does not start.
     """
 
     def __init__(self, peer: Peer, directory: Path) -> None:
@@ -140,20 +143,20 @@ class Daemon:
         raise OSError(f"{self.peer.name} does not answer: {self.isolated.tail()}")
 
     def connect(self) -> Connection:
-        """A new connection, for one thread."""
+        """A new connection to the engine, for one thread."""
         return Connection(self.socket, getattr(self, "prefix", ""))
 
     def give_image(self, packed: Path) -> None:
-        """Import the root filesystem `packed` under the image's name."""
+        """Import the root filesystem `packed` under the small image's name."""
         repository, _, tag = image.NAME.partition(":")
         with self.connect() as connection:
             target = f"/images/create?fromSrc=-&repo={repository}&tag={tag}"
             connection.call("POST", target, packed.read_bytes(), headers={"Content-Type": "application/x-tar"})
 
     def close(self) -> None:
-        """End the engine and its containers, and remove what it wrote."""
+        """End the engine and its containers, and remove the files that it wrote."""
         self.isolated.close()
-        # The pull case can leave a file tree without write permission; rmtree as root does not mind.
+        # The pull case can leave a file tree without write permission, which rmtree as root can remove.
         shutil.rmtree(self.directory)
 
 

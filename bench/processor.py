@@ -1,4 +1,4 @@
-"""How much processor time a set of processes has taken, from /proc; read only."""
+"""Measures the processor time of a set of processes from /proc; it only reads."""
 
 import contextlib
 import os
@@ -9,13 +9,13 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def parse_stat(stat: str) -> float:
-    """Seconds of user and system time out of the text of a /proc/PID/stat (proc_pid_stat(5), fields 14 and 15)."""
+    """Seconds of user and system time from the text of a /proc/PID/stat (proc_pid_stat(5), fields 14 and 15)."""
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def seconds(pids: Iterable[int]) -> float:
-    """The processor time of the processes together; one that has ended counts nothing."""
+    """The processor time of the processes together, in seconds; a process that has ended counts nothing."""
     total = 0.0
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

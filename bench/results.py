@@ -1,6 +1,7 @@
-"""The figures of one run: the shape they are kept in, as JSON too, and what can be concluded from them.
+"""The figures of one run: the data classes that hold them, their JSON, and the ratios and goals computed from them.
 
-Pure: no clock, no process. Written by the benchmarks' pytest process, read by `__main__`, `table` and `drawing`.
+Pure, except for the JSON file: no clock, no process. The benchmarks' pytest process writes them; `__main__`, `table`
+and `drawing` read them.
 """
 
 import json
@@ -16,16 +17,17 @@ OURS = "engine"
 
 
 class Record(Protocol):
-    """Keeps the samples of one cell, given in the case's unit. detail: more figures, by name"""
+    """A function that keeps the samples of one cell, given in the case's unit. detail: more figures, by name"""
 
     def __call__(self, case: str, engine: str, samples: Sequence[float], **detail: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one engine reached in one case.
+    """The figure of one engine in one case.
 
-    value:  in the case's unit; low, high: the quartiles of the samples in the same unit; samples: how many there were
+    value:  the median in the case's unit; low, high: the quartiles of the samples in the same unit; samples: their
+    number
     detail: more figures, by name, such as the steps of the flow
     """
 
@@ -40,11 +42,11 @@ class Figure:
 
 @dataclass(slots=True)
 class Results:
-    """One run.
+    """The results of one run.
 
     machine: facts about the host, by name; engines: the engines' versions, in the columns' order
     references: the names of the columns that are no engines but floors, such as `crun run`
-    failures: what could not be measured: `case engine` → why
+    failures: `case engine` → why it could not be measured
     """
 
     date: str
@@ -71,9 +73,9 @@ class Results:
         return BY_KEY[case].advantage(ours.value, theirs.value)
 
     def goal(self, case: str) -> tuple[float, bool] | None:
-        """The figure wanted of ours in `case` and whether it was reached; None when it cannot be told.
+        """The figure that is our goal in `case`, and whether we reached it; None when it cannot be told.
 
-        Of two goals the one that asks for more.
+        Of two goals the stricter one counts.
         """
         ours, row = self.find(case, OURS), BY_KEY[case]
         wanted = [self._limit(goal, case) for goal in (row.goal, row.besides) if goal is not None]
@@ -90,11 +92,11 @@ class Results:
         return None if other is None else goal.value * other.value
 
     def write(self, path: Path) -> None:
-        """Write everything as JSON, readable by `read`."""
+        """Write everything as JSON, which `read` reads."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
 
 def read(path: Path) -> Results:
-    """The results that `Results.write` wrote."""
+    """The results in a file that `Results.write` wrote."""
     data = json.loads(path.read_text())
     return Results(**{**data, "figures": [Figure(**figure) for figure in data["figures"]]})

@@ -1,8 +1,9 @@
-"""Runs one command again and again when told to, inside namespaces that were made once.
+"""Runs one command each time a datagram asks for it, inside namespaces that were made once.
 
-A process of its own, started as a file by `direct` within `Isolated`; single-threaded and small, so that starting a
-command costs a vfork and no more. Each datagram on the descriptor named by its first argument makes it run the
-command that its other arguments are, and answers with the exit code and the output. It ends when the other end does.
+A process of its own, started as a file by `direct` within `Isolated`. It is single-threaded and small, so that the
+start of a command costs no more than a vfork. Its first argument is a descriptor, the others are the command. For each
+datagram on the descriptor it runs the command, and answers with the exit code and the output. It ends when the other
+end closes the socket.
 """
 
 import os
@@ -11,7 +12,7 @@ import sys
 
 
 def main(descriptor: int, argv: list[str]) -> None:
-    """Serve datagrams until the other end is closed."""
+    """Answer datagrams until the other end is closed."""
     orders = socket.socket(fileno=descriptor)
     orders.set_inheritable(False)
     while orders.recv(1):

@@ -1,7 +1,7 @@
-"""The stream of 100-byte lines that the log and attach cases use.
+"""Makes the stream of 100-byte lines for the log and attach benchmarks, as a shell command and as a container.
 
-`yes` and `head` make it, inside a container as outside, so that the floor and the engines move the same bytes out of
-the same programs.
+`yes` and `head` write it, inside a container and outside, so that the floor and the engines move the same bytes of the
+same programs.
 """
 
 from bench import client, image
@@ -14,18 +14,18 @@ HEADER = 8
 
 
 def size(megabytes: int) -> int:
-    """The bytes of the stream: whole lines only."""
+    """The number of bytes of the stream, which has whole lines only."""
     return megabytes * 1_000_000 // LINE * LINE
 
 
 def command(megabytes: int, programs: str = "/bin") -> str:
-    """The shell's command that writes the stream; `programs` is the directory of `yes` and `head`.
+    """The shell command that writes the stream; `programs` is the directory of `yes` and `head`.
 
-    A full path, because busybox's shell would take its own.
+    It has full paths, because busybox's shell would run its own `yes` and `head`.
     """
     return f"{programs}/yes {'x' * (LINE - 1)} | {programs}/head -c {size(megabytes)}"
 
 
 def create(connection: client.Connection, megabytes: int, **more: object) -> str:
-    """Create a container that writes the stream and ends."""
+    """Create a container that writes the stream and ends; returns its id."""
     return client.create(connection, image.NAME, ["sh", "-c", command(megabytes)], **more)

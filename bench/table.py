@@ -1,11 +1,11 @@
-"""The table of a run: cases in rows, engines in columns, as text for a terminal or as Markdown. Pure."""
+"""Formats the table of a run, cases in rows and engines in columns, as text for a terminal or as Markdown. Pure."""
 
 from bench.cases import Case
 from bench.results import OURS, Results
 
 
 def number(value: float) -> str:
-    """A figure with no more digits than mean something: 0.056, 0.56, 5.62, 56.2, 562, 5620."""
+    """A figure with its significant digits only: 0.056, 0.56, 5.62, 56.2, 562, 5620."""
     if value >= 1000:
         return f"{float(f'{value:.3g}'):.0f}"
     if value >= 100:
@@ -16,14 +16,14 @@ def number(value: float) -> str:
 
 
 def ratio(advantage: float | None) -> str:
-    """How many times better ours is, as it stands behind a figure; nothing when it is not known."""
+    """How many times better ours is, as text to stand behind a figure; empty when it is not known."""
     if advantage is None:
         return ""
     return f" ({advantage:.0f}x)" if advantage >= 10 else f" ({advantage:.2g}x)"
 
 
 def rows(results: Results) -> list[list[str]]:
-    """The cells, the heading first: the case, ours, the other engines, what is near the limit, the goal."""
+    """The cells, the heading first: the case, ours, the other engines, the floors, the goal."""
     others = [name for name in results.engines if name != OURS]
     heading = [name if name == OURS else f"{name} {results.engines[name]}" for name in (OURS, *others)]
     table = [["case", *heading, "near the limit", "goal"]]
@@ -51,7 +51,7 @@ def _goal(results: Results, case: Case) -> str:
 
 
 def text(results: Results) -> str:
-    """The table in columns, then the steps of each flow and what could not be measured."""
+    """The table in columns, then the steps of each flow and the failed measurements."""
     table = rows(results)
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
@@ -60,7 +60,7 @@ def text(results: Results) -> str:
 
 
 def markdown(results: Results) -> str:
-    """The table for a README, its date and machine above it."""
+    """The table for a README, with its date and machine above it."""
     table = rows(results)
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
     lines.insert(1, "|---" * len(table[0]) + "|")
@@ -68,7 +68,7 @@ def markdown(results: Results) -> str:
 
 
 def notes(results: Results) -> list[str]:
-    """What stands below the table: how to read it, the details, the failures."""
+    """The lines below the table: how to read it, the details, the failures."""
     lines = ["Medians of one run. (nx): how many times better the engine is than that column."]
     for figure in results.figures:
         if figure.detail:

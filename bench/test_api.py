@@ -1,4 +1,4 @@
-"""How many requests a second does one client get answered, one after the other?"""
+"""Benchmarks of API requests a second by one client: ping, list of 100 containers, inspect."""
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -29,7 +29,7 @@ def hundred(daemon: Daemon, kept: dict[Daemon, list[str]]) -> list[str]:
 
 
 def rates(benchmark: BenchmarkFixture) -> list[float]:
-    """Calls a second, of each round."""
+    """Calls a second in each round."""
     return [1 / seconds for seconds in benchmark.stats.stats.data]
 
 

@@ -1,4 +1,4 @@
-"""How long do load and save of a small Debian take, against tar on the same files, and in what memory?"""
+"""Benchmarks of load and save of a small Debian: time against tar on the same files, and peak memory."""
 
 import shutil
 import subprocess
@@ -19,7 +19,7 @@ MEGABYTE = 1e6
 
 
 def loaded(daemon: Daemon, large: Large) -> None:
-    """Send the archive, as `docker load -i` does."""
+    """Load the archive into the engine, as `docker load -i` does."""
     with daemon.connect() as connection, open(large.archive, "rb") as archive:
         size = large.archive.stat().st_size
         head = f"POST {connection.prefix}/images/load?quiet=1 HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n"
@@ -32,7 +32,7 @@ def loaded(daemon: Daemon, large: Large) -> None:
 
 
 def saved(daemon: Daemon) -> int:
-    """The archive's size, taken as fast as it comes."""
+    """Save the image and drop the bytes as fast as they come; returns the archive's size."""
     with daemon.connect() as connection:
         return connection.count(f"/images/get?names={NAME}:latest")
 
@@ -41,7 +41,7 @@ def saved(daemon: Daemon) -> int:
 def test_loading_an_image(
     peer: Peer, new_daemon: NewDaemon, large: Large, benchmark: BenchmarkFixture, record: Record
 ) -> None:
-    # It is made when it is first asked for.
+    # The archive is made here, at its first use, and not within the measurement.
     assert large.archive.exists()
 
     def prepare() -> tuple[tuple[Daemon, Large], dict[str, object]]:
@@ -85,7 +85,7 @@ def test_saving_an_image(peer: Peer, new_daemon: NewDaemon, large: Large, record
 
 @pytest.mark.case("save")
 def test_packing_without_an_engine(large: Large, record: Record) -> None:
-    """Into a pipe: tar does not even read the files when it writes to /dev/null."""
+    """tar writes into a pipe, because it does not even read the files when it writes to /dev/null."""
     speeds = []
     command = f"tar --create --directory {large.root} . | cat > /dev/null"
     for _ in range(ROUNDS):

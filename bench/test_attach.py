@@ -1,4 +1,4 @@
-"""How fast is what a container writes when a client is attached, and nothing is logged?"""
+"""Benchmark of the throughput of a container's output to an attached client, without a log."""
 
 import threading
 
@@ -26,7 +26,7 @@ def test_reading_an_attached_stream_to_its_end(
             return (container, attached), {}
 
         def run(container: str, attached: client.Connection) -> None:
-            # One engine answers the start only when the output moves, so somebody must read meanwhile.
+            # One engine answers the start only once the output is read, so a thread sends the start and this one reads.
             starting = threading.Thread(target=client.start, args=(connection, container))
             starting.start()
             size = attached.drain()

@@ -1,4 +1,6 @@
-"""How long does a build take of which nothing has changed, and what does a RUN step cost over its command?"""
+"""Benchmarks of builds: one in which nothing has changed (all steps cached), and the cost of a RUN step beyond its
+command.
+"""
 
 import statistics
 import subprocess
@@ -21,13 +23,13 @@ TAR = {"Content-Type": "application/x-tar"}
 
 
 def context(dockerfile: str) -> bytes:
-    """A context with a few files beside the Dockerfile."""
+    """A build context with a few files beside the Dockerfile."""
     files = [(f"files/{number}", 0o644, b"x" * 1000) for number in range(FILES)]
     return rootfs.archive([("Dockerfile", 0o644, dockerfile.encode()), *files])
 
 
 def build(connection: client.Connection, body: bytes) -> float:
-    """Build it; the seconds."""
+    """Build this context; returns the seconds."""
     query = urlencode({"networkmode": "none", "rm": 1, "t": "bench-built:latest"})
     began = time.perf_counter()
     lines = connection.call("POST", f"/build?{query}", body, headers=TAR).lines
@@ -48,7 +50,7 @@ def test_building_again_what_has_not_changed(daemon: Daemon, record: Record) -> 
 
 
 def command_seconds(script: str) -> float:
-    """What the command of a step takes by itself."""
+    """The seconds that the command of a step takes by itself."""
     times = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -59,7 +61,7 @@ def command_seconds(script: str) -> float:
 
 @pytest.mark.case("run_step")
 def test_what_a_step_costs_over_its_command(daemon: Daemon, record: Record) -> None:
-    """Of builds with eleven steps and with one the difference, so that what a build costs but once is left out."""
+    """The difference between builds with eleven steps and with one, so that the fixed costs of a build are left out."""
 
     def steps(count: int) -> bytes:
         word = uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""How long does it take to run a command in a container that runs: create, start attached, inspect?"""
+"""Benchmark of the time to run a command in a running container: create the exec, start it attached, inspect it."""
 
 import time
 from collections.abc import Callable

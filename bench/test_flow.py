@@ -1,4 +1,6 @@
-"""How long does the whole main job take: create, start, wait, logs, delete, of `echo hello`?"""
+"""Benchmark of a container's whole life, of `echo hello`: create, start, wait, logs, delete; and of the same without an
+engine.
+"""
 
 import statistics
 import time
@@ -18,7 +20,7 @@ HELLO = b"\x01\0\0\0\0\0\0\x06hello\n"
 
 
 class Flow:
-    """The main job on one connection; it keeps the seconds of each step."""
+    """The whole life of a container over one connection; keeps the seconds of each step."""
 
     def __init__(self, connection: client.Connection, network: str) -> None:
         self.connection = connection
@@ -26,7 +28,7 @@ class Flow:
         self.steps: dict[str, list[float]] = {step: [] for step in STEPS}
 
     def __call__(self) -> None:
-        """Do it once and check what came out."""
+        """Run it once and check the output."""
         times = [time.perf_counter()]
         container = client.create(self.connection, image.NAME, ["echo", "hello"], self.network)
         times.append(time.perf_counter())

@@ -1,4 +1,4 @@
-"""How fast is a long log read, and how long do its last ten lines take?"""
+"""Benchmarks of reading a long log: the throughput of all of it, and the time for its last ten lines."""
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -13,13 +13,13 @@ TAIL = 10
 
 @pytest.fixture(scope="module")
 def kept() -> dict[Daemon, str]:
-    """The containers whose log is long, by engine: the log is written once for all questions."""
+    """The containers with a long log, by engine: the log is written once for all benchmarks of this file."""
     return {}
 
 
 @pytest.fixture
 def written(daemon: Daemon, kept: dict[Daemon, str], megabytes: int) -> str:
-    """A container that has ended and whose log is the stream."""
+    """A container that has ended, and whose log is the stream."""
     if daemon not in kept:
         with daemon.connect() as connection:
             host = {"NetworkMode": "none", **daemon.peer.whole_log}
@@ -40,7 +40,7 @@ def test_reading_a_long_log(
             return connection.count(f"/containers/{written}/logs?stdout=1")
 
     size = benchmark.pedantic(read, rounds=ROUNDS)
-    # One frame a line; the marks of the chunks come on top.
+    # There is one frame a line; the chunk headers come on top.
     assert size > lines * (stream.HEADER + stream.LINE)
     record("logs_read", daemon.peer.name, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])
 

@@ -1,4 +1,4 @@
-"""How fast does what a container writes get into its log?"""
+"""Benchmark of the throughput of a container's output into its log, against the same programs writing into a file."""
 
 import subprocess
 from pathlib import Path

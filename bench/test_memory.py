@@ -1,4 +1,4 @@
-"""How much memory does an engine take, idle, and for each container that runs?"""
+"""Benchmark of an engine's memory: idle, for each running container, and after the containers are gone."""
 
 import time
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_memory_of_all_the_processes(lone_daemon: Daemon, workshop: Path, record
     lone_daemon.give_image(workshop / "rootfs.tar")
     containers = []
     with lone_daemon.connect() as connection:
-        # What an engine still does after its last answer has no event that shows its end.
+        # No event shows when an engine has finished its work after the last answer.
         time.sleep(SETTLE_SECONDS)
         idle = measure(lone_daemon)
         for _ in range(MANY):

@@ -1,4 +1,6 @@
-"""What do networks cost: one more for a container that runs, the two hundredth container of one, a published port?"""
+"""Benchmarks of networks: connect of a running container, start of the 200th container in one network, memory of a
+published port.
+"""
 
 import statistics
 import time
@@ -21,14 +23,14 @@ WARMUP = 3
 
 
 def make(connection: client.Connection, name: str) -> str:
-    """A network; its name."""
+    """Make a network; returns its name."""
     connection.call("POST", "/networks/create", {"Name": name, "CheckDuplicate": True}, 201)
     return name
 
 
 @pytest.fixture
 def network(daemon: Daemon) -> Iterator[str]:
-    """A network of the running engine."""
+    """A network of the running engine, removed afterwards."""
     with daemon.connect() as connection:
         yield make(connection, "bench")
         connection.call("DELETE", "/networks/bench", expected=204)
@@ -82,7 +84,7 @@ def test_a_published_port(lone_daemon: Daemon, workshop: Path, record: Record) -
     with lone_daemon.connect() as connection:
 
         def taken(ports: dict[str, list[dict[str, str]]]) -> tuple[int, int]:
-            """The memory and the processes of the engine beside one container with these ports."""
+            """The memory and the number of processes of the engine while one container with these ports runs."""
             host_config = {"NetworkMode": "bridge", "PortBindings": ports}
             exposed: dict[str, dict[str, str]] = {port: {} for port in ports}
             container = client.create(
@@ -96,7 +98,7 @@ def test_a_published_port(lone_daemon: Daemon, workshop: Path, record: Record) -
             return found
 
         one = dict([bindings.popitem()])
-        taken(one)  # what the first port brings along is for all of them
+        taken(one)  # the first port causes costs that all ports share
         (few_bytes, few), (many_bytes, many) = taken(one), taken(bindings)
     more = len(bindings) - len(one)
     record("port_memory", lone_daemon.peer.name, [(many_bytes - few_bytes) / more / 1e3], processes=(many - few) / more)

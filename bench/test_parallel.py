@@ -1,4 +1,4 @@
-"""How many containers a second does an engine run from creation to removal when 16 clients ask at once?"""
+"""Benchmark of containers a second, from creation to removal, for 16 clients at once."""
 
 import queue
 import threading
@@ -16,7 +16,7 @@ ROUNDS = 2
 
 
 def work(daemon: Daemon, todo: queue.SimpleQueue[int], failures: list[Exception]) -> None:
-    """One client: container after container until nothing is left to do."""
+    """One client: run container after container until none is left to do."""
     with daemon.connect() as connection:
         while True:
             try:

@@ -1,4 +1,4 @@
-"""How long does the pull of a small Debian from a local registry take, against `curl | tar -xz`, and in what memory?"""
+"""Benchmark of the pull of a small Debian from a local registry: time against `curl | tar -xz`, and peak memory."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not Registry.available(), reason="docker-registr
 
 
 class Beside(Namespaces):
-    """The namespaces of a program that runs already; who started it ends it."""
+    """The namespaces of a program that runs already; the code that started the program ends it."""
 
     def __init__(self, isolated: Isolated) -> None:
         if isolated.pid is None:
@@ -32,11 +32,11 @@ class Beside(Namespaces):
         self.pid = isolated.pid
 
     def close(self) -> None:
-        """Nothing: they are not ours."""
+        """Do nothing: the namespaces belong to the program."""
 
 
 def pulled(daemon: Daemon, registry: Registry) -> None:
-    """Have the engine pull the image."""
+    """Have the engine pull the image, and check that it has it."""
     with daemon.connect() as connection:
         target = f"/images/create?fromImage={registry.address}/{NAME}&tag=latest"
         lines = connection.call("POST", target).lines

@@ -1,4 +1,4 @@
-"""How long after its start, with empty roots, does an engine answer its first request?"""
+"""Benchmark of the time from an engine's start, with empty roots, to its first answer."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""How fast do two containers of one network talk to each other, beside a bridge made by hand; how fast are names found?
+"""Benchmarks of traffic between two containers of one network, against a bridge made by hand, and of name lookups.
 
-The bridge made by hand is asked in turn with this engine, so that both have the same moments of the machine.
+The bridge made by hand and this engine are measured in turn, so that both have the same conditions of the machine.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ HAND = "veth + bridge"
 PORT = 7000
 ROUNDS = 7
 SECONDS = 0.5
-# Made by hand: the bridge's own network, and two with an end each.
+# Makes one network namespace with the bridge, and two more with one end of a veth pair each.
 _LAUNCH = """
 set -e
 ip link add hand type bridge
@@ -40,7 +40,7 @@ wait
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two networks, and where the second one is reached."""
+    """Two network namespaces, and the address of the second."""
 
     client: Place
     server: Place
@@ -48,12 +48,12 @@ class Pair:
 
     @contextlib.contextmanager
     def ready(self) -> Iterator["Pair"]:
-        """With a server."""
+        """Run a server in the second one for the length of a `with` block."""
         with self.server.serving(self.address, PORT):
             yield self
 
     def figure(self, what: str) -> float:
-        """`stream` or `echo` between the two."""
+        """Measure `stream` or `echo` between the two."""
         return self.client.figure(what, self.address, str(PORT), str(SECONDS))
 
 
@@ -89,7 +89,7 @@ def _inner(pid: int) -> int:
 
 @contextlib.contextmanager
 def containers(daemon: Daemon) -> Iterator[Pair]:
-    """Two containers of a network of the engine's, the second one called `other`."""
+    """Two containers in a network of the engine's, the second with the name `other`."""
     with daemon.connect() as connection:
         connection.call("POST", "/networks/create", {"Name": "traffic", "CheckDuplicate": True}, 201)
         made: list[str] = []

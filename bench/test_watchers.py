@@ -1,4 +1,6 @@
-"""What do clients cost that only look on: the stats of many containers, and many who wait for one?"""
+"""Benchmarks of clients that only watch: stats streams of 50 containers, and 1,000 clients that wait for
+one container.
+"""
 
 import contextlib
 import select
@@ -19,7 +21,7 @@ MEGABYTE = 1e6
 
 
 def busy(daemon: Daemon, seconds: float, meanwhile: Callable[[float], None] = time.sleep) -> float:
-    """The processor time that the engine takes for so many seconds, in percent of one core."""
+    """The processor time that the engine takes in so many seconds, in percent of one core."""
     pids = daemon.isolated.members()
     before, began = processor.seconds(pids), time.perf_counter()
     meanwhile(seconds)
@@ -27,7 +29,7 @@ def busy(daemon: Daemon, seconds: float, meanwhile: Callable[[float], None] = ti
 
 
 def read_all(streams: list[client.Connection], seconds: float) -> None:
-    """Read what comes on the connections for so long, and throw it away."""
+    """Read and drop what comes on the connections for so many seconds."""
     waiting = select.poll()
     sockets = {stream.socket.fileno(): stream.socket for stream in streams}
     for descriptor in sockets:

@@ -1,1 +1,1 @@
-"""A container engine for Linux that speaks the Docker Engine API; nothing outside the standard library."""
+"""A container engine for Linux that speaks the Docker Engine API; it uses nothing outside the standard library."""

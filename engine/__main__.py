@@ -1,7 +1,7 @@
-"""The one door: `daemon`, a verb of the client, or a look at the processes of a daemon that does not answer.
+"""Entry point of the command `engine`: runs the daemon, the spawner, a verb of the client, or `inspect-processes`.
 
-Runs first in every process that a user starts. It loads nothing before it knows which of the two is asked for: a daemon
-must be small and quick to start, and never holds a module of the client.
+Runs first in every process that a user starts. It loads nothing before it knows which of these is asked for: a daemon
+must be small and quick to start, and must never hold a module of the client.
 """
 
 import os
@@ -33,8 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     if words[:1] == ["spawner"]:
         _seal()
         _stay_small()
-        # A daemon executes this when its spawner has died; it is of no use to a user.
-        return boot.be_spawner(*words[1:])
+        # a daemon executes this when its spawner has died; it is of no use to a user
+        return be_spawner(*words[1:])
     if words[:1] == ["inspect-processes"]:
         return verb.main(words[1:])
     return verbs.main(words)
@@ -43,7 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
 def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
     """The command `engined`, which is `engine daemon`; returns the exit status of the process.
 
-    seals: start the program anew from a read-only mount, and keep it small; for a process whose own arguments these are
+    seals: start the program anew from a read-only mount, and keep it small; False when `arguments` are not this
+    process's own command line
     """
     words = sys.argv[1:] if arguments is None else arguments
     if seals:
@@ -65,12 +66,14 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
 
 
 def _seal() -> None:
-    """Start the program anew where nobody can write to it, before anything is loaded that would be loaded twice."""
+    """Start the program anew from files that no process can write to, before modules are loaded that the new start
+    would load again.
+    """
     sealing.seal()
 
 
 def _stay_small() -> None:
-    """Leave out of this process and its children what they may never need."""
+    """Postpone the import of modules that this process and its children may never need."""
     postponed.postpone(*postponed.IDLE)
 
 

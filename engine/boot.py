@@ -1,8 +1,10 @@
-"""From one process to two: fork the spawner while this process is still small and single-threaded, then be the daemon.
+"""Boots the engine: forks the spawner from the first process while that is small and single-threaded, then runs the
+daemon in it.
 
-Runs once, in the process that the user started. It is the only module that sees both towers, and it imports each of
-them only on its own side of the fork. The rooms below both are imported before, so that the two processes share their
-pages: the spawner hardly ever touches one.
+Runs once, in the process that the user started. It is the only module that imports both towers, the daemon's side
+(`engine.daemon`) and the containers' side (`engine.spawner` and what it forks), and it imports each only on its own
+side of the fork. The packages that both sides use are imported before the fork, so that the two processes share their
+pages: the spawner hardly ever writes to one.
 """
 
 import gc
@@ -29,7 +31,8 @@ else:
 def boot(settings: Settings, read: Callable[[], Settings]) -> int:
     """Run a daemon with these settings until it is told to stop; returns the exit status of the process.
 
-    read: the settings anew, for a daemon that is told to look at its configuration again
+    read: reads the settings anew, for a daemon that is told to reload its configuration
+    Raises SystemFailure, Invalid and Unavailable.
     """
     muxer.select(settings.muxer)
     stage = os.path.join(settings.exec_root, "stage")
@@ -39,7 +42,7 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
         raise SystemFailure(f"the exec root cannot be used: {error}") from error
     gc.collect()
     memory.trim()
-    gc.freeze()  # a collection in one process would write into the pages of both
+    gc.freeze()  # otherwise a garbage collection in one process would write to the pages that both share
     daemon_end, spawner_end = Channel.pair()
     if os.fork() == 0:
         status = 1
@@ -53,5 +56,8 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
 
 
 def be_spawner(descriptor: str, muxer: str, stage: str) -> int:
-    """Be the spawner that a daemon executes when its first one has died; returns the exit status of the process."""
-    return spawner.serve(Channel.adopt(int(descriptor)), muxer, stage)
+    """Run the spawner that a daemon executes when its first spawner has died; returns the exit status of the process.
+
+    descriptor: number of the inherited socket to the daemon; muxer: `auto`, `c` or `python`; stage: an empty directory
+    """
+    return serve(Channel.adopt(int(descriptor)), muxer, stage)

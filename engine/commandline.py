@@ -1,6 +1,6 @@
-"""Command lines from a table of options: the parser and the help text, for the daemon and for the client's verbs.
+"""Parses command lines by a table of options and makes the help text, for the daemon and for the client's verbs.
 
-Pure; open to all rooms. It follows the rules of the command line of dockerd and docker (pflag): `--name value`,
+Pure; open to all packages. It follows the rules of the command line of dockerd and docker (pflag): `--name value`,
 `--name=value`, `-n value`, `-nvalue`, `-n=value`, bundled short flags, `--` ends the options. argparse is not used
 because the daemon would keep its 340 KB for the life of the process. It never exits and never prints.
 """
@@ -48,7 +48,7 @@ class Option:
 
     @property
     def default_shown(self) -> str:
-        """The default as a help text shows it; empty where there is nothing to show."""
+        """The default as a help text shows it; empty for no default."""
         if isinstance(self.default, bool):
             return "true" if self.default else ""
         return ", ".join(self.default) if isinstance(self.default, tuple) else self.default
@@ -57,10 +57,10 @@ class Option:
 def parse(
     options: Sequence[Option], arguments: Sequence[str], *, interspersed: bool = True
 ) -> tuple[dict[str, Value], list[str]]:
-    """Take the options out of `arguments`: (only what was given, by long name; the other arguments).
+    """Take the options out of `arguments`: returns (the given ones by long name, the other arguments).
 
-    `interspersed`: options may also stand after the first other argument; without it, that argument and everything
-    after it belong to somebody else (the command of `run`). Raises Invalid in pflag's words.
+    `interspersed`: options may also stand after the first other argument. Without it, that argument and all after it
+    are left alone (they are the command of `run`). Raises Invalid in pflag's words.
     """
     long = {option.name: option for option in options}
     short = {option.short: option for option in options if option.short}
@@ -115,13 +115,13 @@ def _take(option: Option, value: str | None, rest: list[str], written: str, give
 
 
 def given_text(given: Given, name: str, default: str = "") -> str:
-    """What is given for an option of the kind `text`; `default` where nothing is."""
+    """The value given for an option of the kind `text`; `default` where none is given."""
     value = given.get(name)
     return value if isinstance(value, str) else default
 
 
 def given_texts(given: Given, name: str) -> tuple[str, ...]:
-    """All that is given for an option of the kind `list`."""
+    """All values given for an option of the kind `list`."""
     value = given.get(name)
     return value if isinstance(value, tuple) else ()
 
@@ -141,7 +141,7 @@ def _checked(option: Option, text: str) -> str:
 
 def described(options: Sequence[Option], width: int = 80) -> str:
     """The options as a help text shows them, one below the other, no line longer than `width`."""
-    import textwrap  # compiles patterns; only --help needs it
+    import textwrap  # imported late: it compiles patterns, and only --help needs it
 
     rows = [(_left_column(option), _right_column(option)) for option in options]
     margin = max((len(left) for left, _ in rows), default=0) + 2

@@ -1,11 +1,15 @@
-"""The kinds of failure, open to every room; the API maps each kind to a status code in one place.
+"""The exception classes of the engine's failures, open to every package; `api.dispatch` maps each class to an HTTP
+status.
 
-A kind says what the caller can do about it, never which room it came from. `str(error)` is the text a client reads.
+A class says what the caller can do about the failure, never which package raised it. `str(error)` is the text that a
+client reads.
 """
 
 
 class EngineError(Exception):
-    """The base of every failure that the engine raises on purpose; as it stands: the engine's own fault."""
+    """The base of every failure that the engine raises on purpose. Raised itself, it means a fault of
+    the engine's own.
+    """
 
 
 class Invalid(EngineError):
@@ -21,7 +25,7 @@ class Forbidden(EngineError):
 
 
 class NotFound(EngineError):
-    """What the request names is not there."""
+    """The thing that the request names does not exist."""
 
 
 class Conflict(EngineError):
@@ -33,19 +37,19 @@ class NotModified(EngineError):
 
 
 class NotBuilt(EngineError):
-    """A part of the Engine API that this engine does not have yet, said in words."""
+    """The request needs a part of the Engine API that this engine does not have; the text names it."""
 
 
 class Unavailable(EngineError):
-    """Something the request needs is not there on this host now."""
+    """Something that the request needs is missing on this host now."""
 
 
 class SystemFailure(EngineError):
-    """The host refused or failed something that the engine needed."""
+    """The host refused an operation that the engine needed, or failed in it."""
 
 
 class CommandFailed(EngineError):
-    """A command that the engine was to run for the caller has ended with a code other than 0."""
+    """A command that the engine was to run for the caller has ended with an exit code other than 0, its `code`."""
 
     def __init__(self, message: str, code: int = 1):
         super().__init__(message)

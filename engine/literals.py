@@ -1,9 +1,9 @@
-"""Numbers, truth values, durations and sizes out of texts that others wrote, read as Go's libraries read them.
+"""Parses numbers, booleans, durations, timestamps and sizes from texts as Go's libraries do, with their error messages.
 
-Pure and open to every room. It is the one place that makes a number of a text from outside: Python's own `int` and
-`float` take blanks, underscores and the digits of every script, give up with a ValueError at 4,300 digits, and call a
-number of 400 digits infinite. Whatever is refused here is refused as Invalid, in the words of the function that dockerd
-uses for it, and no text costs more than a look at each of its characters.
+Pure and open to every package. No other module makes a number of a text from outside. Python's own `int` and `float`
+take blanks, underscores and the digits of every script, give up with a ValueError at 4,300 digits, and call a number of
+400 digits infinite. All refusals are Invalid, in the words of the function that dockerd uses. No text costs more than
+one look at each of its characters.
 """
 
 import re
@@ -22,7 +22,7 @@ _ESCAPED = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t
 _INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
 _DIGITS = re.compile(r"[0-9]*")
 _OCTAL = re.compile(r"0*([0-7]+)")
-# Of a number of ten digits more than the largest has, the value does not matter.
+# A number of so many digits is far above every limit, so further digits do not matter.
 _MOST_DIGITS = 30
 
 _NANOSECONDS = {
@@ -43,7 +43,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
 def quoted(text: str) -> str:
-    """As Go's %q shows a text in an error."""
+    """A text quoted as Go's %q shows it in an error."""
     return '"' + "".join(_shown(character) for character in text) + '"'
 
 
@@ -59,10 +59,10 @@ def _shown(character: str) -> str:
 
 
 def integer(text: str, low: int = INT64[0], high: int = INT64[1], reader: str = "strconv.Atoi") -> int:
-    """A decimal integer of `low` to `high`, with or without a sign. Raises Invalid in the words of `reader`.
+    """A decimal integer from `low` to `high`, with or without a sign. Raises Invalid in the words of `reader`.
 
-    reader: a function of Go's; strconv.ParseUint takes no sign. With none the words are the reason alone, which is
-    `invalid syntax` or `value out of range`, for who says the rest.
+    reader: the Go function whose words are used; strconv.ParseUint takes no sign. If empty, the text is the reason
+    alone, `invalid syntax` or `value out of range`, and the caller adds the rest.
     """
     found = _INTEGER.fullmatch(text)
     said = f"{reader}: parsing {quoted(text)}: " if reader else ""
@@ -75,9 +75,9 @@ def integer(text: str, low: int = INT64[0], high: int = INT64[1], reader: str = 
 
 
 def natural(text: str, most: int, octal: bool = False) -> int | None:
-    """The number that these ASCII digits make; None for what is or holds anything else, or is above `most`.
+    """The number that these ASCII digits make; None for a text with other characters, or for a number above `most`.
 
-    For who has words of its own for what is wrong. octal: the digits are those of a file's mode
+    For callers with error texts of their own. octal: the digits are octal, as in a file's mode
     """
     found = _OCTAL.fullmatch(text) if octal else _INTEGER.fullmatch(text)
     if found is None or not text[0].isdigit():
@@ -87,14 +87,16 @@ def natural(text: str, most: int, octal: bool = False) -> int | None:
 
 
 def span(text: str, most: int) -> tuple[int, int] | None:
-    """The ends of `7` or `7-9`, ports for example; None for what is neither, ends before it begins, or is above."""
+    """The two ends of a range `7` or `7-9`, of ports for example; None for a malformed or reversed range, or one above
+    `most`.
+    """
     first, dash, last = text.partition("-")
     low, high = natural(first, most), natural(last if dash else first, most)
     return None if low is None or high is None or low > high else (low, high)
 
 
 def boolean(text: str) -> bool:
-    """What Go's strconv.ParseBool takes. Raises Invalid in its words."""
+    """The value of a text that Go's strconv.ParseBool takes. Raises Invalid in its words."""
     if text not in BOOLEANS:
         raise Invalid(f"strconv.ParseBool: parsing {quoted(text)}: invalid syntax")
     return BOOLEANS[text]
@@ -119,7 +121,7 @@ def duration(text: str) -> int:
         scale = _NANOSECONDS.get(unit[0])
         if scale is None:
             raise Invalid(f"time: unknown unit {quoted(unit[0])} in duration {quoted(text)}")
-        # Go drops the digits of a fraction that its 64 bits have no room for.
+        # Go drops the digits of a fraction for which its 64 bits have no room.
         fraction = (number[2] or number[3] or "0")[:18]
         total += whole * scale + int(fraction) * scale // 10 ** len(fraction)
         place = unit.end()
@@ -129,9 +131,10 @@ def duration(text: str) -> int:
 
 
 def timestamp(text: str) -> int:
-    """A moment `seconds[.fraction]` in nanoseconds since the epoch; past the ninth, digits of the fraction are dropped.
+    """A moment `seconds[.fraction]` in nanoseconds since the epoch; digits of the fraction after the ninth are dropped.
 
-    What 64 bits of nanoseconds do not reach, 292 years from the epoch, is their end. Raises Invalid.
+    A moment more than 292 years from the epoch does not fit into 64 bits and becomes the nearest one that does. Raises
+    Invalid.
     """
     whole, _, fraction = text.partition(".")
     try:
@@ -144,7 +147,8 @@ def timestamp(text: str) -> int:
 
 
 def size(text: str, thousand: int = 1000) -> int:
-    """`10m` in bytes. Raises Invalid in the words of docker's go-units, and of the strconv that it asks.
+    """A size such as `10m` in bytes. Raises Invalid in the words of docker's go-units, and of Go's strconv, which that
+    calls.
 
     thousand: 1000 for the sizes of files (FromHumanSize), 1024 for those of memory (RAMInBytes)
     """
@@ -161,5 +165,7 @@ def size(text: str, thousand: int = 1000) -> int:
 
 
 def _value(digits: str) -> int:
-    """Of digits without leading zeros; something too large for anybody of a text of too many."""
+    """The value of digits without leading zeros. Of too many digits only the first are read, which is above every
+    limit.
+    """
     return int(digits[:_MOST_DIGITS])

@@ -1,7 +1,9 @@
-"""The choice between the C muxer and its Python twins: by a setting, never by a swallowed ImportError.
+"""Chooses by the `--muxer` setting between the C extension `_muxer` and the Python code that does the same (pump,
+waiters, log reader).
 
-Made at start by the daemon and by the spawner, before it forks. Both do the same and make the same bytes: the pump and
-the waiters (`engine.monitor.parts`) and the reader of logs (`engine.logs.sending`).
+The daemon chooses at its start, and so does the spawner before it forks. Both variants make the same bytes: the pump
+and the waiters (`engine.monitor.parts`) and the reader of logs (`engine.logs.sending`). The choice never hides an
+ImportError.
 """
 
 import importlib
@@ -13,9 +15,10 @@ SETTINGS = ("auto", "c", "python")
 
 
 def select(setting: str = "auto") -> str:
-    """`c` or `python`, for the `--muxer` setting. Raises Unavailable when `c` is asked for and not built, else Invalid.
+    """`c` or `python`, for the `--muxer` setting. Raises Unavailable when `c` is asked for and not built, Invalid for
+    an unknown setting.
 
-    A build that is there and cannot be loaded raises its ImportError whatever the setting but `python`: a broken
+    An extension that is built but cannot be loaded raises its ImportError, except with the setting `python`: a broken
     install is not to be mistaken for a slow one.
     """
     if setting not in SETTINGS:

@@ -1,11 +1,11 @@
-"""Modules of the standard library that a daemon's own modules import and hardly ever use: they wait until asked.
+"""Postpones the import of standard modules that the daemon's own modules import but hardly ever use, to save memory.
 
-Run once, first of all, by the process that is to be a daemon or a spawner, and inherited by what they fork.
-`dataclasses` imports `inspect` for classes without a docstring, of which there are none, and `logging` imports
-`traceback` for errors that nobody has foreseen; with what those two import, that is 1.2 MB that an idle daemon does not
-touch, where the Python is 3.11: later ones ask `inspect` for every dataclass. Only what is used as `module.name` can
-wait; it must never stand in the way of a module that is loaded already. Any thread may be the first to ask, and several
-at once: `importlib.util.LazyLoader` does the same, but before Python 3.12 two such threads break it.
+Run first of all by the process that is to be a daemon or a spawner; the processes that it forks inherit the effect.
+`dataclasses` imports `inspect` for classes without a docstring, of which the engine has none, and `logging` imports
+`traceback` for unforeseen errors. With their own imports they take 1.2 MB that an idle daemon does not touch under
+Python 3.11; later versions use `inspect` for every dataclass. Only a module that is used as `module.name` can be
+postponed, and a module that is loaded already is left alone. Any thread may be the first to use one, and several at
+once: `importlib.util.LazyLoader` does the same, but before Python 3.12 two such threads break it.
 """
 
 import _thread
@@ -17,7 +17,7 @@ IDLE = ("inspect", "traceback")
 
 
 def postpone(*names: str) -> None:
-    """Have `import name` cost nothing until the module is asked for an attribute."""
+    """Make `import name` cost nothing until code reads an attribute of the module."""
     for name in names:
         if name not in sys.modules:
             sys.modules[name] = _waiting(name)
@@ -25,7 +25,8 @@ def postpone(*names: str) -> None:
 
 def _waiting(name: str) -> types.ModuleType:
     stand_in = types.ModuleType(name)
-    # A lock for each name: who loads one module may meet another that waits. A thread may meet its own stand-in again.
+    # One lock for each name: a thread that loads one module may meet another postponed one. It is reentrant, because a
+    # thread may meet the stand-in that it is loading.
     turn = _thread.RLock()
 
     def load(attribute: str) -> object:
@@ -33,7 +34,7 @@ def _waiting(name: str) -> types.ModuleType:
             if sys.modules.get(name) is stand_in:
                 del sys.modules[name]
             real = importlib.import_module(name)
-            # Who has imported the stand-in keeps it: from now on it has all that the module has.
+            # Modules that have imported the stand-in keep it: from now on it has all that the module has.
             vars(stand_in).update(vars(real))
         return getattr(real, attribute)
 

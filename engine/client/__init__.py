@@ -1,1 +1,3 @@
-"""The client: HTTP over a Unix socket and the command-line verbs; it knows the API and nothing of the daemon."""
+"""The small command-line client: HTTP over a Unix socket, and the verbs; it knows the API and nothing of the daemon's
+code.
+"""

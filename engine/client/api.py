@@ -1,7 +1,8 @@
-"""Calls of the Engine API: a method, a path, a query and a body in; JSON, a stream or an `ApiError` out.
+"""Makes calls of the Engine API for the client: a method, path, query and body in; JSON, a stream or an `ApiError` out.
 
 Runs in the client's one thread. Each call has a connection of its own, because a verb may wait for hours between two
-of them. Paths carry no version: the client only uses what has been the same since 1.24, and bare paths always work.
+calls. Paths carry no version: the client only uses what has been the same since 1.24, and every daemon takes bare
+paths.
 """
 
 import json
@@ -15,7 +16,7 @@ from engine.errors import EngineError
 
 
 class ApiError(EngineError):
-    """The daemon answered with an error; `status` is the HTTP status (0 for one in the middle of a stream)."""
+    """The daemon answered with an error; `status` is the HTTP status (0 for an error in the middle of a stream)."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -23,7 +24,7 @@ class ApiError(EngineError):
 
 
 class Api:
-    """The API of the daemon whose socket is at `path`."""
+    """Calls to the daemon whose socket is at `path`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -38,9 +39,10 @@ class Api:
         body: bytes | Iterable[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Make a call; the response is the caller's to close (`with`). Raises ApiError for an error status.
+        """Make a call; the caller closes the response (`with`). Raises ApiError for an error status, Unavailable,
+        SystemFailure.
 
-        query: values as they are; True is sent as 1, None and False are left out.
+        query: the values, not yet quoted; True is sent as 1, None and False are left out.
         """
         lines = dict(headers or {})
         if json_body is not None:
@@ -59,12 +61,12 @@ class Api:
     def call(
         self, method: str, path: str, query: Mapping[str, object] | None = None, json_body: Object | None = None
     ) -> Any:
-        """Make a call and return its JSON, as the API's definition has it; None where it is empty. Raises ApiError."""
+        """Make a call and return its JSON, shaped by the API's definition; None for an empty body. Raises ApiError."""
         with self.open(method, path, query, json_body=json_body) as response:
             return response.json()
 
     def progress(self, path: str, query: Mapping[str, object], body: Iterable[bytes] | None = None) -> Iterable[Object]:
-        """POST, and yield the progress documents. Raises ApiError also for an error in the middle of the stream."""
+        """POST, and yield the progress documents. Raises ApiError, also for an error in the middle of the stream."""
         headers = {} if body is None else {"Content-Type": "application/x-tar"}
         with self.open("POST", path, query, body=body, headers=headers) as response:
             for document in response.documents():
@@ -73,13 +75,15 @@ class Api:
                 yield document
 
     def attach(self, container: str, query: Mapping[str, object]) -> tuple[socket.socket, bytes]:
-        """Attach to a container: the raw connection, now the caller's, and what was read of it. Raises ApiError."""
+        """Attach to a container: returns the raw connection, which the caller owns, and the bytes already read from it.
+        Raises ApiError.
+        """
         headers = {"Connection": "Upgrade", "Upgrade": "tcp"}
         return self.open("POST", container_path(container, "attach"), query, headers=headers).take_over()
 
 
 def container_path(container: str, verb: str = "") -> str:
-    """The path of a container, or of one of its verbs; `container` is a name or an id."""
+    """The API's path of a container, or of one of its verbs; `container` is a name or an id."""
     path = f"/containers/{quote(container, safe='')}"
     return f"{path}/{verb}" if verb else path
 
@@ -91,7 +95,7 @@ def target(path: str, query: Mapping[str, object] | None) -> str:
 
 
 def error_text(response: Response) -> str:
-    """What an answer with an error status says, in words; reads the body."""
+    """The message in an answer with an error status; reads the body."""
     data = response.read()
     try:
         return str(json.loads(data)["message"])

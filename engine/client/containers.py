@@ -1,4 +1,4 @@
-"""The verbs about containers that are there: ps, logs, rm.
+"""The client's verbs about existing containers: `engine ps`, `engine logs` and `engine rm`.
 
 Runs in the client's one thread.
 """
@@ -39,7 +39,7 @@ RM_OPTIONS = (
 
 
 def ps_verb(api: Api, given: Given, others: Sequence[str]) -> int:
-    """`engine ps`."""
+    """`engine ps`: show a table of the containers, or their ids."""
     query = {"all": bool(given.get("all")), "filters": filters(given_texts(given, "filter"))}
     full = bool(given.get("no-trunc"))
     rows = [container_row(container, full, time.time()) for container in api.call("GET", "/containers/json", query)]
@@ -52,7 +52,7 @@ def ps_verb(api: Api, given: Given, others: Sequence[str]) -> int:
 
 
 def filters(texts: Sequence[str]) -> str | None:
-    """`key=value` texts as the API takes them, None for none. Raises Invalid."""
+    """`key=value` texts as the API's JSON, None for no texts. Raises Invalid."""
     found: dict[str, list[str]] = {}
     for text in texts:
         key, separator, value = text.partition("=")
@@ -83,7 +83,7 @@ def port(value: Object) -> str:
 
 
 def logs_verb(api: Api, given: Given, others: Sequence[str]) -> int:
-    """`engine logs CONTAINER`: its stdout on ours, its stderr on ours."""
+    """`engine logs CONTAINER`: write its stdout to our stdout, and its stderr to our stderr."""
     (container,) = others
     now = time.time()
     query = {
@@ -103,7 +103,7 @@ def logs_verb(api: Api, given: Given, others: Sequence[str]) -> int:
 
 
 def rm_verb(api: Api, given: Given, others: Sequence[str]) -> int:
-    """`engine rm CONTAINER...`: each one that can be removed is, and one that cannot makes the exit status 1."""
+    """`engine rm CONTAINER...`: remove each; a container that cannot be removed makes the exit status 1."""
     status = 0
     query = {"force": bool(given.get("force")), "v": bool(given.get("volumes"))}
     for container in others:

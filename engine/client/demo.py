@@ -1,7 +1,7 @@
-"""`engine demo`: the main job on a private daemon, each request and each answer shown with its time.
+"""The verb `engine demo`: runs one container on a private daemon, and shows each request and answer with its time.
 
-Runs in the client's one thread, with the daemon as a subprocess of its own: own socket, own roots, all in a temporary
-directory that is gone afterwards. Nothing on the host is used but its programs, and nothing stays.
+Runs in the client's one thread. The daemon is a subprocess with its own socket and roots in a temporary directory,
+which is removed afterwards. The demo uses only the programs of the host, and leaves no file behind.
 """
 
 import json
@@ -41,8 +41,11 @@ _PROGRAMS = ("sh", "echo", "cat", "ls", "sleep", "true", "false", "env", "id", "
 
 
 def demo(api: None, given: Given, others: Sequence[str]) -> int:
-    """Start a daemon, run the flow, clean up. Returns 0 when every step did what it should."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the daemon and the directory are cleaned up
+    """Start a daemon, run the flow, clean up. Returns 0 when every step worked; raises ApiError, SystemFailure,
+    Unavailable.
+    """
+    # SystemExit instead of death, so that the daemon and the directory are cleaned up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with _private_daemon() as socket_path, Connection(socket_path) as connection:
         try:
             Stage(connection).play(given_text(given, "image"))
@@ -54,7 +57,7 @@ def demo(api: None, given: Given, others: Sequence[str]) -> int:
 
 
 def _remove_what_is_left(api: Api) -> None:
-    """After a step that failed: a container outlives its daemon, so it must go first."""
+    """Remove the container after a step that failed: it would outlive its daemon."""
     try:
         api.call("DELETE", container_path(_NAME), {"force": True})
     except ApiError as error:
@@ -63,13 +66,15 @@ def _remove_what_is_left(api: Api) -> None:
 
 
 def programs_of_this_host() -> tuple[str, ...]:
-    """What the embedded image is made of: busybox, which is everything in one, else a few small programs."""
+    """The programs for the demo's image: busybox, which has all of them in one file, else a few small programs."""
     return _BUSYBOX if shutil.which("busybox") else tuple(name for name in _PROGRAMS if shutil.which(name))
 
 
 @contextmanager
 def _private_daemon() -> Iterator[str]:
-    """A daemon that listens on the socket that is yielded. Raises Unavailable with its log when it does not come up."""
+    """Run a daemon that listens on the socket whose path is yielded. Raises Unavailable with its log when it does not
+    start.
+    """
     with tempfile.TemporaryDirectory(prefix="engine-demo-") as name:
         directory = Path(name)
         socket_path = str(directory / "engine.sock")
@@ -85,7 +90,7 @@ def _private_daemon() -> Iterator[str]:
 
 
 def _start(directory: Path, socket_path: str, log: Path) -> subprocess.Popen[bytes]:
-    # A file of its own, so that the host's daemon.json has no say.
+    # An own file, so that the host's daemon.json has no effect.
     config = directory / "daemon.json"
     config.write_text("{}")
     arguments = {
@@ -105,12 +110,12 @@ def _start(directory: Path, socket_path: str, log: Path) -> subprocess.Popen[byt
             stdout=output,
             stderr=output,
             env=os.environ | {"PYTHONPATH": path},
-            start_new_session=True,  # a Ctrl-C is for the demo, which then ends the daemon when it has cleaned up
+            start_new_session=True,  # Ctrl-C must only reach the demo, which ends the daemon after the clean-up
         )
 
 
 def _until_it_answers(process: subprocess.Popen[bytes], socket_path: str, log: Path) -> None:
-    """Wait for the first answer. A connection is the only sign that there is of a daemon that listens."""
+    """Wait for the first answer: only a connection shows that a daemon listens."""
     deadline = time.monotonic() + _START_TIMEOUT
     while True:
         try:
@@ -133,14 +138,14 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 class Stage:
-    """The flow over one kept-alive connection, and how it is shown."""
+    """The demo's requests over one kept-alive connection, and how they are shown."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._steps = 0
 
     def play(self, reference: str | None) -> None:
-        """Every step of the main job. Raises ApiError or SystemFailure at the first that fails."""
+        """Run every step of the demo. Raises ApiError or SystemFailure at the first that fails."""
         self._pull(reference) if reference else self._import()
         began = time.perf_counter()
         body = {"Image": reference or _IMAGE, "Cmd": _COMMAND, "HostConfig": {"NetworkMode": "none"}}
@@ -181,7 +186,7 @@ class Stage:
         query: Mapping[str, object] | None = None,
         body: Object | None = None,
     ) -> Object:
-        """Make a call and show it; returns the answer's object, which is empty where nothing came back."""
+        """Make a call and show it; returns the JSON object of the answer, {} for an empty body."""
         began, response = self._request(title, method, path, query, body)
         data = response.read()
         self._status(response, time.perf_counter() - began)
@@ -210,7 +215,9 @@ class Stage:
         query: Mapping[str, object] | None = None,
         body: Object | Iterable[bytes] | None = None,
     ) -> tuple[float, Response]:
-        """Show a request and send it: (when it was sent, the answer's head). Raises ApiError for an error status."""
+        """Show a request and send it; returns (when it was sent, the answer's head). Raises ApiError for an error
+        status.
+        """
         self._steps += 1
         full = target(path, query)
         print(f"\n{self._steps}. {title}")
@@ -241,6 +248,6 @@ class Stage:
 
 
 def _fold(text: str) -> None:
-    """Print it, folded to the width of a page; ids and other long words are cut where the page ends."""
+    """Print a text folded to the width of a page; ids and other long words are cut where the page ends."""
     indent = f"{text[0]}   " if text[0] in "<>" else ""
     print(textwrap.fill(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False))

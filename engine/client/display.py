@@ -1,6 +1,7 @@
-"""Sizes, ages, times and columns as docker shows them, and sizes and times as docker takes them.
+"""Formats sizes, ages, short ids and tables for the client as docker shows them, and parses sizes and times as docker
+takes them.
 
-Pure; no clock but the one it is given.
+Pure; it reads no clock: the caller passes the time.
 """
 
 import re
@@ -14,7 +15,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgtp]?)i?(b?)", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
-_AGES = (  # below this many seconds: this many seconds are one of the unit (go-units, HumanDuration)
+# (limit, unit, name): below `limit` seconds an age is shown in units of `unit` seconds (go-units, HumanDuration)
+_AGES = (
     (60, 1, "second"),
     (3600, 60, "minute"),
     (48 * 3600, 3600, "hour"),
@@ -25,7 +27,7 @@ _AGES = (  # below this many seconds: this many seconds are one of the unit (go-
 
 
 def parse_size(text: str) -> int:
-    """A size with a unit (`64m`, `1.5g`, `1024`), in bytes; a unit counts in 1024s. Raises Invalid."""
+    """A size with a unit (`64m`, `1.5g`, `1024`), in bytes; units are powers of 1024. Raises Invalid."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise Invalid(f"invalid size: '{text}'")
@@ -33,7 +35,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_time(text: str, now: float) -> str:
-    """A point in time (Unix time, RFC 3339, or how long ago: `10m`, `1h30m`) as the API takes it. Raises Invalid."""
+    """A time (Unix time, RFC 3339, or an age: `10m`, `1h30m`) as the API takes it. Raises Invalid."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return text
     if parts := _DURATION.findall(text):
@@ -48,7 +50,7 @@ def parse_time(text: str, now: float) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes in three digits: `4.27MB`."""
+    """A number of bytes, shown with three digits: `4.27MB`."""
     value = float(count)
     for unit in _DECIMAL:
         if value < 999.5 or unit == _DECIMAL[-1]:
@@ -58,7 +60,7 @@ def size(count: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago: `5 minutes`, `About an hour`."""
+    """An age in seconds, shown in words: `5 minutes`, `About an hour`."""
     seconds = int(max(seconds, 0))
     if seconds < 1:
         return "Less than a second"
@@ -74,7 +76,7 @@ def age(seconds: float) -> str:
 
 
 def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table, its columns three spaces apart."""
+    """A table as text, its columns three spaces apart."""
     table = [list(heads), *map(list, rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(heads))]
     return "\n".join(
@@ -83,7 +85,7 @@ def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text, cut to `most` characters."""
+    """The text, cut to `most` characters with an ellipsis."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -1,6 +1,6 @@
-"""Reading ELF files: which loader and which shared libraries a program asks for.
+"""Parses ELF files: which loader, shared libraries and search paths a program names.
 
-Pure; runs in the client. Bytes in, values out, each offset checked, since the file may be anything.
+Pure; runs in the client. Bytes in, values out. Each offset is checked, since the file may hold anything.
 Format: System V gABI, chapters 4 and 5; elf(5).
 """
 
@@ -12,14 +12,14 @@ from engine.errors import Invalid
 
 MAGIC = b"\x7fELF"
 Data = bytes | mmap.mmap
-# More program headers or libraries than these is no program that anyone runs.
+# No real program has more program headers or dynamic entries than these.
 _MOST_HEADERS = 512
 _MOST_ENTRIES = 65536
 
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
 _NEEDED, _STRINGS, _STRINGS_SIZE, _RPATH, _RUNPATH, _END = 1, 5, 10, 15, 29, 0
 
-# Class → header from e_machine on (machine, version, entry, phoff, shoff, flags, ehsize, phentsize, phnum).
+# Class → the header from e_machine on (machine, version, entry, phoff, shoff, flags, ehsize, phentsize, phnum).
 _HEADERS = {1: "HIIIIIHHH", 2: "HIQQQIHHH"}
 # Class → a program header, and which of its fields are type, offset, address, size in the file.
 _SEGMENTS = {1: ("IIIIIIII", (0, 1, 2, 4)), 2: ("IIQQQQQQ", (0, 2, 3, 5))}
@@ -29,11 +29,11 @@ _ORDERS = {1: "<", 2: ">"}
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """What the loader would read in one file.
+    """The parts of one ELF file that the loader uses.
 
-    kind: (class, byte order, machine), equal for files that go together
+    kind: (class, byte order, machine), equal for files that can be loaded together
     interpreter: path of the loader, empty in a library and in a static program
-    needed: names of libraries; rpath, runpath: directories as they stand there, `$ORIGIN` not replaced
+    needed: names of libraries; rpath, runpath: directories as the file has them, `$ORIGIN` not replaced
     """
 
     kind: tuple[int, int, int]
@@ -44,7 +44,7 @@ class Elf:
 
 
 def parse(data: Data) -> Elf:
-    """The ELF file whose bytes (or a mapping of them) are given. Raises Invalid for anything else."""
+    """The ELF file whose bytes (or a mapping of them) are given. Raises Invalid for any other or a damaged file."""
     try:
         return _parse(data)
     except (struct.error, IndexError, OverflowError, UnicodeDecodeError) as error:

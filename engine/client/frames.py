@@ -1,7 +1,8 @@
-"""The frames of a container's output taken apart: bytes in, (stream, bytes) out.
+"""Splits the framed output of a container (logs, attach) into pieces of stdout and stderr, for the client.
 
-Pure. A frame is 1 byte stream (1 stdout, 2 stderr), 3 zero bytes, 4 bytes big-endian length, payload (Engine API,
-ContainerAttach). A payload is passed on as it comes, so that a long frame is never held in memory.
+Pure: bytes in, (stream, bytes) out. A frame is 1 byte stream (1 stdout, 2 stderr), 3 zero bytes, 4 bytes big-endian
+length, payload (Engine API, ContainerAttach). A payload is passed on as it comes, so that a long frame is never held in
+memory.
 """
 
 import struct
@@ -13,7 +14,7 @@ _STREAMS = (0, 1, 2)
 
 
 class Demultiplexer:
-    """Takes apart one framed stream that comes in pieces of any size."""
+    """Splits one framed stream that comes in pieces of any size."""
 
     def __init__(self) -> None:
         self._header = b""
@@ -21,7 +22,9 @@ class Demultiplexer:
         self._left = 0
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """What these bytes complete: pieces of payload with their stream. Raises SystemFailure for an alien frame."""
+        """The pieces of payload in these bytes, each with its stream. Raises SystemFailure for a frame of an unknown
+        stream.
+        """
         pieces = []
         view = memoryview(data)
         while view:
@@ -47,7 +50,9 @@ class Demultiplexer:
 
 
 class Plain:
-    """The output of a terminal, in the place of a `Demultiplexer`: it has no frames, and everything is stdout."""
+    """Takes the place of a `Demultiplexer` for a container with a terminal: its output has no frames, and all is
+    stdout.
+    """
 
     whole = True
 

@@ -1,7 +1,7 @@
-"""An image of the host's own programs: the tar of a root filesystem with them and all that they need to run.
+"""Makes a root filesystem, as a tar, of programs of this host with the loaders and libraries that they need.
 
-Runs in the client, as any user who may read the programs; the daemon gets it as any other root filesystem
-(POST /images/create?fromSrc=-). Files keep the paths they have on the host, with the symbolic links that lead to them.
+Runs in the client, as any user who may read the programs. The daemon imports it like any other root filesystem (POST
+/images/create?fromSrc=-). Files keep their paths on the host, with the symbolic links that lead to them.
 """
 
 import os
@@ -18,28 +18,28 @@ _CHUNK = 256 * 1024
 _MOST_LINKS = 40
 _SCRIPT = b"#!"
 
-# What a program may count on beside itself: path → mode; and small files: path → contents.
+# What programs expect beside themselves: directories (path → mode) and small files (path → contents).
 _DIRECTORIES = {"dev": 0o755, "etc": 0o755, "proc": 0o555, "root": 0o700, "sys": 0o555, "tmp": 0o1777, "var": 0o755}
 _FILES = {
     "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
     "etc/group": b"root:x:0:\nnogroup:x:65534:\n",
 }
-# Where everyone looks, and what a host with one /usr makes symbolic links.
+# The directories in which programs look; on a host with a merged /usr they are symbolic links.
 _MERGED = ("bin", "sbin", "lib", "lib64")
-# Where a shell is looked for by everyone.
+# The path at which programs expect a shell.
 _SHELL = "/bin/sh"
 _BUSYBOX = "busybox"
 
 
 class _Tree:
-    """The files of the image: path without its first slash → the host's path, or where a symbolic link points."""
+    """The image's files and symbolic links: path without its first slash → the host's path, or the link's target."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
         self.links: dict[str, str] = {}
 
     def add(self, path: str) -> str:
-        """Take a file of the host, with the symbolic links on the way to it; returns its real path."""
+        """Add a file of the host, with the symbolic links on the way to it; returns its real path."""
         here, waiting, links = "", path.split("/")[::-1], 0
         while waiting:
             part = waiting.pop()
@@ -65,7 +65,7 @@ class _Tree:
         return here
 
     def add_program(self, path: str) -> str:
-        """Take a program, its loader and libraries, or the interpreter of a script; returns its real path."""
+        """Add a program with its loader and libraries, or a script with its interpreter; returns its real path."""
         real = self.add(path)
         with open(real, "rb") as file:
             head = file.read(256)
@@ -84,7 +84,7 @@ class _Tree:
 def rootfs(programs: Sequence[str]) -> Iterator[bytes]:
     """The tar, in pieces; `programs` are names on PATH, or paths.
 
-    busybox brings a link for each of its applets. What can go wrong goes wrong before the first piece: raises NotFound
+    busybox brings a link for each of its applets. All but a read error is found before the first piece: raises NotFound
     for a program or library that is missing, Invalid for a file that is no program, and OSError.
     """
     tree = _Tree()
@@ -100,7 +100,7 @@ def rootfs(programs: Sequence[str]) -> Iterator[bytes]:
 
 
 def _add_merged(tree: _Tree) -> None:
-    """The host's links in the place of /bin and its like, where they lead to something in the image."""
+    """Add the host's symbolic links for /bin and the like, where they lead to files in the image."""
     for name in _MERGED:
         if os.path.islink(f"/{name}"):
             target = os.readlink(f"/{name}")
@@ -109,7 +109,7 @@ def _add_merged(tree: _Tree) -> None:
 
 
 def _add_applets(tree: _Tree, busybox: str) -> None:
-    """A link beside busybox for each applet it says it has, and /bin/sh, unless the name is taken."""
+    """Add a link beside busybox for each applet that it lists, and /bin/sh, unless the name is taken."""
     listed = subprocess.run([busybox, "--list"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     directory = os.path.dirname(busybox).lstrip("/")
     for applet in listed.stdout.split():
@@ -135,7 +135,7 @@ def _pieces(tree: _Tree) -> Iterator[bytes]:
 
 
 def _directories(tree: _Tree, small: dict[str, bytes]) -> dict[str, int]:
-    """path → mode of every directory, parents first; a link in a directory's place stays a link."""
+    """path → mode of every directory, parents first; where the image has a link of that path, the link stays."""
     found = {path: mode for path, mode in _DIRECTORIES.items() if path not in tree.links}
     for path in (*tree.files, *tree.links, *small):
         while path := os.path.dirname(path):
@@ -146,7 +146,7 @@ def _directories(tree: _Tree, small: dict[str, bytes]) -> dict[str, int]:
 def _file(path: str, source: str) -> Iterator[bytes]:
     with open(source, "rb") as file:
         state = os.fstat(file.fileno())
-        # Owned by root in the image, whoever made it; setuid has no place in a copy.
+        # Root owns the file in the image, whoever owns it here. The copy is not setuid.
         mode = stat.S_IMODE(state.st_mode) & 0o777
         yield _header(path, tarfile.REGTYPE, mode=mode, size=state.st_size, mtime=int(state.st_mtime))
         left = state.st_size

@@ -1,4 +1,4 @@
-"""The verbs about images: pull, images, image-from-host.
+"""The client's verbs about images: `engine pull`, `engine images` and `engine image-from-host`.
 
 Runs in the client's one thread.
 """
@@ -28,7 +28,9 @@ PULL_OPTIONS = (
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """A reference as (name, tag or digest), `latest` where it has neither; a port is not a tag."""
+    """A reference as (name, tag or digest), with the tag `latest` where it has neither; a port is not
+    taken for a tag.
+    """
     name, separator, digest = reference.partition("@")
     if separator:
         return name, digest
@@ -37,7 +39,7 @@ def split_reference(reference: str) -> tuple[str, str]:
 
 
 def pull(api: Api, reference: str, out: TextIO, platform: str = "", quiet: bool = False) -> None:
-    """Pull an image, showing the progress on `out`. Raises ApiError."""
+    """Pull an image, and show the progress on `out`. Raises ApiError."""
     name, tag = split_reference(reference)
     documents = api.progress("/images/create", {"fromImage": name, "tag": tag, "platform": platform or None})
     if quiet:
@@ -49,7 +51,7 @@ def pull(api: Api, reference: str, out: TextIO, platform: str = "", quiet: bool 
 
 
 def pull_verb(api: Api, given: Given, others: Sequence[str]) -> int:
-    """`engine pull IMAGE`."""
+    """`engine pull IMAGE`: pull an image from its registry."""
     (reference,) = others
     pull(api, reference, sys.stdout, given_text(given, "platform"), bool(given.get("quiet")))
     if given.get("quiet"):
@@ -58,7 +60,7 @@ def pull_verb(api: Api, given: Given, others: Sequence[str]) -> int:
 
 
 def images_verb(api: Api, given: Given, others: Sequence[str]) -> int:
-    """`engine images [NAME]`."""
+    """`engine images [NAME]`: show a table of the images, or their ids."""
     filters = json.dumps({"reference": list(others)}) if others else None
     found = api.call("GET", "/images/json", {"all": bool(given.get("all")), "filters": filters})
     rows = [row for image in found for row in image_rows(image, bool(given.get("no-trunc")), time.time())]
@@ -71,7 +73,7 @@ def images_verb(api: Api, given: Given, others: Sequence[str]) -> int:
 
 
 def image_rows(image: Object, full: bool, now: float) -> list[tuple[str, ...]]:
-    """One row for each name of an image of GET /images/json."""
+    """The rows of `images` for one image of GET /images/json: one for each of its names."""
     names = [split_reference(name) for name in image.get("RepoTags") or ()]
     if not names:
         names = [(name.partition("@")[0], "<none>") for name in image.get("RepoDigests") or ["<none>"]]
@@ -81,7 +83,7 @@ def image_rows(image: Object, full: bool, now: float) -> list[tuple[str, ...]]:
 
 
 def host_image_verb(api: Api, given: Given, others: Sequence[str]) -> int:
-    """`engine image-from-host NAME PROGRAM...`."""
+    """`engine image-from-host NAME PROGRAM...`: import an image of these programs of the host."""
     name, *programs = others
     repository, tag = split_reference(name)
     query = {"fromSrc": "-", "repo": repository, "tag": tag}

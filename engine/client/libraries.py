@@ -1,7 +1,8 @@
-"""Finding the shared libraries of a program on this host, as its loader would, by reading files alone.
+"""Finds the shared libraries that a program of this host would be loaded with, by the rules of its loader (glibc or
+musl).
 
-Runs in the client; runs nothing (ldd(1) would run the program). For glibc: ld.so(8), and /etc/ld.so.cache; for musl:
-its path file, or its three directories.
+Runs in the client. It only reads files and never runs the program, as ldd(1) would. For glibc the rules are those of
+ld.so(8) with /etc/ld.so.cache; for musl those of its path file, or else its three directories.
 """
 
 import contextlib
@@ -17,13 +18,13 @@ _GLIBC_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _MUSL_DIRECTORIES = ("/lib", "/usr/local/lib", "/usr/lib")
 _CACHE = "/etc/ld.so.cache"
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
-# After the magic: number of libraries, bytes of strings, and 20 that are no matter here (glibc, dl-cache.h).
+# The magic, the number of libraries, the bytes of strings, and 20 bytes that do not matter here (glibc, dl-cache.h).
 _CACHE_HEADER = 48
 _CACHE_ENTRY = struct.Struct("=iIIIQ")
 
 
 def read(path: str) -> elf.Elf:
-    """The ELF file at `path`; raises Invalid for any other file, NotFound, and OSError as open(2)."""
+    """The ELF file at `path`; raises Invalid for any other file, NotFound, and OSError as open(2) does."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return elf.parse(data)
@@ -34,13 +35,13 @@ def read(path: str) -> elf.Elf:
 
 
 def needed_by(path: str) -> list[str]:
-    """The loader and every library, of libraries too, that the ELF program at `path` is loaded with.
+    """The loader and all libraries, also those that libraries need, with which the ELF program at `path` is loaded.
 
-    Paths as the loader would open them, symbolic links included. Raises NotFound naming a library that is missing.
+    The paths are those that the loader would open, symbolic links included. Raises NotFound, naming a missing library.
     """
     program = read(path)
     found: dict[str, str] = {}
-    # (file, directories that those above it in the chain add by DT_RPATH)
+    # (path, file, directories that DT_RPATH of the files above it in the chain adds)
     waiting: list[tuple[str, elf.Elf, tuple[str, ...]]] = [(path, program, ())]
     while waiting:
         above, file, inherited = waiting.pop()
@@ -67,7 +68,7 @@ def _find(name: str, program: elf.Elf, above: str, rpath: tuple[str, ...], runpa
         candidates += _cached().get(name, []) if not _is_musl(program) else []
         candidates += [f"{directory}/{name}" for directory in _directories(program)]
     for candidate in candidates:
-        with contextlib.suppress(NotFound, Invalid, OSError):  # as the loader: what cannot be read is passed over
+        with contextlib.suppress(NotFound, Invalid, OSError):  # the loader passes over unreadable files too
             if read(candidate).kind == program.kind:
                 return candidate
     raise NotFound(f"{above} needs {name}, which is nowhere on this host")
@@ -78,7 +79,7 @@ def _is_musl(program: elf.Elf) -> bool:
 
 
 def _directories(program: elf.Elf) -> tuple[str, ...]:
-    """The directories that are searched at last."""
+    """The directories that the loader searches last."""
     if not _is_musl(program):
         return _GLIBC_DIRECTORIES
     name = os.path.basename(program.interpreter).removesuffix(".so.1")
@@ -90,7 +91,9 @@ def _directories(program: elf.Elf) -> tuple[str, ...]:
 
 
 def _expand(directories: tuple[str, ...], above: str) -> tuple[str, ...]:
-    """The directories with $ORIGIN, the only word that names a place on its own, filled in."""
+    """The directories with $ORIGIN filled in; those with another $ word, which names no place by itself,
+    are left out.
+    """
     origin = os.path.dirname(os.path.realpath(above))
     filled = (text.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for text in directories)
     return tuple(text for text in filled if "$" not in text)
@@ -98,7 +101,7 @@ def _expand(directories: tuple[str, ...], above: str) -> tuple[str, ...]:
 
 @functools.cache
 def _cached() -> dict[str, list[str]]:
-    """Library name → paths, as ldconfig(8) found them; empty where there is no cache that we can read."""
+    """Library name → paths, as ldconfig(8) found them; empty where there is no cache."""
     try:
         with open(_CACHE, "rb") as file:
             return parse_cache(file.read())
@@ -107,7 +110,9 @@ def _cached() -> dict[str, list[str]]:
 
 
 def parse_cache(data: bytes) -> dict[str, list[str]]:
-    """What an ld.so.cache of the present format holds, alone or behind one of the old format."""
+    """The entries (library name → paths) of an ld.so.cache in the present format, alone or after one in
+    the old format.
+    """
     start = data.find(_CACHE_MAGIC)
     found: dict[str, list[str]] = {}
     if start < 0 or len(data) < start + _CACHE_HEADER:

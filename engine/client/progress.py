@@ -1,7 +1,7 @@
-"""The progress of a pull, a load or an import, shown as docker shows it.
+"""Shows the progress of a pull, a load or an import on the user's terminal as docker does.
 
-Runs in the client's one thread. On a terminal each layer has its own line, written over as it goes on; elsewhere only
-whole steps are shown, one a line.
+Runs in the client's one thread. On a terminal each layer has its own line, which is overwritten as the work goes on.
+Elsewhere only whole steps are shown, one a line.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def _show_lines(documents: Iterable[Object], out: TextIO, columns: int) -> None:
         identity = document.get("id", "")
         if not identity or "progressDetail" not in document:
             print(text, file=out, flush=True)
-            rows.clear()  # what stands above this line is finished
+            rows.clear()  # the lines above this one are finished
             continue
         if identity not in rows:
             rows[identity] = len(rows)
@@ -46,7 +46,7 @@ def _show_lines(documents: Iterable[Object], out: TextIO, columns: int) -> None:
 
 
 def line(document: Object) -> str:
-    """One progress document in words."""
+    """One progress document as a line of text."""
     if "stream" in document:
         return str(document["stream"]).rstrip("\n")
     text: str = document.get("status", "")

@@ -1,7 +1,7 @@
-"""`engine run`: a container from creation to exit code, attached to this terminal as docker's is.
+"""The verb `engine run`: creates a container, attaches this terminal to it, starts it and returns its exit code.
 
-Runs in the client's one thread. The order is docker's, and it matters: attach and wait are asked for before the start,
-so that not a byte and not the exit can be missed.
+Runs in the client's one thread. The order of the requests is docker's, and it matters: attach and wait are requested
+before the start, so that no byte of output and no exit is missed.
 """
 
 import os
@@ -20,7 +20,7 @@ from engine.errors import Invalid, SystemFailure
 
 CANNOT_RUN = 125
 
-# What a user or a shell may send to the client is meant for the container.
+# Signals that a user or a shell may send to the client, which forwards them to the container.
 _FORWARDED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -49,7 +49,7 @@ OPTIONS = (
 
 
 def run(api: Api, given: Given, others: Sequence[str]) -> int:
-    """Create, attach, wait, start; returns the container's exit code. Raises Invalid, ApiError."""
+    """Create a container, attach, wait, start; returns the container's exit code. Raises Invalid, ApiError."""
     if not others:
         raise Invalid("run needs an image")
     image, *command = others
@@ -70,7 +70,7 @@ def run(api: Api, given: Given, others: Sequence[str]) -> int:
 
 
 def creation(image: str, command: Sequence[str], given: Given, environ: Mapping[str, str]) -> Object:
-    """The body of POST /containers/create. Raises Invalid."""
+    """The body of POST /containers/create for these options. Raises Invalid."""
     attached = not given.get("detach")
     stdin = bool(given.get("interactive"))
     host: Object = {"AutoRemove": bool(given.get("rm")), "NetworkMode": given.get("network") or "default"}
@@ -96,14 +96,14 @@ def creation(image: str, command: Sequence[str], given: Given, environ: Mapping[
 
 
 def _setting(text: str, environ: Mapping[str, str]) -> str | None:
-    """`NAME=value` as it is; `NAME` with the value that it has here, None when it has none."""
+    """`NAME=value` as it is; a bare `NAME` with its value in our environment, None when it has none there."""
     if "=" in text:
         return text
     return f"{text}={environ[text]}" if text in environ else None
 
 
 def _create(api: Api, image: str, body: Object, name: str) -> str:
-    """The new container's id; an image that is not there is pulled first."""
+    """Create the container and return its id; a missing image is pulled first."""
     query = {"name": name or None}
     try:
         answer: Object = api.call("POST", "/containers/create", query, body)
@@ -155,7 +155,9 @@ def _run_attached(api: Api, container: str, body: Object) -> int:
 
 
 def _result(api: Api, container: str, waiting: Response) -> Object:
-    """How the container ended. A daemon that was killed meanwhile is asked again: its containers outlive it."""
+    """The answer of the wait. If the daemon was killed meanwhile, the next daemon is asked again: containers outlive a
+    daemon.
+    """
     try:
         result: Object = waiting.json()
     except SystemFailure:
@@ -173,7 +175,8 @@ def _exit_code(result: Object) -> int:
 def _status_of_failed_start(api: Api, container: str, waiting: Response | None) -> int:
     """126 or 127 where the command was at fault, as the daemon recorded it; else 125.
 
-    waiting: the wait for its removal, for a container that removes itself; it ends with the recorded code
+    waiting: the wait for the removal of a container with AutoRemove, whose answer has the recorded code; None for
+    others
     """
     if waiting is not None:
         code: int = waiting.json()["StatusCode"]
@@ -194,7 +197,7 @@ def _pass_on(api: Api, container: str, number: int) -> None:
 
 
 def _resize(api: Api, container: str) -> None:
-    """Tell the container's terminal the size of ours, where ours has one."""
+    """Give the container's terminal the size of our terminal, if we have one."""
     found = size(1)
     if found is None:
         return
@@ -202,6 +205,6 @@ def _resize(api: Api, container: str) -> None:
     try:
         api.call("POST", container_path(container, "resize"), {"h": rows, "w": columns})
     except ApiError as error:
-        # Without the size a terminal still works, at 80 columns: an engine that has no resize yet is no reason to stop.
+        # Without the size a terminal still works, at 80 columns: an engine that has no resize is no reason to stop.
         if error.status not in (*_TOO_LATE, _NOT_BUILT):
             raise

@@ -1,7 +1,7 @@
-"""The client's side of an attached container: bytes between our stdin, stdout, stderr and the hijacked connection.
+"""Moves bytes between the user's stdin, stdout, stderr and the hijacked connection to an attached container.
 
-Runs in the client's one thread, as one poll loop: input that the container does not take yet never keeps its output
-from being shown, and a signal is seen at once. It knows bytes and descriptors only; what a signal means is told to it.
+Runs in the client's one thread, as one poll loop: input that the container does not take yet never delays its output,
+and a signal is seen at once. It knows bytes and descriptors only; the caller says what a signal does.
 """
 
 import os
@@ -19,7 +19,9 @@ _GONE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of it, however often it takes. Raises BrokenPipeError when nobody reads."""
+    """Write all of the data, in as many writes as it takes. Raises BrokenPipeError when the reader has
+    closed its end.
+    """
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
@@ -42,10 +44,10 @@ def caught(signals: Iterable[signal.Signals]) -> Iterator[int]:
 
 
 class Session:
-    """One attached container.
+    """The session with one attached container.
 
-    connection: the hijacked connection, owned by the session; first: what was already read of it
-    tty:        output has no frames
+    connection: the hijacked connection, which the session owns; first: the bytes already read from it
+    tty:        True when the output has no frames
     stdin:      the descriptor to read input from, or None; its end is passed on as a half-close
     detach:     looks for the detach keys in the input, or None
     """
@@ -69,7 +71,7 @@ class Session:
     def run(self, ended: int, signals: int, on_signal: Callable[[int], None]) -> bool:
         """Move bytes until the container's output has ended and `ended` is readable; False when the user detached.
 
-        ended:   becomes readable when the container has ended
+        ended:   a descriptor that becomes readable when the container has ended
         signals: the descriptor of `caught`; each number read from it is given to `on_signal`
         """
         self._connection.setblocking(False)
@@ -101,12 +103,12 @@ class Session:
         return dict(poll.poll())
 
     def _receive(self) -> bool:
-        """Show what has come in; False at the end of the output."""
+        """Show the output that has come in; False at its end."""
         try:
             data = self._connection.recv(_PIECE)
         except BlockingIOError:
             return True
-        except ConnectionResetError:  # the daemon or the monitor was killed: there is no more output to come
+        except ConnectionResetError:  # the daemon or the monitor was killed: no more output will come
             return False
         self._show(data)
         return bool(data)
@@ -132,7 +134,7 @@ class Session:
             self._pending = self._pending[self._connection.send(self._pending, socket.MSG_NOSIGNAL) :]
         except BlockingIOError:
             return
-        except (BrokenPipeError, ConnectionResetError):  # the container takes no more input; its output goes on
+        except (BrokenPipeError, ConnectionResetError):  # the container takes no more input, but its output may go on
             self._pending, self._stdin = b"", None
 
     def _half_close(self) -> None:

@@ -1,4 +1,4 @@
-"""The verbs about the engine itself: version.
+"""The client's verb about the engine itself: `engine version`.
 
 Runs in the client's one thread.
 """
@@ -14,7 +14,7 @@ _DAEMON_FACTS = ("Version", "ApiVersion", "MinAPIVersion", "Os", "Arch", "Kernel
 
 
 def version_verb(api: Api, given: Given, others: Sequence[str]) -> int:
-    """`engine version`: the client's facts, then the daemon's."""
+    """`engine version`: show the versions of the client, then those of the daemon."""
     print(f"Client:\n  {'Version':<15}{VERSION}\n  {'Python':<15}{platform.python_version()}")
     found = api.call("GET", "/version")
     print("Daemon:")

@@ -1,6 +1,6 @@
-"""The user's own terminal: raw mode for as long as a container has it, its size, and the keys that let go of it.
+"""Handles the user's own terminal for the client: raw mode while a container uses it, its size, and the detach keys.
 
-Runs in the client's one thread. The mode found is always put back, whatever happens in between.
+Runs in the client's one thread. The terminal's former mode is restored in every case.
 """
 
 import os
@@ -11,23 +11,23 @@ from contextlib import contextmanager
 
 from engine.errors import Invalid
 
-DETACH_KEYS = b"\x10\x11"  # ctrl-p ctrl-q, as docker's
+DETACH_KEYS = b"\x10\x11"  # ctrl-p ctrl-q, the same as docker's
 
 
 @contextmanager
 def raw(fd: int) -> Iterator[None]:
-    """The terminal `fd` in raw mode."""
+    """Keep the terminal `fd` in raw mode within the `with` block."""
     found = termios.tcgetattr(fd)
     try:
         tty.setraw(fd)
         yield
     finally:
-        # TCSADRAIN, not TCSAFLUSH: what the user typed ahead is for the shell that comes next.
+        # TCSADRAIN, not TCSAFLUSH: keys that the user typed ahead are for the shell that follows.
         termios.tcsetattr(fd, termios.TCSADRAIN, found)
 
 
 def size(fd: int) -> tuple[int, int] | None:
-    """(rows, columns), or None where `fd` is no terminal or does not know its size."""
+    """(rows, columns), or None where `fd` is no terminal or has no known size."""
     try:
         columns, rows = os.get_terminal_size(fd)
     except OSError:  # ENOTTY: a pipe or a file
@@ -36,22 +36,22 @@ def size(fd: int) -> tuple[int, int] | None:
 
 
 def need_terminal(fd: int) -> None:
-    """Raises Invalid when `fd` cannot be the terminal of a container."""
+    """Raise Invalid when `fd` is no terminal and so cannot be a container's."""
     if not os.isatty(fd):
         raise Invalid("the input device is not a TTY")
 
 
 class DetachKeys:
-    """Finds the detach keys in what is typed, also when they come in one by one."""
+    """Finds the detach keys in the user's input, also when they come in one by one."""
 
     def __init__(self, keys: bytes = DETACH_KEYS) -> None:
         self._keys = keys
         self._seen = 0
 
     def feed(self, data: bytes) -> tuple[bytes, bool]:
-        """(what goes on to the container, whether the keys are complete).
+        """Returns (the bytes for the container, whether the detach keys are complete).
 
-        Keys that may become the sequence are held back, and go on when they do not.
+        Keys that may begin the sequence are held back, and are passed on when they do not become it.
         """
         passed = bytearray()
         for byte in data:

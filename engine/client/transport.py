@@ -1,7 +1,8 @@
-"""HTTP/1.1 over a Unix socket, as much of it as a client of the Engine API needs.
+"""The client's HTTP/1.1 over a Unix socket: connections, requests and responses, as much as the Engine API needs.
 
 Runs in the client's one thread. http.client is not used: it cannot hand over a connection after `101 UPGRADED` together
-with the bytes that it has read too far, and loading it takes longer than most verbs do. It knows nothing of the API.
+with the bytes that it has read too far, and loading it takes longer than most verbs do. This module knows nothing of
+the API.
 """
 
 import json
@@ -21,9 +22,9 @@ Object = dict[str, Any]
 
 
 def socket_path(environ: Mapping[str, str], uid: int) -> str:
-    """The path of the daemon's socket: ENGINE_HOST, else DOCKER_HOST, else this user's default.
+    """The path of the daemon's socket, from ENGINE_HOST, else DOCKER_HOST, else this user's default.
 
-    Raises Invalid for anything but `unix://PATH`.
+    Raises Invalid for any address but `unix://PATH`.
     """
     address = environ.get("ENGINE_HOST") or environ.get("DOCKER_HOST") or default_host(uid, environ)
     kind, _, path = address.partition("://")
@@ -33,7 +34,7 @@ def socket_path(environ: Mapping[str, str], uid: int) -> str:
 
 
 class Connection:
-    """One connection to the daemon, kept alive between requests; a response is to be read before the next request."""
+    """One connection to the daemon, kept alive between requests; a response must be read before the next request."""
 
     def __init__(self, path: str) -> None:
         """Connect to the socket at `path`. Raises Unavailable."""
@@ -64,7 +65,8 @@ class Connection:
     ) -> "Response":
         """Send one request and read the head of the answer.
 
-        `body`: bytes, or pieces that are sent chunked as they come. Raises SystemFailure when the daemon goes away.
+        `body`: bytes, or pieces that are sent chunked as they come. Raises SystemFailure when the daemon closes the
+        connection or answers with malformed HTTP.
         """
         lines = {"Host": "engine", "Content-Length": str(len(body)) if isinstance(body, bytes) else "0"}
         pieces = None if isinstance(body, bytes) else body
@@ -78,7 +80,7 @@ class Connection:
             if pieces is not None:
                 self._send_chunks(pieces)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the daemon may refuse a body before it has read it all: its answer says why
+            pass  # the daemon may refuse a body before it has read all of it: its answer says why
         return self._response(method)
 
     def _send_chunks(self, body: Iterable[bytes]) -> None:
@@ -102,10 +104,10 @@ class Connection:
         return head
 
     def _receive(self, most: int) -> bytes:
-        """What has come in; empty at the end of the connection."""
+        """The bytes that have come in; empty at the end of the connection."""
         try:
             return self.socket.recv(most)
-        except ConnectionResetError:  # the daemon was killed: the end, only less polite
+        except ConnectionResetError:  # a killed daemon resets the connection, which counts as its end
             return b""
 
     def _fill(self) -> None:
@@ -121,7 +123,7 @@ class Connection:
         return line
 
     def _some(self, most: int) -> bytes:
-        """At least one byte and at most `most`; empty at the end of the connection."""
+        """At least one byte and at most `most` bytes; empty at the end of the connection."""
         if not self._buffer:
             return self._receive(min(most, _PIECE))
         piece, self._buffer = self._buffer[:most], self._buffer[most:]
@@ -144,7 +146,7 @@ class Response:
         self._connection.close()
 
     def fileno(self) -> int:
-        """The connection's descriptor, to wait until there is something to read."""
+        """The connection's descriptor, to poll for more of the answer."""
         return self._connection.socket.fileno()
 
     @property
@@ -184,7 +186,7 @@ class Response:
         return b"".join(self.pieces())
 
     def json(self) -> Any:
-        """The whole body as JSON, which is as the API's definition has it; None when it is empty."""
+        """The whole body as JSON, shaped by the API's definition; None when it is empty."""
         data = self.read()
         return json.loads(data) if data.strip() else None
 
@@ -198,7 +200,7 @@ class Response:
             yield json.loads(rest)
 
     def take_over(self) -> tuple[socket.socket, bytes]:
-        """The raw connection after a hijack, now the caller's, and the bytes that were read past the head."""
+        """The raw connection after a hijack, which the caller owns now, and the bytes that were read past the head."""
         data, self._connection._buffer = self._connection._buffer, b""
         return self._connection.socket, data
 

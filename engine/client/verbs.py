@@ -1,7 +1,7 @@
-"""The verbs of the command line in one table, and the choice of the one that is asked for.
+"""The client's main function and its table of verbs: parses the command line, and runs the verb that it names.
 
-Runs in the client's one thread. The modules of the verbs are loaded when they are asked for, so that `engine ps` does
-not pay for the terminal of `engine run`.
+Runs in the client's one thread. A verb's module is loaded when that verb is asked for, so that `engine ps` does not pay
+for the terminal code of `engine run`.
 """
 
 import os
@@ -17,7 +17,7 @@ from engine.errors import EngineError, Invalid
 from engine.settings.every import VERSION
 
 _INTERRUPTED = 130
-_NOBODY_READS = 141  # what a shell shows for a program that SIGPIPE ended
+_NOBODY_READS = 141  # the status that a shell shows for a program killed by SIGPIPE
 
 Function = Callable[[Api | None, Given, Sequence[str]], int]
 """What a verb does: with the daemon, where it speaks to one, its options and its other arguments; an exit status."""
@@ -25,12 +25,12 @@ Function = Callable[[Api | None, Given, Sequence[str]], int]
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb.
+    """One verb of the client.
 
-    function, options: where they are, as `module.NAME` below engine.client; options may be empty
+    function, options: where they are defined, as `module.NAME` below engine.client; options may be empty
     arguments: how many other arguments it takes: at least, at most (None: any number)
     interspersed: options may follow the first argument
-    remote: it speaks to the daemon that the user has chosen; one that does not gets None for it
+    remote: it speaks to the daemon that the user has chosen; otherwise its function gets None for the Api
     """
 
     name: str
@@ -86,7 +86,7 @@ _HELP = Option("help", "Show this text", kind="flag", default=False)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one verb; returns the exit status of the process. Errors are shown, none is raised."""
+    """Run one verb; returns the exit status of the process. Errors are printed, none is raised."""
     try:
         status = _main(arguments)
         sys.stdout.flush()
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has left; the flush at exit would only complain about it once more.
+        # The reader of our output has left. Without this the flush at exit would complain about it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _NOBODY_READS
     return status
@@ -146,7 +146,7 @@ def _options(verb: Verb) -> tuple[Option, ...]:
 
 
 def _place(text: str) -> tuple[str, str]:
-    """The module and the name that are meant by what stands in a `Verb`."""
+    """The module and the name that a `module.NAME` of a `Verb` means."""
     module, _, name = text.rpartition(".")
     return f"engine.client.{module}", name
 

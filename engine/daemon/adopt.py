@@ -1,7 +1,8 @@
-"""Find the containers of an earlier daemon again, at start-up, before the API answers.
+"""Adopts the containers of an earlier daemon at start-up: brings their records up to date, finishes what it left, and
+follows those that run.
 
-Runs once in the main thread. What the database says and what the exec root holds can differ by whatever happened
-between two steps when that daemon died; here the two are brought together, and nothing running is ever disturbed.
+Runs once in the main thread, before the API answers. The database and the exec root can differ by whatever happened
+between two steps when the earlier daemon died. This module makes the two agree, and never disturbs a running container.
 """
 
 import logging
@@ -33,12 +34,13 @@ log = logging.getLogger(__name__)
 
 
 def adopt_all(engine: ContainerParts) -> list[Container]:
-    """Bring every container's record up to date with what is there, and watch what runs.
+    """Bring every container's record up to date with the facts, and watch the running containers.
 
-    Returns those that do not run and that their restart policy wants to run, oldest first; for now they wait.
+    Returns the containers that do not run but are to run by their restart policy, oldest first; they are not started
+    here.
     """
     wanted = []
-    left = engine.networks.endpoints()  # also of those who turn out to have ended
+    left = engine.networks.endpoints()  # also those of containers that turn out to have ended
     containers = engine.containers.all()
     engine.monitors.call((container.id, _where(engine, container).exec_dir, endpoint.NAME) for container in containers)
     for container in reversed(containers):
@@ -52,14 +54,16 @@ def adopt_all(engine: ContainerParts) -> list[Container]:
 
 
 def _adopt_networks(engine: ContainerParts, left: bool) -> None:
-    """Only where somebody has a network, or had one: an idle daemon loads nothing of it."""
+    """Adopt the networks only where a container has or had one: an idle daemon does not load the network code."""
     if left or engine.containers.any(lambda container: container.state.alive):
         adopting.adopt(engine)
     clear_wires(engine)
 
 
 def clear_wires(engine: ContainerParts) -> None:
-    """Take away the wires of ended containers: those of an earlier daemon, or of this one when it stops."""
+    """Remove the network links (wires) of ended containers: those of an earlier daemon, or of this one
+    when it stops.
+    """
     if os.path.isdir(paths.wires(engine.settings.exec_root)):
         leavings.clear(engine)
 
@@ -69,7 +73,7 @@ def _where(engine: ContainerParts, container: Container) -> paths.Paths:
 
 
 def _adopt(engine: ContainerParts, container: Container) -> bool:
-    """Adopt one; True when it is to be started."""
+    """Adopt one container; True when it is to be started."""
     status = container.state.status
     if status == "removing":
         remove.finish(engine, container)
@@ -80,7 +84,7 @@ def _adopt(engine: ContainerParts, container: Container) -> bool:
         found = engine.monitors.adopt(container.id, where.exec_dir)
     except SilentMonitor as silent:
         if was_alive and silent.linked:
-            engine.monitors.keep(container.id)  # it runs on, as far as anyone knows
+            engine.monitors.keep(container.id)  # the container runs on, as far as the daemon can tell
         raise
     if isinstance(found, Started):
         _go_on(engine, container, found)
@@ -97,7 +101,7 @@ def _adopt(engine: ContainerParts, container: Container) -> bool:
 
 
 def _go_on(engine: ContainerParts, container: Container, found: Started) -> None:
-    """It runs: so it is recorded, paused or not, and its end is to be heard."""
+    """Record a container that was found running, paused or not, and watch for its end."""
     try:
         if container.state.alive:
             pause.restore(engine, container)
@@ -116,7 +120,11 @@ def _adopt_execs(engine: ContainerParts, container: Container) -> None:
 
 
 def _follow_up(engine: ContainerParts, container: Container) -> bool:
-    """What is to become of one that does not run: as at an end, but that its policy forgets what it has counted."""
+    """Decide about a container that does not run, as at its end; but the restart policy forgets the failures it has
+    counted.
+
+    Returns True when it is to be started. A container with AutoRemove is removed in the background.
+    """
     if restarts.wanted_at_start(container):
         return True
     if container.state.status == "exited" and container.host_config["AutoRemove"]:

@@ -1,7 +1,8 @@
-"""What each thread of the daemon is busy with: a request, or work in the background.
+"""Records what each thread of the daemon is doing: the request that it serves, or its work in the background.
 
-Kept by those who begin and end it, for the lines of the log (`loglines`) and for an operator who looks inside (`dump`).
-One entry a thread, under no lock: a thread changes its own alone, and others only look.
+The threads that begin and end the work keep the record. The lines of the log (`loglines`) and the dump at SIGUSR1
+(`dump`) show it. There is one entry a thread and no lock: a thread changes only its own entry, and the others only
+read.
 """
 
 import contextlib
@@ -13,15 +14,16 @@ from time import monotonic
 
 _numbers = itertools.count(1)
 _busy: dict[int, "Task"] = {}
-_LONGEST = 200  # characters of a path that are told
+_LONGEST = 200  # characters of a path that are shown
 
 
 @dataclass(slots=True)
 class Task:
-    """What a thread does. since: of the monotonic clock
+    """What a thread does.
 
-    number: of the request, 0 for none; what: its method and path, or what else is done
-    container: whom it is about, by id, name or prefix, as it was asked for; empty for none in particular
+    number: of the request, 0 for none; what: its method and path, or the name of the work in the background
+    container: the container that the work is about, by id, name or prefix, as the client gave it; empty for none
+    since: of the monotonic clock, in seconds
     """
 
     number: int
@@ -34,25 +36,27 @@ class Task:
 
 
 def serve(method: str, path: str) -> None:
-    """This thread serves a request from now on, until `rest`."""
+    """Note that the calling thread serves this request from now on, until `rest`."""
     _busy[get_ident()] = Task(next(_numbers), f"{method} {path}", "", monotonic())
 
 
 def concern(container: str) -> None:
-    """What this thread serves is about this container."""
+    """Note that the request of the calling thread is about this container."""
     task = _busy.get(get_ident())
     if task is not None:
         task.container = container
 
 
 def rest() -> None:
-    """This thread does nothing in particular any more."""
+    """Note that the calling thread has nothing to do any more."""
     _busy.pop(get_ident(), None)
 
 
 @contextlib.contextmanager
 def about(container: str, what: str = "") -> Iterator[None]:
-    """What this thread does in the `with` block is about this container; a request stays what it is."""
+    """Note that the calling thread works on this container within the `with` block. The number and path of a request
+    stay.
+    """
     me = get_ident()
     before = _busy.get(me)
     if before is None:
@@ -69,10 +73,10 @@ def about(container: str, what: str = "") -> Iterator[None]:
 
 
 def now() -> Task | None:
-    """What this thread is busy with."""
+    """What the calling thread is doing; None for nothing."""
     return _busy.get(get_ident())
 
 
 def all_tasks() -> dict[int, Task]:
-    """By its identity, what each thread is busy with."""
+    """What each thread is doing, by the thread's identity."""
     return dict(_busy)

@@ -1,6 +1,7 @@
-"""Moments and durations as the API shows them.
+"""Formats timestamps (RFC 3339) and durations ("3 weeks") as the API shows them.
 
-Pure; used by the daemon's request threads. It never asks for the time: the caller passes it.
+Pure; used by the daemon's request threads. It never reads a clock: the caller passes the time. `moments` reads
+timestamps that clients write.
 """
 
 import time
@@ -36,7 +37,7 @@ def duration(seconds: float) -> str:
         return "About a minute"
     if minutes < 60:
         return f"{minutes} minutes"
-    # Hours are rounded, all that is longer is cut: so does go-units' HumanDuration.
+    # Hours are rounded and all longer units are cut off, as go-units' HumanDuration does.
     hours = int(seconds / 3600 + 0.5)
     if hours == 1:
         return "About an hour"

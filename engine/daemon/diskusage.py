@@ -1,7 +1,8 @@
-"""What GET /system/df tells: how much of the disk each kind of thing takes, and how much of it could be had back.
+"""Measures the disk usage of images, containers, volumes and the build cache for GET /system/df, and how much of it a
+prune could free.
 
-Runs in a request's thread, which walks the directories of containers and volumes. Each part is a count and sums as the
-definition names them, with its items when they are asked for; what is 0 is left out, as dockerd does.
+Runs in a request's thread, which walks the directories of containers and volumes. Each kind is a count and sums with
+the names of the API's definition, and its items. `api.usageform` then shapes the answer.
 """
 
 from collections.abc import Callable, Collection
@@ -21,12 +22,12 @@ _ACTIVE = frozenset({"running", "paused", "restarting"})
 
 
 def measure(engine: ContainerParts, kinds: Collection[str]) -> dict[str, Object]:
-    """Each of these kinds (of `KINDS`) as its `Items` and the sums of them."""
+    """The usage of each of these kinds (of `KINDS`): its `Items` and their sums."""
     return {kind: _MEASURES[kind](engine) for kind in KINDS if kind in kinds}
 
 
 def check(kinds: Collection[str]) -> None:
-    """Raises Invalid for what is no kind of thing on the disk."""
+    """Raise Invalid for a name that is not one of `KINDS`."""
     for kind in kinds:
         if kind not in _MEASURES:
             raise Invalid(f"unknown object type: {kind}")
@@ -45,7 +46,7 @@ def _summed(items: list[Object], active: int, size: int, reclaimable: int) -> Ob
 def _images(engine: ContainerParts) -> Object:
     used_by = engine.containers.using
     items = images_json(engine.images, {}, shared_size=True, used_by=used_by)
-    # Not of the items alone: those that others were made of are not listed, and go with them.
+    # Not only the listed images count: an unlisted image from which others were made is removed together with them.
     unused = {image.id for image in engine.images.all() if not used_by(image.id)}
     total, reclaimable = images.measure(engine.database, unused)
     return _summed(items, sum(item["Containers"] > 0 for item in items), total, reclaimable)
@@ -54,14 +55,14 @@ def _images(engine: ContainerParts) -> Object:
 def _containers(engine: ContainerParts) -> Object:
     items = containers.list_containers(engine, containers.AskedListing(all=True, size=True))
     for item in items:
-        item.pop("ImageManifestDescriptor", None)  # only a list of containers tells it
+        item.pop("ImageManifestDescriptor", None)  # only GET /containers/json shows it
     idle = sum(item["SizeRw"] for item in items if item["State"] not in _ACTIVE)
     active = sum(item["State"] in _ACTIVE for item in items)
     return _summed(items, active, sum(item["SizeRw"] for item in items), idle)
 
 
 def _volumes(engine: ContainerParts) -> Object:
-    """Volumes with options of their own are left out: what is mounted there is elsewhere."""
+    """The usage of volumes. Those with mount options are left out: their contents are on another file system."""
     items: list[Object] = []
     for volume in engine.volumes.all():
         if not volume.options:

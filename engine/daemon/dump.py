@@ -1,12 +1,12 @@
-"""What an operator sees of a daemon from inside: SIGUSR1 has it log its threads, its links and its locks.
+"""Logs the daemon's threads with their stacks, its links to other processes, and its locks when SIGUSR1 arrives.
 
-Runs in the main thread, as the handler of that signal. It must work when the daemon is stuck, and that thread is the
-place for it: it does nothing but wait for signals while the daemon serves, and wherever it stands else (an adoption, a
-stop, for a lock or for another's socket) the kernel cuts its wait short for a signal (signal(7)) and Python runs the
-handler before it waits on. So nothing in here may take a lock of the daemon's, not even that of `logging`: what is told
-is read as it is at the moment. `faulthandler` would write the stacks from C, without the interpreter's lock. But it
-reads the frames of threads that run meanwhile, and a daemon that was busy has died of that. Where no Python runs at
-all, `inspect-processes` shows from outside where in the kernel each thread waits.
+Runs in the main thread, as the handler of that signal. The dump must work when the daemon is stuck, and the main thread
+is the place for it. While the daemon serves, that thread only waits for signals. At any other time (an adoption, a
+stop, a wait for a lock or for another process's socket) the kernel interrupts its wait for a signal (signal(7)), and
+Python runs the handler before the wait goes on. So nothing in here may take a lock of the daemon's, not even that of
+`logging`: all values are read as they are at the moment. `faulthandler` would write the stacks from C, without the
+interpreter's lock. But it reads the frames of threads that run meanwhile, and a busy daemon has died of that. Where no
+Python code can run at all, `inspect-processes` shows from outside where in the kernel each thread waits.
 """
 
 import logging
@@ -25,20 +25,20 @@ from engine.daemon.parts import DaemonParts
 from engine.errors import NotFound
 
 _STDERR = 2
-_DEEPEST = 60  # frames of a thread
+_DEEPEST = 60  # frames of one thread that are shown at most
 _DIGITS = 12
 
 
 class Link(Protocol):
-    """The link to the spawner, of which the descriptor alone is told."""
+    """The link to the spawner; the dump shows only its descriptor."""
 
     def fileno(self) -> int: ...
 
 
 class Dump:
-    """The answer to SIGUSR1, from now on; made once, in the main thread.
+    """The handler of SIGUSR1 from now on; made once, in the main thread.
 
-    spawner: the link to it; engine: the parts of the daemon, None while it has none
+    spawner: the link to the spawner; engine: the parts of the daemon, None until they are built
     """
 
     def __init__(self, spawner: Link) -> None:
@@ -48,7 +48,7 @@ class Dump:
         signal.signal(signal.SIGUSR1, lambda *_: self._answer())
 
     def _answer(self) -> None:
-        """Once for each signal, also for those that come while one is answered."""
+        """Write one dump for each signal, also for signals that arrive while a dump is written."""
         self._asked += 1
         if self._asked == 1:
             while self._asked:
@@ -61,7 +61,7 @@ class Dump:
             data = data[os.write(_STDERR, data) :]
 
     def text(self) -> str:
-        """All that is told, but for its first line."""
+        """The whole dump but for its first line."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         owned = self._locks()
 
@@ -74,7 +74,7 @@ class Dump:
         return "".join(f"{line}\n" for line in parts)
 
     def _locks(self) -> list[tuple[str, locks.Lock]]:
-        """Each lock, by what it guards."""
+        """Each lock, with the name of what it guards."""
         found = locks.known()
         if self.engine is not None:
             containers = self.engine.containers.glance_all()
@@ -103,7 +103,7 @@ def _whose(engine: DaemonParts, link: str) -> str:
 
 
 def _head() -> str:
-    """The first line, in the form of the log's."""
+    """The first line of the dump, in the form of the log's lines."""
     said = f"SIGUSR1: the threads, links and locks of process {os.getpid()}"
     return OneLine(FORMAT).format(logging.LogRecord(__name__, logging.INFO, "", 0, said, None, None))
 
@@ -113,7 +113,7 @@ def _called(container: str) -> str:
 
 
 def _threads(name: Callable[[int], str], owned: Mapping[int, str]) -> Iterator[str]:
-    """Every thread: what it is busy with, for which lock it waits, and its stack."""
+    """Every thread: what it is doing, for which lock it waits, and its stack."""
     now, tasks, waiting = monotonic(), busy.all_tasks(), locks.waiting()
     yield "threads, the innermost call of each first:"
     for thread, innermost in sys._current_frames().items():
@@ -135,7 +135,7 @@ def _threads(name: Callable[[int], str], owned: Mapping[int, str]) -> Iterator[s
 
 
 def _held(name: Callable[[int], str], owned: list[tuple[str, locks.Lock]]) -> Iterator[str]:
-    """Every lock that is held or waited for."""
+    """Every lock that a thread holds or waits for."""
     now, waiting = monotonic(), locks.waiting()
     yield "locks:"
     free = 0
@@ -151,7 +151,7 @@ def _held(name: Callable[[int], str], owned: list[tuple[str, locks.Lock]]) -> It
 
 
 def _conditions(name: Callable[[int], str], states: Iterable[tuple[str, threading.Condition]]) -> Iterator[str]:
-    """The states of containers, by their ids, that somebody has taken; who holds one waits for nothing, or should."""
+    """The containers whose state (a condition) a thread holds; a thread that holds one should not wait for anything."""
     for container, changed in states:
         holder = locks.owner(changed)
         if holder:

@@ -1,7 +1,7 @@
-"""What GET /info and GET /version tell: the facts of this host and of this daemon, each looked up when it is asked for.
+"""Collects the facts about the host and the daemon for GET /info and GET /version.
 
-Runs in a request's thread. Nothing is invented: what this engine does not have is empty, false or null, although a key
-of the definition stands for it.
+Runs in a request's thread, which looks each fact up for the answer. Nothing is invented: what this engine does not have
+is empty, false or null, even where the API's definition has a key for it.
 """
 
 import os
@@ -27,7 +27,8 @@ else:
     choice = late("engine.daemon.network.drivers.choice")
 
 INDEX_SERVER = "https://index.docker.io/v1/"
-RUNTIME = "runc"  # the one name that HostConfig.Runtime may have; there is no such program, the engine does its work
+# the one name that HostConfig.Runtime may have; the engine itself does its work, there is no such program
+RUNTIME = "runc"
 FIREWALL = "nftables"
 
 # (key of /info, what the kernel lacks when it is false)
@@ -55,7 +56,7 @@ _CGROUP_FEATURES = {
 
 
 def version(newest: str, oldest: str) -> Object:
-    """A SystemVersion; `newest` and `oldest`: the versions of the API that are spoken."""
+    """The API's SystemVersion; `newest` and `oldest` are the API versions that the daemon speaks."""
     system = os.uname()
     architecture = platform.host().architecture
     details = {
@@ -86,7 +87,7 @@ def version(newest: str, oldest: str) -> Object:
 
 
 def info(engine: DaemonParts) -> Object:
-    """A SystemInfo, its keys in the order in which dockerd shows them."""
+    """The API's SystemInfo, its keys in the order in which dockerd shows them."""
     settings = engine.settings
     release = read_os_release()
     system = os.uname()
@@ -156,19 +157,19 @@ def info(engine: DaemonParts) -> Object:
 
 
 def _warnings(abilities: dict[str, bool], settings: Settings) -> list[str]:
-    # The engine switches forwarding on with the first network that needs it, if it may.
+    # Forwarding is no warning if the engine may switch it on: it does so with the first network that needs it.
     lacking = [(key, text) for key, text in _KERNEL_WARNINGS if not abilities[key]]
     return [f"WARNING: {text}" for key, text in lacking if key != "IPv4Forwarding" or not settings.ip_forward]
 
 
 def _address_pools(settings: Settings) -> dict[str, list[Object]]:
-    """Those that the daemon was told of; docker does not show the ones that it has by itself."""
+    """The address pools of the daemon's settings; docker does not show its built-in ones either."""
     pools = [text.rpartition(",") for text in settings.default_address_pools]
     return {"DefaultAddressPools": [{"Base": base, "Size": int(size)} for base, _, size in pools]} if pools else {}
 
 
 def _firewall(engine: DaemonParts) -> Object | None:
-    """What keeps networks apart, and where; nothing where the daemon may have no rules."""
+    """The firewall that keeps networks apart, and its table; None where the settings allow no rules."""
     if not (engine.settings.iptables or engine.settings.ip6tables):
         return None
     return {"Driver": FIREWALL, "Info": [["Table", f"inet {engine.firewall.table}"]]}
@@ -187,7 +188,7 @@ def _container_counts(engine: DaemonParts) -> dict[str, int]:
 
 
 def _abilities(cgroups: Cgroups) -> dict[str, bool]:
-    """What limits the kernel can keep, and whether it forwards IPv4."""
+    """Which limits the kernel supports, and whether it forwards IPv4."""
     abilities = {key: feature in cgroups.features for key, feature in _CGROUP_FEATURES.items()}
     abilities["IPv4Forwarding"] = _read("/proc/sys/net/ipv4/ip_forward").strip() == "1"
     return abilities
@@ -216,14 +217,14 @@ def _security_options() -> list[str]:
 
 
 def read_os_release() -> dict[str, str]:
-    """The names in os-release(5); empty where the host has no such file."""
+    """The variables in os-release(5); empty where the host has no such file."""
     text = _read("/etc/os-release") or _read("/usr/lib/os-release")
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
 
 
 def memory_total() -> int:
-    """The host's memory in bytes (proc_meminfo(5) counts in KiB)."""
+    """The host's memory in bytes (proc_meminfo(5) counts in KiB); 0 where it is unknown."""
     for line in _read("/proc/meminfo").splitlines():
         name, _, value = line.partition(":")
         if name == "MemTotal":
@@ -232,14 +233,14 @@ def memory_total() -> int:
 
 
 def filesystem_of(path: str) -> str:
-    """The type of the file system that a path is on, or `unknown`; proc_pid_mountinfo(5)."""
+    """The type of the file system that holds a path, or `unknown`; from proc_pid_mountinfo(5)."""
     path = os.path.realpath(path)
     best, kind = -1, "unknown"
     for line in _read("/proc/self/mountinfo").splitlines():
         fields, _, rest = line.partition(" - ")
         point = fields.split()[4].replace("\\040", " ")
         above = path == point or path.startswith(point.rstrip("/") + "/")
-        if above and len(point) >= best:  # of two mounts on one point the later one is seen
+        if above and len(point) >= best:  # of two mounts at one point the later one is visible
             best, kind = len(point), rest.split()[0]
     return kind
 
@@ -249,4 +250,4 @@ def _read(path: str) -> str:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except FileNotFoundError:
-        return ""  # a kernel or host without this is no error: the fact is then unknown
+        return ""  # a kernel or host without this file is no error: the fact is unknown

@@ -1,7 +1,8 @@
-"""JSON out of requests, registries and archives: read only as deep as a thread's stack can bear.
+"""Parses JSON from registries, archives and parameters of requests with limits on depth and number of values, and
+checks the depth for other parsers.
 
-Pure. Every level of nesting is a C call of the decoder, and the daemon's threads have small stacks: before the decoder
-notices on its own, the process is gone.
+Pure. Every level of nesting is a C call of the decoder, and the daemon's threads have small stacks: the process would
+crash before the decoder notices by itself. JSON bodies of requests go through `api.body`, which uses the check.
 """
 
 import json
@@ -15,16 +16,16 @@ Object = dict[str, Any]
 """A JSON object whose members are looked up by name: a schema, or the code that made it, says what they are."""
 
 DEEPEST = 100
-# A value takes 50 bytes and more in memory where its text takes two: a small document must not become a large one.
+# A value takes 50 bytes and more in memory, but its text may take two: a small document must not become a large object.
 MOST_VALUES = 200_000
-_FEWEST_PAST_64_BITS = 20  # digits, or 19 and a sign
-# A text, whose brackets do not count, or a bracket. A text without an end counts to the last byte: else the search
-# would begin anew at each quote that follows, which takes hours for a document of megabytes.
+_FEWEST_PAST_64_BITS = 20  # characters: 20 digits, or 19 and a sign; a shorter number fits into 64 bits
+# Matches a string, whose brackets do not count, or a bracket. A string without an end counts to the last byte:
+# otherwise the search would begin anew at each quote that follows, which takes hours for a document of megabytes.
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
 
 def parse(data: bytes | str, what: str) -> object:
-    """The value in `data` (UTF-8); raises Invalid naming `what`."""
+    """The value in `data` (JSON in UTF-8); raises Invalid, whose text names `what`."""
     try:
         text = data if isinstance(data, str) else data.decode()
         if deeper_than(DEEPEST, text):
@@ -38,7 +39,7 @@ def parse(data: bytes | str, what: str) -> object:
 
 
 def _integer(text: str) -> int | float:
-    """A whole number; one that 64 bits do not hold becomes the nearest float, as Go's decoder makes it."""
+    """An integer; one that does not fit into 64 bits becomes the nearest float, as in Go's decoder."""
     return int(text) if len(text) < _FEWEST_PAST_64_BITS else _finite(text)
 
 
@@ -54,7 +55,7 @@ def _refuse(name: str) -> None:
 
 
 def whole_characters(value: object) -> object:
-    """Half of a surrogate pair cannot be stored or sent: as in Go it becomes the replacement character."""
+    """The value with every half of a surrogate pair, which cannot be stored or sent, replaced by U+FFFD as Go does."""
     if isinstance(value, str):
         if value.isascii():
             return value
@@ -68,8 +69,10 @@ def whole_characters(value: object) -> object:
 
 
 def deeper_than(limit: int, text: str) -> bool:
-    """Whether lists and objects are nested deeper, as far as the text is JSON; where it is not, the decoder stops."""
-    # Counting is fast, and most documents have fewer brackets than levels are allowed.
+    """Whether lists and objects are nested deeper than `limit`. If the text is not JSON, that counts up to the fault,
+    where the decoder stops.
+    """
+    # Counting is fast, and most documents have fewer brackets in all than levels are allowed.
     if text.count("[") + text.count("{") <= limit:
         return False
     depth = 0

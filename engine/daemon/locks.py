@@ -1,9 +1,8 @@
-"""Locks that can say by whom they are held, since when, and who waits for them.
+"""Locks that know which thread holds them, since when, and which threads wait, for the dump at SIGUSR1.
 
-Used by all threads of the daemon as the locks of `threading` are, which say nothing of it. What they say is read
-without taking any lock (`known`, `waiting`), also while everything stands still: so it may be wrong by what happens
-meanwhile.
-An acquisition costs a quarter of a microsecond more than a bare one.
+All threads of the daemon use them like the locks of `threading`, which cannot tell this. `known` and `waiting` take no
+lock to read, so they work while every thread is stuck; what they return may be out of date by what happens meanwhile.
+An acquisition costs a quarter of a microsecond more than that of a bare lock.
 """
 
 import threading
@@ -13,14 +12,15 @@ from operator import itemgetter
 from time import monotonic
 
 _known: weakref.WeakSet["Lock"] = weakref.WeakSet()
-_waiting: dict[int, tuple["Lock", float]] = {}  # by thread, which waits for one lock at a time
+_waiting: dict[int, tuple["Lock", float]] = {}  # by thread identity; a thread waits for one lock at a time
 
 
 class Lock:
-    """One thread holds it at a time, and any thread may let it go, as with `threading.Lock`.
+    """A mutual exclusion lock. One thread holds it at a time, and any thread may release it, as with `threading.Lock`.
 
-    name: what it guards; empty for one of many, which its owner shows by a name of its own
-    holder: the identity of the thread that holds it, 0 while nobody does; since: of the monotonic clock
+    name: what it guards; empty for one of many locks of a kind, which their owner names in the dump
+    holder: the identity of the thread that holds it, 0 while it is free; since: when that thread got it, monotonic
+    clock
     """
 
     __slots__ = ("__weakref__", "_lock", "holder", "name", "since")
@@ -45,7 +45,7 @@ class Lock:
         self._lock.release()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock; False when that would mean to wait, or to wait for longer than `timeout` (-1: for ever)."""
+        """Take the lock; False when that would need a wait, or a wait longer than `timeout` seconds (-1: no limit)."""
         if not self._lock.acquire(False) and not (blocking and self._wait(timeout)):
             return False
         self.holder = get_ident()
@@ -53,11 +53,11 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Let the lock go. Raises RuntimeError when nobody holds it."""
+        """Release the lock. Raises RuntimeError when no thread holds it."""
         self.__exit__()
 
     def locked(self) -> bool:
-        """Whether anybody holds the lock."""
+        """Whether a thread holds the lock."""
         return self._lock.locked()
 
     def _wait(self, timeout: float) -> bool:
@@ -70,7 +70,7 @@ class Lock:
 
 
 class Reentrant(Lock):
-    """A lock that its holder may take again, and has to let go as often, as with `threading.RLock`."""
+    """A lock that its holder may take again and must release as often, as with `threading.RLock`."""
 
     __slots__ = ("_depth",)
 
@@ -88,7 +88,7 @@ class Reentrant(Lock):
             self._lock.release()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock, at once where this thread holds it already; False as with `Lock.acquire`."""
+        """Take the lock, at once when the calling thread holds it already; False as in `Lock.acquire`."""
         if self.holder != get_ident() and not super().acquire(blocking, timeout):
             return False
         self._depth += 1
@@ -96,16 +96,18 @@ class Reentrant(Lock):
 
 
 def known() -> list[tuple[str, Lock]]:
-    """Every lock that has a name of its own."""
+    """Every lock that has a name, as (name, lock), sorted by name."""
     return sorted(((lock.name, lock) for lock in list(_known)), key=itemgetter(0))
 
 
 def waiting() -> dict[int, tuple[Lock, float]]:
-    """By its identity, each thread that waits: for which lock, and since when on the monotonic clock."""
+    """For each waiting thread, by its identity: the lock, and since when it waits on the monotonic clock."""
     return dict(_waiting)
 
 
 def owner(condition: threading.Condition) -> int:
-    """The identity of the thread that holds a condition, whose lock is the usual one; 0 while nobody does."""
+    """The identity of the thread that holds a condition with the default lock (`threading.RLock`); 0
+    while it is free.
+    """
     _, found, rest = repr(condition).partition("owner=")
     return int(rest.split()[0]) if found else 0

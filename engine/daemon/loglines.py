@@ -1,13 +1,13 @@
-"""The lines of the daemon's log: a message is one line, which says whose request it belongs to and whose container.
+"""Formats the lines of the daemon's log: each message is one line that names the request and the container it is about.
 
     2026-11-22 15:04:02,123 WARNING engine.daemon.x: [request 17 POST /commit] container 0123456789ab web: it dies
 
-The request is the one that the thread serves (`busy`). Whoever logs something about a container begins the message with
-`container %s` and its whole id; what is shown are 12 digits and the name that the container has by then. A message that
-names none is about the container that the thread is busy with, if any.
+The request is the one that the logging thread serves (`busy`). Code that logs something about a container begins the
+message with `container %s` and the whole id. The line shows 12 digits of it and the name that the container has by
+then. A message that names no container is about the one that the thread is working on, if any.
 
-Names, images' configs and registries' answers stand in messages too. A line's end in one of them would begin a line
-that nobody has logged, and an escape sequence would be obeyed by the terminal of whoever reads it.
+Names, images' configs and registries' answers stand in messages too. A newline in one of them would begin a line that
+the daemon has not logged, and an escape sequence would be obeyed by the terminal of the reader.
 """
 
 import logging
@@ -34,10 +34,12 @@ _named: Named = _nobody
 
 
 class OneLine(logging.Formatter):
-    """Control characters of a message are shown as Python writes them; a traceback keeps its lines."""
+    """A log formatter that shows the control characters of a message as Python writes them; a traceback keeps its
+    lines.
+    """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line of a record (an override of logging.Formatter), whose message is made one line first."""
+        """The line of a record (overrides logging.Formatter), whose message is made one line first."""
         text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], self._message(record.message))
         record.message = text
         return super().formatMessage(record)
@@ -53,24 +55,27 @@ class OneLine(logging.Formatter):
 
 
 def shown(container: str) -> str:
-    """The first digits of a container's id, and its name; empty for one that is not known. container: as in `Named`"""
+    """The first 12 digits of a container's id, and its name; empty for an unknown container.
+
+    container: its id, name or prefix
+    """
     found = _named(container) if container else None
     return f"{found[0][:_DIGITS]} {found[1]}" if found is not None else ""
 
 
 def name_by(named: Named) -> None:
-    """Have the containers in all lines named by this from now on."""
+    """Look up the containers' names with this function from now on."""
     global _named
     _named = named
 
 
 def level(settings: Settings) -> int | str:
-    """The least level to log."""
+    """The least level to log by these settings."""
     return logging.DEBUG if settings.debug else settings.log_level.upper()
 
 
 def configure(level: int | str) -> None:
-    """Log to stderr from now on."""
+    """Log to stderr from now on, at this level and in this module's format."""
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine(FORMAT))
     logging.basicConfig(level=level, handlers=[handler])

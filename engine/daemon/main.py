@@ -1,7 +1,8 @@
-"""The daemon: build the parts, wire them together, serve until told to stop.
+"""The daemon's main function: builds its parts, wires them together, starts the API server and waits for signals until
+it is stopped.
 
-The main thread of the daemon's process. It builds in the order in which the parts need each other, adopts what an
-earlier daemon left, and then only waits for a signal. A stop of the daemon stops no container.
+It is the main thread of the daemon's process. It builds the parts in the order in which they need each other, adopts
+the containers of an earlier daemon, and then only waits for a signal. A stop of the daemon stops no container.
 """
 
 import contextlib
@@ -73,9 +74,10 @@ log = logging.getLogger(__name__)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-# No other user of the host may come near what containers write: a setuid program of theirs would run with its owner's
-# rights on the host too (CVE-2021-41091). The data root itself is shut. So is each room in it: once user namespaces are
-# built, a mapped root has to pass the data root. The exec root can be passed, as a socket for a group may be in it.
+# No other user of the host may reach what containers write: a setuid program of theirs would run with its owner's
+# rights on the host too (CVE-2021-41091). The data root itself is shut to other users. So is each directory in it,
+# because a mapped root will have to pass the data root once user namespaces are built. Other users may pass the exec
+# root, because it may hold a socket for a group.
 _ROOTS = {"data": 0o700, "exec": 0o711}
 _PRIVATE = {
     "data": ("blobs", "buildmounts", "containers", "layers", "tmp", "volumes"),
@@ -85,9 +87,10 @@ _PRIVATE = {
 
 @dataclass(slots=True)
 class Engine:
-    """The parts of a daemon, as the handlers see them.
+    """The parts of a daemon, which the handlers see as `parts.DaemonParts`.
 
-    id: a UUID kept in the data root; storage: `overlayfs` or `copy`; muxer: `c` or `python`; started_ns: since epoch
+    id: a UUID kept in the data root; storage: `overlayfs` or `copy`; muxer: `c` or `python`
+    started_ns: nanoseconds since the epoch
     """
 
     settings: Settings
@@ -115,8 +118,8 @@ class Engine:
 def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Settings]) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status of the process.
 
-    spawner: the channel to the first spawner; stage: the empty directory that a later one is told of too
-    read: the settings anew, for SIGHUP
+    spawner: the channel to the first spawner; stage: an empty directory, which a replacement of the spawner gets too
+    read: reads the settings anew, for SIGHUP
     """
     title.name("daemon")
     loglines.configure(loglines.level(settings))
@@ -137,7 +140,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
     os.umask(0o022)
     memory.one_arena()
     _lift_descriptors()
-    # Blocked before there are threads, who inherit that: only `sigwaitinfo` takes them, wherever they arrive.
+    # Blocked before other threads exist, because they inherit the mask: so only `sigwaitinfo` takes these signals,
+    # whichever thread the kernel would choose.
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     _make_roots(settings)
     with _locked("data", settings.data_root), _locked("exec", settings.exec_root), _pidfile(settings.pidfile):
@@ -153,20 +157,22 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
             later(restarts.resume, engine, due)
         gc.collect()
         memory.trim()
-        gc.freeze()  # what is here now stays: no collection needs to walk it
+        gc.freeze()  # these objects live as long as the daemon: no collection needs to walk them
         log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
-        # Not `sigwait`, in which a signal that is to be handled would wait for one that is awaited.
+        # Not `sigwait`: there the handler of another signal (SIGUSR1) would not run until one of these signals came.
         while signal.sigwaitinfo(_AWAITED).si_signo == signal.SIGHUP:
             reload.reload(engine, read)
         server.stop()
-        adopt.clear_wires(engine)  # who stops a daemon need not start another
+        adopt.clear_wires(engine)  # no other daemon may be started to do it
         engine.cgroups.leave()
     log.info("stopped; containers run on")
     return 0
 
 
 def _lift_descriptors() -> None:
-    """Every client is a descriptor, and 1024 of them, the usual soft limit, is meant for programs with select(2)."""
+    """Raise the soft limit of descriptors to the hard one. Every client is a descriptor, and the usual soft limit of
+    1024 is meant for programs with select(2).
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -182,7 +188,7 @@ def _make_roots(settings: Settings) -> None:
     for kind, root in (("data", settings.data_root), ("exec", settings.exec_root)):
         with _usable(f"{kind} root"):
             os.makedirs(root, mode=_ROOTS[kind], exist_ok=True)
-            # One of an older daemon is open; one that its administrator has shut stays so.
+            # A root of an older daemon may be open to others. A root whose administrator has shut it further stays so.
             os.chmod(root, stat.S_IMODE(os.stat(root).st_mode) & _ROOTS[kind])
             for name in _PRIVATE[kind]:
                 path = os.path.join(root, name)
@@ -192,7 +198,7 @@ def _make_roots(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def _usable(what: str) -> Iterator[None]:
-    """Say in words what the host refuses while the daemon is built: SystemFailure for OSError."""
+    """Raise SystemFailure that names `what` for an OSError while the daemon is built."""
     try:
         yield
     except OSError as error:
@@ -201,7 +207,10 @@ def _usable(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked(kind: str, root: str) -> Iterator[None]:
-    """Hold a root: two daemons on one root would each think that they own its containers."""
+    """Hold the lock of a root directory: two daemons on one root would each think that they own its containers.
+
+    Raises Unavailable when another daemon holds it.
+    """
     with _usable(f"{kind} root"):
         descriptor = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -216,7 +225,7 @@ def _locked(kind: str, root: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _pidfile(path: str) -> Iterator[None]:
-    """Keep the daemon's pid in a file while it runs; one left by a daemon that died is replaced."""
+    """Keep the daemon's pid in a file while it runs; the file of a daemon that died is replaced. Raises Unavailable."""
     if not path:
         yield
         return
@@ -229,12 +238,12 @@ def _pidfile(path: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(FileNotFoundError):  # someone has tidied up before us
+        with contextlib.suppress(FileNotFoundError):  # the file is already gone
             os.unlink(path)
 
 
 def _alive(pid: int) -> bool:
-    """Whether a process runs under this number; one that only waits to be reaped does not (proc_pid_stat(5))."""
+    """Whether a process has this pid and is no zombie, which only waits to be reaped (proc_pid_stat(5))."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
@@ -243,7 +252,7 @@ def _alive(pid: int) -> bool:
 
 
 def _drop_torn_images(database: Database) -> None:
-    """Forget the images of builds that a loss of power met before they were on the disk; sweeps take their files."""
+    """Forget the images of builds that were not yet on the disk at a loss of power; later sweeps remove their files."""
     with database.reading() as connection:
         torn = build_table.torn(connection, syscalls.boot_id())
     if torn:
@@ -253,7 +262,7 @@ def _drop_torn_images(database: Database) -> None:
 
 
 def _finish_builds(engine: Engine) -> None:
-    """Take away what a daemon that died within a build left of it."""
+    """Remove, in the background, the remains of builds during which an earlier daemon died."""
     with engine.database.reading() as connection:
         steps, images = build_table.steps(connection), build_table.all_unsettled(connection)
     if steps or images:
@@ -261,11 +270,11 @@ def _finish_builds(engine: Engine) -> None:
 
 
 def _engine_id(data_root: str) -> str:
-    """The daemon's own id: made at its first start, the same ever after. Raises OSError."""
+    """The daemon's own id, a UUID: made at its first start and kept in the data root. Raises OSError."""
     path = os.path.join(data_root, "engine-id")
     with contextlib.suppress(FileNotFoundError, UnicodeDecodeError), open(path) as file:
         known = file.read().strip()
-        if _UUID.fullmatch(known):  # else a loss of power has met an older daemon within its first start
+        if _UUID.fullmatch(known):  # otherwise an older daemon lost power within its first start
             return known
     with open("/proc/sys/kernel/random/uuid") as kernel:
         made = kernel.read().strip()
@@ -303,7 +312,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         end.ended(engine, container, exited)
 
     def detached(container_id: str) -> None:
-        with contextlib.suppress(NotFound):  # it is being removed
+        with contextlib.suppress(NotFound):  # the container is being removed
             announce(engine, containers.find(container_id), "detach")
 
     events, monitors = Events(), Monitors(spawner, ended, detached)

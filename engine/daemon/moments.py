@@ -1,7 +1,7 @@
-"""Moments as clients write them in filters: an age, a date with or without a time and a zone, or seconds.
+"""Parses the timestamps that clients write in filters: an age, a date with or without time and zone, or seconds.
 
 Pure; used by the daemon's request threads. The forms are those of docker's command line and API (`until=10m`,
-`until=2026-11-20T05:38`, `until=1795153093.5`).
+`until=2026-11-20T05:38`, `until=1795153093.5`). `clock` formats timestamps.
 """
 
 import re
@@ -19,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse(text: str, now_ns: int) -> int:
-    """The moment in nanoseconds since the epoch; an age is counted back from `now_ns`. Raises Invalid."""
+    """The moment in nanoseconds since the epoch; an age is subtracted from `now_ns`. Raises Invalid."""
     if date := _DATE.fullmatch(text):
         return _date(text, date)
     try:

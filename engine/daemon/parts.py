@@ -1,8 +1,10 @@
-"""What a verb may ask of the daemon: one narrow Protocol for each room, which `main.Engine` fulfils.
+"""Protocol classes that say which parts of the daemon a function may use: one for each package, fulfilled by
+`main.Engine`.
 
-Types alone, and nothing that runs. A function takes the Protocol of its room, so that a reader sees what it can touch,
-a type checker what it does touch, and a test what it has to make up. Whoever calls on another room has that one's parts
-too: `ContainerParts` are those of every room that the verbs of containers pass through.
+Types alone, and no code that runs. A function takes the Protocol of its package (its room, as the sources say). So a
+reader sees what the function can touch, a type checker knows what it does touch, and a test knows what to fake. A
+function that calls into another package needs the parts of that package too: `ContainerParts` are those of every
+package that the verbs of containers pass through.
 """
 
 from __future__ import annotations
@@ -29,62 +31,62 @@ if TYPE_CHECKING:
 
 
 class SettingsPart(Protocol):
-    """For whoever reads the daemon's settings."""
+    """For code that reads the daemon's settings."""
 
     settings: Settings
 
 
 class EventPart(Protocol):
-    """For whoever tells what has happened."""
+    """For code that publishes events."""
 
     events: Events
 
 
 class DatabasePart(Protocol):
-    """For whoever makes something durable."""
+    """For code that writes to the database."""
 
     database: Database
 
 
 class CgroupPart(Protocol):
-    """For whoever reads what a container's cgroups count."""
+    """For code that reads the counters of a container's cgroups."""
 
     cgroups: Cgroups
 
 
 class ContainerPart(Protocol):
-    """For whoever looks at other containers."""
+    """For code that looks up other containers."""
 
     containers: Roster
 
 
 class ProcessListParts(EventPart, CgroupPart, Protocol):
-    """For the list of a container's processes."""
+    """For the list of a container's processes (top)."""
 
 
 class ProcessParts(SettingsPart, CgroupPart, Protocol):
-    """For the rights and limits of every process of a container."""
+    """For the privileges and limits of every process of a container."""
 
 
 class OomParts(EventPart, CgroupPart, DatabasePart, Protocol):
-    """For whoever hears that a container has run out of memory."""
+    """For code that is told when a container has run out of memory."""
 
 
 class ContentParts(SettingsPart, Protocol):
-    """For a container's files: where they are, and the image below them. storage: `overlayfs` or `copy`"""
+    """For a container's files: their place, and the image below them. storage: `overlayfs` or `copy`"""
 
     images: Catalogue
     storage: str
 
 
 class MountParts(ContainerPart, ContentParts, EventPart, Protocol):
-    """For what is mounted in a container, and for its files with what is mounted there."""
+    """For the mounts of a container, and for its files together with these mounts."""
 
     volumes: Volumes
 
 
 class EndpointParts(ContainerPart, SettingsPart, EventPart, DatabasePart, Protocol):
-    """For a container's side of its networks."""
+    """For a container's side of its networks (its endpoints)."""
 
     networks: Networks
     wiring: Wiring
@@ -95,36 +97,36 @@ class EndpointParts(ContainerPart, SettingsPart, EventPart, DatabasePart, Protoc
 
 
 class SecurityParts(MountParts, ProcessParts, OomParts, Protocol):
-    """For what a container is shut into."""
+    """For all that confines a container: mounts, privileges, limits."""
 
     oom: OomWatch
 
 
 class OutputParts(SettingsPart, EventPart, Protocol):
-    """For what a container says and hears. muxer: `c` or `python`"""
+    """For a container's output and input. muxer: `c` or `python`"""
 
     monitors: Monitors
     muxer: str
 
 
 class ExecParts(ContainerPart, OutputParts, ProcessParts, Protocol):
-    """For more commands in a container that runs."""
+    """For execs, which are further commands in a running container."""
 
     execs: Execs
 
 
 class HealthParts(ExecParts, DatabasePart, Protocol):
-    """For the probes of containers that run."""
+    """For the health probes of running containers."""
 
     schedule: Schedule
 
 
 class ContainerParts(EndpointParts, SecurityParts, HealthParts, Protocol):
-    """For the verbs of containers, and for what happens between two runs."""
+    """For the verbs of containers, and for what the daemon does between two runs of one."""
 
 
 class NetworkParts(EventPart, Protocol):
-    """For networks that go."""
+    """For the removal of networks."""
 
     networks: Networks
     wiring: Wiring
@@ -132,7 +134,7 @@ class NetworkParts(EventPart, Protocol):
 
 
 class DaemonParts(ContainerParts, Protocol):
-    """For the API, and for whoever looks at the daemon as a whole.
+    """For the API, and for code that looks at the daemon as a whole.
 
     id: a UUID kept in the data root; started_ns: since the epoch
     """

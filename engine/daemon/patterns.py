@@ -1,7 +1,8 @@
-"""Expressions of clients, as filters have them, made safe to search with.
+"""Compiles the regular expressions that clients give in filters, and refuses those that could take too long to search
+with.
 
-Pure. dockerd's engine for regular expressions is linear, Python's goes back and tries again: what could take for ever
-is refused, the rest is bounded by a small power of `MOST_SEARCHED`.
+Pure. dockerd's engine for regular expressions takes linear time, Python's backtracks. So an expression that could take
+for ever is refused, and the time of all others is bounded by a small power of `MOST_SEARCHED`.
 """
 
 import re
@@ -19,11 +20,13 @@ _REPEATED = re.compile(r"[*+]|\{\d*,")
 
 
 def compile_pattern(value: str) -> re.Pattern[str]:
-    """The expression; Invalid for one that nests repetitions, refers back, or repeats more than a few times."""
+    """The compiled expression; raises Invalid for one that nests repetitions, refers back, or repeats more than a few
+    times.
+    """
     if len(value) > _LONGEST or _NESTED.search(value) or len(_REPEATED.findall(value)) > _MOST_REPEATED:
         raise Invalid(f"invalid filter: the expression {value!r} could take too long")
     try:
         return re.compile(value)
     except re.error:
-        # What is no expression can still be a name.
+        # A text that is no valid expression can still be a name.
         return re.compile(re.escape(value))

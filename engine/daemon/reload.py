@@ -1,7 +1,7 @@
-"""SIGHUP: read the settings anew, and take over those that may change while the daemon runs.
+"""Reloads the configuration at SIGHUP, and takes over the settings that may change while the daemon runs.
 
-Runs on the daemon's main thread. What is taken over is what a restart would find; all else waits for one. A request
-that has begun keeps the settings that it began with.
+Runs on the daemon's main thread. A changeable setting gets the value that a restart would give it; all others keep
+theirs until a restart. A request that has begun keeps the settings with which it began.
 """
 
 import json
@@ -22,9 +22,9 @@ CHANGEABLE = ("debug", "insecure_registries", "registry_mirrors")
 
 
 def reload(engine: DaemonParts, read: Callable[[], Settings]) -> None:
-    """Take over what has changed and tell it; a configuration that cannot be read changes nothing.
+    """Take over what has changed, log it and publish an event; a configuration that cannot be read changes nothing.
 
-    read: the settings as a daemon that starts now would have them; raises EngineError
+    read: returns the settings that a daemon started now would have; raises EngineError
     """
     try:
         found = read()
@@ -39,5 +39,5 @@ def reload(engine: DaemonParts, read: Callable[[], Settings]) -> None:
 
 
 def _told(settings: Settings) -> dict[str, str]:
-    """Each by its key in daemon.json, as JSON."""
+    """Each changeable setting by its key in daemon.json, as JSON."""
     return {name.replace("_", "-"): json.dumps(getattr(settings, name), separators=(",", ":")) for name in CHANGEABLE}

@@ -1,1 +1,3 @@
-"""System calls and kernel interfaces that the standard library does not have."""
+"""System calls and kernel interfaces that the standard library does not have (mounts, namespaces, netlink, bpf,
+inotify).
+"""

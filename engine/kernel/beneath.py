@@ -1,8 +1,10 @@
-"""Opening paths beneath a directory descriptor, so that nothing stored there can point out of it.
+"""Opens and makes files and directories beneath a directory descriptor, so that no symbolic link or ".." can lead out
+of it.
 
-Used by init (a container's root is the image's to shape) and by the daemon (unpacking layers). With openat2(2), Linux
-5.6, the kernel resolves; without it a walk, one component at a time, each opened with O_NOFOLLOW, does the same.
-Descriptors returned are close-on-exec and the caller's to close. It never changes the working directory.
+Used by init (the image decides the contents of a container's root) and by the daemon (to unpack layers). With
+openat2(2), Linux 5.6, the kernel resolves the path. Without it a walk does the same: it opens one component at a time
+with O_NOFOLLOW. Returned descriptors are close-on-exec, and the caller closes them. The working directory is never
+changed.
 """
 
 import errno
@@ -14,7 +16,7 @@ from engine.kernel import syscalls
 
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _MOST_LINKS = 40
-_MOST_FOLLOWED = 255  # as docker, which follows them by itself too
+_MOST_FOLLOWED = 255  # the limit of docker, whose own code follows links too
 _RETRIES = 8
 _FORBIDDEN = frozenset({errno.ENOSYS, errno.EPERM})
 
@@ -23,7 +25,7 @@ def open_beneath(root_fd: int, path: str, flags: int, mode: int = 0, *, no_symli
     """Open `path` as if `root_fd` were "/": symbolic links and ".." lead anywhere inside it, never outside.
 
     flags are O_* bits, mode is for O_CREAT. With `no_symlinks` a symbolic link anywhere in the path is ELOOP (with
-    O_PATH|O_NOFOLLOW too). Raises OSError as open(2); EXDEV where the path would leave the root.
+    O_PATH|O_NOFOLLOW too). Raises OSError as open(2) does; EXDEV where the path would leave the root.
     """
     relative = path.strip("/") or "."
     if path.endswith("/"):
@@ -32,10 +34,11 @@ def open_beneath(root_fd: int, path: str, flags: int, mode: int = 0, *, no_symli
 
 
 def followed(path: str, link_at: Callable[[str], str | None]) -> str:
-    """The path, relative to its root, with the symbolic links on it followed as if that root were "/"; "" is the root.
+    """The path, relative to its root, with its symbolic links followed as if that root were "/"; "" is the root itself.
 
-    link_at: given a path whose directories are real ones, what it says if it is a symbolic link, else None; whatever it
-        raises ends the walk. Raises OSError (ELOOP).
+    link_at: called with a path whose directories are no links; returns the link's target if the path is a symbolic
+    link, else None; an exception from it ends the walk
+    Raises OSError (ELOOP).
     """
     done: list[str] = []
     waiting = path.split("/")[::-1]
@@ -67,19 +70,21 @@ def _open_by_kernel(root_fd: int, path: str, flags: int, mode: int, no_symlinks:
             return syscalls.openat2(root_fd, path, flags, mode if flags & os.O_CREAT else 0, resolve)
         except OSError as error:
             if error.errno in _FORBIDDEN:
-                # A container's own filter, once it is loaded, may be older than the call; what is forbidden in truth is
-                # so on the other way too.
+                # A container's seccomp filter, once loaded, may be too old to know this call. If the access itself is
+                # forbidden, the walk is refused too.
                 return _open_by_walk(root_fd, path, flags, mode, no_symlinks)
-            # A rename or a mount anywhere on the host while ".." was resolved: the kernel asks to try again.
+            # EAGAIN: a rename or a mount happened somewhere on the host while ".." was resolved, and the kernel asks to
+            # try again.
             if error.errno != errno.EAGAIN:
                 error.filename = path
                 raise
-    # A busy host and a path with many ".." never have a quiet moment; step by step none is needed.
+    # On a busy host, a path with many ".." may never be resolved without such a disturbance. The walk needs no quiet
+    # moment.
     return _open_by_walk(root_fd, path, flags, mode, no_symlinks)
 
 
 def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, no_symlinks: bool) -> int:
-    """The same for a kernel without openat2: the trail of open directories makes ".." safe against renames."""
+    """Do the work of openat2 by a walk: the trail of open directories makes ".." safe against renames."""
     trail = [os.dup(root_fd)]
     todo = path.split("/")[::-1]
     links = 0
@@ -118,11 +123,11 @@ def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, no_symlinks: b
 
 
 def _link_at(dir_fd: int, name: str) -> str | None:
-    """What the symbolic link says; None where `name` is no symbolic link."""
+    """The target of the symbolic link `name`; None where `name` is no symbolic link."""
     try:
         return os.readlink(name or ".", dir_fd=dir_fd)
     except OSError as error:
-        if error.errno in (errno.EINVAL, errno.ENOENT):  # no link, or nothing at all: open(2) will say which
+        if error.errno in (errno.EINVAL, errno.ENOENT):  # no link, or no such file: open(2) will tell which
             return None
         raise
 
@@ -142,9 +147,10 @@ _open = _open_by_kernel if _kernel_resolves() else _open_by_walk
 
 
 def make_directories(root_fd: int, path: str, mode: int = 0o755) -> int:
-    """Open the directory `path` beneath the root (O_PATH), making what is missing of it with `mode`.
+    """Open the directory `path` beneath the root (O_PATH), and make its missing parts with `mode`.
 
-    A dangling symbolic link's target is made, inside the root. Raises NotADirectoryError where a file is in the way.
+    The target of a dangling symbolic link is made, inside the root. Raises NotADirectoryError where a file is in the
+    way.
     """
     for _ in range(_MOST_LINKS):
         try:
@@ -156,7 +162,7 @@ def make_directories(root_fd: int, path: str, mode: int = 0o755) -> int:
 
 
 def _made_last(root_fd: int, path: str, mode: int) -> bool:
-    """Make the last part alone, which is most often all that is missing; False when that is not so."""
+    """Make the last part alone, which is mostly all that is missing; False when it is not."""
     above, _, name = path.rstrip("/").rpartition("/")
     try:
         parent = open_beneath(root_fd, above, _PLACE | os.O_DIRECTORY)
@@ -164,7 +170,7 @@ def _made_last(root_fd: int, path: str, mode: int) -> bool:
         return False
     try:
         os.mkdir(name, mode, dir_fd=parent)
-    except (FileExistsError, FileNotFoundError):  # a dangling link, or no name but dots
+    except (FileExistsError, FileNotFoundError):  # a dangling link, or a name of dots only
         return False
     finally:
         os.close(parent)
@@ -172,7 +178,7 @@ def _made_last(root_fd: int, path: str, mode: int) -> bool:
 
 
 def _make_missing(root_fd: int, path: str, mode: int) -> str:
-    """Make the missing parts; returns the path to open then, another one where a dangling link was met."""
+    """Make the missing parts; returns the path to open next, which is another one after a dangling link."""
     names = [name for name in path.split("/") if name not in ("", ".")]
     for at in range(len(names)):
         above, name = "/".join(names[:at]), names[at]
@@ -200,9 +206,9 @@ def _exists(root_fd: int, path: str) -> bool:
 
 
 def make_file(root_fd: int, path: str, mode: int = 0o644) -> int:
-    """Open the file `path` beneath the root (O_PATH), making it empty, and its directories, where it is missing.
+    """Open the file `path` beneath the root (O_PATH); a missing file is made empty, with its directories.
 
-    A dangling symbolic link's target is made, inside the root.
+    The target of a dangling symbolic link is made, inside the root.
     """
     for _ in range(_MOST_LINKS):
         try:
@@ -222,5 +228,5 @@ def make_file(root_fd: int, path: str, mode: int = 0o644) -> int:
 
 
 def is_directory(fd: int) -> bool:
-    """Whether the descriptor (O_PATH will do) is a directory."""
+    """Whether the descriptor (also an O_PATH one) is a directory's."""
     return stat.S_ISDIR(os.fstat(fd).st_mode)

@@ -1,7 +1,7 @@
-"""The two uses of bpf(2) that the engine has: loading a device program, and attaching it to a cgroup.
+"""Loads a device program (BPF_PROG_TYPE_CGROUP_DEVICE) with bpf(2) and attaches it to a cgroup.
 
-Runs in the daemon, on hosts with cgroups version 2 alone; nobody else imports it. The program is the caller's. The
-kernel keeps an attached program until its cgroup is removed, so nothing is left to be closed or detached.
+Runs in the daemon, only on hosts with cgroups version 2; no other process imports it. The caller makes the program. The
+kernel keeps an attached program until its cgroup is removed, so there is nothing to close or detach.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _INSTRUCTION_BYTES = 8
 
 
 def load_device_program(program: bytes) -> int:
-    """Load a BPF_PROG_TYPE_CGROUP_DEVICE program; its descriptor (close-on-exec). Raises OSError."""
+    """Load a BPF_PROG_TYPE_CGROUP_DEVICE program; returns its descriptor (close-on-exec). Raises OSError."""
     code = ctypes.create_string_buffer(program, len(program))
     license = ctypes.create_string_buffer(b"GPL")
     count = len(program) // _INSTRUCTION_BYTES

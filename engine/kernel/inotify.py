@@ -1,6 +1,6 @@
-"""inotify(7) as thin functions that raise OSError: told of changes of files by a descriptor.
+"""Watches files and directories for changes by inotify(7), as thin functions that raise OSError.
 
-Used by the daemon's threads. The Python library has none of it, so libc is asked by ctypes.
+Used by the daemon's threads. The standard library has no inotify, so ctypes calls libc.
 """
 
 import ctypes
@@ -17,22 +17,22 @@ _ROOM = 64 * 1024
 
 
 def create() -> int:
-    """A new descriptor, non-blocking, that is readable when something was told."""
+    """A new non-blocking inotify descriptor, which is readable when an event waits."""
     return _checked(_libc().inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK), "")
 
 
 def watch(fd: int, path: str, mask: int = MODIFIED) -> int:
-    """Watch a file or a directory; the number that its events carry."""
+    """Watch a file or a directory; returns the watch number that its events carry."""
     return _checked(_libc().inotify_add_watch(fd, os.fsencode(path), ctypes.c_uint32(mask)), path)
 
 
 def unwatch(fd: int, number: int) -> None:
-    """Watch it no more."""
+    """Remove the watch of this number."""
     _checked(_libc().inotify_rm_watch(fd, number), "")
 
 
 def read(fd: int) -> list[tuple[int, int]]:
-    """(number, mask) of each event that waits."""
+    """Take all waiting events, as (watch number, mask) each; empty when none waits."""
     try:
         data = os.read(fd, _ROOM)
     except BlockingIOError:

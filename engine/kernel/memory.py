@@ -1,7 +1,7 @@
-"""What the C library keeps of the memory that was freed, given back to the kernel.
+"""Makes glibc's malloc give freed memory back to the kernel (malloc_trim), and keep one heap for all threads (mallopt).
 
-Runs in the processes that live long. Both functions do nothing where the C library has no such thing: musl keeps little
-by itself.
+Runs in the long-lived processes. Both functions do nothing where the C library has no such call: musl keeps little
+freed memory anyway.
 """
 
 import ctypes
@@ -11,10 +11,10 @@ _M_ARENA_MAX = -8  # malloc.h of glibc
 
 
 def one_arena() -> None:
-    """Have all threads allocate from one heap (mallopt(3)), to be called before there are any.
+    """Have all threads allocate from one heap (mallopt(3)); call it before there are other threads.
 
-    glibc gives threads heaps of their own, and of those `trim` does not give back the end, which is megabytes each.
-    The interpreter's lock is held by nearly all who allocate, so that nobody waits for the one heap.
+    glibc gives threads heaps of their own, and `trim` does not give back the end of those, which is megabytes each. One
+    heap causes no waits: nearly all threads that allocate hold the interpreter's lock.
     """
     option = getattr(_LIBRARY, "mallopt", None)
     if option is not None:
@@ -22,7 +22,9 @@ def one_arena() -> None:
 
 
 def trim() -> None:
-    """Give back what is free now (malloc_trim(3)); a millisecond or so, in which others who allocate wait."""
+    """Give free memory back to the kernel (malloc_trim(3)). It takes about a millisecond, in which allocating threads
+    wait.
+    """
     release = getattr(_LIBRARY, "malloc_trim", None)
     if release is not None:
         release(0)

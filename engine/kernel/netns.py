@@ -1,8 +1,8 @@
-"""Entering another network namespace: a thread does so for the length of a `with`, and always comes back.
+"""Lets a thread enter another network namespace for the length of a `with` block, and always return.
 
-Sockets and the files of /proc/sys/net that are opened meanwhile belong to that namespace for good; so the usual visit
-opens what it needs and leaves. Only the calling thread moves. Runs in the daemon's threads and in the resolver, whose
-process has no logging.
+Sockets and files of /proc/sys/net that are opened within belong to that namespace for good. So a usual visit opens what
+it needs and leaves. Only the calling thread moves. Runs in the daemon's threads and in the resolver, whose process has
+no logging.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ _LOST = 70
 
 @contextlib.contextmanager
 def entered(namespace: int) -> Iterator[None]:
-    """Be in the network namespace behind a descriptor. Raises OSError where it cannot be entered.
+    """Run the `with` block in the network namespace behind a descriptor. Raises OSError where it cannot be entered.
 
-    A thread that could not come back would do the host's work in a container: then the process ends, as if it were
-    killed, and the next daemon goes on.
+    A thread that could not return would do the host's work in a container's network. In that case the whole process
+    ends, as if it were killed, and the next daemon continues.
     """
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,9 +1,10 @@
-"""Running the engine's own program from where nobody can write to it.
+"""Restarts the engine's program from a read-only mount, so that no process can write to the program file
+(CVE-2019-5736).
 
-Called once, first of all, by the process that is to be a daemon or a spawner. Whoever joins a container's namespaces is
-for a moment a process of the container's, and a hostile one may get hold of what it runs, the host's Python
-(CVE-2019-5736). So that program is a file of a read-only mount that is attached nowhere: no descriptor got through
-/proc/PID/exe can ever be written to.
+Called once, first of all, by the process that is to be a daemon or a spawner. A process that joins a container's
+namespaces is for a moment visible in the container, and a hostile container may get hold of the file that it runs, the
+host's Python. So that file is one of a read-only mount that is attached nowhere: a descriptor opened through
+/proc/PID/exe can never be written to.
 """
 
 import errno
@@ -23,7 +24,7 @@ _EXE = "/proc/self/exe"
 
 
 def seal() -> None:
-    """Start this process's program anew from a read-only mount of its own; return when it is so, or cannot be.
+    """Start this process's program anew from a read-only mount of its own; return if it is sealed, or cannot be.
 
     open_tree(2), mount_setattr(2), execveat(2). The process keeps its pid, arguments, environment and open streams.
     """

@@ -1,8 +1,9 @@
-"""System calls that the standard library lacks, as thin functions that raise OSError.
+"""System calls that the standard library lacks (mounts, namespaces, seccomp, bpf, openat2, ...), as thin functions that
+raise OSError.
 
-Used by every process of the engine. One table holds the numbers, so that neither glibc's nor musl's missing wrappers
-matter; `ctypes` calls libc's `syscall(2)` with the argument types stated, and each call is bound when the module is
-imported, because after a fork every object built is a page copied. It keeps no state and decides nothing.
+Used by every process of the engine. One table holds the numbers, so that the wrappers that glibc and musl lack are not
+needed. `ctypes` calls libc's `syscall(2)` with declared argument types. Each call is bound when the module is imported,
+because after a fork every new object copies a page. The module keeps no state and decides nothing.
 """
 
 import ctypes
@@ -118,7 +119,7 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 
 def machine() -> str:
-    """This process's machine as a key of `NUMBERS`; another name (`i686`, ...) as the kernel gives it."""
+    """This process's machine as a key of `NUMBERS`; for an unknown machine (`i686`, ...) the kernel's name."""
     name = os.uname().machine
     if name in ("aarch64", "armv8l") and ctypes.sizeof(ctypes.c_void_p) == 4:
         return "armv7l"
@@ -137,7 +138,9 @@ _POINTER = ctypes.c_void_p
 
 
 def _bind(name: str, *types: type) -> Callable[..., int]:
-    """The system call as a function of exactly these argument types."""
+    """The system call as a function of exactly these argument types; one that raises ENOSYS where its number is
+    unknown.
+    """
     if name not in _numbers:
 
         def missing(*_arguments: object) -> int:
@@ -182,7 +185,7 @@ _seccomp = _bind("seccomp", _UINT, _UINT, _POINTER)
 _setdomainname = _bind("setdomainname", _TEXT, ctypes.c_size_t)
 _umount2 = _bind("umount2", _TEXT, _INT)
 
-# Since 3.12 the standard library has these two.
+# The standard library has these two since Python 3.12.
 unshare: Callable[[int], object] = getattr(os, "unshare", None) or _bind("unshare", _INT)
 setns: Callable[[int, int], object] = getattr(os, "setns", None) or _bind("setns", _INT, _INT)
 
@@ -215,13 +218,14 @@ def setdomainname(name: str) -> None:
 
 
 def prctl(option: int, argument: int = 0, argument3: int = 0) -> int:
-    """prctl(2) with integer arguments; the rest are 0 as newer options demand."""
+    """prctl(2) with integer arguments; the others are 0, as newer options require."""
     return _prctl(option, argument, argument3, 0, 0)
 
 
 def default_action(number: int) -> None:
-    """rt_sigaction(2) to SIG_DFL, also for the signals that the C library keeps to itself (nptl(7))."""
-    _rt_sigaction(number, bytes(32), None, 8)  # all of struct sigaction, on every machine, and the kernel's mask
+    """rt_sigaction(2) to SIG_DFL, also for the signals that the C library reserves for itself (nptl(7))."""
+    # the whole struct sigaction of any machine, and the size of the kernel's signal mask
+    _rt_sigaction(number, bytes(32), None, 8)
 
 
 def capget() -> tuple[int, int, int]:
@@ -239,12 +243,12 @@ def capset(effective: int, permitted: int, inheritable: int) -> None:
 
 
 def seccomp_load(program: bytes, flags: int = 0) -> None:
-    """Install a filter, an array of struct sock_filter, for this thread and all that it starts (seccomp(2))."""
+    """Install a filter, an array of struct sock_filter, for this thread and all its future children (seccomp(2))."""
     _seccomp(SECCOMP_SET_MODE_FILTER, flags, ctypes.byref(_Filter(len(program) // 8, program)))
 
 
 def bpf(command: int, attributes: bytes) -> int:
-    """bpf(2); `attributes` is the part of union bpf_attr that the command has, in memory that outlives the call."""
+    """bpf(2); `attributes` is the command's part of union bpf_attr; memory that it points to must outlive the call."""
     return _bpf(command, attributes, len(attributes))
 
 
@@ -260,12 +264,14 @@ def openat2(dir_fd: int, path: str, flags: int, mode: int, resolve: int) -> int:
 
 
 def open_tree(dir_fd: int, path: str, flags: int) -> int:
-    """open_tree(2) (Linux 5.2): a close-on-exec descriptor of a mount; with OPEN_TREE_CLONE, of a detached copy."""
+    """open_tree(2) (Linux 5.2): a close-on-exec descriptor of a mount; with OPEN_TREE_CLONE, of a
+    detached copy of it.
+    """
     return _open_tree(dir_fd, _text(path), flags | os.O_CLOEXEC)
 
 
 def move_mount(tree_fd: int, target_fd: int) -> None:
-    """move_mount(2) (Linux 5.2): attach the mount behind one descriptor to the place behind another."""
+    """move_mount(2) (Linux 5.2): attach the mount behind one descriptor at the path behind another."""
     _move_mount(tree_fd, b"", target_fd, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
 
 
@@ -276,7 +282,7 @@ def mount_setattr(fd: int, flags: int, attributes: int, clear: int = 0, propagat
 
 
 def fsopen(kind: str) -> int:
-    """fsopen(2) (Linux 5.2): a close-on-exec descriptor to configure a new file system with."""
+    """fsopen(2) (Linux 5.2): a close-on-exec descriptor for the configuration of a new file system."""
     return _fsopen(_text(kind), 1)
 
 
@@ -298,7 +304,8 @@ def join_session_keyring() -> None:
 def process_start(pid: int) -> int:
     """When a process started, in clock ticks since boot: field 22 of /proc/PID/stat (proc(5)).
 
-    With the pid it names a process for good. Raises FileNotFoundError or ProcessLookupError when it is gone.
+    The pid and this time together name a process uniquely. Raises FileNotFoundError or ProcessLookupError when it is
+    gone.
     """
     with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
         text = file.read(4096)
@@ -307,6 +314,6 @@ def process_start(pid: int) -> int:
 
 
 def boot_id() -> str:
-    """What names this boot of the host (random(4)): what was only in memory then is gone in any other."""
+    """The id of this boot of the host (random(4)): state that was only in memory is lost once it differs."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()

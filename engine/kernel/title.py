@@ -1,9 +1,9 @@
-"""What a process is called in ps(1): the name of its command, and its command line.
+"""Sets the name and the command line that ps(1) shows for a process of the engine.
 
-Run by every process of the engine that is forked and not executed, once it knows what it is; `_muxer/process/title.c`
-does the same in the processes that are not in Python then. A child that has not named itself bears its parent's names,
-so none of them may hold what a container is not to read: whoever shares its PID namespace sees a process before its
-execve(2).
+Run by every process of the engine that is forked and does not execute a program, once it knows what it is.
+`_muxer/process/title.c` does the same in the processes that do not run Python by then. A child that has not named
+itself bears its parent's names. So no name may hold anything that a container must not read: every process that shares
+its PID namespace sees a process before its execve(2).
 """
 
 import ctypes
@@ -12,23 +12,25 @@ import functools
 from engine.kernel import syscalls
 
 _PR_SET_NAME = 15
-_ARG_START = 48 - 3  # fields of proc_pid_stat(5), of which the first three are not counted
+# arg_start is field 48 of proc_pid_stat(5); the list begins after the second field, and counts from 0
+_ARG_START = 48 - 3
 _name = ctypes.create_string_buffer(16)
 _NAME = ctypes.addressof(_name)
 
 
 def name(kind: str) -> None:
-    """Call this process's command `engine KIND` (PR_SET_NAME of prctl(2): 15 bytes), and leave its command line."""
+    """Set this process's command name to `engine KIND` (PR_SET_NAME of prctl(2): 15 bytes); the command line stays."""
     _name.value = f"engine {kind}".encode()[:15]
     syscalls.prctl(_PR_SET_NAME, _NAME)
 
 
 def become(kind: str, of: str = "") -> None:
-    """Call this process `engine KIND`, and its command line `engine KIND OF`, as far as there is room for it.
+    """Set this process's command name to `engine KIND`, and its command line to `engine KIND OF`, as far as there is
+    room.
 
-    The kernel shows the command line from where the program was given it, so it is written there: what would move it
-    elsewhere (PR_SET_MM) takes CAP_SYS_RESOURCE, which many a host keeps from its root. Nobody reads it but the kernel:
-    Python has copied its arguments long ago.
+    The kernel shows the command line from where it put the program's arguments, so the text is written over those. To
+    move it elsewhere (PR_SET_MM) takes CAP_SYS_RESOURCE, which many hosts deny their root. Only the kernel reads those
+    arguments any more: Python has copied them long ago.
     """
     name(kind)
     start, size = _room()
@@ -36,9 +38,9 @@ def become(kind: str, of: str = "") -> None:
     ctypes.memmove(start, line.ljust(size, b"\0"), size)
 
 
-@functools.cache  # for a process and all that it forks
+@functools.cache  # the place is the same for a process and all that it forks
 def _room() -> tuple[int, int]:
-    """Where the command line is, and how many bytes it has; (0, 0) where the kernel does not say."""
+    """The address and length in bytes of the command line; (0, 0) where the kernel does not tell them."""
     with open("/proc/self/stat", "rb", buffering=0) as file:
         fields = file.read(4096).rpartition(b")")[2].split()
     start, end = (int(each) for each in fields[_ARG_START : _ARG_START + 2])

@@ -1,8 +1,8 @@
-"""How much the files below a directory weigh, whoever changes them meanwhile.
+"""Sums the sizes of the files below a directory, safely also while a container changes it.
 
-Runs wherever somebody asks for a size. What is there may be a container's: no symbolic link is followed, a directory is
-opened from the one above it and by no longer path, and whatever a stranger piles up in there costs a bounded number of
-descriptors and of bytes. What goes while this looks counts nothing.
+Runs wherever a size is asked for. The files may be a container's. So no symbolic link is followed, a directory is
+opened from its parent by its bare name, and the cost in descriptors and bytes is bounded whatever the container
+creates. Files that vanish meanwhile count nothing.
 """
 
 import contextlib
@@ -21,19 +21,20 @@ _BLOCK = 512
 
 
 def length(status: os.stat_result) -> int:
-    """The bytes in a file."""
+    """The length of a file in bytes, a weight for `below`."""
     return status.st_size
 
 
 def room(status: os.stat_result) -> int:
-    """The bytes that a file takes on the disk."""
+    """The bytes that a file takes on the disk, a weight for `below`."""
     return status.st_blocks * _BLOCK
 
 
 def below(path: str, weight: Callable[[os.stat_result], int], directories: bool = False) -> int:
-    """The weights of all files below a directory, one with several links once; with `directories`, theirs too.
+    """The sum of the weights of all files below a directory; with `directories`, of directories too.
 
-    0 for what is no directory, or not there. Raises OSError for what cannot be read.
+    A file with several links counts once. 0 where `path` is no directory or does not exist. Raises OSError for a
+    directory that cannot be read.
     """
     try:
         top = _Level(os.open(path, _READABLE))
@@ -73,14 +74,14 @@ class _Level:
             raise
 
     def next(self) -> tuple[os.stat_result | None, str]:
-        """The next entry that is still there, and its name; None at the end."""
+        """The next entry that still exists, and its name; None at the end."""
         for entry in self._entries:
             with contextlib.suppress(FileNotFoundError):
                 return entry.stat(follow_symlinks=False), entry.name
         return None, ""
 
     def into(self, name: str) -> list["_Level"]:
-        """The directory of that name in here, unless it has gone."""
+        """The subdirectory of that name; empty if it has gone."""
         try:
             return [_Level(os.open(name, _READABLE, dir_fd=self._descriptor))]
         except OSError as error:
@@ -94,14 +95,14 @@ class _Level:
 
 
 class _Links:
-    """The files with several links that were met."""
+    """Remembers the files with several links, so that each counts once."""
 
     def __init__(self) -> None:
         self._known: dict[int, set[int]] = {}  # device → inodes
         self._count = 0
 
     def share(self, status: os.stat_result, weight: int) -> int:
-        """What this link of a file adds to the total."""
+        """The weight that this link of a file adds to the sum."""
         if status.st_nlink < 2:
             return weight
         known = self._known.setdefault(status.st_dev, set())

@@ -1,6 +1,7 @@
-"""Small files of the data root that are written once: whole and on the disk, or not there at all.
+"""Writes a small file so that after a crash or a loss of power it is either complete and on the disk, or not changed at
+all.
 
-Keeps no state. Not for what is written often: each file costs two fsyncs.
+Keeps no state. It is meant for files of the data root that are written once: each write costs two fsyncs.
 """
 
 import contextlib
@@ -8,7 +9,8 @@ import os
 
 
 def write(path: str, text: str) -> None:
-    """Put a file of this text in its place; a crash, a loss of power or a full disk leaves the old one, or none.
+    """Put a file with this text in place of `path`; a crash, a loss of power or a full disk leaves the old file, or
+    none.
 
     Raises OSError.
     """
@@ -24,14 +26,14 @@ def write(path: str, text: str) -> None:
             os.close(descriptor)
         os.rename(new, path)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):  # it has its name already
+        with contextlib.suppress(FileNotFoundError):  # it has been renamed already
             os.unlink(new)
         raise
     sync_directory(os.path.dirname(path))
 
 
 def sync_directory(path: str) -> None:
-    """Put the names in a directory on the disk (fsync(2)). Raises OSError."""
+    """Make the names in a directory durable (fsync(2)). Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,9 +1,9 @@
-"""HTTP/1.1 as pure functions: request heads and chunked bodies from bytes to values, response heads to bytes.
+"""Parses HTTP/1.1 request heads and chunked bodies, and formats response heads, as pure functions on bytes.
 
-Called by the thread of a connection; touches no descriptor and keeps no state but what a `ChunkDecoder` holds. It is
-strict where a second reading would be possible (RFC 9112): line ends are CRLF, a field name is a token without a space
-after it, nothing is folded, a body has one length. Everything that does not fit is `BadRequest`, after which the end of
-the request is unknown and the connection must be closed.
+The thread of a connection calls it; it touches no descriptor and keeps no state except in a `ChunkDecoder`. It is
+strict wherever bytes could be read in two ways (RFC 9112): line ends are CRLF, a field name is a token without a space
+after it, no line is folded, a body has one length. Anything else raises `BadRequest`. After that the end of the request
+is unknown, and the connection must be closed.
 """
 
 import re
@@ -29,7 +29,7 @@ _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7
 _LENGTH = re.compile(r"[0-9]{1,18}")
 
 _REASONS = {
-    101: "UPGRADED",  # docker's own word; RFC 9110 leaves the reason free
+    101: "UPGRADED",  # docker's own word; RFC 9110 leaves the reason phrase free
     200: "OK",
     201: "Created",
     204: "No Content",
@@ -52,14 +52,14 @@ _State = Callable[[bytes], "_State | None"]
 
 
 class BadRequest(Invalid):
-    """The bytes are not a request that can be read in one way only; the connection cannot be used further."""
+    """The bytes are no request, or could be read in more than one way; the connection cannot be used further."""
 
 
 class Head:
-    """What a request's head says.
+    """The parsed head of a request.
 
-    path is percent-decoded, query is as it came; headers have lower-case names, and fields that came more than once are
-    joined by a comma. length is the body's length in bytes, 0 without a body, None when it is chunked.
+    path is percent-decoded, query is as it came; headers have lower-case names, and the values of fields that came more
+    than once are joined by a comma. length is the body's length in bytes, 0 without a body, None when it is chunked.
     """
 
     __slots__ = ("expects_continue", "headers", "keep_alive", "length", "method", "minor", "path", "query")
@@ -77,17 +77,17 @@ class Head:
 
 
 def percent_decoded(data: bytes) -> bytes:
-    """The bytes that percent-encoded ones stand for (RFC 3986 section 2.1); a stray `%` stands for itself.
+    """The bytes with percent-encoding decoded (RFC 3986 section 2.1); a stray `%` stands for itself.
 
-    Not `urllib.parse`: with what that imports, half a megabyte of an idle daemon.
+    `urllib.parse` is not used: with its imports it would take half a megabyte of an idle daemon.
     """
     return _ENCODED.sub(lambda found: bytes.fromhex(found[1].decode()), data) if b"%" in data else data
 
 
 def end_of_head(data: bytes) -> int:
-    """The length of the head at the start of `data`, its empty line included, or -1 while that is still to come.
+    """The length of the head at the start of `data`, its empty line included, or -1 while the end has not come yet.
 
-    Raises BadRequest as soon as what is there can never become a head.
+    Raises BadRequest as soon as the bytes can no longer become a head.
     """
     end = data.find(b"\r\n\r\n") + 4
     if 4 <= end <= HEAD_LIMIT:
@@ -100,7 +100,7 @@ def end_of_head(data: bytes) -> int:
 
 
 def parse_head(data: bytes) -> Head:
-    """A whole head, its empty line included, as a `Head`. Raises BadRequest."""
+    """Parse a whole head, its empty line included. Raises BadRequest."""
     text = data.decode("latin-1")
     line = _REQUEST_LINE.match(text)
     if line is None:
@@ -147,7 +147,8 @@ def tokens(value: str) -> list[str]:
 def _body_length(headers: dict[str, str], minor: int) -> int | None:
     length, coding = headers.get("content-length"), headers.get("transfer-encoding")
     if coding is not None:
-        # A second length beside the chunks is how requests are smuggled past a proxy: refused, not resolved.
+        # A second length beside the chunks is used to smuggle requests past a proxy, so it is refused instead of
+        # resolved.
         if coding.lower() != "chunked" or length is not None or minor == 0:
             raise BadRequest("unsupported transfer encoding")
         return None
@@ -159,9 +160,9 @@ def _body_length(headers: dict[str, str], minor: int) -> int | None:
 
 
 class ChunkDecoder:
-    """Takes the chunked coding (RFC 9112 section 7.1) off a body, however its bytes are cut.
+    """Decodes a body in the chunked coding (RFC 9112 section 7.1), which may come in pieces of any size.
 
-    Trailer fields are checked for form and dropped.
+    Trailer fields are checked for their form and dropped.
     """
 
     __slots__ = ("_inside", "_line", "_state", "_trailer")
@@ -178,9 +179,9 @@ class ChunkDecoder:
         return self._state is None
 
     def feed(self, data: bytes) -> tuple[list[bytes], int]:
-        """Decode what `data` adds: the payload in pieces, and how many bytes of `data` belonged to the body.
+        """Decode further bytes: returns the payload in pieces, and how many bytes of `data` belonged to the body.
 
-        Raises BadRequest, after which the decoder is of no more use.
+        Raises BadRequest, after which the decoder cannot be used.
         """
         pieces: list[bytes] = []
         position = 0
@@ -232,12 +233,14 @@ class ChunkDecoder:
 
 
 def response_head(status: int, fields: str) -> bytes:
-    """A response's head. `fields`: its header lines, each ended by CRLF; `field` makes those that are not constant."""
+    """A response's head. `fields`: its header lines, each ended by CRLF; `field` makes those whose values vary."""
     return f"{_STATUS_LINES[status]}{fields}\r\n".encode("latin-1")
 
 
 def field(name: str, value: str) -> str:
-    """One header line. Raises ValueError for a value that would break out of it."""
+    """One header line. Raises ValueError for a value that holds a line end or NUL byte, and so could
+    inject a header.
+    """
     if "\r" in value or "\n" in value or "\0" in value:
         raise ValueError(f"the value of {name} holds a line end")
     return f"{name}: {value}\r\n"

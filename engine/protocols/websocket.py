@@ -1,8 +1,9 @@
-"""WebSocket (RFC 6455), the server's side, as a pure state machine: bytes in, events and bytes out.
+"""The server's side of WebSocket (RFC 6455) as a pure state machine: handshake, frames, masks and close codes.
 
-Touches no descriptor. What a client sends as one message or in many frames is one stream of bytes here, handed on piece
-by piece as it comes, so that no message is ever kept whole and none is too large. Whatever breaks the protocol ends it
-with the code that the RFC names. Imported only when somebody asks for a WebSocket.
+Bytes in, events and bytes out; it touches no descriptor. A client may send one message or many frames: here its data is
+one stream of bytes, which is passed on piece by piece as it comes. So no message is ever held whole, and none is too
+large. A client that breaks the protocol ends it, with the code that the RFC names. Imported only when a client asks for
+a WebSocket.
 """
 
 import base64
@@ -23,16 +24,16 @@ _OPCODES = frozenset({_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG})
 _LARGEST_CONTROL = 125
 
 NORMAL, PROTOCOL_ERROR, NO_CODE, INVALID_DATA = 1000, 1002, 1005, 1007
-# Section 7.4: those that may stand in a frame.
+# Section 7.4: the codes that may stand in a frame.
 _CODES = (*range(1000, 1004), *range(1007, 1012), *range(3000, 5000))
 
 
 class WrongVersion(Invalid):
-    """The client speaks another version of the protocol; it is to be told ours."""
+    """The client asks for another version of the protocol; the answer must tell it ours."""
 
 
 def handshake(method: str, head: Head) -> str:
-    """The header lines of the 101 that takes this request over. Raises Invalid, WrongVersion."""
+    """The header lines of the 101 that accepts this request's upgrade. Raises Invalid, WrongVersion."""
     headers = head.headers
     if method != "GET" or head.minor < 1:
         raise Invalid("websocket: not a GET of HTTP/1.1")
@@ -51,20 +52,20 @@ def handshake(method: str, head: Head) -> str:
 
 
 def accept(key: str) -> str:
-    """What proves that the key was read."""
+    """The value of Sec-WebSocket-Accept, which proves that the server has read the client's key."""
     return base64.b64encode(hashlib.sha1(f"{key}{_GUID}".encode(), usedforsecurity=False).digest()).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Bytes of a message, in the order in which they were sent."""
+    """Bytes of messages, in the order in which the client sent them."""
 
     payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The client sends no more; its code is NO_CODE when it gave none. After this nothing else is told."""
+    """The client sends no more; its code is NO_CODE when it gave none. No event follows this one."""
 
     code: int
     reason: str = ""
@@ -79,38 +80,40 @@ class _Broken(Exception):
 
 
 class Machine:
-    """One connection after its handshake.
+    """The protocol's state of one connection after its handshake.
 
-    `receive` says what a client's bytes mean and may leave an answer (a pong, a close) in `out`, as do `send` and
-    `close`; the owner sends what is in `out` and empties it. `closing`: our close has been sent, nothing follows it
+    `receive` turns a client's bytes into events, and may append an answer (a pong, a close) to `out`. `send` and
+    `close` append to `out` too. The owner sends the bytes in `out` and removes them from it.
+    closing: our close frame is in `out` or sent, and no frame follows it
+    closed: the client has closed, or has broken the protocol
     """
 
     def __init__(self, *, text: bool = False) -> None:
-        """text: what is sent goes in text frames, as clients before API 1.28 expect."""
+        """text: send data in text frames, as clients before API 1.28 expect."""
         self.out = bytearray()
         self.closing = False
         self.closed = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace") if text else None
         self._head = bytearray()
-        self._left = 0  # of the payload of the frame that is being read
+        self._left = 0  # bytes of the current frame's payload that are still to come
         self._mask = b""
         self._final = True
         self._opcode = _BINARY
-        self._message = 0  # the opcode of the message that is still open, 0 for none
+        self._message = 0  # the opcode of the unfinished message, 0 for none
         self._check = codecs.getincrementaldecoder("utf-8")()
         self._control = bytearray()
 
-    # Ours.
+    # From us to the client.
 
     def send(self, data: bytes) -> None:
-        """Send bytes as one message."""
+        """Send bytes as one message; after `close` they are dropped."""
         if self._decoder is not None:
             data = self._decoder.decode(data).encode()
         if data and not self.closing:
             self._frame(_TEXT if self._decoder is not None else _BINARY, data)
 
     def close(self, code: int = NORMAL, reason: str = "") -> None:
-        """Say that nothing more will be sent; once."""
+        """Send a close frame; a second call does nothing."""
         if not self.closing:
             told = b"" if code == NO_CODE else struct.pack("!H", code) + reason.encode()[: _LARGEST_CONTROL - 2]
             self._frame(_CLOSE, told)
@@ -127,10 +130,10 @@ class Machine:
         self.out += head
         self.out += payload
 
-    # The client's.
+    # From the client to us.
 
     def receive(self, data: bytes) -> list[Data | Closed]:
-        """What these bytes mean, however they were cut."""
+        """The events in these bytes, which may be any part of the client's stream."""
         events: list[Data | Closed] = []
         place = 0
         try:
@@ -151,7 +154,7 @@ class Machine:
         events.append(Closed(code, reason))
 
     def _read_head(self, data: bytes, place: int, events: list[Data | Closed]) -> int:
-        """Take what is missing of a frame's head; where in the data it ends."""
+        """Take the missing bytes of a frame's head; returns the position in `data` after them."""
         head = self._head
         while place < len(data):
             missing = _head_size(head) - len(head)
@@ -166,7 +169,7 @@ class Machine:
         return place
 
     def _begin(self, head: bytes) -> None:
-        """A frame whose head is whole: check it."""
+        """Check the complete head of a frame, and remember what its payload needs."""
         first, second = head[0], head[1]
         self._final, self._opcode = bool(first & 0x80), first & 0x0F
         size = second & 0x7F
@@ -195,7 +198,7 @@ class Machine:
         self._left, self._mask = size, head[-4:]
 
     def _payload(self, piece: bytes, events: list[Data | Closed]) -> None:
-        """The next bytes of the frame's payload, or the end of a frame that has none."""
+        """Take the next bytes of the frame's payload, or the end of a frame that has none."""
         piece = _unmasked(piece, self._mask)
         turn = len(piece) % 4
         self._mask = self._mask[turn:] + self._mask[:turn]
@@ -217,7 +220,7 @@ class Machine:
             events.append(Data(piece))
 
     def _answer(self, payload: bytes, events: list[Data | Closed]) -> None:
-        """A whole control frame."""
+        """Handle a complete control frame."""
         if self._opcode == _PING and not self.closing:
             self._frame(_PONG, payload)
         if self._opcode != _CLOSE:
@@ -236,7 +239,7 @@ class Machine:
 
 
 def _head_size(head: bytearray) -> int:
-    """How long this head will be, as far as it says: two bytes, the length, and the mask."""
+    """The length of this head, as far as its first bytes tell: two bytes, the extended length, and the mask."""
     if len(head) < 2:
         return 2
     return 2 + {126: 2, 127: 8}.get(head[1] & 0x7F, 0) + (4 if head[1] & 0x80 else 0)

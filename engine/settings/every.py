@@ -1,9 +1,9 @@
-"""Every setting of the daemon once: its name, default, check, help text and key in the configuration file.
+"""Declares every option of the daemon, and reads them from the command line and daemon.json into a `Settings`.
 
 `OPTIONS` is the one declaration: the command line, `--help`, the reader of daemon.json and the table in README.md come
-from it (a test compares the last). Names, keys and rules are dockerd's. Read once, before the daemon starts; afterwards
-a `Settings` never changes. What needs a look at the host (does the group exist, can the certificate be read) is not
-checked in here but where it is used.
+from it (a test compares the last). Names, keys and rules are dockerd's. Read once, before the daemon starts; a
+`Settings` never changes. Checks that need a look at the host (does the group exist, can the certificate be read) are
+made where the value is used.
 """
 
 import json
@@ -46,19 +46,19 @@ CONFIG_FILE = "/etc/engine/daemon.json"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the daemon was told.
+    """All settings of a daemon.
 
     hosts: `unix:///absolute/path`, `fd://` + (nothing, `*`, a number or a name), `tcp://host:port`; at least one
     data_root, exec_root, pidfile, tls*: absolute paths; pidfile and tls* may be empty
     group: name or number of the Unix socket's group, empty for root's own
     registry_mirrors: URLs that end in `/`; insecure_registries: `host[:port]` or a CIDR
     muxer: `auto`, `c` or `python`
-    init: containers that do not say otherwise get a process 1 that reaps; init_path: another program than the built-in
-        one for it, empty for that one
+    init: containers that do not say otherwise get an init, which reaps, as process 1
+    init_path: the program for it, empty for the built-in one
     default_ulimits: `name=soft:hard` each, for containers that do not name that limit
-    log_driver: of containers that ask for none; log_opts: `name=value` each, its options
-    bridge: a bridge that is there already, `none`, or empty for the engine's own; bip*: its address and prefix; all
-        that is about addresses may be empty, but for ip; mtu: decimal, 0 for the kernel's
+    log_driver: of containers that name none; log_opts: `name=value` each, its options
+    bridge: an existing bridge, `none`, or empty for the engine's own; bip*: its address and prefix; all settings about
+        addresses may be empty, except ip; mtu: decimal, 0 for the kernel's
     default_address_pools: `base,bits` each; default_network_opts: `driver=name=value` each
     """
 
@@ -106,14 +106,14 @@ class Settings:
 
 
 def default_host(uid: int, environ: Mapping[str, str]) -> str:
-    """Where the daemon of this user listens when it is not told; the client looks there too."""
+    """The address at which this user's daemon listens by default; the client connects to it by default too."""
     if uid == 0:
         return "unix:///run/engine.sock"
     return f"unix://{environ.get('XDG_RUNTIME_DIR') or f'/run/user/{uid}'}/engine.sock"
 
 
 def host(text: str) -> str:
-    """An address to listen on, in full. Raises Invalid."""
+    """An address to listen on, completed with its defaults. Raises Invalid."""
     kind, separator, rest = text.strip().partition("://")
     if not separator or kind not in _HOST_KINDS:
         raise Invalid(f"Invalid bind address format: {text}")
@@ -153,7 +153,7 @@ def _needed_path(text: str) -> str:
 
 
 def _mirror(text: str) -> str:
-    # Taken apart by hand: urllib.parse would be loaded for nothing else at start-up.
+    # Parsed by hand: at start-up urllib.parse would be loaded for this alone.
     scheme, separator, rest = text.partition("://")
     place = rest.partition("/")[0]
     if not separator or not place:
@@ -182,7 +182,7 @@ def _log_opt(text: str) -> str:
 
 
 def _log_opts_of_file(value: object) -> tuple[str, ...]:
-    """daemon.json has an object: {"max-size": "10m"}."""
+    """Log options from daemon.json, which has an object: {"max-size": "10m"}."""
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
         raise Invalid(f"expected an object of strings, got {json.dumps(value)}")
     return tuple(f"{name}={each}" for name, each in value.items())
@@ -206,7 +206,7 @@ def _ulimit(text: str) -> str:
 
 
 def _ulimits_of_file(value: object) -> tuple[str, ...]:
-    """daemon.json has an object by name: {"nofile": {"Name": "nofile", "Soft": 1024, "Hard": 2048}}."""
+    """Ulimits of daemon.json, an object by name: {"nofile": {"Name": "nofile", "Soft": 1024, "Hard": 2048}}."""
     if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
         raise Invalid(f"expected an object of objects, got {json.dumps(value)}")
     return tuple(
@@ -354,7 +354,7 @@ def from_arguments(
 ) -> Settings:
     """The settings from the command line after `daemon`, and from the configuration file.
 
-    `uid`: whose daemon it is to be, by default the caller's own. Raises Invalid with the text to show.
+    `uid`: the user whose daemon it is to be, by default the caller's own. Raises Invalid with the text to show.
     """
     given, others = parse(OPTIONS, arguments)
     if others:
@@ -381,13 +381,13 @@ def _check_together(settings: Settings) -> None:
 
 
 def refuse_rootless(uid: int) -> None:
-    """Raises Unavailable for a user's own daemon, which needs user namespaces that are not built yet."""
+    """Raise Unavailable for a daemon of a user other than root: it needs user namespaces, which are not built yet."""
     if uid != 0:
         raise Unavailable("a daemon of a user's own (rootless) is not built yet in this engine: start it as root")
 
 
 def _from_file(path: str, given: Given, required: bool) -> dict[str, Value]:
-    """The values of the configuration file by key; nothing when it is not there and nobody asked for it."""
+    """The values of the configuration file by key; none when a file that the user did not name does not exist."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read()
@@ -449,7 +449,7 @@ def _plain_value(option: Option, value: object) -> Value:
     raise Invalid(f"expected {_FILE_TYPES[option.kind]}, got {json.dumps(value)}")
 
 
-# Those that have a form of their own in the file.
+# The options whose value has a form of its own in the file.
 _FILE_READERS: dict[str, Callable[[object], Value]] = {
     "log-opts": _log_opts_of_file,
     "default-ulimits": _ulimits_of_file,

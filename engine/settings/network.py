@@ -1,6 +1,7 @@
-"""The daemon's options that are about networks: their names, defaults, checks and help; `settings` takes them up.
+"""Declares the daemon's options about networks, with their defaults, checks and help; `every` includes them.
 
-Names, keys in the configuration file and rules are dockerd's. Pure; what is on the host is looked at where it is used.
+Names, keys in the configuration file and rules are dockerd's. Pure; checks that need a look at the host are made where
+the value is used.
 """
 
 import json
@@ -13,11 +14,11 @@ from engine.errors import Invalid
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _LENGTHS = {4: 32, 6: 128}
 _HIGHEST_MTU = 65535
-_NAME_BYTES = 15  # of a link, IFNAMSIZ without its end
+_NAME_BYTES = 15  # of a link's name: IFNAMSIZ without the final zero
 
 
 def _number(text: str) -> tuple[int, int]:
-    """(4 or 6, an address as a number). Raises Invalid."""
+    """(4 or 6, the address as a number). Raises Invalid."""
     version = 6 if ":" in text else 4
     try:
         return version, int.from_bytes(socket.inet_pton(_FAMILIES[version], text), "big")
@@ -40,7 +41,7 @@ def _address_of(version: int) -> Callable[[str], str]:
 
 
 def _block(text: str) -> tuple[int, int, int]:
-    """(4 or 6, its first address as a number, the prefix's length) of a block in CIDR form. Raises Invalid."""
+    """(4 or 6, the first address as a number, the prefix length) of a block in CIDR form. Raises Invalid."""
     address, slash, length = text.partition("/")
     if not slash or not (length.isascii() and length.isdigit()) or len(length) > 3:
         raise Invalid(f"invalid CIDR address: {text}")
@@ -64,7 +65,7 @@ def _block_of(version: int) -> Callable[[str], str]:
 
 
 def _pool(text: str) -> str:
-    """`base=10.0.0.0/8,size=24` as `10.0.0.0/8,24`."""
+    """An address pool `base=10.0.0.0/8,size=24` of the command line in the form of `Settings`: `10.0.0.0/8,24`."""
     given = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
@@ -82,7 +83,9 @@ def _checked_pool(base: str, size: str) -> str:
 
 
 def pools_of_file(value: object) -> tuple[str, ...]:
-    """daemon.json has a list of objects: [{"base": "10.0.0.0/8", "size": 24}]. Raises Invalid."""
+    """Address pools from daemon.json, which has a list of objects: [{"base": "10.0.0.0/8", "size": 24}]. Raises
+    Invalid.
+    """
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise Invalid(f"expected a list of objects, got {json.dumps(value)}")
     for each in value:
@@ -94,7 +97,7 @@ def pools_of_file(value: object) -> tuple[str, ...]:
 
 
 def _network_option(text: str) -> str:
-    """`bridge=com.docker.network.driver.mtu=1400`."""
+    """Check an option for new networks, such as `bridge=com.docker.network.driver.mtu=1400`. Raises Invalid."""
     driver, equals, option = text.partition("=")
     name, second, _ = option.partition("=")
     if not (driver and equals and name and second):
@@ -103,7 +106,9 @@ def _network_option(text: str) -> str:
 
 
 def network_options_of_file(value: object) -> tuple[str, ...]:
-    """daemon.json has an object of objects: {"bridge": {"com.docker.network.driver.mtu": "1400"}}. Raises Invalid."""
+    """Options for new networks from daemon.json, which has {"bridge": {"com.docker.network.driver.mtu": "1400"}}.
+    Raises Invalid.
+    """
     wrong = Invalid(f"expected an object of objects of strings, got {json.dumps(value)}")
     if not isinstance(value, dict):
         raise wrong
@@ -122,7 +127,7 @@ def _mtu(text: str) -> str:
 
 
 def mtu_of_file(value: object) -> str:
-    """daemon.json has a number. Raises Invalid."""
+    """The MTU from daemon.json, which has it as a number. Raises Invalid."""
     if type(value) is not int:
         raise Invalid(f"expected a number, got {json.dumps(value)}")
     return _mtu(str(value))
@@ -216,7 +221,7 @@ FILE_READERS: dict[str, Callable[[object], Value]] = {
 
 
 def check_together(values: Given) -> None:
-    """Raise Invalid for options that contradict each other, in dockerd's words where it has any; values: by key."""
+    """Raise Invalid for options that contradict each other, in dockerd's words where it has any. values: by key"""
     if values["bridge"] and (values["bip"] or values["bip6"]):
         raise Invalid("You specified -b & --bip, mutually exclusive options. Please specify only one")
     if not values["iptables"] and not values["icc"]:

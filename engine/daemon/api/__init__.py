@@ -1,1 +1,3 @@
-"""The Engine API over HTTP: server, routes, versions, and one handler file a noun."""
+"""The daemon's HTTP server for the Docker Engine API: listeners, connections, routes, versions, and one handler file a
+noun.
+"""

@@ -1,7 +1,8 @@
-"""Accepts on every listener and gives each connection a thread of its own.
+"""Accepts connections on every listening socket of the API server and runs a thread for each connection.
 
-`socketserver` with one server a listener; its loop polls twice a second for a shutdown by default, and an idle daemon
-is to stay asleep, so it waits without a limit and is woken by an eventfd.
+It uses `socketserver`, with one server object (`_Door`) a listener. The loop of `socketserver` by default polls twice a
+second for a shutdown. An idle daemon is to stay asleep, so this loop waits without a time limit, and an eventfd wakes
+it for the shutdown.
 """
 
 import logging
@@ -20,26 +21,30 @@ from engine.kernel import memory
 
 log = logging.getLogger(__name__)
 
-# Python frames live on the heap, so a stack only holds C calls. `body` bounds the deepest of them, nested JSON; this
-# size is for the next, getaddrinfo(3) and OpenSSL. What is not touched costs no memory, only address space.
+# Python frames live on the heap, so a thread's stack only holds C calls. The deepest C calls are those of the JSON
+# decoder, and `body.DEPTH_LIMIT` bounds them. This size is for the next deepest: getaddrinfo(3) and OpenSSL. Pages of a
+# stack that are never touched cost no memory, only address space.
 STACK_SIZE = 256 * 1024
 _EXHAUSTED_PAUSE = 0.1
-# Once so many connections were open at the same time, their memory is given back whenever half of them have gone.
+# Once this many connections were open at the same time, the daemon gives their memory back to the kernel whenever half
+# of them have ended.
 CROWD = 16
-_TRIM_PAUSE = 1.0  # seconds, but for the last of them
+_TRIM_PAUSE = 1.0  # seconds between two trims at least; the end of the last connections is trimmed at once
 
 _Request = socket.socket | tuple[bytes, socket.socket]
 """What `socketserver` calls a request: of a stream its connection, of datagrams, which are not here, one of them."""
 
 
 class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
-    """The server of one listener. The descriptor it is polled by is an epoll of the listener and of the wake-up."""
+    """The `socketserver` server of one listener. The loop polls an epoll descriptor that covers the listener and the
+    wake-up eventfd.
+    """
 
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, listener: Listener, acceptor: "Acceptor"):
-        # No handler class: `process_request_thread` is the one that would make an instance of it.
+        # `socketserver` never makes a handler: `process_request_thread`, which would make one, is overridden below.
         super().__init__(listener.address, socketserver.BaseRequestHandler)
         self._listener = listener
         self._acceptor = acceptor
@@ -55,23 +60,25 @@ class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
         try:
             return self._listener.accept(), self._listener.address
         except BlockingIOError:
-            raise  # it was the wake-up, or the client has left again; `socketserver` passes over it
+            # The wake-up eventfd woke the loop, or the client has left again; `socketserver` passes over this error.
+            raise
         except OSError as error:
-            # Out of descriptors or memory: the connections that end give some back.
+            # The process is out of descriptors or memory. Connections that end give some back, so the loop waits a
+            # moment.
             log.error("cannot accept on %s: %s", self._listener.address, error)
             time.sleep(_EXHAUSTED_PAUSE)
             raise
 
     def process_request_thread(self, request: _Request, client_address: object) -> None:
-        assert isinstance(request, socket.socket)  # see `get_request`
+        assert isinstance(request, socket.socket)  # `get_request` returns nothing else
         self._acceptor.serve(request)
 
     def handle_error(self, request: _Request, client_address: object) -> None:
-        # No thread to be had: this client is turned away, the daemon goes on.
+        # No thread could be started: this client is turned away, and the daemon goes on.
         log.exception("cannot serve a connection on %s", client_address)
 
     def stop(self) -> None:
-        """Accept no more; returns when the loop has ended."""
+        """Accept no more connections; returns when the loop has ended."""
         os.eventfd_write(self._wake, 1)
         self.shutdown()
         self._listener.close()
@@ -80,19 +87,19 @@ class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
 
 
 class Acceptor:
-    """Serves `application` on the listeners, which are its own from here on."""
+    """Serves `application` on the listeners. It owns the listeners from here on."""
 
     def __init__(self, listeners: Iterable[Listener], application: Application):
         self._application = application
         self._doors = [_Door(listener, self) for listener in listeners]
         self._connections: dict[Connection, tuple[socket.socket, threading.Thread]] = {}
-        self._trim_at = 0  # when so few connections are left, after a crowd
+        self._trim_at = 0  # the number of open connections at which the next trim is due after a crowd; 0: none
         self._trimmed = 0.0
         self._lock = locks.Lock("connections")
         self._closing = threading.Event()
 
     def start(self) -> None:
-        """Begin to accept; returns at once."""
+        """Begin to accept connections, in one thread a listener; returns at once."""
         threading.stack_size(STACK_SIZE)
         for door in self._doors:
             name = f"accept {door.server_address}"
@@ -100,25 +107,28 @@ class Acceptor:
             log.info("API listen on %s", door.server_address)
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Accept no more, let the answers under way end for at most `seconds`, then hang up; on some at once."""
+        """Accept no more, let the answers under way end for at most `seconds`, then shut their connections.
+
+        Idle connections and parked ones (`Connection.parked`) are shut at once.
+        """
         self._closing.set()
         while self._doors:
             self._doors.pop().stop()
         until = time.monotonic() + seconds
         for how, when in ((socket.SHUT_RD, until), (socket.SHUT_RDWR, until + 1)):
             with self._lock:
-                # Whom another process is going to answer hears nothing of this daemon's end.
+                # A client that another process is going to answer is not to notice that this daemon ends.
                 remaining = [each for each in self._connections.items() if not (each[0].parked and each[0].held())]
             for connection, (peer, _) in remaining:
                 if connection.parked:
-                    _shut(peer, socket.SHUT_RDWR)  # to wait for its end would be in vain
+                    _shut(peer, socket.SHUT_RDWR)  # its answer may never come, so there is no use in waiting for it
                 elif how == socket.SHUT_RDWR or connection.idle:
                     _shut(peer, how)
             for _, (_, thread) in remaining:
                 thread.join(max(0.0, when - time.monotonic()))
 
     def serve(self, peer: socket.socket) -> None:
-        """Answer one client until its connection ends; in the connection's own thread."""
+        """Answer one client until its connection ends; runs in the connection's own thread."""
         connection = Connection(peer, self._application, self._closing.is_set)
         with self._lock:
             self._connections[connection] = (peer, threading.current_thread())
@@ -137,7 +147,9 @@ class Acceptor:
                 memory.trim()
 
     def _trims(self) -> bool:
-        """Whether a crowd has become so much smaller that its memory is to be given back; under the lock."""
+        """Whether so many connections of a crowd have ended that memory is to be given back now; call it under the
+        lock.
+        """
         left, now = len(self._connections), time.monotonic()
         if left > self._trim_at or not self._trim_at or (left > 1 and now - self._trimmed < _TRIM_PAUSE):
             return False
@@ -149,5 +161,5 @@ def _shut(peer: socket.socket, how: int) -> None:
     try:
         peer.shutdown(how)
     except OSError as error:
-        # ENOTCONN, EBADF: it ended by itself in the meantime, which is what was wanted.
+        # ENOTCONN, EBADF: the connection ended by itself in the meantime, which is what was wanted.
         log.debug("connection was closed already: %s", error)

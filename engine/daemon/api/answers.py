@@ -1,13 +1,14 @@
-"""What a handler answers with, when it does not stream: a status, a content type and the whole body.
+"""The values a request handler returns for an answer with a whole body: status, content type, headers and body (JSON,
+text or none).
 
-Pure values; the connection writes them.
+Pure values; `connection` writes them to the client. Answers that are written piece by piece are `streams.Stream`.
 """
 
 import json
 
 JSON_TYPE = "application/json"
 TEXT_TYPE = "text/plain; charset=utf-8"
-# Of what a container says: bytes as they are, or in frames that tell stdout from stderr.
+# A container's output: plain bytes, or in frames that tell stdout from stderr.
 RAW_STREAM = "application/vnd.docker.raw-stream"
 MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
 
@@ -15,7 +16,9 @@ _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=
 
 
 class Response:
-    """One whole answer. `content_type` is empty where there is no body at all (204, 304); `fields`: further headers."""
+    """One whole answer. `content_type` is empty where there is no body at all (204, 304); `fields` are
+    further headers.
+    """
 
     __slots__ = ("body", "content_type", "fields", "status")
 
@@ -27,7 +30,7 @@ class Response:
 
 
 class Json(Response):
-    """A value as JSON, ended by a line end as Go's encoder does."""
+    """An answer whose body is a value as JSON. The body ends with a newline, as Go's encoder writes it."""
 
     __slots__ = ()
 
@@ -36,7 +39,7 @@ class Json(Response):
 
 
 class Text(Response):
-    """Plain text."""
+    """An answer whose body is plain text in UTF-8."""
 
     __slots__ = ()
 
@@ -45,7 +48,7 @@ class Text(Response):
 
 
 class Empty(Response):
-    """No content type; a status that may have a body (200, 201) says `Content-Length: 0`."""
+    """An answer without content type and body; a status that may have a body (200, 201) gets `Content-Length: 0`."""
 
     __slots__ = ()
 

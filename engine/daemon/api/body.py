@@ -1,8 +1,10 @@
-"""JSON bodies: decoded along a schema as Go decodes into its structs, with Go's error texts.
+"""Decodes the JSON body of a request along a schema as Go decodes into its structs, and refuses it with Go's error
+texts.
 
-Pure; runs in the request's thread. Names match without regard to case, unknown ones are passed over, null leaves a
-field out, and of several wrong types the first one is told. The result holds the names as the schema spells them and
-only what the client sent: defaults are not for here.
+Pure; runs in the request's thread. Names match without regard to case, unknown names are passed over, and null leaves a
+field out. If several values have a wrong type, the error tells the first one. The result holds the names as the schema
+spells them, and only what the client sent: the handlers add the defaults. The schemas are made of the classes in here
+and stand in `schemas`.
 """
 
 import json
@@ -17,7 +19,7 @@ from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 from engine.literals import integer
 
-# Every level of nesting is a C call of the decoder, on a thread's small stack (see `acceptor.STACK_SIZE`).
+# Every level of nesting is a C call of the decoder, and a thread's stack is small (see `acceptor.STACK_SIZE`).
 DEPTH_LIMIT = 200
 
 _JSON_TYPE = "application/json"
@@ -26,14 +28,18 @@ _SPACE = " \t\r\n"
 
 
 class _Number(str):
-    """A number that Python would not keep as it was written; Go's texts show it so."""
+    """A number that Python would not keep as the client wrote it. Go's error texts show it as it was written."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A text, number or truth value. `go`: Go's name of the type; `parse`: makes the value of a text, or refuses it."""
+    """A text, number or truth value.
+
+    go: Go's name of the type; low, high: the bounds of a number
+    parse: makes the value of a text, or raises Invalid
+    """
 
     go: str
     kind: type[str] | type[int] | type[bool]
@@ -44,7 +50,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A list; `length` is for Go's arrays, which are filled up and cut to it."""
+    """A list. `length` is for Go's arrays, which are filled up or cut to it; `pointers`: a null item stays None."""
 
     item: "Schema"
     length: int | None = None
@@ -58,7 +64,11 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """An object with names of the client's choice; `name`: Go's name of the type where it has one of its own."""
+    """An object whose names the client chooses.
+
+    name: Go's name of the type where it has one of its own; key: checks and converts each name, or raises Invalid
+    pointers: a null value stays None
+    """
 
     value: "Schema"
     name: str = ""
@@ -75,8 +85,9 @@ class Mapping:
 class Struct:
     """An object with known names.
 
-    embedded: name of the embedded Go struct → its fields, which stand among the others in JSON and below that name in
-    the texts of errors
+    go: Go's name of the struct
+    embedded: name of the embedded Go struct → its fields. In JSON they stand among the other fields; in the texts of
+    errors they stand below that name.
     """
 
     go: str
@@ -97,13 +108,15 @@ Fields = dict[str, Schema]
 
 
 def decode_body(data: bytes, content_type: str, schema: Struct | Mapping, required: bool = False) -> Object:
-    """A request's body along `schema`. An empty one is an empty object unless it is `required`. Raises Invalid."""
+    """A request's body decoded along `schema`. An empty body is an empty object unless it is `required`. Raises
+    Invalid.
+    """
     decoded = _decoded_body(data, content_type, schema, required)
     return decoded if isinstance(decoded, dict) else {}
 
 
 def check_body(data: bytes, content_type: str, schema: Schema, required: bool = False) -> None:
-    """Raises Invalid as `decode_body` does, for a body of which nothing is used."""
+    """Decode a body of which nothing is used, and raise Invalid for the same faults as `decode_body`."""
     _decoded_body(data, content_type, schema, required)
 
 
@@ -116,7 +129,7 @@ def _decoded_body(data: bytes, content_type: str, schema: Schema, required: bool
 
 
 def decode(data: bytes, schema: Struct | Mapping) -> Object:
-    """A JSON text along `schema`. Raises Invalid with `invalid JSON: ` and Go's words."""
+    """A JSON text decoded along `schema`. Raises Invalid with `invalid JSON: ` and Go's words."""
     decoded = _decoded(data, schema)
     return decoded if isinstance(decoded, dict) else {}
 
@@ -146,9 +159,11 @@ def _check_content_type(content_type: str) -> None:
 
 
 def load(data: bytes) -> tuple[object, str]:
-    """The first value of a JSON text, and what follows it. Numbers that Python cannot hold as they are stay texts.
+    """The first value of a JSON text, and the text that follows it. Numbers that Python cannot hold as they are stay
+    texts.
 
-    Raises Invalid. All JSON that comes from outside is to be read by it, because it bounds the depth.
+    Raises Invalid. JSON of requests is to be read by this function or by `jsontext.parse`, because they bound its
+    depth.
     """
     text = data.decode("utf-8", "replace").lstrip(_SPACE)
     if jsontext.deeper_than(DEPTH_LIMIT, text):
@@ -167,7 +182,8 @@ def _refuse_constant(name: str) -> None:
 
 
 def _integer(text: str) -> int | _Number:
-    return int(text) if len(text) <= 20 else _Number(text)  # past any integer of Go's, and Python would limit it
+    # no integer of Go's is longer, and Python limits the digits that int() takes
+    return int(text) if len(text) <= 20 else _Number(text)
 
 
 _DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_integer, parse_constant=_refuse_constant)
@@ -175,7 +191,7 @@ _KINDS = {str: "string", int: "number", bool: "bool", list: "array", dict: "obje
 
 
 class _Walk:
-    """One pass over a decoded value; keeps the first mismatch and where it is, as Go's decoder does."""
+    """One pass over a decoded value along a schema; keeps the first mismatch and its place, as Go's decoder does."""
 
     def __init__(self) -> None:
         self.mismatch = ""
@@ -183,7 +199,7 @@ class _Walk:
         self._path: tuple[str, ...] = ()
 
     def value(self, value: object, schema: Schema) -> object:
-        """`value` as `schema` wants it; None for null and for what does not fit."""
+        """`value` as `schema` wants it; None for null and for a value that does not fit."""
         if value is None:
             return None
         if isinstance(schema, Scalar):
@@ -255,14 +271,14 @@ def _or_zero(value: object, schema: Schema, pointer: bool) -> object:
 
 
 def zero(schema: Schema) -> object:
-    """What Go has in the place of a null: the empty value of a text, number, truth value or struct, else null."""
+    """Go's zero value for a null: the empty value of a text, number, truth value or struct; None for all else."""
     if isinstance(schema, Scalar):
         return schema.kind()
     return {} if isinstance(schema, Struct) else None
 
 
 def parse_port(text: str) -> str:
-    """A port such as `80/tcp`, in its full form; the protocol is `tcp` unless it is said. Raises Invalid."""
+    """A port such as `80/tcp` in its full form; the protocol is `tcp` unless the text names one. Raises Invalid."""
     if not text:
         raise Invalid("invalid port: value is empty")
     port, _, protocol = text.partition("/")

@@ -1,7 +1,9 @@
-"""One connection: heads in, answers out, one request after the other until either side ends it.
+"""Serves one HTTP connection of a client: reads request heads and writes answers, one request after the other until
+either side ends it.
 
-Runs in a thread of its own, which owns the socket until a handler takes it over. It reads what it needs and no more of
-a body than was asked for, so what follows a request stays in the buffer for the next one. It knows nothing of routes.
+Each connection has a thread of its own, which owns the socket until a handler takes the socket over. The connection
+reads no more of a body than the handler asks for, so the bytes that follow a request stay in the buffer for the next
+one. It knows nothing of routes.
 """
 
 import errno
@@ -34,10 +36,13 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 class Connection:
-    """A client's connection. `closing` says that the server is to end: the answer under way is the last one.
+    """A client's connection. `closing` says that the server is to end: then the answer under way is the last one.
 
-    idle: between two requests; parked: its answer waits for something that may never come (see `wait`)
-    held: says whether another process is to answer what is asked now, should the daemon stop (see `Request.shared`)
+    started: the head of an answer has been sent, or the socket given away
+    idle: the connection is between two requests
+    parked: its answer waits for something that may never come (see `wait`)
+    held: says whether another process will answer the current request if the daemon stops (see `Request.shared`)
+    full_close: see `Request.full_close`
     """
 
     def __init__(self, peer: socket.socket, application: Application, closing: Callable[[], bool]):
@@ -58,7 +63,9 @@ class Connection:
         self.held: Callable[[], bool] = _never
 
     def serve(self) -> bool:
-        """Answer requests until the connection ends; True when the socket is still this connection's, to be closed."""
+        """Answer requests until the connection ends; True when the caller is to close the socket, False when it was
+        handed over.
+        """
         try:
             while self._serve_one():
                 pass
@@ -69,7 +76,7 @@ class Connection:
         return not self._handed_over
 
     def _serve_one(self) -> bool:
-        """One request and its answer; False when it was the last."""
+        """Serve one request and its answer; False when it was the last."""
         busy.rest()
         try:
             head = self._read_head()
@@ -94,7 +101,7 @@ class Connection:
         return self._finish(request.body)
 
     def _read_head(self) -> Head | None:
-        """The head of the next request; None when there is none."""
+        """The head of the next request; None when no request follows."""
         data = self._buffer
         while True:
             while data.startswith(b"\r\n"):  # RFC 9112 section 2.2: an empty line before a request is passed over
@@ -107,7 +114,8 @@ class Connection:
             self.idle = not data
             if self.idle and self._closing():
                 return None
-            # Only looked at, then taken up to the head's end: what follows may belong to whoever gets the connection.
+            # The bytes are only peeked at, then taken up to the end of the head. What follows may belong to a process
+            # that gets the connection.
             seen = self._receive(_RECEIVE, socket.MSG_PEEK)
             if not seen:
                 return None
@@ -115,7 +123,7 @@ class Connection:
             data += self._receive(end - len(data) if end > 0 else len(seen))
 
     def _finish(self, body: Body) -> bool:
-        """Get past the rest of the request's body; False when the connection must end."""
+        """Skip the rest of the request's body; False when the connection must end."""
         ended = body.ended
         if not ended and not body.abandoned and not self._last:
             try:
@@ -130,7 +138,9 @@ class Connection:
         return False
 
     def _linger(self) -> None:
-        """Let the client read the answer before the close: what it still sends would turn the close into a reset."""
+        """Let the client read the answer before the close: bytes that it still sends would turn the
+        close into a reset.
+        """
         limit = _LINGER_LIMIT
         try:
             self._socket.shutdown(socket.SHUT_WR)
@@ -138,7 +148,7 @@ class Connection:
             while limit > 0 and (data := self._socket.recv(64 * 1024)):
                 limit -= len(data)
         except TimeoutError:
-            pass  # the client keeps its side open without sending: it has had its answer
+            pass  # the client keeps its side open without sending: it has got its answer
         except OSError as error:
             raise ClientGone(str(error)) from error
 
@@ -165,7 +175,7 @@ class Connection:
         return response_head(status, f"{IDENTITY}{close}{_date(int(time.time()))}{fields}")
 
     def start_stream(self, asked: Head, status: int, content_type: str, fields: tuple[tuple[str, str], ...]) -> Stream:
-        """Send the head of a streamed answer to the request whose head was `asked`. Raises ClientGone."""
+        """Send the head of a streamed answer to the request whose head is `asked`. Raises ClientGone."""
         chunked = asked.minor > 0
         lines = field("Content-Type", content_type) + "".join([field(name, value) for name, value in fields])
         if chunked:
@@ -174,10 +184,10 @@ class Connection:
         return Stream(self, self._socket.fileno(), chunked, asked.method == "HEAD")
 
     def hand_over(self, status: int, fields: str) -> socket.socket:
-        """Send the head and give the socket away (see `Request.hijack`).
+        """Send the head and give the socket away (see `Request.hijack`). Raises ClientGone and BadRequest.
 
-        It waits for nobody: the caller may hold what others need. A client that has left so many answers unread that
-        not even a head finds room is as good as gone.
+        It never waits for the client, because the caller may hold locks that other threads need. A client that has left
+        so many answers unread that not even a head finds room counts as gone.
         """
         if self._buffer:
             raise BadRequest("more than one request on a connection to be upgraded")
@@ -192,14 +202,18 @@ class Connection:
         return self._socket
 
     def take(self, size: int) -> bytes:
-        """At most `size` bytes of the body, buffered ones first; empty at the end of the connection."""
+        """At most `size` bytes of the body, buffered ones first; empty at the end of the connection.
+        Raises ClientGone.
+        """
         if self._buffer:
             data, self._buffer = self._buffer[:size], self._buffer[size:]
             return data
         return self._receive(size)
 
     def take_into(self, view: memoryview) -> int:
-        """Take bytes of the body into the caller's memory, buffered ones first; 0 at the end of the connection."""
+        """Take bytes of the body into the caller's memory, buffered ones first; 0 at the end of the connection. Raises
+        ClientGone.
+        """
         if self._buffer:
             data = self.take(len(view))
             view[: len(data)] = data
@@ -210,7 +224,7 @@ class Connection:
             raise ClientGone(str(error)) from error
 
     def give_back(self, data: bytes) -> None:
-        """Return bytes that were taken and belong to the next request."""
+        """Return bytes that `take` gave and that belong to the next request."""
         self._buffer = data + self._buffer
 
     def send(self, data: bytes | memoryview) -> None:
@@ -221,7 +235,7 @@ class Connection:
             raise ClientGone(str(error)) from error
 
     def send_pieces(self, pieces: tuple[bytes | memoryview, ...]) -> None:
-        """Send bytes to the client, without putting the pieces together first. Raises ClientGone."""
+        """Send several pieces to the client without copying them into one first. Raises ClientGone."""
         try:
             sent = self._socket.sendmsg(pieces)
             for piece in pieces:
@@ -232,7 +246,10 @@ class Connection:
             raise ClientGone(str(error)) from error
 
     def send_file(self, descriptor: int, start: int, count: int) -> None:
-        """Send a part of a file, with no copy of it here. Raises ClientGone, and OSError for one cut short."""
+        """Send a part of a file by sendfile(2), without copying it into this process.
+
+        Raises ClientGone, also for a failed sendfile(2), and OSError for a file that is shorter than `start + count`.
+        """
         end = start + count
         while start < end:
             try:
@@ -250,25 +267,25 @@ class Connection:
             raise ClientGone(str(error)) from error
 
     def send_continue(self, data: bytes) -> None:
-        """Ask for the body, unless it is here already or the answer has begun."""
+        """Ask the client for the body, unless bytes of it are here already or the answer has begun."""
         if not self.started and not self._buffer and not self._told(select.POLLIN):
             self.send(data)
 
     def abort(self) -> None:
-        """End the connection after this answer, which has begun and cannot be made whole."""
+        """End the connection after this answer, which has begun and cannot be completed."""
         self._last = True
 
     def gone(self) -> bool:
-        """True when the client has hung up (see `Request.gone`); takes nothing from the connection."""
+        """True when the client has hung up (see `Request.gone`); takes no bytes from the connection."""
         return self._told(self._hang_up)
 
     def wait(self, descriptor: int, seconds: float | None) -> bool:
-        """Sleep until `descriptor` is readable (see `Request.wait`); takes nothing from the connection."""
+        """Sleep until `descriptor` is readable (see `Request.wait`); takes no bytes from the connection."""
         poll = select.poll()
         poll.register(self._socket, self._hang_up)
         poll.register(descriptor, select.POLLIN)
         self.parked = True
-        if self._closing():  # before we were seen to wait
+        if self._closing():  # `Acceptor.stop` may have looked before `parked` was set
             raise ClientGone("the daemon ends")
         told = dict(poll.poll(None if seconds is None else min(seconds * 1000 + 1, _LONGEST_POLL_MS)))
         self.parked = False
@@ -277,7 +294,7 @@ class Connection:
         return descriptor in told
 
     def _told(self, events: int) -> bool:
-        """Whether one of these events of poll(2) holds for the connection now."""
+        """Whether one of these events of poll(2) holds for the socket now."""
         poll = select.poll()
         poll.register(self._socket, events)
         return any(event & events for _, event in poll.poll(0))
@@ -295,7 +312,9 @@ _shown_date = (0, "")
 
 
 def _date(second: int) -> str:
-    """The Date line (RFC 9110 section 6.6.1), made once a second; not by strftime, whose names are the locale's."""
+    """The Date line (RFC 9110 section 6.6.1), made once a second. strftime is not used, because its names follow the
+    locale.
+    """
     global _shown_date
     shown, line = _shown_date
     if shown != second:
@@ -304,5 +323,5 @@ def _date(second: int) -> str:
             f"Date: {_DAYS[moment.tm_wday]}, {moment.tm_mday:02d} {_MONTHS[moment.tm_mon - 1]} {moment.tm_year}"
             f" {moment.tm_hour:02d}:{moment.tm_min:02d}:{moment.tm_sec:02d} GMT\r\n"
         )
-        _shown_date = (second, line)  # one store of one object: threads see the old pair or the new one
+        _shown_date = (second, line)  # one store of one object: other threads see the old pair or the new one
     return line

@@ -1,6 +1,8 @@
-"""From a request to its handler, and from a failure to its status: the one place that chooses statuses.
+"""Finds the handler of a request in the table of routes, calls it, and turns its failure into an HTTP status and error
+body.
 
-Runs in the request's thread. A dispatcher is made once, from a table of routes, and never changes.
+No other module chooses the status of a failure. It runs in the request's thread. A dispatcher is made once, from a
+table of routes, and never changes.
 """
 
 import logging
@@ -51,9 +53,9 @@ _NOT_FOUND = {"message": "page not found"}
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A row of the table of routes.
+    """One row of the table of routes.
 
-    pattern: a path without its version; `{id}` is one segment, `{name...}` one or more; the first in the table wins
+    pattern: a path without its version; `{id}` is one segment, `{name...}` one or more; the first row that fits wins
     raw_errors: failures are told as the first line of a raw stream, as attach does
     """
 
@@ -64,7 +66,9 @@ class Route:
 
 
 class Dispatcher:
-    """Routes requests to handlers, with one look into a table for all but the patterns that take several segments."""
+    """Calls the handler of each request. One look into a dict finds the route, except for patterns of
+    several segments.
+    """
 
     def __init__(self, engine: DaemonParts, routes: Iterable[Route]):
         self._engine = engine
@@ -89,7 +93,7 @@ class Dispatcher:
             self._one_segment[route.method, prefix, suffix] = (name, route)
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
-        """The route for a path without its version, and its parameters."""
+        """The route for a path without its version, and the parameters in the path; None when no route fits."""
         route = self._fixed.get((method, path))
         if route is not None:
             return route, {}
@@ -106,7 +110,7 @@ class Dispatcher:
         return None
 
     def __call__(self, request: Request) -> Response | None:
-        """Answer a request; never raises anything but ClientGone."""
+        """Answer a request; raises nothing but ClientGone."""
         text, path = split_version(request.path)
         request.path = path
         log.debug("%s %r", request.method, path)
@@ -127,7 +131,7 @@ class Dispatcher:
         except EngineError as error:
             return self._failed(request, route, error)
         except Exception as error:
-            # The boundary: whatever a handler did not foresee ends its own request and nothing else.
+            # This is the boundary: an error that a handler did not foresee ends its own request and nothing else.
             log.exception("the request has failed")
             return self._failed(request, route, SystemFailure(f"internal error: {error}"))
         if answer is None and not request.started:
@@ -153,5 +157,5 @@ class Dispatcher:
 
 
 def status_of(error: EngineError) -> int:
-    """The status of a failure: that of its kind, or of the nearest kind that its kind is made from."""
+    """The HTTP status of a failure: that of its class, or of the nearest base class that has one."""
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)

@@ -1,8 +1,9 @@
-"""The filters of GET /events: from their names and values to one function that says yes or no to an event.
+"""Compiles the filters of GET /events into one function that says whether a client is sent an event.
 
-Pure; made once a request and called in its thread. The rules are dockerd's: any value of a filter will do, but labels
-must all be there; the name of a kind (`container`, `network`, ...) asks for the beginning of an actor's id or name,
-whatever the actor is; a filter that nobody knows is passed over, as dockerd's own events never refuse one.
+Pure; made once a request and called in its thread. The rules are dockerd's. An event passes a filter when any value of
+the filter fits, but of labels all must be there. A filter by the name of a kind (`container`, `network`, ...) compares
+the beginning of an actor's id or name, whatever kind the actor is. Unknown filters are passed over, because dockerd's
+own /events never refuses one.
 """
 
 from collections.abc import Callable
@@ -18,12 +19,12 @@ KINDS = ("config", "container", "daemon", "network", "node", "plugin", "secret",
 
 Match = Callable[[Event], bool]
 
-# Actions that carry more after a colon, which a filter by the bare word is to catch.
+# Actions that carry more after a colon. A filter by the bare word is to match them too.
 _OPEN_ENDED = frozenset({"health_status", "exec_create", "exec_start"})
 
 
 def compile_filters(filters: dict[str, tuple[str, ...]]) -> Match:
-    """The function for all filters at once."""
+    """One function that says whether an event passes all filters."""
     matches = [_FILTERS[name](values) for name, values in filters.items() if values and name in _FILTERS]
     return lambda event: all(match(event) for match in matches)
 
@@ -58,7 +59,7 @@ def _without_tag(text: str) -> str:
     try:
         return Reference.parse(text).familiar_name
     except Invalid:
-        return text  # an id, or nothing
+        return text  # the text is an id, or empty
 
 
 def _label(values: tuple[str, ...]) -> Match:

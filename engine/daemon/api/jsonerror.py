@@ -1,6 +1,7 @@
-"""What is wrong with a JSON text, in the words of Go's decoder, which clients show and sometimes look for.
+"""Explains what is wrong with a JSON text in the words of Go's decoder, which clients show and sometimes look for.
 
-Pure. Only asked once Python's own decoder has refused the text, so it walks byte by byte and never builds a value.
+Pure. It is only called after Python's own decoder has refused the text. So it may walk byte by byte, and it never
+builds a value.
 """
 
 _SPACE = b" \t\r\n"
@@ -12,11 +13,11 @@ _ESCAPES = b'bfnrt\\/"'
 
 
 class _Fault(Exception):
-    """Ends the walk; its text is the answer."""
+    """Ends the walk; its text is the explanation."""
 
 
 class _Walk:
-    """A position in the text and the steps of Go's scanner (encoding/json/scanner.go) from there."""
+    """A position in the text, and the steps that Go's scanner (encoding/json/scanner.go) takes from there."""
 
     def __init__(self, data: bytes):
         self.data = data
@@ -41,7 +42,7 @@ class _Walk:
         return self.peek()
 
     def text(self) -> None:
-        """Past a value. Open brackets stand on a list, so that no depth of nesting is too much."""
+        """Move past a value. The open brackets are kept in a list, so that no depth of nesting exhausts the stack."""
         open_brackets: list[int] = []
         while True:
             opened = self.begin_value()
@@ -57,7 +58,7 @@ class _Walk:
                 return
 
     def begin_value(self) -> int:
-        """Past a simple value, or past an opening bracket, which is returned."""
+        """Move past a simple value (returns 0), or past an opening bracket, which is returned."""
         byte = self.skip_space()
         if byte in b"{[":
             self.at += 1
@@ -148,12 +149,12 @@ class _Walk:
             self.at += 1
 
     def there(self) -> int:
-        """The byte here, or -1 at the end, which may end a number."""
+        """The byte at the position, or -1 at the end of the text: unlike other values, a number may end there."""
         return self.data[self.at] if self.at < len(self.data) else -1
 
 
 def explain(data: bytes) -> str:
-    """The fault of the first value in `data`: `EOF` for nothing at all, an empty text when there is none."""
+    """The fault of the first value in `data`: `EOF` when the text is blank, empty when there is no fault."""
     if not data.strip(_SPACE):
         return "EOF"
     try:

@@ -1,6 +1,7 @@
-"""The sockets that the daemon listens on: Unix sockets, those that systemd passes, and TCP under TLS.
+"""Opens the sockets on which the API server listens: Unix sockets, sockets passed by systemd, and TCP under TLS.
 
-Opened once by the daemon's main thread, before anything is told that the daemon is there; each closed by the server.
+The daemon's main thread opens them once, before the daemon announces that it is ready. The server (`acceptor`) closes
+each.
 """
 
 import errno
@@ -22,14 +23,15 @@ else:
 
 log = logging.getLogger(__name__)
 
-# As many as the kernel lets wait (net.core.somaxconn), as with dockerd: a crowd that comes at once is not turned away.
+# As many as the kernel lets wait (net.core.somaxconn), as with dockerd: many clients that connect at once are not
+# turned away.
 _BACKLOG = 4096
 _FIRST_PASSED = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
 _PATH_LIMIT = 107  # sun_path without its final zero, unix(7)
 
 
 class Listener:
-    """A listening socket and how to take a connection from it. `address` is what the log calls it."""
+    """A listening socket, and how to accept a connection from it. `address` is its name in the log."""
 
     def __init__(
         self,
@@ -49,7 +51,9 @@ class Listener:
         return self._socket.fileno()
 
     def accept(self) -> socket.socket:
-        """The next connection, which speaks plain bytes. Raises OSError, BlockingIOError when there is none now."""
+        """The next connection, on which plain bytes travel. Raises OSError, and BlockingIOError when no
+        client waits.
+        """
         peer, _ = self._socket.accept()
         if self._wrap is None:
             return peer
@@ -57,16 +61,18 @@ class Listener:
         return self._wrap(peer)
 
     def close(self) -> None:
-        """Stop listening, wake whoever waits in `accept`, and remove the socket's file if it is still this one's.
+        """Stop listening, wake the thread that waits in `accept`, and remove the socket's file if it is still this
+        listener's.
 
-        Closing a second time does nothing.
+        A second call does nothing.
         """
         if self._socket.fileno() < 0:
             return
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError as error:
-            if error.errno != errno.ENOTCONN:  # TCP says so of a listening socket, and wakes the waiter all the same
+            # a listening TCP socket answers so, and the waiting thread wakes all the same
+            if error.errno != errno.ENOTCONN:
                 raise
         self._socket.close()
         if self._path:
@@ -78,9 +84,9 @@ class Listener:
 
 
 def open_listeners(settings: Settings, environ: Mapping[str, str] = os.environ) -> list[Listener]:
-    """Every listener of `settings.hosts`; all are closed again when one of them fails.
+    """Open every listener of `settings.hosts`; when one of them fails, all are closed again.
 
-    Raises Invalid (an address or group that cannot be), Conflict (another daemon listens there), SystemFailure.
+    Raises Invalid (an impossible address or group), Conflict (another daemon listens there), SystemFailure.
     """
     listeners: list[Listener] = []
     try:
@@ -105,7 +111,7 @@ def _open_unix(path: str, settings: Settings, environ: Mapping[str, str]) -> Ite
     except OSError as error:
         raise SystemFailure(f"cannot listen on unix://{path}: {error.strerror}") from error
     try:
-        # Nobody can connect before listen(2), so there is no moment in which the file's mode is too wide.
+        # Clients cannot connect before listen(2), so there is no moment in which the file's mode is too wide.
         listening.bind(path)
         os.chown(path, -1, group)
         os.chmod(path, 0o660)
@@ -117,7 +123,10 @@ def _open_unix(path: str, settings: Settings, environ: Mapping[str, str]) -> Ite
 
 
 def _remove_stale(path: str) -> None:
-    """Make room for a socket: what a daemon that died has left goes, what lives or is no socket stays."""
+    """Make room for a Unix socket: remove the socket of a daemon that died.
+
+    Raises Conflict when a process listens on it, or when the file is no socket; then the file stays.
+    """
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -134,7 +143,7 @@ def _remove_stale(path: str) -> None:
 
 
 def _group_number(name: str) -> int:
-    """A group's number; -1, which chown(2) leaves alone, for an empty name."""
+    """A group's number; for an empty name -1, which tells chown(2) to change nothing."""
     if not name:
         return -1
     try:
@@ -146,7 +155,9 @@ def _group_number(name: str) -> int:
 
 
 def _open_passed(wanted: str, settings: Settings, environ: Mapping[str, str]) -> Iterator[Listener]:
-    """The sockets of systemd's socket activation (sd_listen_fds(3)); `wanted`: all, a descriptor, or a name."""
+    """The sockets of systemd's socket activation (sd_listen_fds(3)); `wanted`: empty or `*` for all, a descriptor, or a
+    name.
+    """
     if environ.get("LISTEN_PID") != str(os.getpid()):
         raise Invalid(f"fd://{wanted}: no sockets were passed to this process (see systemd.socket(5))")
     count = int(environ.get("LISTEN_FDS") or 0)

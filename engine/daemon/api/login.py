@@ -1,7 +1,8 @@
-"""Checking a client's credentials: can one log in to this registry with them, and is there a token to keep instead?
+"""Checks a client's registry credentials for POST /auth, and returns the identity token that the registry gives for
+them.
 
-Runs in the request's thread. It speaks to the registry as a pull does and asks for nothing; imported late, because the
-registry's side is not needed by an idle daemon. Credentials are neither kept nor logged.
+Runs in the request's thread. It speaks to the registry as a pull does, and downloads nothing. It is imported late,
+because an idle daemon does not need the code that speaks to registries. Credentials are neither kept nor logged.
 """
 
 import contextlib
@@ -25,29 +26,30 @@ _NO_HOST = re.compile(r"""[ "<>\\^`{|}#?@]|[^\x00-\x7f]""")
 
 
 class _Login(Registry):
-    """A registry that is only asked whether it lets us in."""
+    """A registry that is only asked whether it accepts the credentials."""
 
     def __init__(self, netloc: str, insecure: tuple[str, ...], credentials: Credentials):
         super().__init__(netloc, "https", "", insecure, credentials)
-        # Without a scope a token says who one is, and nothing of what one may do.
+        # A token without a scope says who the client is, and grants no rights.
         self._authorizer = Authorizer(credentials, "", self._fetch_token, offline=True)
 
     @property
     def identity_token(self) -> str:
-        """What a token server gave to be kept in place of the password; empty without one."""
+        """The token that a token server gave to be kept in place of the password; empty when it gave none."""
         return self._authorizer.identity_token
 
     def attempt(self) -> tuple[int, str]:
-        """Status and reason of the registry's front door, its challenges answered."""
+        """Status and reason of the registry's answer to GET /v2/, after its authentication challenges were answered."""
         answer, _ = self._answered("GET", _PING, {})
         return answer.status, answer.reason
 
 
 def check_login(address: str, credentials: Object, insecure: tuple[str, ...]) -> str:
-    """The identity token, mostly empty, when the registry at `address` accepts the credentials (an AuthConfig).
+    """Log in with the credentials (an AuthConfig) to the registry at `address`; returns the identity token, mostly
+    empty.
 
     address: `host[:port]`, with or without scheme and path; empty for docker.io
-    Raises Invalid for what is no such thing, Unauthorized, SystemFailure.
+    Raises Invalid for an impossible address, Unauthorized, SystemFailure.
     """
     netloc = address.removeprefix("https://").removeprefix("http://").partition("/")[0]
     _check_netloc(netloc)
@@ -56,7 +58,7 @@ def check_login(address: str, credentials: Object, insecure: tuple[str, ...]) ->
         try:
             status, reason = login.attempt()
         except ConnectFailure as failure:
-            # Where TLS is not insisted on, dockerd names the plain URL, which it tries last.
+            # Where the registry may do without TLS, dockerd names the plain URL, which it tries last.
             scheme = "http" if login.origin.unchecked else login.origin.scheme
             url = f"{scheme}://{login.origin.netloc}{_PING}"
             raise SystemFailure(f'Get "{url}": {failure.__cause__ or failure}') from failure

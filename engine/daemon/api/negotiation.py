@@ -1,4 +1,4 @@
-"""Which of several content types an answer is to have, by the request's Accept (RFC 9110 section 12.5.1).
+"""Chooses the content type of an answer from several by the request's Accept header (RFC 9110 section 12.5.1).
 
 Pure; used by request threads.
 """
@@ -9,9 +9,9 @@ _QUALITY = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
 
 
 def choose(accept: str, offers: tuple[str, ...]) -> str:
-    """The offer that the client likes best, the earlier one of two that it likes the same; the first if it likes none.
+    """The offer that the client prefers; of two with the same rank the earlier one; the first offer if it accepts none.
 
-    What it names is liked better than what it only allows.
+    At the same quality an offer that the header names precisely ranks before one that only a wildcard allows.
     """
     wanted = [_range(text) for text in accept.split(",")]
     ranks = [_liked(offer, wanted) for offer in offers]
@@ -28,7 +28,9 @@ def _range(text: str) -> tuple[str, float]:
 
 
 def _liked(offer: str, wanted: list[tuple[str, float]]) -> tuple[float, int]:
-    """(quality, exactness) of an offer: what the most exact range says of it that means it at all."""
+    """(quality, exactness) of an offer, by the most exact media range of the header that covers it; (0, 0) when
+    refused.
+    """
     for exactness, pattern in ((3, offer), (2, offer.partition("/")[0] + "/*"), (1, "*/*")):
         qualities = [quality for kind, quality in wanted if kind == pattern]
         if qualities:

@@ -1,6 +1,7 @@
-"""Progress as docker's clients draw it: an answer of JSON lines that begins when there is the first line to show.
+"""Writes the progress of a pull, push, load or build as JSON lines in the form that docker's clients draw.
 
-Belongs to a request; its lines may come from any thread that works for it.
+A Progress belongs to one request; any thread that works for the request may send its lines. The answer begins with the
+first line.
 """
 
 import threading
@@ -14,7 +15,9 @@ from engine.errors import CommandFailed, EngineError
 
 
 class Progress:
-    """Calls with a dict each are the lines. A failure before the first line is left to be a plain error answer."""
+    """A function that sends its argument, a dict, as one line. A failure before the first line becomes a plain error
+    answer.
+    """
 
     def __init__(self, request: Request):
         self._request = request
@@ -22,14 +25,14 @@ class Progress:
         self._stream: Stream | None = None
 
     def __call__(self, line: Object) -> None:
-        """Send a line. Raises ClientGone, which is to end the work that nobody waits for any more."""
+        """Send a line. Raises ClientGone, which is to end the work, since no client waits for it any more."""
         with self._lock:
             if self._stream is None:
                 self._stream = self._request.stream(200, JSON_TYPE)
             self._stream.json(line)
 
     def begin(self) -> None:
-        """Send the head now: from here on every failure is a line."""
+        """Send the head of the answer now: from here on every failure is sent as a line."""
         with self._lock:
             if self._stream is None:
                 self._stream = self._request.stream(200, JSON_TYPE)
@@ -38,7 +41,9 @@ class Progress:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> bool:
-        """End the answer, with the failure as its last line when it has begun; only such a failure is settled here."""
+        """End the answer. An EngineError of an answer that has begun becomes its last line; no other error is caught
+        here.
+        """
         told = self._stream is not None and isinstance(error, EngineError)
         if told:
             detail = {"code": error.code} if isinstance(error, CommandFailed) else {}

@@ -1,6 +1,7 @@
-"""The query of a request: texts, flags, numbers, moments and filters as docker reads them.
+"""Reads the parameters of a request's query string: texts, flags, numbers, timestamps and filters as dockerd reads
+them.
 
-Pure; belongs to the request's thread. It is taken apart at the first look, since most requests have none.
+Pure; belongs to the request's thread. The query is parsed at the first access, since most requests have none.
 """
 
 import re
@@ -16,7 +17,9 @@ _BAD_ESCAPE = re.compile(r"%(?:[^0-9A-Fa-f]|[0-9A-Fa-f][^0-9A-Fa-f]|.?$)")
 
 
 class Query:
-    """The parameters of a query; one that is given more than once counts with its first value, except for `every`."""
+    """The parameters of a query. Of a parameter that is given more than once the first value counts,
+    except in `every`.
+    """
 
     __slots__ = ("_raw", "_values")
 
@@ -37,12 +40,12 @@ class Query:
         return list(self._all().get(name, ()))
 
     def text(self, name: str, default: str = "") -> str:
-        """A parameter as it is."""
+        """A parameter's value as the client gave it; `default` when it is not given."""
         values = self._all().get(name)
         return values[0] if values else default
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """True for everything but an empty text, 0, no, false and none; `default` when it is not given."""
+        """False for an empty text, 0, no, false and none, True for all else; `default` when it is not given."""
         values = self._all().get(name)
         return values[0].strip().lower() not in _FALSE if values else default
 
@@ -64,7 +67,7 @@ class Query:
             raise Invalid(f'invalid value for "{name}": {error}') from error
 
     def filters(self, allowed: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
-        """The parameter `filters`; raises Invalid for what is no filter, and for a name not in `allowed`."""
+        """The parameter `filters`, by name; raises Invalid for malformed filters, and for a name not in `allowed`."""
         filters = parse_filters(self.text("filters"))
         if allowed is not None:
             for name in filters:
@@ -93,7 +96,9 @@ def _unescape(text: str) -> str:
 
 
 def parse_filters(text: str) -> dict[str, tuple[str, ...]]:
-    """Filters in JSON, as `{"name": ["value"]}` or `{"name": {"value": true}}`. Raises Invalid."""
+    """Filters in JSON, given as `{"name": ["value"]}` or `{"name": {"value": true}}`, as names and values. Raises
+    Invalid.
+    """
     if not text:
         return {}
     try:

@@ -1,6 +1,7 @@
-"""The headers X-Registry-Auth and X-Registry-Config: a client's credentials, as JSON in URL-safe base64.
+"""Decodes the headers X-Registry-Auth and X-Registry-Config: a client's registry credentials, as JSON in URL-safe
+base64.
 
-Pure; what it returns is held for one request and never logged.
+Pure; the credentials are held for one request and never logged.
 """
 
 import base64
@@ -18,10 +19,10 @@ _ALPHABET = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 def decode_auth(value: str) -> Object | None:
-    """The credentials in a header's value; None when there are none in it.
+    """The credentials in the value of X-Registry-Auth; None when it holds none.
 
-    Shape: any of username, password, auth, serveraddress, identitytoken, registrytoken. Raises Invalid for what is not
-    strictly the URL alphabet with its padding (RFC 4648 section 5), or no AuthConfig inside.
+    Shape: any of username, password, auth, serveraddress, identitytoken, registrytoken. Raises Invalid for a value that
+    is not strictly the URL alphabet with its padding (RFC 4648 section 5), or that holds no AuthConfig.
     """
     if not value:
         return None
@@ -39,7 +40,9 @@ def decode_auth(value: str) -> Object | None:
 
 
 def decode_auths(value: str) -> dict[str, Object]:
-    """The credentials of X-Registry-Config: registry → as `decode_auth` gives them. Raises Invalid."""
+    """The credentials in the value of X-Registry-Config: registry → credentials, shaped as in `decode_auth`. Raises
+    Invalid.
+    """
     if not value:
         return {}
     try:
@@ -52,7 +55,7 @@ def decode_auths(value: str) -> dict[str, Object]:
 
 
 def _fitting(value: str) -> int:
-    """How many characters at the beginning are of the alphabet, the padding included."""
+    """How many characters at the beginning belong to the alphabet, the padding included."""
     fits = _ALPHABET.match(value)
     return fits.end() if fits else 0
 

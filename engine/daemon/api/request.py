@@ -1,6 +1,7 @@
-"""One request as a handler sees it: what was asked, the body, and the ways to answer other than with a whole body.
+"""One API request as its handler sees it: parameters, headers, body, and the calls that stream an answer, wait, or take
+over the socket.
 
-Belongs to the thread of its connection, from the head to the end of the answer.
+A Request belongs to the thread of its connection, from the head to the end of the answer.
 """
 
 import socket
@@ -21,10 +22,10 @@ _HIJACK_BODY_LIMIT = 1024 * 1024
 
 
 class Carrier(Source, Protocol):
-    """What a request asks of its connection; the methods without words of their own are told of in `Request`.
+    """What a request needs of its connection; `Request` describes the methods that have no docstring here.
 
-    started: a head has been sent, or the socket given away; full_close: as in `Request`
-    held: whether another process is to answer, should the daemon stop now
+    started: a head has been sent, or the socket given away; full_close: see `Request.full_close`
+    held: whether another process will answer if the daemon stops now
     """
 
     started: bool
@@ -48,9 +49,10 @@ class Carrier(Source, Protocol):
 
 
 class Request:
-    """A request.
+    """One request of a client.
 
-    method, path: as sent, the path decoded and without its version; parameters: the route's (`id`, `name`)
+    method, path: as sent, the path decoded and without its version; parameters: those in the route's pattern (`id`,
+    `name`)
     head: as it was parsed; query: `Query`; headers: by lower-case name; version: the API version asked for, as numbers
     body: a binary file, see `streams.Body`
     """
@@ -70,11 +72,11 @@ class Request:
 
     @property
     def started(self) -> bool:
-        """True once a head has been sent, or the connection handed over: an error can no longer be an answer."""
+        """True once a head has been sent, or the connection handed over: an error can no longer be told by a status."""
         return self._connection.started
 
     def abort(self) -> None:
-        """End the connection where it stands: the answer has begun and cannot be made whole."""
+        """End the connection where it stands: the answer has begun and cannot be completed."""
         self._connection.abort()
 
     def json(self, schema: Struct | Mapping) -> Object:
@@ -85,11 +87,11 @@ class Request:
         return decode_body(self._body_bytes(), self.headers.get("content-type", ""), schema)
 
     def required_json(self, schema: Struct | Mapping) -> Object:
-        """The body as the value that `schema` describes; an empty body is an error too. Raises Invalid as `json`."""
+        """The body as the value that `schema` describes. Raises Invalid as `json` does, and for an empty body too."""
         return decode_body(self._body_bytes(), self.headers.get("content-type", ""), schema, required=True)
 
     def check_json(self, schema: Schema, *, required: bool = False) -> None:
-        """Raises Invalid for a body that is not as `schema` describes; of one that is, nothing is used."""
+        """Raise Invalid for a body that `schema` does not allow; the values of a right body are not used."""
         check_body(self._body_bytes(), self.headers.get("content-type", ""), schema, required)
 
     def _body_bytes(self) -> bytes:
@@ -99,13 +101,15 @@ class Request:
         return data
 
     def gone(self) -> bool:
-        """True when the client has hung up. One that has only finished sending (half-close) is still there."""
+        """True when the client has hung up. A client that has only finished sending (half-close) is still there."""
         return self._connection.gone()
 
     def wait(self, descriptor: int, seconds: float | None = None) -> bool:
-        """Sleep until `descriptor` is readable (True) or the time is over (False); raises ClientGone if that is first.
+        """Sleep until `descriptor` is readable (True) or the time is over (False); raises ClientGone if the client goes
+        first.
 
-        For an answer that waits for something: no time is lost to looking whether the client is still there.
+        For an answer that waits for something: one poll(2) watches the descriptor and the client, so the thread need
+        not wake up to look for the client.
         """
         return self._connection.wait(descriptor, seconds)
 
@@ -116,15 +120,17 @@ class Request:
 
     @property
     def full_close(self) -> bool:
-        """Whether the connection tells its client's close from an end of sending."""
+        """Whether the connection can tell that its client has closed it from a mere end of sending."""
         return self._connection.full_close
 
     def shared(self, held: Callable[[], bool]) -> None:
-        """Another process has the connection too while `held` says so, and answers should the daemon stop now."""
+        """Note that another process has the connection too, and answers it if the daemon stops while `held` returns
+        True.
+        """
         self._connection.held = held
 
     def fileno(self) -> int:
-        """The connection's descriptor, to be watched (POLLHUP) beside others; never to be read."""
+        """The connection's descriptor, to be watched (POLLHUP) beside others; the caller must never read from it."""
         return self._connection.fileno()
 
     def stream(self, status: int, content_type: str, fields: tuple[tuple[str, str], ...] = ()) -> Stream:
@@ -132,7 +138,8 @@ class Request:
         return self._connection.start_stream(self.head, status, content_type, fields)
 
     def await_body(self) -> None:
-        """Take all that the client has announced, which `hijack` and `upgrade` need; after this they wait for nobody.
+        """Take all of the body that the client has announced; after this `hijack` and `upgrade` no longer wait for the
+        client.
 
         Raises ClientGone, and BadRequest for a body that does not end.
         """
@@ -140,23 +147,23 @@ class Request:
             raise BadRequest("request body too large for an upgraded connection")
 
     def hijack(self, upgrade_ok: bool, content_type: str = RAW_STREAM) -> socket.socket:
-        """Leave HTTP: send the head, and hand over the connected socket, from which nothing but the request was read.
+        """Leave HTTP: send the head, and return the connected socket, from which nothing but the request was read.
 
-        With `upgrade_ok`, a client that asked for `Upgrade: tcp` gets 101 and the content type in it; any other gets
-        200 and the stream until the connection closes. The socket is the caller's from here on, also to close.
-        Raises ClientGone, and BadRequest for a body that does not end.
+        With `upgrade_ok`, a client that asked for `Upgrade: tcp` gets 101 with the content type. Any other client gets
+        200 and the stream until the connection closes. The caller owns the socket from here on and closes it. Raises
+        ClientGone, and BadRequest for a body that does not end.
         """
         self.await_body()
         if upgrade_ok and "upgrade" in tokens(self.headers.get("connection", "")) and "upgrade" in self.headers:
             head = field("Content-Type", content_type) + "Connection: Upgrade\r\nUpgrade: tcp\r\n"
             return self._connection.hand_over(101, head)
-        # Without an upgrade docker names the plain type, whatever the stream is.
+        # Without an upgrade dockerd names the raw stream's type, whatever the stream is.
         return self._connection.hand_over(200, field("Content-Type", RAW_STREAM))
 
     def upgrade(self, fields: str) -> socket.socket:
         """Leave HTTP for another protocol than docker's raw stream: send a 101 with the caller's own header lines.
 
-        Hands over the socket and raises as `hijack` does.
+        Returns the socket and raises as `hijack` does.
         """
         self.await_body()
         return self._connection.hand_over(101, fields)

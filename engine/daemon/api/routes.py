@@ -1,6 +1,7 @@
-"""Every endpoint of the Engine API: one row each, with its handler, or among those that are refused.
+"""The table of all endpoints of the Engine API: method, path pattern and handler of each, and the endpoints that are
+refused.
 
-Data only, read once when the dispatcher is made. A test compares the rows with the definition.
+Data only, read once when the dispatcher is made. A test compares the rows with the API's definition.
 """
 
 from importlib import import_module
@@ -16,7 +17,9 @@ from engine.errors import NotBuilt
 
 
 class Late:
-    """The handler `name` of that module of `handlers`, loaded by the first request: an idle daemon has none of it."""
+    """The handler `name` of a module of `handlers`. The first request imports the module, so that an idle daemon does
+    without.
+    """
 
     __slots__ = ("module", "name")
 
@@ -25,7 +28,7 @@ class Late:
         self.name = name
 
     def loaded(self) -> Handler:
-        """The function itself."""
+        """The handler function itself; imports its module."""
         found: Handler = getattr(import_module(f"engine.daemon.api.handlers.{self.module}"), self.name)
         return found
 
@@ -138,7 +141,7 @@ _ROUTES = (
     Route("POST", "/configs/{id}/update", Late("swarm", "update")),
 )
 
-# What this engine does not do, and why: of these dockerd does what takes a part that is not here.
+# What this engine refuses, and why. dockerd does these with parts that this engine does not have.
 REFUSED = (
     ("POST", "/session", "it has the classic builder in the place of BuildKit: set DOCKER_BUILDKIT=0"),
     ("POST", "/grpc", "it has the classic builder in the place of BuildKit: set DOCKER_BUILDKIT=0"),

@@ -1,6 +1,7 @@
-"""The bodies that requests carry, as `body` decodes them: names, types, and Go's names of the types for error texts.
+"""The schemas of all JSON request bodies: field names, types, and Go's names of the types for error texts.
 
-Data only. A field of the definition is here whether or not it is built: what to do with it is the handler's part.
+Data only; `body` decodes along them. A field of the API's definition is here whether or not the engine obeys it: that
+is the handler's part.
 """
 
 import socket
@@ -13,8 +14,8 @@ from engine.literals import natural, quoted
 
 
 def _canonical(text: str) -> str:
-    """An address's one text among its many; empty for what is none."""
-    # An IPv6 zone is allowed, as in netip.ParseAddr; the module ipaddress would cost the idle daemon a megabyte.
+    """The canonical text of an IP address; empty for a text that is no address."""
+    # An IPv6 zone is allowed, as in Go's netip.ParseAddr. The module ipaddress would cost the idle daemon a megabyte.
     plain, percent, zone = text.partition("%")
     for family, address, rest in ((socket.AF_INET, text, ""), (socket.AF_INET6, plain, percent + zone)):
         try:
@@ -32,12 +33,12 @@ def _address(text: str) -> str:
 
 
 def named(go: str) -> Scalar:
-    """A text of a Go type of its own."""
+    """The schema of a text that has a Go type of its own, named `go`."""
     return Scalar(go, str)
 
 
 def _prefix(text: str) -> str:
-    """What Go's netip.ParsePrefix takes, and its words for the rest."""
+    """A text that Go's netip.ParsePrefix takes; raises Invalid in that function's words for any other."""
     if not text:
         return text
     address, slash, bits = text.rpartition("/")
@@ -279,7 +280,7 @@ CONTAINER_CREATE = Struct(
     {
         "HostConfig": HOST_CONFIG,
         "NetworkingConfig": Struct("network.NetworkingConfig", {"EndpointsConfig": Mapping(ENDPOINT, pointers=True)}),
-        "MacAddress": STRING,  # of older clients, see `versions`
+        "MacAddress": STRING,  # sent by older clients, see `versions`
     },
     {"Config": CONFIG},
 )

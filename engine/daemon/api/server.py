@@ -1,6 +1,7 @@
-"""The daemon's API server: every endpoint, on every host of the settings.
+"""Joins listeners, routes and dispatcher into the daemon's API server, which serves every endpoint on every host of the
+settings.
 
-Made and stopped by the daemon's main thread; it only joins the parts of this room.
+The daemon's main thread makes and stops it.
 """
 
 from engine.daemon.api.acceptor import Acceptor
@@ -11,7 +12,7 @@ from engine.daemon.parts import DaemonParts
 
 
 class Servers(Acceptor):
-    """All that the daemon serves. Making it opens the listeners (see `listeners.open_listeners` for what it raises)."""
+    """All that the daemon serves. Making it opens the listeners, and raises what `listeners.open_listeners` raises."""
 
     def __init__(self, engine: DaemonParts):
         super().__init__(open_listeners(engine.settings), Dispatcher(engine, ROUTES))

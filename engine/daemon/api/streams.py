@@ -1,6 +1,6 @@
-"""Bodies that never sit in memory whole: the request's, read as it comes, and an answer's, written in chunks.
+"""The body of a request, read from the connection as it comes, and the body of a streamed answer, written in chunks.
 
-Both belong to the request's thread, and both end with the request.
+Neither is ever in memory whole. Both belong to the request's thread, and both end with the request.
 """
 
 from typing import Protocol, Self
@@ -9,20 +9,21 @@ from engine.daemon.api.answers import encode_json
 from engine.protocols.http import BadRequest, ChunkDecoder
 
 _PIECE = 64 * 1024
-# A chunk of a file that is sent: some clients hold a chunk in memory whole.
+# The size of a chunk when a file is sent. Some clients hold a whole chunk in memory.
 _FILE_PIECE = 1024 * 1024
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ClientGone(Exception):
-    """The client has hung up: there is nobody to answer. No fault of the daemon's; only the connection catches it.
+    """The client has hung up, so no answer can reach it. This is no fault of the daemon's; only the connection catches
+    it.
 
-    Not an OSError: whoever handles failures of files or of other connections must not take it for one of those.
+    Not an OSError: code that handles failures of files or of other connections must not take it for one of those.
     """
 
 
 class Source(Protocol):
-    """Where a body comes from: what it asks of its connection (see `connection.Connection`)."""
+    """What a request's body needs of its connection (see `connection.Connection`)."""
 
     def take(self, size: int) -> bytes: ...
 
@@ -34,7 +35,7 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """Where a stream goes: what it asks of its connection."""
+    """What a streamed answer needs of its connection (see `connection.Connection`)."""
 
     def send(self, data: bytes | memoryview) -> None: ...
 
@@ -46,8 +47,8 @@ class Sink(Protocol):
 class Body:
     """A request's body as a binary file. A read raises BadRequest when the body is malformed or ends too early.
 
-    A client that expects `100 Continue` gets it at the first read, so that a request which is refused from its head
-    alone costs no upload.
+    A client that expects `100 Continue` gets it at the first read. So a request that is refused from its head alone
+    costs no upload.
     """
 
     __slots__ = ("_connection", "_decoder", "_expected", "_left", "_pieces", "broken")
@@ -62,17 +63,19 @@ class Body:
 
     @property
     def ended(self) -> bool:
-        """True when everything of the body has been taken from the connection."""
+        """True when all of the body has been taken from the connection."""
         return self._left == 0 if self._decoder is None else self._decoder.ended
 
     @property
     def abandoned(self) -> bool:
-        """True when what follows on the connection is unknown: a malformed body, or one that was never asked for."""
+        """True when the bytes that follow on the connection cannot be told: the body was malformed, or was never asked
+        for.
+        """
         return self.broken or (self._expected and not self.ended)
 
     @property
     def left(self) -> int:
-        """How many bytes are still to come at least; a chunked body does not say."""
+        """The least number of bytes that are still to come; 0 for a chunked body, whose length is unknown."""
         return self._left
 
     def read1(self, size: int = _PIECE) -> bytes:
@@ -105,7 +108,9 @@ class Body:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def readinto(self, buffer: bytearray | memoryview) -> int:
-        """Fill the start of `buffer` with what is there; 0 at the end of the body."""
+        """Fill the start of `buffer` with the bytes that are there, and return their number; 0 at the
+        end of the body.
+        """
         with memoryview(buffer).cast("B") as view:
             if self._decoder is None and self._left:
                 self._ask()
@@ -117,11 +122,11 @@ class Body:
             return len(data)
 
     def readable(self) -> bool:
-        """For those who ask a file for its abilities (`io`, `gzip`)."""
+        """True: `io` and `gzip` ask a file whether it can be read."""
         return True
 
     def drain(self, limit: int) -> bool:
-        """Throw away what is left, up to `limit` bytes; True when the body has ended."""
+        """Throw away the rest of the body, about `limit` bytes at most; True when the body has ended."""
         while not self.ended and limit > 0:
             limit -= len(self.read1())
         return self.ended
@@ -159,15 +164,15 @@ class Body:
 
 
 def around_last(size: int, *, chunked: bool) -> tuple[bytes, bytes]:
-    """What is sent before and after the last bytes of a streamed body, of which there are so many."""
+    """The bytes to send before and after the last `size` bytes of a streamed body."""
     return (b"%x\r\n" % size, b"\r\n0\r\n\r\n") if chunked else (b"", b"")
 
 
 class Stream:
-    """An answer whose head is out and whose body is still being written; ended by `close`, or as a context manager.
+    """An answer whose head is sent and whose body is still being written; ended by `close`, or as a context manager.
 
-    raw_chunks: True when the body is in the chunked coding; then whoever writes to `fileno()` himself writes his own
-    chunks and the last one too. False for an HTTP/1.0 client: plain bytes until the connection closes.
+    raw_chunks: True when the body is in the chunked coding. Then a caller that writes to `fileno()` itself also writes
+    the chunk headers and the last chunk. False for an HTTP/1.0 client: plain bytes until the connection closes.
     """
 
     __slots__ = ("_connection", "_fileno", "_open", "raw_chunks")
@@ -188,7 +193,7 @@ class Stream:
             self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
 
     def write_large(self, data: bytes | memoryview) -> None:
-        """Send `data` now, as one chunk, from where it is: many bytes are not copied. Raises ClientGone."""
+        """Send `data` now, as one chunk, without copying it. Raises ClientGone."""
         if not data or not self._open:
             return
         if not self.raw_chunks:
@@ -197,7 +202,9 @@ class Stream:
             self._connection.send_pieces((b"%x\r\n" % len(data), data, b"\r\n"))
 
     def send_file(self, descriptor: int, count: int) -> None:
-        """Send the first `count` bytes of an open file, from where the kernel has them. Raises ClientGone."""
+        """Send the first `count` bytes of an open file by sendfile(2). Raises ClientGone, and OSError for a shorter
+        file.
+        """
         for start in range(0, count if self._open else 0, _FILE_PIECE):
             size = min(_FILE_PIECE, count - start)
             if self.raw_chunks:
@@ -207,7 +214,9 @@ class Stream:
                 self._connection.send(b"\r\n")
 
     def write_each(self, pieces: list[bytes]) -> None:
-        """Send several pieces at once, each as a chunk of its own: for clients that take a chunk for a message."""
+        """Send several pieces at once, each as a chunk of its own, for clients that take a chunk for a message. Raises
+        ClientGone.
+        """
         if not pieces or not self._open:
             return
         if self.raw_chunks:
@@ -215,16 +224,18 @@ class Stream:
         self._connection.send(b"".join(pieces))
 
     def json(self, value: object) -> None:
-        """Send a value as one line of JSON, ended as docker ends the lines of its progress streams."""
+        """Send a value as one line of JSON, which ends in CR LF as in docker's progress streams. Raises ClientGone."""
         self.write(encode_json(value) + b"\r\n")
 
     def fileno(self) -> int:
-        """The connection's descriptor, for one who writes the rest of the body himself; `close` then adds nothing."""
+        """The connection's descriptor, for a caller that writes the rest of the body itself; `close`
+        then adds nothing.
+        """
         self._open = False
         return self._fileno
 
     def end(self, data: bytes) -> None:
-        """Send the last of the body and its end, at once. Raises ClientGone."""
+        """Send the last bytes of the body together with its end. Raises ClientGone."""
         if self._open and self.raw_chunks and data:
             self._open = False
             before, after = around_last(len(data), chunked=True)
@@ -234,7 +245,7 @@ class Stream:
             self.close()
 
     def close(self) -> None:
-        """End the body."""
+        """End the body: send the last chunk of a chunked one. Raises ClientGone."""
         if self._open:
             self._open = False
             if self.raw_chunks:
@@ -244,6 +255,6 @@ class Stream:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # After a failure the last chunk stays out: a body without it is how a client sees that the answer is not whole.
+        # After a failure the last chunk is not sent: a body without it shows the client that the answer is incomplete.
         if kind is None:
             self.close()

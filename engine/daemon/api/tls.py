@@ -1,7 +1,8 @@
-"""TLS in front of a plain socket pair, so that everything behind it handles one kind of connection.
+"""Terminates TLS: relays each TLS connection to a plain socket pair, so that the rest of the server handles one kind of
+connection.
 
-Imported only by a daemon that listens on TCP. Each connection has a relay thread beside the one that serves it: the
-handlers write to plain descriptors and hand them to other processes, which a TLS socket could not be.
+Imported only by a daemon that listens on TCP. Each connection has a relay thread beside the thread that serves it. The
+handlers write to plain descriptors and hand them to other processes, which is impossible with a TLS socket.
 """
 
 import logging
@@ -21,7 +22,8 @@ _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 
 
 def wrapper(ca_file: str, certificate: str, key: str) -> Callable[[socket.socket], socket.socket]:
-    """What turns an accepted TCP socket into the plain end of a relay. Clients must show a certificate of that CA.
+    """A function that turns an accepted TCP socket into the plain end of a relay. Clients must show a certificate of
+    that CA.
 
     Raises Invalid when one of the files cannot be used.
     """
@@ -31,7 +33,7 @@ def wrapper(ca_file: str, certificate: str, key: str) -> Callable[[socket.socket
     try:
         context.load_cert_chain(certificate, key)
         context.load_verify_locations(ca_file)
-    except OSError as error:  # ssl.SSLError is one too
+    except OSError as error:  # ssl.SSLError is an OSError too
         raise Invalid(f"cannot use {certificate}, {key} and {ca_file} for TLS: {error}") from error
 
     def wrap(peer: socket.socket) -> socket.socket:
@@ -49,14 +51,15 @@ def _serve(context: ssl.SSLContext, peer: socket.socket, inner: socket.socket) -
             with context.wrap_socket(peer, server_side=True) as outer:
                 _Relay(outer, inner).run()
         except OSError as error:
-            # A scan, a client without a certificate, or one that hung up: its own trouble.
+            # A port scan, a client without a certificate, or a client that hung up: no fault of the daemon's.
             log.info("TLS connection ended: %s", error)
 
 
 class _Relay:
-    """Moves bytes both ways, at most one piece at a time in each, until the inner side ends or the outer has gone.
+    """Moves bytes both ways until the inner side ends or the client has gone; holds at most one piece in each
+    direction.
 
-    A client's close_notify is passed on as a half-close; the FIN that ends its connection, as a close.
+    A client's close_notify is passed on as a half-close; the FIN that ends its connection is passed on as a close.
     """
 
     def __init__(self, outer: ssl.SSLSocket, inner: socket.socket):
@@ -71,7 +74,7 @@ class _Relay:
         self._outer.setblocking(False)
         self._inner.setblocking(False)
         while self._inner_open or self._outward:
-            # Both are tried at every turn: TLS may hold bytes that poll does not see.
+            # Both directions are tried at every turn: TLS may hold bytes that poll does not see.
             moved = self._move_inward()
             moved = self._move_outward() or moved
             if not moved and not self._wait():
@@ -79,7 +82,7 @@ class _Relay:
         try:
             self._outer.unwrap()
         except _WAITS:
-            pass  # close_notify is sent; nobody waits for the client's own
+            pass  # close_notify is sent; the relay does not wait for the client's own
 
     def _move_inward(self) -> bool:
         if not self._inward and self._outer_open:
@@ -119,7 +122,7 @@ class _Relay:
         return True
 
     def _wait(self) -> bool:
-        """Sleep until something can move; False when the client has gone."""
+        """Sleep until bytes can be moved; False when the client has gone."""
         poll = select.poll()
         outer = select.POLLRDHUP if not self._outer_open else 0
         if self._outer_open and not self._inward:

@@ -1,7 +1,8 @@
-"""How GET /system/df looks to a client of each version: a part of `versions` that an idle daemon does without.
+"""Shapes the answer of GET /system/df for the API version of the client.
 
-Pure; used by request threads. Until 1.51 the answer was four lists; since 1.52 each kind has its sums, its list is
-there when it is asked for, and whoever does not say is told both.
+It is apart from `versions`, so that an idle daemon does not load it. Pure; used by request threads. Until 1.51 the
+answer was four lists. Since 1.52 each kind has its sums, and its list when the client asks for it. A client that does
+not say gets both.
 """
 
 from engine.daemon.api import versions
@@ -11,9 +12,9 @@ from engine.errors import Invalid
 
 _SUMS_SINCE = (1, 52)
 _BUILDER_SIZE_UNTIL = (1, 42)
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})  # as Go's strconv.ParseBool has them
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})  # the words that Go's strconv.ParseBool takes
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-# kind → its list of old, its sums of today
+# kind → the key of its list (until 1.51), the key of its sums (since 1.52)
 _NAMES = {
     "image": ("Images", "ImageUsage"),
     "container": ("Containers", "ContainerUsage"),
@@ -23,12 +24,12 @@ _NAMES = {
 
 
 def takes_kinds(version: Version) -> bool:
-    """Whether a client can ask for some kinds alone."""
+    """Whether a client of this version can ask for some kinds alone."""
     return version >= (1, 42)
 
 
 def verbosity(version: Version, text: str) -> bool | None:
-    """Whether the lists are asked for; None where that is not said, or could not be said. Raises Invalid."""
+    """Whether the client asks for the lists; None when it does not say, or its version could not. Raises Invalid."""
     if version < _SUMS_SINCE or not text:
         return None
     if text not in _TRUE | _FALSE:
@@ -37,7 +38,7 @@ def verbosity(version: Version, text: str) -> bool | None:
 
 
 def shown(version: Version, usage: dict[str, Object], verbose: bool | None) -> Object:
-    """What was measured (see `diskusage.measure`) as a client of this version is to see it."""
+    """The usage that `diskusage.measure` returned, as a client of this version is to see it."""
     if version < _SUMS_SINCE:
         return _lists(version, usage)
     answer = {}
@@ -57,7 +58,7 @@ def shown(version: Version, usage: dict[str, Object], verbose: bool | None) -> O
 def _lists(version: Version, usage: dict[str, Object]) -> Object:
     items = {name: usage[kind]["Items"] if kind in usage else None for kind, (name, _) in _NAMES.items()}
     if items["Images"] is not None:
-        # A list of images told no number of containers yet, but this one always did.
+        # At these versions GET /images/json told no number of containers yet, but GET /system/df always did.
         items["Images"] = [
             {**versions.image(version, item), "Containers": item["Containers"]} for item in items["Images"]
         ]

@@ -1,7 +1,7 @@
-"""The versions of the API that are spoken, who is told so, and where the older ones answer differently.
+"""The API versions that the daemon speaks, and how requests and answers of older versions differ from the newest one.
 
-Pure; used by request threads. A handler answers as the newest version does; what an older client expects otherwise is
-done to that answer in here.
+Pure; used by request threads. A handler answers as the newest version does. A function in here then changes the answer
+to what an older client expects.
 """
 
 import re
@@ -20,23 +20,24 @@ NEWEST_TEXT = "1.54"
 OLDEST_TEXT = "1.24"
 PLATFORM_SINCE = (1, 32)  # the first version of POST /images/create that can name a platform
 BUILD_IDS_SINCE = (1, 30)  # the first version whose POST /build tells the ids of what it makes
-PYTHON_SDK = "docker-sdk-python/"  # its User-Agent begins so
+PYTHON_SDK = "docker-sdk-python/"  # the beginning of its User-Agent
 OLD_COMPOSE, OLD_COMPOSE_SPEAKS = "docker-compose/1.", "1.41"
-ARCHIVE_PLATFORM_SINCE = (1, 48)  # the same for save and load, as JSON
-ARCHIVE_PLATFORMS_SINCE = (1, 52)  # and several of them
-PUSH_PLATFORM_SINCE = (1, 46)  # the same for POST /images/{name}/push, as JSON
-INSPECT_PLATFORM_SINCE = (1, 49)  # the same for GET /images/{name}/json, which takes it as JSON
-HISTORY_PLATFORM_SINCE = (1, 48)  # and for GET /images/{name}/history
-REMOVE_PLATFORMS_SINCE = (1, 50)  # and for DELETE /images/{name}
+ARCHIVE_PLATFORM_SINCE = (1, 48)  # the first version in which save and load take a platform, as JSON
+ARCHIVE_PLATFORMS_SINCE = (1, 52)  # the first version in which they take several platforms
+PUSH_PLATFORM_SINCE = (1, 46)  # the first version in which POST /images/{name}/push takes a platform, as JSON
+INSPECT_PLATFORM_SINCE = (1, 49)  # the same for GET /images/{name}/json, as JSON
+HISTORY_PLATFORM_SINCE = (1, 48)  # the same for GET /images/{name}/history
+REMOVE_PLATFORMS_SINCE = (1, 50)  # the same for DELETE /images/{name}
 SHARED_SIZE_SINCE, IDENTITY_SINCE = (1, 42), (1, 54)
 LIST_MANIFESTS_SINCE, INSPECT_MANIFESTS_SINCE = (1, 47), (1, 48)
 
-# Every answer carries these, so that a client learns from any of them whom it talks to and in which version.
+# Every answer carries these headers, so that a client learns from any answer which server and version it talks to.
 IDENTITY = (
     f"Api-Version: {NEWEST_TEXT}\r\nDocker-Experimental: false\r\nOstype: linux\r\nServer: engine/{VERSION} (linux)\r\n"
 )
 
-# What NetworkSettings had beside Networks until 1.51: the address on the default network, and what was never filled in.
+# What NetworkSettings had beside Networks until 1.51: the address on the default network (_ADDRESS), and fields that
+# were never filled in (_NEVER_FILLED).
 _ADDRESS = {
     "EndpointID": "",
     "Gateway": "",
@@ -57,7 +58,7 @@ _NEVER_FILLED = {
     "SecondaryIPv6Addresses": None,
 }
 
-# What the configuration of a container has, when it asks for nothing.
+# The configuration of a container that asks for nothing.
 _NO_CONTAINER = {
     **dict.fromkeys(("Hostname", "Domainname", "User", "Image", "WorkingDir"), ""),
     **dict.fromkeys(("AttachStdin", "AttachStdout", "AttachStderr", "Tty", "OpenStdin", "StdinOnce"), False),
@@ -72,13 +73,13 @@ _PREFIX = re.compile(r"/v([0-9]{1,5}\.[0-9]{1,5})(?=/)")
 
 
 def split_version(path: str) -> tuple[str, str]:
-    """A path's version text (empty for a bare path) and the rest of the path."""
+    """The version text of a path (empty when the path has none) and the rest of the path."""
     prefix = _PREFIX.match(path)
     return (prefix.group(1), path[prefix.end() :]) if prefix else ("", path)
 
 
 def parse_version(text: str) -> Version:
-    """A version's numbers; an empty text is the newest version."""
+    """The two numbers of a version text; an empty text is the newest version."""
     if not text:
         return NEWEST
     major, _, minor = text.partition(".")
@@ -86,15 +87,16 @@ def parse_version(text: str) -> Version:
 
 
 def newest_for(user_agent: str) -> str:
-    """The newest version that a client is told of.
+    """The newest version that the daemon names to this client.
 
-    docker-compose 1 speaks whatever is the newest, and stumbles over all that was left out since it was written.
+    docker-compose 1 speaks the newest version that a daemon names, and fails on all that was left out since it was
+    written.
     """
     return OLD_COMPOSE_SPEAKS if user_agent.startswith(OLD_COMPOSE) else NEWEST_TEXT
 
 
 def check_version(text: str, version: Version) -> None:
-    """Raises Invalid for a version that is not spoken, in docker's words."""
+    """Raise Invalid in docker's words for a version that the daemon does not speak."""
     if version > NEWEST:
         raise Invalid(f"client version {text} is too new. Maximum supported API version is {NEWEST_TEXT}")
     if version < OLDEST:
@@ -105,61 +107,64 @@ def check_version(text: str, version: Version) -> None:
 
 
 def plain_errors(version: Version) -> bool:
-    """True where an error is plain text: before 1.24 it was not JSON yet, and whoever is told to upgrade is there."""
+    """True where an error is plain text: errors were not JSON before 1.24. Clients that old are only
+    told to upgrade.
+    """
     return version < (1, 24)
 
 
 def stream_type(version: Version, terminal: bool) -> str:
-    """The content type of what a container says. Before 1.42 no answer told that there are frames in it."""
+    """The content type of a container's output. Before 1.42 no answer told that the output is in frames."""
     return MULTIPLEXED_STREAM if version >= (1, 42) and not terminal else RAW_STREAM
 
 
 def chooses_streams(version: Version) -> bool:
-    """Whether who attaches over a WebSocket says which streams it wants; before 1.42 it got all."""
+    """Whether a client that attaches over a WebSocket chooses its streams; before 1.42 it got all of them."""
     return version >= (1, 42)
 
 
 def has_text_frames(version: Version) -> bool:
-    """Whether a container's output is text to a WebSocket: since 1.28 it is bytes."""
+    """Whether a WebSocket carries a container's output in text frames; since 1.28 they are binary."""
     return version < (1, 28)
 
 
 def takes_console_size(version: Version) -> bool:
-    """Whether an exec can be given the size of its terminal."""
+    """Whether a client can give an exec the size of its terminal."""
     return version >= (1, 42)
 
 
 def has_cluster_volumes(version: Version) -> bool:
-    """Whether a volume can be asked for that only a swarm has."""
+    """Whether a client can ask for a volume that only a swarm has."""
     return version >= (1, 42)
 
 
 def prunes_named_volumes(version: Version) -> bool:
-    """Whether a prune whose filters do not say so takes volumes that have a name too: since 1.42 it spares them."""
+    """Whether a prune takes named volumes too when its filters do not say; since 1.42 it spares them."""
     return version < (1, 42)
 
 
 def takes_service_status(version: Version) -> bool:
-    """Whether a list of services can be asked for the state of each."""
+    """Whether a client can ask for the state of each service in a list of services."""
     return version >= (1, 41)
 
 
 def updated(version: Version, body: Object) -> Object:
-    """What a client asks of a container that is there: before 1.40 none could change its limit of processes."""
+    """The body of POST /containers/{id}/update; before 1.40 a client could not change the limit of processes."""
     return body if version >= (1, 40) else {key: value for key, value in body.items() if key != "PidsLimit"}
 
 
 def image_filters(version: Version, filters: dict[str, tuple[str, ...]], old: str) -> dict[str, tuple[str, ...]]:
-    """The filters of GET /images/json; before 1.41 a pattern could also stand in the parameter `filter`."""
+    """The filters of GET /images/json; before 1.41 a pattern could also stand in the parameter `filter`, here `old`."""
     if old and version < (1, 41):
         return {**filters, "reference": (*filters.get("reference", ()), old)}
     return filters
 
 
 def created(version: Version, body: Object, cgroups: str) -> Object:
-    """What a client asks of a new container, with the defaults of its time.
+    """The body of POST /containers/create, with the defaults of the client's version.
 
-    cgroups: the version of the host's hierarchy, "1" or "2"
+    cgroups: the version of the host's cgroup hierarchy, "1" or "2"
+    Raises Invalid for networks that such a client cannot ask for.
     """
     older: Object = {}
     if version < (1, 40):
@@ -175,7 +180,10 @@ def created(version: Version, body: Object, cgroups: str) -> Object:
 
 
 def _with_old_networks(version: Version, body: Object) -> Object:
-    """Before 1.44 a container was created in one network, and until 1.51 its MAC could stand beside its networks."""
+    """The body with the networks of an older client in today's form.
+
+    Before 1.44 a container was created in one network, and until 1.51 its MAC address could stand beside its networks.
+    """
     networking = body.get("NetworkingConfig") or {}
     endpoints = {**(networking.get("EndpointsConfig") or {})}
     if version < (1, 44):
@@ -196,11 +204,11 @@ def _with_old_networks(version: Version, body: Object) -> Object:
 
 
 def container(version: Version, user_agent: str, shown: Object, log_asked: bool) -> Object:
-    """A container of an inspect.
+    """The answer of GET /containers/{id}/json.
 
-    The docker SDK for Python is told `json-file` where `local` is only the default: its `containers.run` reads the
-    output only when the driver has one of the two names that it knows, and else returns nothing.
-    log_asked: whether who created the container has named a driver
+    The docker SDK for Python is told `json-file` where `local` is only the default. Its `containers.run` reads the
+    output only when the driver has one of the two names that it knows, and otherwise returns nothing.
+    log_asked: whether the client that created the container has named a log driver
     """
     if version < (1, 52):
         shown = _of_graph_drivers(shown)
@@ -215,7 +223,7 @@ def container(version: Version, user_agent: str, shown: Object, log_asked: bool)
 
 
 def _of_graph_drivers(shown: Object) -> Object:
-    """A container as it was shown until 1.51."""
+    """A container in the form of 1.51 and before."""
     settings = shown["NetworkSettings"]
     endpoint = settings["Networks"].get("bridge") or {}
     address = {key: endpoint.get(key) or empty for key, empty in _ADDRESS.items()}
@@ -226,7 +234,7 @@ def _of_graph_drivers(shown: Object) -> Object:
 
 
 def _with_short_aliases(shown: Object) -> Object:
-    """A container as it was shown until 1.44: in its user-defined networks its short id was one of its aliases."""
+    """A container in the form of 1.44 and before: in user-defined networks its short id was one of its aliases."""
     settings = shown["NetworkSettings"]
     networks = {
         name: endpoint if name in BUILTIN else _with_short_alias(shown, endpoint)
@@ -241,7 +249,7 @@ def _with_short_alias(shown: Object, endpoint: Object) -> Object:
 
 
 def image(version: Version, shown: Object) -> Object:
-    """An image of a list or an inspect, as it was shown then."""
+    """An image of a list or of an inspect, in the form of this version."""
     older = dict(shown)
     if version < (1, 53):
         older.pop("Identity", None)
@@ -261,9 +269,10 @@ def _listed(version: Version, shown: Object) -> Object:
 
 
 def _inspected(version: Version, shown: Object) -> Object:
-    """Until 1.51 what is empty was shown too, and until 1.44 the container that a step of a build had made it from.
+    """An image of an inspect. Until 1.51 empty fields were shown too, and until 1.44 the configuration of the container
+    from which a build step made it.
 
-    compose 1.29 makes no container anew without the volumes of that container, which are those of the image.
+    compose 1.29 reads that container's volumes whenever it makes a container anew; they are those of the image.
     """
     if version < (1, 52):
         shown = {"Parent": "", "Comment": "", "DockerVersion": "", "Author": "", **shown}
@@ -276,19 +285,19 @@ def _inspected(version: Version, shown: Object) -> Object:
 
 
 def created_network(version: Version, body: Object) -> Object:
-    """What a client asks of a new network: before 1.48 none could say whether it has IPv4."""
+    """The body of POST /networks/create; before 1.48 a client could not say whether the network has IPv4."""
     if version < (1, 48):
         return {key: value for key, value in body.items() if key != "EnableIPv4"}
     return body
 
 
 def network(version: Version, shown: Object) -> Object:
-    """A network of an inspect; before 1.52 nothing was told of its addresses."""
+    """A network of an inspect; before 1.52 an answer told nothing of its addresses in use."""
     return shown if version >= (1, 52) else {key: value for key, value in shown.items() if key != "Status"}
 
 
 def listed_network(version: Version, shown: Object) -> Object:
-    """A network of a list: its containers were told until 1.27, and their place was there, empty, until 1.51."""
+    """A network of a list. Its containers were shown until 1.27; from 1.28 to 1.51 their field was there, but empty."""
     listed = {key: value for key, value in shown.items() if key != "Status"}
     if version >= (1, 52):
         del listed["Containers"]
@@ -298,7 +307,10 @@ def listed_network(version: Version, shown: Object) -> Object:
 
 
 def info(version: Version, shown: Object) -> Object:
-    """What GET /info tells: commits were shown with those expected, and some keys were not there yet, or still."""
+    """The answer of GET /info in the form of this version.
+
+    Older versions showed each commit with the expected one, had some more keys, and lacked others.
+    """
     if version < (1, 50):
         for key, name in (("BridgeNfIptables", "iptables"), ("BridgeNfIp6tables", "ip6tables")):
             shown[key] = _bridged(name)
@@ -315,7 +327,7 @@ def info(version: Version, shown: Object) -> Object:
 
 
 def _bridged(name: str) -> bool:
-    """Whether the host's firewall sees what only crosses a bridge."""
+    """Whether the host's firewall sees packets that only cross a bridge."""
     try:
         with open(f"/proc/sys/net/bridge/bridge-nf-call-{name}") as file:
             return file.read().strip() == "1"
@@ -324,23 +336,23 @@ def _bridged(name: str) -> bool:
 
 
 def event_types(version: Version) -> tuple[str, ...]:
-    """The content types of GET /events, the usual one first."""
+    """The content types of GET /events, the default one first."""
     usual = "application/jsonl" if version >= (1, 53) else "application/json"
     return usual, "application/x-ndjson", "application/json-seq"
 
 
 def knows_event(version: Version, kind: str, action: str) -> bool:
-    """Whether a client has heard of such events: an image's `create` is not told before 1.46."""
+    """Whether a client of this version knows such events: `create` of an image is not told before 1.46."""
     return version >= (1, 46) or kind != "image" or action != "create"
 
 
 def event_form(version: Version) -> str:
-    """The name of the form that `event` gives to events: two versions of the same form show them alike."""
+    """The name of the form that `event` gives to events: two versions with the same form show events alike."""
     return "plain" if version >= (1, 52) else "doubled"
 
 
 def event(version: Version, shown: Object) -> Object:
-    """An event: containers' and images' had their oldest fields beside the newer ones until 1.51."""
+    """An event; until 1.51 those of containers and images had their oldest fields beside the newer ones."""
     if version >= (1, 52) or shown["Type"] not in ("container", "image"):
         return shown
     actor = shown["Actor"]

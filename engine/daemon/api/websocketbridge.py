@@ -1,7 +1,9 @@
-"""Between a client's WebSocket and a plain socket pair, whose other end is a container's attached client.
+"""Relays bytes between a client's WebSocket and a plain socket pair, whose other end the container's monitor serves as
+an attached client.
 
-Runs in a thread of its own, one for each WebSocket, which owns both sockets. It keeps at most one piece in each
-direction: who does not read makes the other wait, and loses nothing. Imported only when somebody asks for a WebSocket.
+A thread of its own runs each relay and owns both sockets. The relay keeps at most one piece in each direction: a side
+that does not read makes the other side wait, and no bytes are lost. It is imported only when a client asks for a
+WebSocket.
 """
 
 import contextlib
@@ -29,7 +31,9 @@ def run(peer: socket.socket, inner: socket.socket, machine: Machine) -> None:
 
 
 def _linger(peer: socket.socket) -> None:
-    """Let the client read our last frame before the close: what it still sends would turn the close into a reset."""
+    """Let the client read the last frame before the close: bytes that it still sends would turn the
+    close into a reset.
+    """
     peer.shutdown(socket.SHUT_WR)
     peer.settimeout(_LINGER_SECONDS)
     with contextlib.suppress(TimeoutError):
@@ -43,12 +47,12 @@ class _Bridge:
         self._peer = peer
         self._inner = inner
         self._machine = machine
-        self._input = bytearray()  # from the client, for the container
-        self._ended = False  # the container's side
-        self._until = 0.0  # when to give up; 0: never
+        self._input = bytearray()  # bytes from the client, for the container
+        self._ended = False  # whether the container's side has ended
+        self._until = 0.0  # when to stop waiting, of the monotonic clock; 0: never
 
     def run(self) -> bool:
-        """Move bytes until either side ends; False when the client has left without a word."""
+        """Move bytes until either side ends; False when the client hung up without a close frame."""
         machine = self._machine
         while not machine.closed or machine.out or (self._input and not self._ended):
             ready = self._wait()
@@ -59,14 +63,16 @@ class _Bridge:
         return True
 
     def _wait(self) -> tuple[int, int] | None:
-        """What poll says of the client and of the container; None when it was waited for long enough."""
+        """The events of poll(2) for the client's socket and for the container's; None when the time
+        limit has passed.
+        """
         machine = self._machine
         poll = select.poll()
         wanted = select.POLLOUT if machine.out else 0
         if not self._input and not machine.closed and len(machine.out) < _PIECE:
             wanted |= select.POLLIN
         else:
-            wanted |= select.POLLRDHUP  # it is not read from: this is how its end is heard
+            wanted |= select.POLLRDHUP  # the socket is not read now, so only this event tells its end
         poll.register(self._peer, wanted)
         if not self._ended:
             wanted = select.POLLOUT if self._input else 0
@@ -81,7 +87,7 @@ class _Bridge:
         return ready.get(self._peer.fileno(), 0), ready.get(self._inner.fileno(), 0)
 
     def _turn(self, peer: int, inner: int) -> bool:
-        """Move what can be moved; True when the client has left."""
+        """Move what can be moved; True when the client has hung up."""
         if peer & select.POLLIN:
             data = self._peer.recv(_PIECE)
             if not data:
@@ -108,7 +114,7 @@ class _Bridge:
         return False
 
     def _end(self) -> None:
-        """The container has ended, or has let the client go."""
+        """Note that the container has ended or has detached the client, and send the close frame."""
         self._ended = True
         self._input.clear()
         self._machine.close()

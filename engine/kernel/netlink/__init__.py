@@ -1,1 +1,3 @@
-"""Talking netlink to the kernel: message (bytes), socket (transport), what is said: loopback, links, addresses, ..."""
+"""Netlink to the kernel: the encoding (`message`), the socket, and requests for links, addresses, nf_tables and
+conntrack.
+"""

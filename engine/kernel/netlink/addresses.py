@@ -1,7 +1,7 @@
-"""Addresses, routes and neighbours over rtnetlink(7): added, removed, listed.
+"""Adds, removes and lists IP addresses, routes and neighbours of network links over rtnetlink(7).
 
 The functions that return a `Request` are pure; those that take a socket act in its network namespace. Addresses are
-text, links are indices. Numbers: linux/if_addr.h, linux/rtnetlink.h, linux/neighbour.h.
+text, links are interface indices. Numbers: linux/if_addr.h, linux/rtnetlink.h, linux/neighbour.h.
 """
 
 import errno
@@ -30,7 +30,7 @@ _OUT = 4
 _GATEWAY = 5
 _TABLE = 15
 _MAIN = 254
-_BOOT = 3  # of routes that iproute2 and dockerd make
+_BOOT = 3  # RTPROT_BOOT: the origin that iproute2 and dockerd give to their routes
 _UNIVERSE = 0
 _ON_LINK = 253
 _UNICAST = 1
@@ -42,7 +42,7 @@ _NEIGH_MAC = 2
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address of a link."""
+    """An IP address of a link, with the length of its prefix; link: its index."""
 
     link: int
     address: str
@@ -51,7 +51,9 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route of the main table. destination: empty for a default route."""
+    """A route of the main table. destination: empty for a default route; gateway: empty for a directly
+    connected net.
+    """
 
     destination: str
     prefix: int
@@ -61,9 +63,9 @@ class Route:
 
 
 def add(link: int, address: str, prefix: int) -> Request:
-    """Give a link an address, for good and at once: an IPv6 one is not looked for at the neighbours before (no DAD).
+    """Give a link a permanent address, which is usable at once: IPv6 duplicate address detection (DAD) is skipped.
 
-    It is no failure that it is there already.
+    It is no failure when the link has the address already.
     """
     packed = _packed(address)
     body = _ADDR.pack(_family(packed), prefix, _NO_DAD | _PERMANENT if len(packed) > 4 else _PERMANENT, _UNIVERSE, link)
@@ -81,9 +83,9 @@ def remove(link: int, address: str, prefix: int) -> Request:
 
 
 def settle(netlink: Netlink, address: str, seconds: float = 0.05) -> None:
-    """Wait until a new IPv6 address of a link that is up is heard at, as long as `seconds`.
+    """Wait until a new IPv6 address of a link that is up can be reached, at most `seconds`.
 
-    A worker of the kernel's puts the route to it in place and joins the group in which neighbours ask for it.
+    A kernel worker makes the route to the address and joins the multicast group in which neighbours ask for it.
     """
     question = _ROUTE.pack(socket.AF_INET6, 128, 0, 0, 0, 0, 0, 0, 0) + message.attribute(
         _DESTINATION, _packed(address)
@@ -95,15 +97,15 @@ def settle(netlink: Netlink, address: str, seconds: float = 0.05) -> None:
             if _ROUTE.unpack_from(answer.payload, 0)[7] == _TO_US:
                 return
         except Refused as error:
-            if error.errno != errno.ENETUNREACH:  # there is no route to its net yet either
+            if error.errno != errno.ENETUNREACH:  # not even the route to its net exists yet
                 raise
         if time.monotonic() > end:
             return
-        time.sleep(0.0005)  # there is no event for this
+        time.sleep(0.0005)  # polled, because the kernel sends no event for this
 
 
 def addresses(netlink: Netlink) -> list[Address]:
-    """All addresses of all links."""
+    """All addresses of all links in the socket's network namespace. Raises Refused."""
     found = []
     for answer in netlink.dump(_GETADDR, _ADDR.pack(0, 0, 0, 0, 0)):
         _, prefix, _, _, link = _ADDR.unpack_from(answer.payload, 0)
@@ -115,9 +117,9 @@ def addresses(netlink: Netlink) -> list[Address]:
 
 
 def route(link: int, gateway: str = "", *, ipv6: bool = False) -> Request:
-    """Send what has no other route to a gateway, or where there is none simply out of a link.
+    """Make a default route: to a gateway, or without one simply out of a link.
 
-    It replaces the default route that there is. ipv6: which family, where no gateway says it
+    It replaces the existing default route. ipv6: the family, where no gateway tells it
     """
     family = socket.AF_INET6 if ipv6 or ":" in gateway else socket.AF_INET
     scope = _UNIVERSE if gateway or family == socket.AF_INET6 else _ON_LINK
@@ -128,7 +130,9 @@ def route(link: int, gateway: str = "", *, ipv6: bool = False) -> Request:
 
 
 def routes(netlink: Netlink) -> list[Route]:
-    """The routes of the main table, both families; not those with several gateways (their nets are no link's own)."""
+    """The routes of the main table, both families. Routes with several gateways are left out: their nets are no link's
+    own.
+    """
     found = []
     for answer in netlink.dump(_GETROUTE, _ROUTE.pack(0, 0, 0, 0, 0, 0, 0, 0, 0)):
         one = _read(answer)
@@ -138,7 +142,7 @@ def routes(netlink: Netlink) -> list[Route]:
 
 
 def neighbour(link: int, address: str, mac: str) -> Request:
-    """Let the kernel know a neighbour's MAC, as if it had been told so a while ago: it is used, and found out anew."""
+    """Enter a neighbour's MAC address as a stale entry: the kernel uses it at once and then verifies it."""
     packed = _packed(address)
     body = _NEIGH.pack(_family(packed), link, _STALE, 0, 0) + message.attribute(_NEIGH_ADDRESS, packed)
     body += message.attribute(_NEIGH_MAC, bytes.fromhex(mac.replace(":", "")))

@@ -1,8 +1,9 @@
-"""Forgetting connections that the kernel tracks, over nfnetlink's conntrack part.
+"""Deletes connections from the kernel's connection tracking (conntrack) over nfnetlink, by destination port or by
+address.
 
-Acts in the network namespace of the socket. A datagram of a connection that is known already passes no rule of
-address translation, so what belongs to a port or an address that changes its owner has to be forgotten. Each request
-makes the kernel walk through all that it tracks: for the few cases that need it. Layout: linux/netfilter/nfnetlink*.h.
+Acts in the network namespace of the socket. A datagram of a tracked connection passes no rule of address translation.
+So the connections of a port or an address must be forgotten when its owner changes. Each request makes the kernel walk
+through all tracked connections, so it is only for the few cases that need it. Layout: linux/netfilter/nfnetlink*.h.
 """
 
 import errno
@@ -16,18 +17,19 @@ _DELETE = 1 << 8 | 2
 _ORIGINAL, _REPLY, _FILTER = 1, 2, 25
 _ADDRESSES, _PROTOCOL = 1, 2
 _SOURCE = {4: (socket.AF_INET, 1), 16: (socket.AF_INET6, 3)}
-# Which parts of a connection count (CTA_FILTER): numbers of the kernel's own (nf_internals.h), since Linux 5.8.
+# Which parts of a connection are compared (CTA_FILTER): numbers internal to the kernel (nf_internals.h), since Linux
+# 5.8.
 _BY_SOURCE, _BY_PROTOCOL, _BY_PORT = 1 << 0, 1 << 3, 1 << 5
 
 
 def to_port(family: int, protocol: int, port: int) -> Request:
-    """Forget whatever was first sent to this port, wherever it was led from there."""
+    """Forget the connections that were first sent to this port, whatever address they were translated to."""
     numbers = nested(_PROTOCOL, u8(1, protocol), be16(3, port))
     return _forget(family, nested(_ORIGINAL, numbers), _BY_PROTOCOL | _BY_PORT, 0)
 
 
 def answered_by(address: bytes) -> Request:
-    """Forget whatever was led to this address."""
+    """Forget the connections that were translated to this address."""
     family, kind = _SOURCE[len(address)]
     return _forget(family, nested(_REPLY, nested(_ADDRESSES, attribute(kind, address))), 0, _BY_SOURCE)
 
@@ -38,9 +40,10 @@ def _forget(family: int, tuple_: bytes, original: int, reply: int) -> Request:
 
 
 def forget(netlink: Netlink, requests: Sequence[Request]) -> None:
-    """Have the kernel forget all of these. netlink: of `nftables.NETFILTER`. Raises OSError.
+    """Have the kernel carry out these requests. netlink: a socket of the protocol `nftables.NETFILTER`. Raises OSError.
 
-    Linux before 5.8 forgets single connections only and refuses these; there they run out by themselves.
+    Linux before 5.8 forgets only single connections and refuses these requests; there the connections time out by
+    themselves.
     """
     for request in requests:
         try:

@@ -1,7 +1,7 @@
-"""Network links over rtnetlink(7): bridges, veth pairs, macvlan, ipvlan, VLANs; made, changed, found, removed.
+"""Makes, changes, finds and removes network links (bridge, veth pair, macvlan, ipvlan, VLAN, dummy) over rtnetlink(7).
 
-The functions that return a `Request` are pure; those that take a socket act in its network namespace. A link is named
-by its index. Numbers: linux/if_link.h, linux/rtnetlink.h.
+The functions that return a `Request` are pure; those that take a socket act in its network namespace. Existing links
+are named by their index. Numbers: linux/if_link.h, linux/rtnetlink.h.
 """
 
 import errno
@@ -57,7 +57,7 @@ _PORT_STATE = 1
 _PORT_HAIRPIN = 4
 _DISABLED = 0
 
-_ARP_NOTIFY = 23  # its place among the parameters of an interface (linux/ip.h)
+_ARP_NOTIFY = 23  # its number among the parameters of an interface (linux/ip.h)
 
 MACVLAN_MODES = {"private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
 IPVLAN_MODES = {"l2": 0, "l3": 1, "l3s": 2}
@@ -70,7 +70,11 @@ _IFREQ = struct.Struct("=16si20x")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as the kernel shows it. kind: `bridge`, `veth`, ..., empty for hardware; parent, master: indices or 0."""
+    """A link as the kernel shows it.
+
+    kind: `bridge`, `veth`, ..., empty for hardware; master: index of its bridge, or 0
+    parent: index of the link below a VLAN or macvlan, or of a veth's peer, or 0
+    """
 
     index: int
     name: str
@@ -84,9 +88,9 @@ class Link:
 
 
 def bridge(name: str, mac: str, mtu: int, alias: str = "") -> list[Request]:
-    """Make a bridge. A MAC of its own keeps it from taking that of whatever port has the least one.
+    """Make a bridge. Its own MAC address keeps it from taking the lowest one of its ports.
 
-    alias: what it is known by from its first moment on; sent at once with it, as a process may be killed in between
+    alias: marks the bridge as the engine's; sent together with it, because the process may be killed between two sends
     """
     return _aliased(name, alias, _new(name, "bridge", attributes=_hardware(mac, mtu)))
 
@@ -94,12 +98,14 @@ def bridge(name: str, mac: str, mtu: int, alias: str = "") -> list[Request]:
 def veth(
     name: str, master: int, mtu: int, peer: str, peer_mac: str, namespace: int, *, ipv6: bool = True
 ) -> list[Request]:
-    """Make a pair: `name` here, up and a port of `master`; `peer`, down, in the namespace behind a descriptor.
+    """Make a veth pair: `name` here, up and a port of `master`; `peer`, down, in the network namespace behind a
+    descriptor.
 
-    This end has no IPv6 address of its own: a port needs none, and the kernel would not be silent about one.
+    This end gets no IPv6 address: a port needs none, and the kernel would send IPv6 packets of its own from it.
     ipv6: whether the kernel has IPv6 at all
     """
-    # One queue does for a link without a lock and without a discipline; one for each processor costs 0.1 ms to make.
+    # One queue is enough for a link without a transmit lock and a queueing discipline. The default, one queue for each
+    # processor, costs 0.1 ms to make.
     queues = message.u32(_TX_QUEUES, 1) + message.u32(_RX_QUEUES, 1)
     there = _LINK.pack(0, 0, 0, 0, 0) + message.text(_IFNAME, peer) + _hardware(peer_mac, mtu) + queues
     there += message.u32(_NET_NS_FD, namespace)
@@ -112,33 +118,33 @@ def veth(
 
 
 def macvlan(name: str, parent: int, mode: str, mac: str, mtu: int, namespace: int) -> Request:
-    """Make a macvlan of the link `parent` here, down, in the namespace behind a descriptor."""
+    """Make a macvlan of the link `parent` of this namespace, down, in the network namespace behind a descriptor."""
     data = message.u32(_MACVLAN_MODE, MACVLAN_MODES[mode])
     return _new(name, "macvlan", data, _hardware(mac, mtu) + _of(parent, namespace))
 
 
 def ipvlan(name: str, parent: int, mode: str, flag: str, mtu: int, namespace: int) -> Request:
-    """Make an ipvlan of the link `parent` here, down, in the namespace behind a descriptor."""
+    """Make an ipvlan of the link `parent` of this namespace, down, in the network namespace behind a descriptor."""
     data = message.u16(_IPVLAN_MODE, IPVLAN_MODES[mode]) + message.u16(_IPVLAN_FLAGS, IPVLAN_FLAGS[flag])
     return _new(name, "ipvlan", data, _hardware("", mtu) + _of(parent, namespace))
 
 
 def vlan(name: str, parent: int, tag: int, alias: str = "") -> list[Request]:
-    """Make the VLAN `tag` (802.1Q) of a link, up. alias: as of a bridge"""
+    """Make the VLAN `tag` (802.1Q) of a link, up. alias: see `bridge`"""
     return _aliased(name, alias, _new(name, "vlan", message.u16(_VLAN_ID, tag), message.u32(_PARENT, parent), up=True))
 
 
 def dummy(name: str, alias: str = "") -> list[Request]:
-    """Make a link that leads nowhere, up. alias: as of a bridge"""
+    """Make a dummy link, which leads nowhere, up. alias: see `bridge`"""
     return _aliased(name, alias, _new(name, "dummy", up=True))
 
 
 def change(
     index: int, *, up: bool | None = None, mtu: int = 0, master: int = 0, alias: str = "", announce: bool = False
 ) -> Request:
-    """Change a link. master: the index of the bridge that it becomes a port of
+    """Change a link. master: the index of the bridge whose port it becomes
 
-    announce: it tells its IPv4 addresses to the neighbours when it comes up (arp_notify)
+    announce: the link tells its IPv4 addresses to the neighbours when it comes up (arp_notify)
     """
     body = _hardware("", mtu)
     if master:
@@ -153,13 +159,13 @@ def change(
 
 
 def hairpin(index: int) -> Request:
-    """Let a bridge's port send out again what came in by it."""
+    """Let a bridge's port send packets out again by which they came in (hairpin mode)."""
     port = message.nested(_PROTOCOL_INFO, message.u8(_PORT_HAIRPIN, 1))
     return _SETLINK, 0, _LINK.pack(_BRIDGE, 0, index, 0, 0) + port
 
 
 def silence(index: int) -> Request:
-    """Let nothing through a bridge's port any more, in either direction."""
+    """Disable a bridge's port: it forwards no packet any more, in either direction."""
     port = message.nested(_PROTOCOL_INFO, message.u8(_PORT_STATE, _DISABLED))
     return _SETLINK, 0, _LINK.pack(_BRIDGE, 0, index, 0, 0) + port
 
@@ -174,7 +180,7 @@ def discard(netlink: Netlink, name: str) -> None:
     try:
         netlink.send((delete(name),))
     except Refused as error:
-        if error.errno != errno.ENODEV:  # somebody else was faster
+        if error.errno != errno.ENODEV:  # it is gone already
             raise
 
 
@@ -190,12 +196,12 @@ def find(netlink: Netlink, name: str) -> Link | None:
 
 
 def every(netlink: Netlink) -> list[Link]:
-    """All links."""
+    """All links in the socket's network namespace."""
     return [_link(answer.payload) for answer in netlink.dump(_GETLINK, _LINK.pack(0, 0, 0, 0, 0))]
 
 
 def index_of(netlink: Netlink, name: str) -> int:
-    """The index of the link of this name, 0 for none: an ioctl, ten times as fast as `find` (netdevice(7))."""
+    """The index of the link of this name, 0 for none. It is an ioctl, ten times as fast as `find` (netdevice(7))."""
     try:
         index: int = _IFREQ.unpack(fcntl.ioctl(netlink.fileno(), _SIOCGIFINDEX, _IFREQ.pack(name.encode(), 0)))[1]
     except OSError as error:
@@ -206,7 +212,7 @@ def index_of(netlink: Netlink, name: str) -> int:
 
 
 def is_up(netlink: Netlink, name: str) -> bool:
-    """Whether the link of this name is there and up."""
+    """Whether a link of this name exists and is up."""
     try:
         flags = _IFREQ.unpack(fcntl.ioctl(netlink.fileno(), _SIOCGIFFLAGS, _IFREQ.pack(name.encode(), 0)))[1]
     except OSError as error:
@@ -217,20 +223,21 @@ def is_up(netlink: Netlink, name: str) -> bool:
 
 
 def settle(netlink: Netlink, name: str, seconds: float = 0.05) -> None:
-    """Wait until a link that is up works, and until a bridge forwards to it, as long as `seconds`.
+    """Wait until a link that is up is operational, so that a bridge forwards to it, at most `seconds`.
 
-    The kernel notes a new carrier later and elsewhere, and drops what is sent until then. Since Linux 6.8 it does so at
-    once for who asks about the link; with an older one this asks until it is done.
+    A kernel worker notes a new carrier some time later, and the kernel drops packets until then. Since Linux 6.8 the
+    kernel notes it at once for a process that asks about the link. With an older kernel this function asks until it is
+    done.
     """
     question = _LINK.pack(0, 0, 0, 0, 0) + message.text(_IFNAME, name) + message.u32(_EXT_MASK, _SKIP_STATISTICS)
     end = time.monotonic() + seconds
     while True:
         (answer,) = netlink.ask(_GETLINK, question)
-        # The third of some forty attributes.
+        # Stops at the third of some forty attributes.
         state = next((value for kind, value in message.listed(answer.payload, _LINK.size) if kind == _OPERSTATE), b"")
         if state == _WORKS or time.monotonic() > end:
             return
-        time.sleep(0.0005)  # a worker of the kernel's is about to do it; there is no event for just this link
+        time.sleep(0.0005)  # polled: a kernel worker is about to do it, and there is no event for just this link
 
 
 def _new(name: str, kind: str, data: bytes = b"", attributes: bytes = b"", *, up: bool = False) -> Request:

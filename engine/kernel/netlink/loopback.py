@@ -1,7 +1,7 @@
-"""The loopback link of a network namespace: bringing it up.
+"""Brings the loopback interface of a network namespace up.
 
-All that the container's tower needs of rtnetlink(7), so all that the spawner holds of it. Acts in the network namespace
-of the calling thread.
+This is all of rtnetlink(7) that the containers' side needs, so it is all that the spawner loads of it. Acts in the
+network namespace of the calling thread.
 """
 
 import struct

@@ -1,7 +1,7 @@
-"""Netlink messages as bytes: headers, attributes, and the kernel's acknowledgements.
+"""Encodes and decodes netlink messages: headers, attributes, and the kernel's acknowledgements.
 
-Pure: values in, bytes out and back; it touches no descriptor. Layout: linux/netlink.h, host byte order but where a name
-says otherwise. The spawner has this module too, so it is small.
+Pure: values in, bytes out and back; it touches no descriptor. Layout: linux/netlink.h, in host byte order unless a name
+says otherwise. It is kept small because the spawner loads this module too.
 """
 
 import struct
@@ -35,7 +35,7 @@ Request = tuple[int, int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message that the kernel sent, its payload a view of the datagram."""
+    """One message from the kernel; its payload is a view of the datagram."""
 
     kind: int
     flags: int
@@ -49,7 +49,7 @@ def encode(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
 
 
 def attribute(kind: int, payload: bytes) -> bytes:
-    """One attribute: struct nlattr, its payload, and what it takes to end at a multiple of 4."""
+    """One attribute: struct nlattr, its payload, and zeros up to a multiple of 4."""
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(payload), kind) + payload + bytes(-len(payload) & 3)
 
 
@@ -59,7 +59,7 @@ def nested(kind: int, *attributes: bytes) -> bytes:
 
 
 def text(kind: int, value: str) -> bytes:
-    """An attribute with a text and the zero behind it."""
+    """An attribute with a text and its final zero."""
     return attribute(kind, value.encode("utf-8", "surrogateescape") + b"\0")
 
 
@@ -69,27 +69,27 @@ def u8(kind: int, value: int) -> bytes:
 
 
 def u16(kind: int, value: int) -> bytes:
-    """An attribute of 16 bits in the host's order."""
+    """An attribute of 16 bits in host byte order."""
     return attribute(kind, struct.pack("=H", value))
 
 
 def u32(kind: int, value: int) -> bytes:
-    """An attribute of 32 bits in the host's order."""
+    """An attribute of 32 bits in host byte order."""
     return attribute(kind, struct.pack("=I", value))
 
 
 def be16(kind: int, value: int) -> bytes:
-    """An attribute of 16 bits in the network's order."""
+    """An attribute of 16 bits in network byte order."""
     return attribute(kind, value.to_bytes(2, "big"))
 
 
 def be32(kind: int, value: int) -> bytes:
-    """An attribute of 32 bits in the network's order."""
+    """An attribute of 32 bits in network byte order."""
     return attribute(kind, value.to_bytes(4, "big"))
 
 
 def messages(datagram: bytes) -> Iterator[Message]:
-    """The messages in one datagram; ValueError where a length cannot be."""
+    """The messages in one datagram; raises ValueError for an impossible length."""
     at, view = 0, memoryview(datagram)
     while at + _HEADER.size <= len(view):
         length, kind, flags, sequence, _ = _HEADER.unpack_from(view, at)
@@ -100,7 +100,7 @@ def messages(datagram: bytes) -> Iterator[Message]:
 
 
 def listed(payload: bytes | memoryview, start: int = 0) -> Iterator[tuple[int, bytes]]:
-    """The attributes from `start` on as (kind, payload), in their order; ValueError where a length cannot be."""
+    """The attributes from `start` on as (kind, payload), in their order; raises ValueError for an impossible length."""
     at = start
     while at + _ATTRIBUTE.size <= len(payload):
         length, kind = _ATTRIBUTE.unpack_from(payload, at)
@@ -111,18 +111,18 @@ def listed(payload: bytes | memoryview, start: int = 0) -> Iterator[tuple[int, b
 
 
 def attributes(payload: bytes | memoryview, start: int = 0) -> dict[int, bytes]:
-    """The same by kind; of one that is there twice the last."""
+    """The attributes from `start` on by kind; of a kind that occurs twice the last one counts. Raises ValueError."""
     return dict(listed(payload, start))
 
 
 def refusal(answer: Message) -> tuple[int, str]:
-    """The errno of an ERROR or DONE message, 0 for success, and what the kernel says of it in words (or nothing)."""
+    """(errno, text) of an ERROR or DONE message: 0 for success, and the kernel's explanation or ""."""
     if len(answer.payload) < _ERROR.size:
         return 0, ""
     code = -_ERROR.unpack_from(answer.payload, 0)[0]
     start = _ERROR.size
     if answer.kind == ERROR:
-        # Behind the code stands the header of the request, and all of it where the socket did not ask for less.
+        # After the code comes the header of the request; the whole request follows unless the socket asked for less.
         kept = _HEADER.size if answer.flags & _CAPPED else _HEADER.unpack_from(answer.payload, start)[0]
         start += (kept + 3) & ~3
     if not answer.flags & _EXPLAINED:

@@ -1,8 +1,9 @@
-"""Messages of nf_tables as bytes: tables, chains, rules, sets and what is in them, and the batch that makes them one.
+"""Encodes nf_tables requests for tables, chains, rules, sets and their elements, and commits a batch of them in one
+transaction.
 
-Pure, but for `commit` and `keys`, which talk to the kernel over a socket of NETFILTER's. All tables are of the family
-`inet`: one for IPv4 and IPv6. The kernel carries out a batch wholly or not at all. What a rule is made of is in
-`nftexpressions`. Layout: linux/netfilter/nf_tables.h.
+Pure, except for `commit`, `keys` and `droppers`, which talk to the kernel over a socket of the protocol NETFILTER. All
+tables are of the family `inet`: one for IPv4 and IPv6. The kernel carries out a batch wholly or not at all.
+`nftexpressions` makes the contents of a rule. Layout: linux/netfilter/nf_tables.h.
 """
 
 import errno
@@ -22,13 +23,14 @@ PREROUTING, INPUT, FORWARD, OUTPUT, POSTROUTING = range(5)
 INTERVAL, MAP = 0x4, 0x8
 """Flags of a set: its keys are where ranges begin and end; its elements have data."""
 
-# Types of values, as the program nft numbers them; for the kernel they are of no meaning.
+# Types of values, numbered as the program nft does; the kernel gives them no meaning.
 ADDRESS4, ADDRESS6, PROTOCOL, SERVICE, INTERFACE_INDEX, INTERFACE = 7, 8, 12, 13, 20, 41
 VERDICT = 0xFFFFFF00
 _LENGTHS = {ADDRESS4: 4, ADDRESS6: 16, PROTOCOL: 1, SERVICE: 2, INTERFACE_INDEX: 4, INTERFACE: 16, VERDICT: 16}
 _TYPE_BITS = 6
 _HOST_ORDER = ((INTERFACE,), (INTERFACE_INDEX,))
-_KEYS_IN_HOST_ORDER = struct.pack("=BBI", 0, 4, 1)  # what the program nft leaves for itself, to list such a set right
+# user data that the program nft adds, to list such a set in the right byte order
+_KEYS_IN_HOST_ORDER = struct.pack("=BBI", 0, 4, 1)
 
 _SUBSYSTEM = 10
 _INET = 1
@@ -43,14 +45,14 @@ _FAMILY = bytes((_INET, 0, 0, 0))
 _WHOLE_BATCH = bytes((0, 0, 0, _SUBSYSTEM))
 _LIST_ELEMENT = 1
 _RANGE_END = 1
-_MOST_AT_ONCE = 60_000  # bytes of elements in one message: an attribute's length has 16 bits
+_MOST_AT_ONCE = 60_000  # bytes of elements in one message: the length of an attribute has 16 bits
 
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """A set's or map's declaration.
+    """The declaration of a set or map.
 
-    key, data: the types of which its keys and its data are made, each in registers of its own; data empty for a set
+    key, data: the types of which its keys and its data are made, each in registers of its own; data is empty for a set
     """
 
     name: str
@@ -63,8 +65,9 @@ class Set:
 class Element:
     """One element of a set or map.
 
+    of: the name of that set
     key: its parts one after the other, each padded to 4 bytes; data: bytes, or a verdict of `nftexpressions`
-    end: of an interval's set: here a range ends, before this key
+    end: True in a set of intervals where a range ends, before this key
     """
 
     of: str
@@ -75,27 +78,27 @@ class Element:
 
 
 def padded(*parts: bytes) -> bytes:
-    """Several values as one key (or data): each begins a register."""
+    """Several values as one key (or data), in which each value begins a new register."""
     return b"".join(part + bytes(-len(part) & 3) for part in parts)
 
 
 def new_table(table: str) -> Request:
-    """Make a table, or nothing where it is there."""
+    """Make a table; an existing one is kept."""
     return _message(_NEW_TABLE, message.CREATE, text(1, table))
 
 
 def delete_table(table: str) -> Request:
-    """Take a table away with all that is in it; without it the batch is refused (ENOENT)."""
+    """Delete a table with its contents; if it does not exist, the kernel refuses the batch (ENOENT)."""
     return _message(_DELETE_TABLE, 0, text(1, table))
 
 
 def new_chain(table: str, chain: str) -> Request:
-    """Make a chain that others jump to, or nothing where it is there."""
+    """Make a chain to which rules jump; an existing one is kept."""
     return _message(_NEW_CHAIN, message.CREATE, text(1, table), text(3, chain))
 
 
 def new_base_chain(table: str, chain: str, kind: str, hook: int, priority: int) -> Request:
-    """Make a chain that the kernel asks. kind: `filter` or `nat`; what comes to its end is accepted."""
+    """Make a chain that the kernel runs at a hook. kind: `filter` or `nat`; packets that reach its end are accepted."""
     place = nested(4, be32(1, hook), be32(2, priority & 0xFFFFFFFF))
     return _message(_NEW_CHAIN, message.CREATE, text(1, table), text(3, chain), place, text(7, kind), be32(5, 1))
 
@@ -106,7 +109,7 @@ def new_rule(table: str, chain: str, *expressions: bytes) -> Request:
 
 
 def new_set(table: str, declared: Set, number: int) -> Request:
-    """Make a set. number: one that no other set of the batch has."""
+    """Make a set. number: an id that no other set of the batch has"""
     parts = [text(1, table), text(2, declared.name), be32(3, declared.flags | (MAP if declared.data else 0))]
     parts += [be32(4, _type(declared.key)), be32(5, _length(declared.key))]
     if declared.data:
@@ -131,12 +134,12 @@ def _length(parts: tuple[int, ...]) -> int:
 
 
 def new_elements(table: str, elements: Iterable[Element]) -> list[Request]:
-    """Put elements into their sets; one that is there with the same data is of no matter."""
+    """Put elements into their sets; an existing element with the same data is no failure."""
     return _elements(_NEW_ELEMENT, message.CREATE, table, elements, whole=True)
 
 
 def delete_elements(table: str, elements: Iterable[Element]) -> list[Request]:
-    """Take elements out; without one of them the batch is refused (ENOENT)."""
+    """Take elements out of their sets; if one does not exist, the kernel refuses the batch (ENOENT)."""
     return _elements(_DELETE_ELEMENT, 0, table, elements, whole=False)
 
 
@@ -172,17 +175,17 @@ def _message(kind: int, flags: int, *attributes: bytes) -> Request:
 
 
 def batch(requests: Sequence[Request]) -> list[Request]:
-    """The requests as one: the kernel carries out all or none."""
+    """The requests as one batch: the kernel carries out all of them or none."""
     return [(_BEGIN, 0, _WHOLE_BATCH), *requests, (_END, 0, _WHOLE_BATCH)]
 
 
 def commit(netlink: Netlink, requests: Sequence[Request]) -> None:
-    """Have the kernel carry out all of it or nothing. Raises Refused (its `index`: of `requests`), OSError.
+    """Have the kernel carry out all of the requests or none. Raises Refused (its `index`: of `requests`), OSError.
 
-    The socket is to be kept: the kernel closes one only when all that was ever taken away is freed, some 10 ms later.
+    Keep the socket open for later commits: its close waits until the kernel has freed all that was deleted, some 10 ms.
     """
     try:
-        # The last one of them is answered in any case: the end of a batch is not, by older kernels.
+        # The acknowledgement is asked for the last request itself: older kernels do not answer the end of a batch.
         netlink.send(batch(requests), acknowledged=len(requests))
     except Refused as error:
         error.index -= 1
@@ -206,7 +209,8 @@ def keys(netlink: Netlink, table: str, name: str) -> list[bytes] | None:
 
 
 def droppers(netlink: Netlink, hook: int) -> list[str]:
-    """The base chains at a hook, anybody's and of any family for IP, that drop what they do not accept. Raises OSError.
+    """The base chains at a hook that drop what they do not accept, whoever made them, of the families for IP. Raises
+    OSError.
 
     As words: `chain FORWARD of table ip filter`.
     """

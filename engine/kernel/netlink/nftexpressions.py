@@ -1,8 +1,8 @@
-"""Expressions of nf_tables as bytes: what a rule is made of, and the verdicts that it ends with.
+"""Encodes the expressions of an nf_tables rule (loads, comparisons, lookups, address translation) and its verdicts.
 
-Pure. An expression takes what earlier ones of its rule have put into registers, of which there are sixteen of 4 bytes;
-a longer value takes several in a row. Where a comparison or a lookup fails, the rule ends and the next one has a turn.
-Layout: linux/netfilter/nf_tables.h.
+Pure. An expression reads the registers that earlier expressions of its rule have filled. There are sixteen registers of
+4 bytes, and a longer value takes several in a row. Where a comparison or a lookup fails, the rule ends, and the kernel
+tries the next one. Layout: linux/netfilter/nf_tables.h.
 """
 
 import sys
@@ -32,7 +32,7 @@ _CT_STATE, _CT_STATUS = 0, 2
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _SOURCE = {IPV4: (12, 4), IPV6: (8, 16)}
 _DESTINATION = {IPV4: (16, 4), IPV6: (24, 16)}
-_INTERNET = 1  # the kind of checksum that IP, TCP and UDP have
+_INTERNET = 1  # the kind of checksum that IP, TCP and UDP use
 _FIB_ADDRTYPE, _FIB_DADDR, _FIB_IIF = 3, 2, 8
 _SNAT, _DNAT = 0, 1
 _HOST_ORDER = sys.byteorder
@@ -43,7 +43,7 @@ def _expression(name: str, *attributes: bytes) -> bytes:
 
 
 def value(data: bytes) -> bytes:
-    """What stands for constant data inside an attribute."""
+    """Constant data, encoded as it stands inside an attribute."""
     return attribute(_VALUE, data)
 
 
@@ -57,7 +57,7 @@ DROP = _verdict(_DROP)
 
 
 def goto(chain: str) -> bytes:
-    """The verdict to try another chain's rules instead of the rest of this one's."""
+    """The verdict that continues with another chain's rules and does not return to this chain."""
     return _verdict(_GOTO, chain)
 
 
@@ -67,27 +67,27 @@ def decide(verdict: bytes) -> bytes:
 
 
 def load(data: bytes, register: int = 0) -> bytes:
-    """Put constant data into registers."""
+    """Load constant data into registers."""
     return _expression("immediate", be32(1, REGISTER + register), nested(2, value(data)))
 
 
 def meta(key: str, register: int = 0) -> bytes:
-    """Load what is known beside the packet: `iifname`, `l4proto`, ..."""
+    """Load a fact that the kernel knows beside the packet: `iifname`, `l4proto`, ..."""
     return _expression("meta", be32(1, REGISTER + register), be32(2, _META[key]))
 
 
 def payload(base: int, offset: int, length: int, register: int = 0) -> bytes:
-    """Load bytes of the packet itself."""
+    """Load bytes of the packet itself. base: which header they are in; offset, length: in bytes"""
     return _expression("payload", be32(1, REGISTER + register), be32(2, base), be32(3, offset), be32(4, length))
 
 
 def source(family: int, register: int = 0) -> bytes:
-    """Load the source address; the rule must know already that the packet is of this family."""
+    """Load the source address; the rule must have checked before that the packet is of this family."""
     return payload(_NETWORK_HEADER, *_SOURCE[family], register)
 
 
 def destination(family: int, register: int = 0) -> bytes:
-    """Load the destination address; the rule must know already that the packet is of this family."""
+    """Load the destination address; the rule must have checked before that the packet is of this family."""
     return payload(_NETWORK_HEADER, *_DESTINATION[family], register)
 
 
@@ -97,12 +97,12 @@ def port(register: int = 0) -> bytes:
 
 
 def compare(data: bytes, operation: int = EQUAL, register: int = 0) -> bytes:
-    """Go on only where what is loaded is (or with DIFFERENT: is not) this."""
+    """Go on only where the loaded value equals this data (with DIFFERENT: does not)."""
     return _expression("cmp", be32(1, REGISTER + register), be32(2, operation), nested(3, value(data)))
 
 
 def masked(mask: bytes, register: int = 0) -> bytes:
-    """Keep of what is loaded only the bits of the mask."""
+    """Keep only the bits of the mask in the loaded value."""
     length = len(mask)
     return _expression(
         "bitwise",
@@ -115,7 +115,7 @@ def masked(mask: bytes, register: int = 0) -> bytes:
 
 
 def lookup(name: str, register: int = 0, result: int | None = None, *, absent: bool = False) -> bytes:
-    """Go on only where what is loaded is in the set (absent: is not); of a map, put its data into `result`."""
+    """Go on only where the loaded value is in the set (absent: is not); of a map, put its data into `result`."""
     attributes = [text(1, name), be32(2, REGISTER + register)]
     if result is not None:
         attributes.append(be32(3, REGISTER + result))
@@ -125,7 +125,7 @@ def lookup(name: str, register: int = 0, result: int | None = None, *, absent: b
 
 
 def verdict_of(name: str, register: int = 0) -> bytes:
-    """Do what a map of verdicts has for what is loaded."""
+    """Apply the verdict that a verdict map has for the loaded value."""
     return _expression("lookup", text(1, name), be32(2, REGISTER + register), be32(3, _VERDICT_REGISTER))
 
 
@@ -135,7 +135,7 @@ def family(number: int) -> bytes:
 
 
 def interface(key: str, name: str, operation: int = EQUAL) -> bytes:
-    """Go on only where `iifname` or `oifname` is (is not) this."""
+    """Go on only where `iifname` or `oifname` is (with DIFFERENT: is not) this name."""
     return meta(key) + compare(name.encode("utf-8", "surrogateescape").ljust(16, b"\0"), operation)
 
 
@@ -145,7 +145,7 @@ def state(states: int) -> bytes:
 
 
 def status(bits: int) -> bytes:
-    """Go on only where the packet's connection has one of these bits."""
+    """Go on only where the status of the packet's connection has one of these bits."""
     return _tracked(_CT_STATUS, bits)
 
 
@@ -155,25 +155,29 @@ def _tracked(key: int, bits: int) -> bytes:
 
 
 def address_kind(kind: int, *, of_interface: bool = False) -> bytes:
-    """Go on only where the destination is of this kind: for the whole host, or for the interface that it came in by."""
+    """Go on only where the destination is of this kind: for the whole host, or for the interface by which the packet
+    came in.
+    """
     flags = _FIB_DADDR | (_FIB_IIF if of_interface else 0)
     loaded = _expression("fib", be32(1, REGISTER), be32(2, _FIB_ADDRTYPE), be32(3, flags))
     return loaded + compare(kind.to_bytes(4, _HOST_ORDER))
 
 
 def rewrite(offset: int, length: int, checksum: int, register: int = 0) -> bytes:
-    """Put what is loaded in the place of bytes of the transport header, and right its checksum at this offset."""
+    """Write the loaded value over bytes of the transport header, and correct its checksum, which stands at offset
+    `checksum`.
+    """
     place = be32(2, _TRANSPORT_HEADER), be32(3, offset), be32(4, length)
     return _expression("payload", *place, be32(5, REGISTER + register), be32(6, _INTERNET), be32(7, checksum))
 
 
 def lead_to(number: int, address: int, port: int) -> bytes:
-    """Change the destination to the address and the port in these registers."""
+    """Translate the destination (DNAT) to the address and the port in these registers. number: the family"""
     return _translation(_DNAT, number, address, be32(5, REGISTER + port))
 
 
 def come_from(number: int, address: int) -> bytes:
-    """Change the source to the address in this register."""
+    """Translate the source (SNAT) to the address in this register. number: the family"""
     return _translation(_SNAT, number, address)
 
 

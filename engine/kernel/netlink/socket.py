@@ -1,7 +1,9 @@
-"""One netlink conversation with the kernel: send requests, wait for their acknowledgement; ask, and read the answer.
+"""A netlink socket to the kernel: sends requests and waits for their acknowledgement, asks for single objects, and
+dumps lists.
 
-The kernel works on a request before sendto returns, so nobody waits and what it has to say is there to be read. A
-socket belongs to the network namespace that it was made in, whatever its thread does afterwards. One thread at a time.
+The kernel handles a request before sendto(2) returns, so the answer can be read at once without a wait. A socket
+belongs to the network namespace in which it was made, whatever its thread does afterwards. One thread may use it at a
+time.
 """
 
 import os
@@ -13,7 +15,7 @@ from engine.kernel.netlink.message import Message, Request
 
 _SHORT = 8192
 _LONG = 65536
-_SEND_BUFFER = 200_000  # what fits without asking, as net.core.wmem_default has it
+_SEND_BUFFER = 200_000  # bytes that fit by default, see net.core.wmem_default
 _DUMPS = 8
 _SOL_NETLINK = 270
 _CAP_ACK = 10
@@ -23,7 +25,7 @@ _SO_SNDBUFFORCE = 32
 
 
 class Refused(OSError):
-    """The kernel's refusal, with its own words where it has any; `index`: which of the requests it was."""
+    """The kernel refused a request. The text has the kernel's explanation, if there is one; `index`: of the request."""
 
     def __init__(self, code: int, words: str, index: int) -> None:
         super().__init__(code, f"{os.strerror(code)}: {words}" if words else os.strerror(code))
@@ -34,7 +36,7 @@ class Netlink:
     """A netlink socket of one protocol; a context manager."""
 
     def __init__(self, protocol: int = socket.NETLINK_ROUTE) -> None:
-        """Raises OSError, as socket(2)."""
+        """Open the socket. Raises OSError as socket(2) does."""
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._sequence = 0
         self._strict = False
@@ -42,30 +44,31 @@ class Netlink:
         self._socket.setsockopt(_SOL_NETLINK, _EXT_ACK, 1)
 
     def __enter__(self) -> "Netlink":
-        """The socket itself."""
+        """Return the socket itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the socket."""
         self.close()
 
     def close(self) -> None:
-        """End the conversation."""
+        """Close the socket."""
         self._socket.close()
 
     def fileno(self) -> int:
-        """The descriptor: ioctls on it are about the socket's network namespace."""
+        """The socket's descriptor: ioctls on it act in the socket's network namespace."""
         return self._socket.fileno()
 
     def request(self, kind: int, flags: int, payload: bytes) -> None:
-        """Send one message and raise Refused with the kernel's answer, unless that is success."""
+        """Send one message; raise Refused unless the kernel acknowledges it."""
         self.send(((kind, flags, payload),))
 
     def send(self, requests: Sequence[Request], acknowledged: int = -1) -> None:
         """Send several messages at once; raise Refused for the first one that the kernel refuses.
 
-        Of rtnetlink's the kernel carries out each by itself, also those after a refused one. acknowledged: the index of
-            the last one that it is to answer in any case (nf_tables: the one before the end of the batch)
+        rtnetlink carries out each message by itself, also those after a refused one.
+        acknowledged: the index of the last message for which an answer is asked (nf_tables: the one before the batch's
+        end)
         """
         first = self._sequence + 1
         last = first + (acknowledged % len(requests))
@@ -82,7 +85,7 @@ class Netlink:
             except BlockingIOError:
                 if refused is None:
                     raise OSError("the kernel has not answered a netlink request") from None
-                break  # refused before it came to the last one
+                break  # the kernel refused one and did not come to the last
             answers = [each for each in message.messages(datagram) if first <= each.sequence <= self._sequence]
             for answer in answers:
                 if answer.kind == message.ERROR:
@@ -95,13 +98,15 @@ class Netlink:
             raise refused
 
     def ask(self, kind: int, payload: bytes) -> list[Message]:
-        """What the kernel answers to a request about one thing. Raises Refused: ENODEV, ENOENT, ... for no such."""
+        """The kernel's answer to a request about one object. Raises Refused: ENODEV, ENOENT, ... where
+        there is none.
+        """
         return self._asked(kind, message.ACKNOWLEDGE, payload)
 
     def dump(self, kind: int, payload: bytes) -> list[Message]:
-        """All that the kernel lists; asked again where the list changed meanwhile. Raises Refused."""
+        """All objects that the kernel lists; asked again if the list changed meanwhile. Raises Refused."""
         if not self._strict:
-            # Or the kernel overlooks what the payload restricts the list to.
+            # Without it the kernel ignores the restrictions in the payload.
             self._socket.setsockopt(_SOL_NETLINK, _STRICT, 1)
             self._strict = True
         for _ in range(_DUMPS):
@@ -129,7 +134,8 @@ class Netlink:
     def _receive(self, size: int, flags: int = 0) -> bytes:
         while True:
             datagram, (sender, _) = self._socket.recvfrom(size, flags)
-            if not sender:  # it is the kernel's; in a container's network others may write to this socket
+            # 0 is the kernel; in a container's network namespace other processes may write to this socket
+            if not sender:
                 return datagram
 
     def _sendto(self, data: bytes) -> None:

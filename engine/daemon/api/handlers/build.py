@@ -1,6 +1,6 @@
-"""The endpoints of builds: from a request to the build room, and from its result to an answer.
+"""The endpoints of image builds: POST /build, and POST /build/prune for the build cache.
 
-Each function runs in its request's thread. Loaded by the first build: an idle daemon does without.
+Each function runs in its request's thread. The first build imports this module: an idle daemon does without.
 """
 
 from engine.daemon.api import versions
@@ -17,7 +17,7 @@ from engine.errors import Invalid
 
 
 def build(engine: DaemonParts, request: Request) -> None:
-    """POST /build"""
+    """POST /build: build an image from the context in the body, and stream the progress."""
     auths = decode_auths(request.headers.get(CONFIG_HEADER, ""))
     options = read(request.query, auths, request.version >= versions.BUILD_IDS_SINCE)
 
@@ -30,7 +30,7 @@ def build(engine: DaemonParts, request: Request) -> None:
 
 
 def prune(engine: DaemonParts, request: Request) -> Response:
-    """POST /build/prune"""
+    """POST /build/prune: remove entries of the build cache."""
     query = request.query
     asked = pruning.AskedPruning(
         all=query.flag("all"),

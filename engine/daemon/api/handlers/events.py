@@ -1,6 +1,8 @@
-"""GET /events: the past that is kept, and then whatever happens, to one client until it leaves or its time is over.
+"""The endpoint GET /events: sends one client the past events that are kept, then new ones until it leaves or its time
+is over.
 
-Runs in the request's thread, which sleeps on the subscription and on the connection at once and wakes for nothing else.
+It runs in the request's thread. The thread sleeps on the event subscription and on the connection together, and wakes
+for nothing else.
 """
 
 import logging
@@ -21,12 +23,12 @@ from engine.literals import timestamp
 log = logging.getLogger(__name__)
 
 _JSON_SEQUENCE = "application/json-seq"
-_MOST_REMEMBERED = 4096  # bytes of a line; few are longer, and those are not to be kept along with the past
+_MOST_REMEMBERED = 4096  # bytes; few lines are longer, and a longer one is not kept in memory with its event
 _RECORD_SEPARATOR = b"\x1e"  # before each text of a JSON sequence, RFC 7464
 
 
 def events(engine: DaemonParts, request: Request) -> None:
-    """GET /events"""
+    """GET /events: stream events in the content type that the client accepts."""
     query = request.query
     since_ns, until_ns = _moment(request, "since"), _moment(request, "until")
     if since_ns is not None and until_ns is not None and until_ns < since_ns:
@@ -64,7 +66,9 @@ def _moment(request: Request, name: str) -> int | None:
 
 
 def _kept(past: list[Event], since_ns: int | None, until_ns: int | None) -> list[Event]:
-    """Of the past, what was asked for: nothing when neither bound was given, and an `until` of 0 is none."""
+    """The kept events within the bounds that the client gave; none when it gave no bound. An `until` of
+    0 is no bound.
+    """
     if since_ns is None and until_ns is None:
         return []
     return [event for event in past if event.time_ns >= (since_ns or 0) and (not until_ns or event.time_ns <= until_ns)]
@@ -75,7 +79,7 @@ def _left(until_ns: int | None) -> float | None:
 
 
 def _line(version: Version, event: Event) -> bytes:
-    """The event as one line of JSON; made once for all who listen in the same form."""
+    """The event as one line of JSON. It is made once for all clients that get events in the same form."""
     form = versions.event_form(version)
     line = event.lines.get(form)
     if line is None:

@@ -1,6 +1,6 @@
-"""The exec endpoints: from a request to what `containers.exec` does, and from its result to an answer.
+"""The endpoints of execs (commands run in a container): create, start, resize and inspect.
 
-Each function runs in its request's thread. Nothing is decided here but what belongs to HTTP.
+Each function runs in its request's thread, calls `containers.exec`, and decides only what belongs to HTTP.
 """
 
 from engine.daemon.api import schemas, versions
@@ -12,7 +12,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
-_LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
+_LARGEST_SIZE = 0xFFFF  # rows or columns of a terminal, struct winsize
 
 
 def _exec(engine: DaemonParts, request: Request) -> Exec:
@@ -20,7 +20,7 @@ def _exec(engine: DaemonParts, request: Request) -> Exec:
 
 
 def create(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/{id}/exec"""
+    """POST /containers/{id}/exec: prepare a command that is to run in a container."""
     asked = request.json(schemas.EXEC_CREATE)
     if not asked.get("Cmd"):
         raise Invalid("No exec command specified")
@@ -31,7 +31,7 @@ def create(engine: DaemonParts, request: Request) -> Response:
 
 
 def start(engine: DaemonParts, request: Request) -> Response | None:
-    """POST /exec/{id}/start"""
+    """POST /exec/{id}/start: run the command, detached or with the client's connection as its input and output."""
     asked = request.json(schemas.EXEC_START)
     one = _exec(engine, request)
     detach, tty = bool(asked.get("Detach")), bool(asked.get("Tty"))
@@ -42,7 +42,7 @@ def start(engine: DaemonParts, request: Request) -> Response | None:
 
 
 def _size(request: Request, asked: Object) -> tuple[int, int] | None:
-    """ConsoleSize, which older clients cannot ask for."""
+    """The (rows, columns) of ConsoleSize; None when it is not given, or when the client's version cannot ask for it."""
     size = asked.get("ConsoleSize")
     if not size or not versions.takes_console_size(request.version):
         return None
@@ -51,7 +51,7 @@ def _size(request: Request, asked: Object) -> tuple[int, int] | None:
 
 
 def resize(engine: DaemonParts, request: Request) -> Response:
-    """POST /exec/{id}/resize"""
+    """POST /exec/{id}/resize: set the size of the command's terminal."""
     rows, columns = (request.query.number(name) or 0 for name in ("h", "w"))
     for number in (rows, columns):
         if not 0 <= number <= _LARGEST_SIZE:
@@ -61,5 +61,5 @@ def resize(engine: DaemonParts, request: Request) -> Response:
 
 
 def inspect(engine: DaemonParts, request: Request) -> Response:
-    """GET /exec/{id}/json"""
+    """GET /exec/{id}/json: the state of a command, with its exit code."""
     return Json(executing.inspect(engine, _exec(engine, request)))

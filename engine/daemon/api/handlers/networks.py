@@ -1,4 +1,4 @@
-"""The network endpoints: from a request to a verb, and from its result to an answer.
+"""The endpoints of networks: list, inspect, create, remove, connect, disconnect and prune.
 
 Each function runs in its request's thread.
 """
@@ -23,14 +23,14 @@ _FALSE = ("", "0", "f", "F", "FALSE", "false", "False")
 
 
 def list_(engine: DaemonParts, request: Request) -> Response:
-    """GET /networks"""
+    """GET /networks: list networks."""
     chosen = filters.listed(request.query.filters(), lambda network: bool(engine.networks.endpoints(network.id)))
     found = (_inspected(engine, network, {}) for network in engine.networks.all() if chosen(network))
     return Json([versions.listed_network(request.version, each) for each in found])
 
 
 def inspect(engine: DaemonParts, request: Request) -> Response:
-    """GET /networks/{id}"""
+    """GET /networks/{id}: show one network with its containers."""
     query, reference = request.query, request.parameters["id"]
     verbose = query.text("verbose")
     if verbose not in (*_TRUE, *_FALSE):
@@ -47,33 +47,33 @@ def _inspected(engine: DaemonParts, network: Network, status: Object) -> Object:
         try:
             return engine.containers.find(container_id).name
         except NotFound:
-            return ""  # it is being removed
+            return ""  # the container is being removed
 
     return shown.inspect(network, engine.networks.endpoints(network.id), status, name_of)
 
 
 def create(engine: DaemonParts, request: Request) -> Response:
-    """POST /networks/create"""
+    """POST /networks/create: make a user-defined network."""
     body = versions.created_network(request.version, request.required_json(NETWORK_CREATE))
     network, warning = engine.networks.create(body)
     return Json({"Id": network.id, "Warning": warning}, 201)
 
 
 def remove(engine: DaemonParts, request: Request) -> Response:
-    """DELETE /networks/{id}"""
+    """DELETE /networks/{id}: remove a network without endpoints."""
     removal.remove(engine, engine.networks.find(request.parameters["id"]))
     return Empty()
 
 
 def connect(engine: DaemonParts, request: Request) -> Response:
-    """POST /networks/{id}/connect"""
+    """POST /networks/{id}/connect: connect a container to a network."""
     body = request.required_json(NETWORK_CONNECT)
     connecting.connect(engine, request.parameters["id"], body.get("Container") or "", body.get("EndpointConfig"))
     return Empty(200)
 
 
 def disconnect(engine: DaemonParts, request: Request) -> Response:
-    """POST /networks/{id}/disconnect"""
+    """POST /networks/{id}/disconnect: disconnect a container from a network."""
     body = request.required_json(NETWORK_DISCONNECT)
     force = bool(body.get("Force"))
     disconnecting.disconnect(engine, request.parameters["id"], body.get("Container") or "", force)
@@ -81,6 +81,6 @@ def disconnect(engine: DaemonParts, request: Request) -> Response:
 
 
 def prune(engine: DaemonParts, request: Request) -> Response:
-    """POST /networks/prune"""
+    """POST /networks/prune: remove unused networks."""
     removed = [network.name for network in removal.prune(engine, request.query.filters())]
     return Json({"NetworksDeleted": removed or None})

@@ -1,7 +1,7 @@
-"""The endpoints of managed plugins, of which this engine has none and takes none: the list is empty, and so on.
+"""The endpoints of managed plugins, which this engine does not support: the list is empty, and no plugin is ever found.
 
-Each function runs in its request's thread. The drivers that dockerd would take from plugins are named where they are
-asked for, by the volume or network that wants them.
+Each function runs in its request's thread. A driver that dockerd would take from a plugin is refused elsewhere, by the
+volume or network that asks for it.
 """
 
 from engine.daemon.api.answers import Json, Response
@@ -18,7 +18,7 @@ _PRIVILEGES = Array(Struct("plugin.Privilege", {"Name": STRING, "Description": S
 
 
 def list_(engine: DaemonParts, request: Request) -> Response:
-    """GET /plugins"""
+    """GET /plugins: the empty list, after a check of the filters."""
     filters = request.query.filters(_FILTERS)
     enabled = filters.get("enabled", ())
     if enabled and (len(enabled) > 1 or enabled[0] not in _ENABLED):
@@ -27,32 +27,32 @@ def list_(engine: DaemonParts, request: Request) -> Response:
 
 
 def privileges(engine: DaemonParts, request: Request) -> Response:
-    """GET /plugins/privileges: none for what cannot be looked at, as dockerd says of a registry that is not there."""
+    """GET /plugins/privileges: an empty list, which dockerd answers too when it cannot reach the registry."""
     _reference(request.query.text("remote"))
     return Json([])
 
 
 def refuse(engine: DaemonParts, request: Request) -> None:
-    """Whatever is asked of one plugin: there is none of that name."""
+    """Endpoints of one plugin that need no check of the request: no plugin has that name."""
     raise _missing(request.parameters["name"])
 
 
 def enable(engine: DaemonParts, request: Request) -> None:
-    """POST /plugins/{name}/enable"""
+    """POST /plugins/{name}/enable: refused after a check of the timeout."""
     if request.query.number("timeout") is None:
         raise SystemFailure('strconv.Atoi: parsing "": invalid syntax')
     raise _missing(request.parameters["name"])
 
 
 def upgrade(engine: DaemonParts, request: Request) -> None:
-    """POST /plugins/{name}/upgrade"""
+    """POST /plugins/{name}/upgrade: refused after a check of the body and the name."""
     request.check_json(_PRIVILEGES)
     _reference(request.query.text("remote"))
     raise _missing(_reference(request.parameters["name"]).with_default_tag().familiar)
 
 
 def set_(engine: DaemonParts, request: Request) -> None:
-    """POST /plugins/{name}/set"""
+    """POST /plugins/{name}/set: refused after a check of the body."""
     request.check_json(STRINGS, required=True)
     raise _missing(request.parameters["name"])
 
@@ -62,7 +62,7 @@ def _missing(name: str) -> NotFound:
 
 
 def _reference(text: str) -> Reference:
-    """A plugin's name, which is an image's. Of a wrong one dockerd says that it failed itself: its status is 500."""
+    """A plugin's name, parsed as an image's. For a malformed name dockerd answers with status 500, so this does too."""
     try:
         return Reference.parse(text)
     except Invalid as error:

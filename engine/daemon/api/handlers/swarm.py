@@ -1,7 +1,7 @@
-"""The endpoints of a swarm, its nodes, services, tasks, secrets and configs: dockerd's answers of a node in none.
+"""The endpoints of swarm, nodes, services, tasks, secrets and configs, answered as dockerd does on a node in no swarm.
 
-Each function runs in its request's thread. What is wrong in a request is told first, as dockerd does; then every call
-ends in the same way, since this engine is of one host alone.
+Each function runs in its request's thread. It checks the request first, as dockerd does. Then every call ends with the
+same refusal, since this engine serves one host alone.
 """
 
 from engine.daemon.api import versions
@@ -14,19 +14,19 @@ from engine.literals import BOOLEANS, UINT64, boolean, integer
 
 _NO_MEMBER = "This node is not part of a swarm"
 _ROTATIONS = ("rotateWorkerToken", "rotateManagerToken", "rotateManagerUnlockKey")
-# What a changed thing is called where dockerd says what is wrong with a version; of the others it says no more.
+# The nouns that dockerd names in its error for a malformed version; for the other kinds that error says less.
 _SPOKEN_OF = {"nodes": "node", "services": "service", "swarm": "swarm"}
-# Nothing of a body is used: it is only to be one.
+# No field of a body is used: it only has to be a JSON object.
 _ANYTHING = Struct("swarm.Spec", {})
 
 
 def refuse(engine: DaemonParts, request: Request) -> None:
-    """What needs nothing but a manager: to look at one thing, or to remove it."""
+    """Endpoints that inspect or remove one thing: they check nothing, and need a swarm manager."""
     raise Unavailable(NO_MANAGER)
 
 
 def list_(engine: DaemonParts, request: Request) -> None:
-    """GET /nodes, /services, /tasks, /secrets, /configs"""
+    """GET /nodes, /services, /tasks, /secrets, /configs: refused after a check of the filters."""
     request.query.filters()
     if request.path == "/services" and versions.takes_service_status(request.version):
         _check_flag(request, "status")
@@ -34,19 +34,19 @@ def list_(engine: DaemonParts, request: Request) -> None:
 
 
 def inspect_service(engine: DaemonParts, request: Request) -> None:
-    """GET /services/{id}"""
+    """GET /services/{id}: refused after a check of `insertDefaults`."""
     _check_flag(request, "insertDefaults")
     raise Unavailable(NO_MANAGER)
 
 
 def create(engine: DaemonParts, request: Request) -> None:
-    """POST /services/create, /secrets/create, /configs/create, and /swarm/unlock: whatever comes with a body."""
+    """POST /services/create, /secrets/create, /configs/create and /swarm/unlock: refused after a check of the body."""
     request.check_json(_ANYTHING, required=True)
     raise Unavailable(NO_MANAGER)
 
 
 def update(engine: DaemonParts, request: Request) -> None:
-    """POST /swarm/update and /nodes/{id}/update, with its siblings of services, secrets and configs"""
+    """POST /swarm/update, and POST /KIND/{id}/update for nodes, services, secrets and configs: refused after checks."""
     request.check_json(_ANYTHING, required=True)
     _check_version(request)
     for name in _ROTATIONS if request.path == "/swarm/update" else ():
@@ -56,19 +56,19 @@ def update(engine: DaemonParts, request: Request) -> None:
 
 
 def logs(engine: DaemonParts, request: Request) -> None:
-    """GET /services/{id}/logs and /tasks/{id}/logs"""
+    """GET /services/{id}/logs and /tasks/{id}/logs: refused after a check that a stream is chosen."""
     if not (request.query.flag("stdout") or request.query.flag("stderr")):
         raise SystemFailure("Bad parameters: you must choose at least one stream")
     raise Unavailable(NO_MANAGER)
 
 
 def leave(engine: DaemonParts, request: Request) -> None:
-    """POST /swarm/leave"""
+    """POST /swarm/leave: refused, since the node is in no swarm."""
     raise Unavailable(_NO_MEMBER)
 
 
 def _check_version(request: Request) -> None:
-    """The version of the thing that is to be changed, in the words of Go's strconv.ParseUint."""
+    """Check the version of the thing that is to be changed. Raises Invalid in the words of Go's strconv.ParseUint."""
     text = request.query.text("version")
     noun = request.path.split("/")[1]
     try:

@@ -1,4 +1,4 @@
-"""The daemon as a whole: ping, version, info, and a check of registry credentials.
+"""The endpoints of the daemon as a whole: ping, version, info, and the check of registry credentials (POST /auth).
 
 Each function runs in its request's thread.
 """
@@ -18,7 +18,7 @@ else:
     login = late("engine.daemon.api.login")
 
 _PING_FIELDS = (
-    # Of BuildKit (2) this engine has nothing; the classic builder is the one that a client is to expect.
+    # 1 is the classic builder, 2 would be BuildKit, which this engine does not have.
     ("Builder-Version", "1"),
     ("Cache-Control", "no-cache, no-store, must-revalidate"),
     ("Pragma", "no-cache"),
@@ -27,17 +27,17 @@ _PING_FIELDS = (
 
 
 def ping(engine: DaemonParts, request: Request) -> Response:
-    """GET and HEAD /_ping: proof of life, and in its headers what the daemon speaks."""
+    """GET and HEAD /_ping: shows that the daemon lives; the headers tell what it speaks."""
     return Text("OK" if request.method == "GET" else "", fields=_PING_FIELDS)
 
 
 def version(engine: DaemonParts, request: Request) -> Response:
-    """GET /version"""
+    """GET /version: the versions of the engine, of the API and of the kernel."""
     return Json(facts.version(versions.newest_for(request.headers.get("user-agent", "")), OLDEST_TEXT))
 
 
 def info(engine: DaemonParts, request: Request) -> Response:
-    """GET /info"""
+    """GET /info: the daemon's settings, its host and its counts."""
     return Json(versions.info(request.version, facts.info(engine)))
 
 

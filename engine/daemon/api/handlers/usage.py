@@ -1,6 +1,6 @@
-"""GET /system/df: from a request to the measuring of the disk's use, and from its result to an answer.
+"""The endpoint GET /system/df, which tells how much disk space images, containers, volumes and the build cache use.
 
-Runs in the request's thread.
+It runs in the request's thread.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from engine.daemon.parts import DaemonParts
 
 
 def df(engine: DaemonParts, request: Request) -> Response:
-    """GET /system/df"""
+    """GET /system/df: disk usage of all kinds, or of those that `type` names."""
     kinds: Sequence[str] = diskusage.KINDS
     if usageform.takes_kinds(request.version) and "type" in request.query:
         kinds = request.query.every("type")

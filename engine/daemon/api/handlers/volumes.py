@@ -1,4 +1,4 @@
-"""The volume endpoints: from a request to the store of volumes, and from its result to an answer.
+"""The endpoints of volumes: list, create, inspect, update, remove and prune.
 
 Each function runs in its request's thread.
 """
@@ -17,13 +17,13 @@ _NO_CLUSTER_VOLUMES = "volume update only valid for cluster volumes, but swarm i
 
 
 def list_(engine: DaemonParts, request: Request) -> Response:
-    """GET /volumes"""
+    """GET /volumes: list volumes."""
     chosen = listing.chosen(engine.volumes, request.query.filters())
     return Json({"Volumes": [listing.show(volume) for volume in chosen], "Warnings": None})
 
 
 def create(engine: DaemonParts, request: Request) -> Response:
-    """POST /volumes/create: a volume of this name that is there already is as good."""
+    """POST /volumes/create: make a volume, or return the existing volume of this name."""
     body = request.required_json(VOLUME_CREATE)
     if body.get("ClusterVolumeSpec") is not None and versions.has_cluster_volumes(request.version):
         raise Unavailable(NO_MANAGER)
@@ -34,23 +34,23 @@ def create(engine: DaemonParts, request: Request) -> Response:
 
 
 def inspect(engine: DaemonParts, request: Request) -> Response:
-    """GET /volumes/{name}"""
+    """GET /volumes/{name}: show one volume."""
     return Json(listing.show(engine.volumes.get(request.parameters["name"])))
 
 
 def update(engine: DaemonParts, request: Request) -> None:
-    """PUT /volumes/{name}: only what a swarm has can be changed."""
+    """PUT /volumes/{name}: refused, since only a swarm's cluster volumes can be changed."""
     raise Unavailable(_NO_CLUSTER_VOLUMES)
 
 
 def remove(engine: DaemonParts, request: Request) -> Response:
-    """DELETE /volumes/{name}"""
+    """DELETE /volumes/{name}: remove a volume."""
     engine.volumes.remove(request.parameters["name"], request.query.flag("force"))
     return Empty()
 
 
 def prune(engine: DaemonParts, request: Request) -> Response:
-    """POST /volumes/prune"""
+    """POST /volumes/prune: remove unused volumes."""
     named = versions.prunes_named_volumes(request.version)
     removed, reclaimed = pruning.prune(engine.volumes, request.query.filters(), all_by_default=named)
     engine.events.publish("volume", "prune", "", {"reclaimed": str(reclaimed)})

@@ -1,1 +1,3 @@
-"""The endpoints of containers: those of every day in one file, and those that an idle daemon does without."""
+"""The endpoints of containers: the everyday ones in one file, and in the others those that an idle daemon does not
+load.
+"""

@@ -1,7 +1,8 @@
-"""The container endpoints: from a request to a verb of `containers`, and from its result to an answer.
+"""The everyday endpoints of containers: create, list, inspect, start, wait, logs, attach, stop, kill, resize and
+remove.
 
-Each function runs in its request's thread. Nothing is decided here but what belongs to HTTP: the query's defaults, the
-content types, and what is sent when.
+Each function runs in its request's thread and calls a verb of `containers`. It decides only what belongs to HTTP: the
+query's defaults, the content types, and when which part of the answer is sent.
 """
 
 from engine.daemon.api import schemas, versions
@@ -36,11 +37,13 @@ else:
 # An empty object, and the spaces around it: older clients send it with a start, and it means nothing.
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
-_LARGEST_SIZE = 0xFFFF  # of a terminal, struct winsize
+_LARGEST_SIZE = 0xFFFF  # rows or columns of a terminal, struct winsize
 
 
 def _waited(chunked: bool) -> tuple[tuple[bytes, bytes, bytes], bytes]:
-    """The body of an answer to a wait, for one who knows nothing of HTTP: see `engine.wire.waits.Wait`."""
+    """The body of the answer to a wait, in parts for the monitor's process, which knows nothing of HTTP: see
+    `engine.wire.waits.Wait`.
+    """
     code, rest = b'{"StatusCode":', b"}\n"
     (one, after), (two, _), (three, _) = (
         around_last(len(code) + digits + len(rest), chunked=chunked) for digits in (1, 2, 3)
@@ -60,14 +63,14 @@ def _stream_type(container: Container, request: Request) -> str:
 
 
 def create(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/create"""
+    """POST /containers/create: make a container from an image."""
     body = versions.created(request.version, request.required_json(schemas.CONTAINER_CREATE), engine.cgroups.version)
     container, warnings = creating.create(engine, request.query.text("name"), body, request.query.text("platform"))
     return Json({"Id": container.id, "Warnings": warnings}, 201)
 
 
 def list_(engine: DaemonParts, request: Request) -> Response:
-    """GET /containers/json"""
+    """GET /containers/json: list containers."""
     query = request.query
     filters = query.filters()
     for name in ("since", "before"):
@@ -81,14 +84,14 @@ def list_(engine: DaemonParts, request: Request) -> Response:
 
 
 def inspect(engine: DaemonParts, request: Request) -> Response:
-    """GET /containers/{id}/json"""
+    """GET /containers/{id}/json: show one container."""
     container = _container(engine, request)
     shown = inspecting.inspect(engine, container, request.query.flag("size"))
     return Json(versions.container(request.version, request.headers.get("user-agent", ""), shown, container.log_asked))
 
 
 def start(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/{id}/start"""
+    """POST /containers/{id}/start: start a container; the body must be empty or `{}`."""
     container = _container(engine, request)
     if len(request.body.read(_EMPTY_BODY + 1)) > _EMPTY_BODY:
         raise Invalid(_NO_BODY)
@@ -99,11 +102,12 @@ def start(engine: DaemonParts, request: Request) -> Response:
 
 
 def wait(engine: DaemonParts, request: Request) -> None:
-    """POST /containers/{id}/wait: the head is sent at once, so that a client knows that it is waiting."""
+    """POST /containers/{id}/wait: the head is sent at once, so that a client knows that its wait has begun."""
     container = _container(engine, request)
     waiter = waiting.subscribe(container, request.query.text("condition") or "not-running")
     texts = _WAITED[request.chunked]
-    # Before the head: who has read that is answered, whatever becomes of this daemon.
+    # The wait is entrusted to the monitor before the head is sent: a client that has read the head gets its answer,
+    # whatever becomes of this daemon.
     with (
         waiter.entrusted(engine, request.fileno(), *texts, full_close=request.full_close) as held,
         request.stream(200, "application/json") as stream,
@@ -117,7 +121,7 @@ def wait(engine: DaemonParts, request: Request) -> None:
 
 
 def logs(engine: DaemonParts, request: Request) -> None:
-    """GET /containers/{id}/logs"""
+    """GET /containers/{id}/logs: stream what the log driver has kept, and with `follow` the lines to come."""
     container = _container(engine, request)
     query = _log_query(container, request)
     reading.check(container, query)
@@ -142,12 +146,12 @@ def _log_query(container: Container, request: Request) -> LogQuery:
 
 
 def _tail(text: str) -> int | None:
-    # dockerd takes whatever is no number that it can hold, and every negative number, for "all".
+    # dockerd takes every text that is no number it can hold, and every negative number, for "all".
     return natural(text, INT64[1])
 
 
 def attach(engine: DaemonParts, request: Request) -> None:
-    """POST /containers/{id}/attach"""
+    """POST /containers/{id}/attach: connect the client with the container's input and output."""
     container = _container(engine, request)
     query = request.query
     asked = attaching.AskedAttach(
@@ -164,7 +168,7 @@ def attach(engine: DaemonParts, request: Request) -> None:
 
 
 def stop(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/{id}/stop"""
+    """POST /containers/{id}/stop: signal the container's process, and kill it after the timeout."""
     query = request.query
     timeout = query.number("t")
     stopping.stop(engine, _container(engine, request), query.text("signal") or None, timeout)
@@ -172,7 +176,7 @@ def stop(engine: DaemonParts, request: Request) -> Response:
 
 
 def kill(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/{id}/kill"""
+    """POST /containers/{id}/kill: send a signal, SIGKILL by default."""
     reference = request.parameters["id"]
     try:
         number = parse_signal(request.query.text("signal") or "SIGKILL")
@@ -183,13 +187,13 @@ def kill(engine: DaemonParts, request: Request) -> Response:
 
 
 def resize(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/{id}/resize"""
+    """POST /containers/{id}/resize: set the size of the container's terminal."""
     resizing.resize(engine, _container(engine, request), *terminal_size(request))
     return Empty(200)
 
 
 def terminal_size(request: Request) -> tuple[int, int]:
-    """The rows and columns asked for, both of them; raises Invalid in dockerd's words."""
+    """The (rows, columns) that the query asks for; both are required. Raises Invalid in dockerd's words."""
     return _terminal_side(request, "height", "h"), _terminal_side(request, "width", "w")
 
 
@@ -202,7 +206,7 @@ def _terminal_side(request: Request, side: str, name: str) -> int:
 
 
 def remove(engine: DaemonParts, request: Request) -> Response:
-    """DELETE /containers/{id}"""
+    """DELETE /containers/{id}: remove a container, or with `link` a legacy link."""
     query = request.query
     if query.flag("link"):
         legacylinks.unlink(engine, request.parameters["id"])

@@ -1,7 +1,7 @@
-"""The endpoints of a container's files: archive, export, changes and commit.
+"""The endpoints of a container's files: archive (for `docker cp`), export, changes and commit.
 
-Each function runs in its request's thread. The verbs are imported when they are first asked for: an idle daemon does
-without the code that packs and unpacks.
+Each function runs in its request's thread. It imports its verb at the first request: an idle daemon does without the
+code that packs and unpacks archives.
 """
 
 import base64
@@ -45,14 +45,14 @@ def _stat_field(status: Object) -> tuple[tuple[str, str], ...]:
 
 
 def archive_status(engine: DaemonParts, request: Request) -> Response:
-    """HEAD /containers/{id}/archive"""
+    """HEAD /containers/{id}/archive: tell what is at a path, in a header."""
     path, reference = _path(request), request.parameters["id"]
     status = archive.status(engine, engine.containers.find(reference), reference, path)
     return Empty(200, _stat_field(status))
 
 
 def archive_get(engine: DaemonParts, request: Request) -> None:
-    """GET /containers/{id}/archive"""
+    """GET /containers/{id}/archive: send a file or directory as a tar archive."""
     path, reference = _path(request), request.parameters["id"]
     with contextlib.ExitStack() as stack:
 
@@ -63,7 +63,7 @@ def archive_get(engine: DaemonParts, request: Request) -> None:
 
 
 def archive_put(engine: DaemonParts, request: Request) -> Response:
-    """PUT /containers/{id}/archive"""
+    """PUT /containers/{id}/archive: unpack a tar archive into a directory of the container."""
     query, reference = request.query, request.parameters["id"]
     asked = archive.AskedCopy(_path(request), query.flag("noOverwriteDirNonDir"), query.flag("copyUIDGID"))
     archive.receive(engine, engine.containers.find(reference), reference, asked, request.body)
@@ -71,7 +71,7 @@ def archive_put(engine: DaemonParts, request: Request) -> Response:
 
 
 def export(engine: DaemonParts, request: Request) -> None:
-    """GET /containers/{id}/export"""
+    """GET /containers/{id}/export: send the whole file system as a tar archive."""
     with contextlib.ExitStack() as stack:
 
         def begin() -> Callable[[bytes | memoryview], None]:
@@ -81,12 +81,14 @@ def export(engine: DaemonParts, request: Request) -> None:
 
 
 def changes(engine: DaemonParts, request: Request) -> Response:
-    """GET /containers/{id}/changes: without any, `null`, as Go writes a list that was never begun."""
+    """GET /containers/{id}/changes: list what differs from the image; `null` without changes, as Go
+    writes a nil list.
+    """
     return Json(comparing.changes(engine, engine.containers.find(request.parameters["id"])) or None)
 
 
 def commit(engine: DaemonParts, request: Request) -> Response:
-    """POST /commit"""
+    """POST /commit: make an image of a container."""
     query = request.query
     body = request.json(schemas.CONTAINER_CONFIG)
     container = engine.containers.find(query.text("container"))

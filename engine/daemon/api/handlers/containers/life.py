@@ -1,6 +1,6 @@
-"""The endpoints that move a container from one state to another beyond start and stop, and give it another name.
+"""The endpoints that restart, rename, pause and unpause a container, and that prune stopped containers.
 
-Each function runs in its request's thread and decides nothing but what belongs to HTTP.
+Each function runs in its request's thread and decides only what belongs to HTTP.
 """
 
 from engine.daemon.api.answers import Empty, Json, Response
@@ -14,39 +14,39 @@ from engine.errors import EngineError, SystemFailure
 
 
 def restart(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/{id}/restart"""
+    """POST /containers/{id}/restart: stop a container and start it again."""
     query, reference = request.query, request.parameters["id"]
     timeout = query.number("t")
     container = engine.containers.find(reference)
     try:
         restarting.restart(engine, container, query.text("signal") or None, timeout)
     except EngineError as error:
-        # Some failures of the system carry more than words.
+        # Subclasses of SystemFailure may need more arguments than the text, so they become a plain SystemFailure.
         kind = SystemFailure if isinstance(error, SystemFailure) else type(error)
         raise kind(f"Cannot restart container {reference}: {error}") from error
     return Empty()
 
 
 def rename(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/{id}/rename"""
+    """POST /containers/{id}/rename: give a container another name."""
     renaming.rename(engine, engine.containers.find(request.parameters["id"]), request.query.text("name"))
     return Empty()
 
 
 def pause(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/{id}/pause"""
+    """POST /containers/{id}/pause: freeze the processes of a container."""
     pausing.pause(engine, engine.containers.find(request.parameters["id"]))
     return Empty()
 
 
 def unpause(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/{id}/unpause"""
+    """POST /containers/{id}/unpause: let the processes of a frozen container go on."""
     pausing.unpause(engine, engine.containers.find(request.parameters["id"]))
     return Empty()
 
 
 def prune(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/prune"""
+    """POST /containers/prune: remove the stopped containers that the filters choose."""
     chosen = pruning.compile_filters(request.query.filters(pruning.FILTERS))
     removed, reclaimed = pruning.prune(engine, chosen)
     return Json({"ContainersDeleted": removed, "SpaceReclaimed": reclaimed})

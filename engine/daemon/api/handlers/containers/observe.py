@@ -1,7 +1,7 @@
-"""The endpoints that look at a running container: stats and top.
+"""The endpoints that look at a running container: stats (resource usage) and top (its processes).
 
-Each function runs in its request's thread. What they do is imported when it is first asked for: most daemons are never
-asked, and keep the memory.
+Each function runs in its request's thread. It imports its code at the first request: most daemons are never asked, and
+save the memory.
 """
 
 from engine.daemon.api.answers import JSON_TYPE, Json, Response
@@ -19,7 +19,7 @@ else:
 
 
 def stats(engine: DaemonParts, request: Request) -> Response | None:
-    """GET /containers/{id}/stats"""
+    """GET /containers/{id}/stats: resource usage, once or as a stream of JSON lines."""
     query = request.query
     container = engine.containers.find(request.parameters["id"])
     streamed, one_shot = query.flag("stream", True), query.flag("one-shot")
@@ -29,7 +29,7 @@ def stats(engine: DaemonParts, request: Request) -> Response | None:
         line = watching.once(engine, container, request.gone, two=not one_shot)
         if line is None:
             request.abort()
-            return Response(200, JSON_TYPE, b"")  # to nobody
+            return Response(200, JSON_TYPE, b"")  # the client has gone, so no bytes are sent
         return Response(200, JSON_TYPE, line)
     with request.stream(200, JSON_TYPE) as body:
         if not watching.stream(engine, container, body.fileno(), request.wait, chunked=body.raw_chunks):
@@ -38,7 +38,7 @@ def stats(engine: DaemonParts, request: Request) -> Response | None:
 
 
 def top(engine: DaemonParts, request: Request) -> Response:
-    """GET /containers/{id}/top"""
+    """GET /containers/{id}/top: the processes of a container, in the columns that `ps_args` asks for."""
     container = engine.containers.find(request.parameters["id"])
     titles, processes = looking.top(engine, container, request.query.text("ps_args") or "-ef")
     return Json({"Processes": processes, "Titles": titles})

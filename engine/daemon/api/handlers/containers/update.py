@@ -1,6 +1,6 @@
-"""POST /containers/{id}/update: from the request to the verb, and back.
+"""The endpoint POST /containers/{id}/update, which changes a container's resource limits and restart policy.
 
-Runs in its request's thread and decides nothing but what belongs to HTTP.
+It runs in its request's thread and decides only what belongs to HTTP.
 """
 
 from engine.daemon.api import schemas, versions
@@ -11,7 +11,7 @@ from engine.daemon.parts import DaemonParts
 
 
 def update(engine: DaemonParts, request: Request) -> Response:
-    """POST /containers/{id}/update"""
+    """POST /containers/{id}/update: change resource limits and restart policy."""
     body = versions.updated(request.version, request.required_json(schemas.CONTAINER_UPDATE))
     warnings = updating.update(engine, lambda: engine.containers.find(request.parameters["id"]), body)
     return Json({"Warnings": warnings})

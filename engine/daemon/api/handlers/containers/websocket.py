@@ -1,6 +1,7 @@
-"""The endpoint that attaches over a WebSocket.
+"""The endpoint GET /containers/{id}/attach/ws, which attaches a client to a container over a WebSocket.
 
-Runs in its request's thread until the client is handed over; from then on a thread of the bridge moves its bytes.
+It runs in its request's thread until the client is handed over. From then on a thread of `websocketbridge` moves the
+bytes.
 """
 
 import socket
@@ -22,7 +23,8 @@ else:
 
 
 def attach(engine: DaemonParts, request: Request) -> Response | None:
-    """GET /containers/{id}/attach/ws"""
+    """GET /containers/{id}/attach/ws: connect the client with the container's input and output."""
+    # Only this endpoint needs the WebSocket protocol, so an idle daemon does not load it.
     container = engine.containers.find(request.parameters["id"])
     query = request.query
     every = not versions.chooses_streams(request.version)
@@ -34,7 +36,7 @@ def attach(engine: DaemonParts, request: Request) -> Response | None:
         stderr=every or query.flag("stderr"),
         detach_keys=query.text("detachKeys"),
         reference=request.parameters["id"],
-        framed=False,  # a terminal has one stream, and other clients were never told apart which is which
+        framed=False,  # a terminal has one stream; for all others a WebSocket never told stdout from stderr
     )
     try:
         fields = websocket.handshake(request.method, request.head)

@@ -1,1 +1,1 @@
-"""The endpoints of images: those of every day in one file, and those that an idle daemon does without."""
+"""The endpoints of images: the everyday ones in one file, and in the others those that an idle daemon does not load."""

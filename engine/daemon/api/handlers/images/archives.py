@@ -1,6 +1,6 @@
-"""The endpoints of image archives: save and load.
+"""The endpoints of image archives: save (GET /images/get) and load.
 
-Each function runs in its request's thread. Loaded by the first request of this kind.
+Each function runs in its request's thread. The first request for one of them imports this module.
 """
 
 from engine.daemon.api import versions
@@ -24,12 +24,12 @@ _TAR = "application/x-tar"
 
 
 def get(engine: DaemonParts, request: Request) -> None:
-    """GET /images/{name}/get"""
+    """GET /images/{name}/get: send an archive of one image."""
     _save(engine, request, [request.parameters["name"]])
 
 
 def get_all(engine: DaemonParts, request: Request) -> None:
-    """GET /images/get: also of no image at all, as dockerd answers."""
+    """GET /images/get: send an archive of several images; also of no image at all, as dockerd answers."""
     _save(engine, request, request.query.every("names"))
 
 
@@ -40,7 +40,9 @@ def _save(engine: DaemonParts, request: Request, names: list[str]) -> None:
 
 
 def load(engine: DaemonParts, request: Request) -> None:
-    """POST /images/load: whatever is wrong with the archive is told as a line, since reading it has begun by then."""
+    """POST /images/load: load the images of an archive. Its faults are told as a line, since the answer has begun by
+    then.
+    """
     wanted = _platforms(request)
     quiet = request.query.flag("quiet", default=True)
     with Progress(request) as progress:
@@ -54,9 +56,11 @@ def load(engine: DaemonParts, request: Request) -> None:
 
 
 def _platforms(request: Request) -> list[Platform]:
-    """The platforms that a client asks for, in JSON each; a client before they were there asks for none."""
+    """The platforms that a client asks for, each given as JSON; none for a client whose version has no
+    such parameter.
+    """
     texts = request.query.every("platform") if request.version >= versions.ARCHIVE_PLATFORM_SINCE else []
     if len(texts) > 1 and request.version < versions.ARCHIVE_PLATFORMS_SINCE:
-        # In dockerd's words, until it took several.
+        # These are dockerd's words of the versions that took one platform.
         raise Invalid("multiple platform parameters not supported")
     return list(dict.fromkeys(platforms.from_json(text) for text in texts if text))

@@ -1,6 +1,6 @@
-"""The image endpoints: from a request to a verb of the image store, and from its result to an answer.
+"""The everyday endpoints of images: create (pull or import), list, inspect and remove.
 
-Each function runs in its request's thread.
+Each function runs in its request's thread and calls a verb of the image store.
 """
 
 from engine.daemon.api import versions
@@ -38,7 +38,7 @@ def create(engine: DaemonParts, request: Request) -> None:
 def _pull(engine: DaemonParts, request: Request, progress: Progress) -> None:
     query = request.query
     credentials = decode_auth(request.headers.get(HEADER, ""))
-    # `docker pull -a` may leave the colon of a tag that it does not name.
+    # `docker pull -a` may send the colon of a tag without the tag.
     name, tag = query.text("fromImage").removesuffix(":"), query.text("tag")
     reference = Reference.parse(name)
     if tag or reference.tag or reference.digest:
@@ -51,7 +51,7 @@ def _pull(engine: DaemonParts, request: Request, progress: Progress) -> None:
 def _import(engine: DaemonParts, request: Request, progress: Progress) -> None:
     source = request.query.text("fromSrc")
     if not source:
-        # dockerd takes an empty source for an empty URL, and these are its words and its status.
+        # dockerd takes an empty source for an empty URL. These are its words, and its status.
         raise SystemFailure('Get "http:": http: no Host in request URL')
     if source == "-":
         _import_stream(engine, request, progress, source, request.body)
@@ -80,7 +80,7 @@ def _platform(request: Request) -> str | None:
 
 
 def list_(engine: DaemonParts, request: Request) -> Response:
-    """GET /images/json"""
+    """GET /images/json: list images."""
     query = request.query
     filters = versions.image_filters(request.version, query.filters(), query.text("filter"))
     manifests = query.flag("manifests") and request.version >= versions.LIST_MANIFESTS_SINCE
@@ -100,7 +100,7 @@ def list_(engine: DaemonParts, request: Request) -> Response:
 
 
 def inspect(engine: DaemonParts, request: Request) -> Response:
-    """GET /images/{name}/json"""
+    """GET /images/{name}/json: show one image."""
     query = request.query
     wanted = query.text("platform") if request.version >= versions.INSPECT_PLATFORM_SINCE else ""
     manifests = query.flag("manifests") and request.version >= versions.INSPECT_MANIFESTS_SINCE
@@ -112,7 +112,7 @@ def inspect(engine: DaemonParts, request: Request) -> Response:
 
 
 def remove(engine: DaemonParts, request: Request) -> Response:
-    """DELETE /images/{name}"""
+    """DELETE /images/{name}: remove names of an image, and the image with its last name."""
     query = request.query
     name = request.parameters["name"]
     if not name.strip():

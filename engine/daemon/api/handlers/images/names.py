@@ -1,6 +1,6 @@
-"""The endpoints of images' names and steps: tag, history, prune.
+"""The endpoints that tag an image, show its history, and prune unused images.
 
-Each function runs in its request's thread. Loaded by the first request for one of them.
+Each function runs in its request's thread. The first request for one of them imports this module.
 """
 
 from engine.daemon.api import versions
@@ -14,21 +14,21 @@ from engine.daemon.parts import DaemonParts
 
 
 def tag(engine: DaemonParts, request: Request) -> Response:
-    """POST /images/{name}/tag"""
+    """POST /images/{name}/tag: give an image another name."""
     query = request.query
     tagging.tag(engine.images, request.parameters["name"], query.text("repo"), query.text("tag"))
     return Empty(201)
 
 
 def history(engine: DaemonParts, request: Request) -> Response:
-    """GET /images/{name}/history"""
+    """GET /images/{name}/history: list the steps that made an image."""
     wanted = request.query.text("platform") if request.version >= versions.HISTORY_PLATFORM_SINCE else ""
     image = engine.images.find(request.parameters["name"], str(platforms.from_json(wanted)) if wanted else None)
     return Json(steps.history(engine.images, image))
 
 
 def prune(engine: DaemonParts, request: Request) -> Response:
-    """POST /images/prune"""
+    """POST /images/prune: remove unused images."""
     filters = request.query.filters(pruning.FILTERS)
     removed, freed = pruning.prune(engine.images, filters, engine.containers.using)
     return Json({"ImagesDeleted": removed, "SpaceReclaimed": freed})

@@ -1,6 +1,7 @@
-"""The endpoints that speak to registries for a client: push, the look at an image there, search.
+"""The endpoints that ask a registry for a client: push an image, inspect an image in the registry, and search.
 
-Each function runs in its request's thread. Pulling is `images.create`, checking credentials `system.auth`.
+Each function runs in its request's thread. Pulls are `images.everyday.create`; the check of credentials is
+`system.auth`.
 """
 
 from engine.daemon.api import versions
@@ -20,7 +21,7 @@ _LARGEST_AUTH = 64 * 1024
 
 
 def push_(engine: DaemonParts, request: Request) -> None:
-    """POST /images/{name}/push"""
+    """POST /images/{name}/push: send an image to its registry, and stream the progress."""
     query = request.query
     credentials = _credentials(request)
     wanted = query.text("platform") if request.version >= versions.PUSH_PLATFORM_SINCE else ""
@@ -30,7 +31,9 @@ def push_(engine: DaemonParts, request: Request) -> None:
 
 
 def _credentials(request: Request) -> Object | None:
-    """From the header, or from the body as clients before the header sent them."""
+    """The client's credentials from the header, or from the body, where clients sent them before there
+    was the header.
+    """
     if HEADER in request.headers:
         return decode_auth(request.headers[HEADER])
     data = request.body.read(_LARGEST_AUTH)
@@ -43,13 +46,13 @@ def _credentials(request: Request) -> Object | None:
 
 
 def distribution_inspect(engine: DaemonParts, request: Request) -> Response:
-    """GET /distribution/{name}/json"""
+    """GET /distribution/{name}/json: the descriptor and platforms of an image in its registry."""
     credentials = decode_auth(request.headers.get(HEADER, ""))
     return Json(distribution.inspect(engine.settings, request.parameters["name"], credentials))
 
 
 def search_(engine: DaemonParts, request: Request) -> Response:
-    """GET /images/search"""
+    """GET /images/search: the repositories of a registry that fit a term."""
     query = request.query
     credentials = decode_auth(request.headers.get(HEADER, ""))
     limit = query.text("limit")
