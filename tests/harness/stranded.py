@@ -9,7 +9,6 @@ import gc
 import importlib.machinery
 import os
 import sys
-import types
 
 ASKED = "ENGINE_TEST_ASKED"
 """The variable that names the file: a line for each module that was looked for, and each file of the tree."""
@@ -44,17 +43,26 @@ def strand() -> None:
     sys.addaudithook(heard)
 
 
+class _Collector:
+    """In the place of the spawner's `gc`, as far as it uses that."""
+
+    collect = staticmethod(gc.collect)
+    freeze = staticmethod(gc.freeze)
+    enable = staticmethod(gc.enable)
+
+    @staticmethod
+    def disable() -> None:
+        """The last that a spawner does before it waits for requests."""
+        gc.disable()
+        strand()
+
+
 def main() -> int:
     """Be the engine's daemon, with such a spawner."""
     from engine import __main__ as door
     from engine.spawner import main as spawner
 
-    def settled() -> None:
-        gc.disable()
-        strand()
-
-    # The last that a spawner does before it waits for requests.
-    spawner.gc = types.SimpleNamespace(collect=gc.collect, freeze=gc.freeze, enable=gc.enable, disable=settled)
+    spawner.gc = _Collector
     return door.daemon(sys.argv[2:])
 
 

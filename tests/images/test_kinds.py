@@ -17,6 +17,7 @@ from engine.daemon.images.layers.merged import within
 from engine.daemon.images.verbs import pull as pulling
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
+from tests.harness.parts import settings
 from tests.images.conftest import Layout, listing, need, registries
 from tests.unit.images import fakeregistry, made
 from tests.unit.images.made import MadeImage, archive, member
@@ -143,8 +144,7 @@ def either_store(request, tmp_path):
     assert found == storage.OVERLAY, "the tests need a temporary directory that can carry an overlay"
     root = _made(tmp_path / "root")
     (root / "storage").write_text(request.param + "\n")
-    settings = made.types.SimpleNamespace(registry_mirrors=(), insecure_registries=())
-    return Catalogue(Database(str(root / "engine.db"), table.SCHEMA), str(root), settings, request.param)
+    return Catalogue(Database(str(root / "engine.db"), table.SCHEMA), str(root), settings(), request.param)
 
 
 def _made(path: Path) -> Path:

@@ -112,12 +112,13 @@ def test_the_daemons_umask_is_no_part_of_an_image(unpacked):
 
 
 SCRIPT = """
-import sys, types
+import sys
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.verbs import import_
 from engine.daemon.store.database import Database
 from engine.daemon.store import images
-settings = types.SimpleNamespace(registry_mirrors=(), insecure_registries=())
+from engine.settings.every import from_arguments
+settings = from_arguments(["--config-file", "/dev/null"])
 store = Catalogue(Database(sys.argv[1] + "/db", images.SCHEMA), sys.argv[1], settings, "copy")
 import_.import_rootfs(store, sys.stdin.buffer, "big", "", "", (), None)
 # Not ru_maxrss, which remembers the process that this one was forked from.

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 from engine.daemon.network.names import Names
 from engine.daemon.network.record import Endpoint, Network
@@ -22,6 +21,7 @@ from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
 from tests.harness.daemon import PROJECT
 from tests.harness.namespaces import Namespaces
+from tests.harness.parts import settings
 
 NET = Network(id="a" * 64, name="net", driver="bridge", created_ns=0)
 OTHER = Network(id="b" * 64, name="other", driver="bridge", created_ns=0)
@@ -94,7 +94,7 @@ class _Spawner:
 class Site:
     """A machine whose names are answered. names: what a daemon calls; resolv_conf: the host's file"""
 
-    def __init__(self, machine: Namespaces, directory: Path, muxer: str = "auto", **settings: tuple[str, ...]) -> None:
+    def __init__(self, machine: Namespaces, directory: Path, muxer: str = "auto", **told: tuple[str, ...]) -> None:
         self.machine = machine
         self.exec_root = directory
         self.resolv_conf = directory / "resolv.conf"
@@ -102,7 +102,7 @@ class Site:
         command = ["mount", "--bind", str(self.resolv_conf), "/etc/resolv.conf"]
         subprocess.run(machine.command(command), check=True)
         self._spawner = _Spawner(machine, muxer, directory / "stage")
-        self._settings = SimpleNamespace(**{"dns": (), "dns_search": (), "dns_opts": (), **settings})
+        self._settings = settings(**told)
         self.names: Names
         self.restart()
 

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +14,7 @@ from engine.daemon.network.record import Endpoint, Network, Pool, Published
 from engine.errors import SystemFailure, Unavailable
 from tests.harness.hosts import Host, ask, reaches, run, serving
 from tests.harness.namespaces import Namespaces, entered
+from tests.harness.parts import settings
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -29,7 +29,6 @@ BOTH = Network(
     pools=(Pool("10.8.0.0/24", gateway="10.8.0.1"), Pool("fd08::/64", gateway="fd08::1")),
 )
 INSIDE = Network("ef" * 32, "in", "bridge", 0, "br-in", internal=True, pools=(Pool("10.7.0.0/24", "", "10.7.0.1"),))
-DEFAULTS = {"iptables": True, "ip6tables": True, "ip_forward": True, "ip_forward_no_drop": False}
 FORWARDING = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 
 
@@ -41,9 +40,9 @@ class Machine(Namespaces):
         for name in FORWARDING.values():
             self.set(name, "0")
 
-    def firewall(self, identity: str = "12345678", **settings: bool) -> Firewall:
+    def firewall(self, identity: str = "12345678", **told: bool) -> Firewall:
         """One of a daemon's with these settings; `with entered(machine.keeper.pid)` around what is asked of it."""
-        return Firewall(identity, SimpleNamespace(**{**DEFAULTS, **settings}))
+        return Firewall(identity, settings(**told))
 
     def set(self, name: str, value: str) -> None:
         """Set what is below /proc/sys."""
@@ -99,15 +98,15 @@ def test_what_comes_later_and_is_made_to_forward_is_left_alone(machine: Machine,
         assert ask(one, newcomer.address, 80) == one.address
 
 
-@pytest.mark.parametrize("settings", [{"ip_forward_no_drop": True}, {"ip_forward": False}])
-def test_the_settings_say_otherwise(machine: Machine, neighbours: tuple[Host, Host], settings: dict) -> None:
+@pytest.mark.parametrize("told", [{"ip_forward_no_drop": True}, {"ip_forward": False}])
+def test_the_settings_say_otherwise(machine: Machine, neighbours: tuple[Host, Host], told: dict) -> None:
     """--ip-forward-no-drop lets the host be a router, --ip-forward=false leaves it as it is."""
     one, two = neighbours
     with entered(machine.keeper.pid):
-        machine.firewall(**settings).open_network(NET)
-    assert machine.get(FORWARDING[4]) == ("0" if settings == {"ip_forward": False} else "1")
+        machine.firewall(**told).open_network(NET)
+    assert machine.get(FORWARDING[4]) == ("0" if told == {"ip_forward": False} else "1")
     with serving(two, 80):
-        assert reaches(one, two.address, 80, timeout=0.2) == ("ip_forward" not in settings)
+        assert reaches(one, two.address, 80, timeout=0.2) == ("ip_forward" not in told)
 
 
 def test_a_host_that_forwards_already_stays_a_router(machine: Machine, neighbours: tuple[Host, Host]) -> None:

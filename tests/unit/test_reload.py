@@ -2,28 +2,23 @@
 
 import logging
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from engine.daemon import reload
+from engine.daemon.runtime.events import Events
 from engine.errors import Invalid
 from engine.settings import every
+from tests.harness.parts import Parts, told
+from tests.unit.images import made
 
 
 @pytest.fixture
-def engine():
-    """As much of an engine as has settings, and a list of what it told; the log's level is put back."""
+def engine(tmp_path):
+    """As much of an engine as has settings, and tells of them; the log's level is put back."""
     level = logging.getLogger().level
-    told = []
-    chosen = every.from_arguments(["--config-file", "/dev/null"], {}, 0)
-    yield SimpleNamespace(
-        id="the-id",
-        settings=chosen,
-        images=SimpleNamespace(settings=chosen),
-        told=told,
-        events=SimpleNamespace(publish=lambda *event: told.append(event)),
-    )
+    images = made.store(tmp_path)
+    yield Parts(id="the-id", settings=images.settings, images=images, events=Events())
     logging.getLogger().setLevel(level)
 
 
@@ -33,10 +28,10 @@ def test_what_may_change_is_taken_over_and_told(engine):
     reload.reload(engine, lambda: found)
     assert engine.settings == engine.images.settings == replace(found, init=before.init)
     assert logging.getLogger().level == logging.DEBUG
-    ((kind, action, actor, attributes),) = engine.told
-    assert (kind, action, actor) == ("daemon", "reload", "the-id")
-    assert attributes.pop("name")
-    assert attributes == {"debug": "true", "insecure-registries": '["r:1"]', "registry-mirrors": '["https://m/"]'}
+    (event,) = told(engine.events)
+    assert (event.kind, event.action, event.actor) == ("daemon", "reload", "the-id")
+    assert event.attributes.pop("name")
+    assert event.attributes == {"debug": "true", "insecure-registries": '["r:1"]', "registry-mirrors": '["https://m/"]'}
     reload.reload(engine, lambda: replace(found, debug=False))
     assert logging.getLogger().level == logging.INFO
 
@@ -47,7 +42,7 @@ def test_a_configuration_that_cannot_be_read_changes_nothing(engine, caplog):
 
     before = engine.settings
     reload.reload(engine, unreadable)
-    assert engine.settings is before and engine.told == []
+    assert engine.settings is before and told(engine.events) == []
     assert "unable to configure the daemon with file x: no" in caplog.text
 
 

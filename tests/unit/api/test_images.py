@@ -3,7 +3,6 @@
 import base64
 import json
 import threading
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -13,6 +12,7 @@ from engine.daemon.api.routes import ROUTES
 from engine.daemon.api.streams import ClientGone
 from engine.daemon.images.verbs import import_, listing, load, pull, remove
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
+from tests.harness.parts import Parts, image
 
 AUTH = base64.urlsafe_b64encode(b'{"username":"u","password":"p"}').decode()
 
@@ -31,7 +31,7 @@ class Store:
             progress(line)
         if self.error:
             raise self.error
-        return SimpleNamespace(id="sha256:abc")
+        return image(id="sha256:abc")
 
     def pull(self, reference, tag, platform, auth, progress, gone):
         assert not gone()
@@ -66,6 +66,13 @@ class Store:
         return [{"Untagged": ref}]
 
 
+class Containers:
+    """A roster in which every image has a user."""
+
+    def using(self, image_id):
+        return [f"user of {image_id}"]
+
+
 def method(name):
     return lambda store, *rest, **named: getattr(store, name)(*rest, **named)
 
@@ -88,8 +95,7 @@ def serve(connect, monkeypatch):
         monkeypatch.setattr(module, name, method(name))
 
     def make(store):
-        containers = SimpleNamespace(using=lambda image: [f"user of {image}"])
-        return connect(Dispatcher(SimpleNamespace(images=store, containers=containers), ROUTES))
+        return connect(Dispatcher(Parts(images=store, containers=Containers()), ROUTES))
 
     return make
 

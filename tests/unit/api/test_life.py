@@ -1,14 +1,16 @@
 """The endpoints of a container's life: what is told of a failure."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from engine.daemon.api.handlers.containers import life
+from engine.daemon.api.request import Request
+from engine.daemon.containers.roster import Roster
 from engine.daemon.containers.verbs import restart as restarting
 from engine.daemon.runtime.handshake import SilentMonitor, StartFailure
 from engine.errors import Conflict, EngineError, SystemFailure
+from engine.protocols.http import Head
 from engine.wire.schema import Failed
+from tests.harness.parts import Parts, container
 
 
 @pytest.mark.parametrize(
@@ -26,8 +28,8 @@ def test_a_restart_that_fails_says_why(
         raise failure
 
     monkeypatch.setattr(restarting, "restart", fails)
-    engine = SimpleNamespace(containers=SimpleNamespace(find=lambda _: None))
-    query = SimpleNamespace(number=lambda _: None, text=lambda _: "")
+    request = Request(Head("POST", "/containers/one/restart", "", 1, {}), None)  # its connection is asked for nothing
+    request.parameters = {"id": "one"}
     with pytest.raises(kind) as told:
-        life.restart(engine, SimpleNamespace(query=query, parameters={"id": "one"}))
+        life.restart(Parts(containers=Roster([container(name="one")])), request)
     assert str(told.value) == f"Cannot restart container one: {failure}"

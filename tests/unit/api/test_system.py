@@ -3,44 +3,70 @@
 import http.server
 import os
 import threading
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import pytest
 
 from engine.daemon import info
 from engine.daemon.api.dispatch import Dispatcher
 from engine.daemon.api.routes import ROUTES
+from engine.daemon.containers.record import State
+from engine.daemon.containers.roster import Roster
+from engine.daemon.network.firewall.control import Firewall
 from tests.harness import schema
+from tests.harness.parts import Parts, container, settings
+
+IDENTITY = "11111111-2222-3333-4444-555555555555"
 
 
-def engine(settings=(), **changed):
-    """An engine with nothing in it."""
-    chosen = {
+class Images:
+    """A store that is counted."""
+
+    def count(self) -> int:
+        """How many images there are."""
+        return 7
+
+
+@dataclass
+class Listened:
+    """An event bus that is counted."""
+
+    listeners: int = 3
+
+
+@dataclass
+class Cgroups:
+    """A hierarchy of which it is asked what it can do."""
+
+    version: str = "2"
+    features: frozenset[str] = frozenset({"memory", "pids", "cpu_cfs", "cpu_shares"})
+
+
+def engine(**told: object) -> Parts:
+    """An engine with three containers. told: settings"""
+    usual = {
         "data_root": "/proc",
         "debug": True,
         "registry_mirrors": ("https://m/",),
         "insecure_registries": ("r:5000", "10.0.0.0/8"),
         "log_driver": "journald",
-        "init_path": "",
-        "iptables": True,
         "ip6tables": False,
-        "ip_forward": True,
-        "default_address_pools": (),
-        **dict(settings),
     }
-    states = [SimpleNamespace(status=status, running=status != "exited") for status in ("running", "paused", "exited")]
-    parts = {
-        "id": "11111111-2222-3333-4444-555555555555",
-        "settings": SimpleNamespace(**chosen),
-        "firewall": SimpleNamespace(table="engine-11111111"),
-        "storage": "copy",
-        "muxer": "python",
-        "images": SimpleNamespace(count=lambda: 7),
-        "containers": SimpleNamespace(all=lambda: [SimpleNamespace(snapshot=lambda s=state: s) for state in states]),
-        "events": SimpleNamespace(listeners=3),
-        "cgroups": SimpleNamespace(version="2", features=frozenset({"memory", "pids", "cpu_cfs", "cpu_shares"})),
-    }
-    return SimpleNamespace(**{**parts, **changed})
+    chosen = settings(**{**usual, **told})
+    states = [State(status) for status in ("running", "paused", "exited")]
+    return Parts(
+        id=IDENTITY,
+        settings=chosen,
+        firewall=Firewall(IDENTITY, chosen),
+        storage="copy",
+        muxer="python",
+        images=Images(),
+        containers=Roster(
+            container(id=f"{number:064x}", name=state.status, state=state) for number, state in enumerate(states)
+        ),
+        events=Listened(),
+        cgroups=Cgroups(),
+    )
 
 
 @pytest.fixture
@@ -95,7 +121,7 @@ def test_info_tells_of_networks(client, connect):
     assert body["FirewallBackend"] == {"Driver": "nftables", "Info": [["Table", "inet engine-11111111"]]}
     assert "DefaultAddressPools" not in body
     told = {"default_address_pools": ("10.0.0.0/8,24", "fd00::/8,64"), "iptables": False}
-    body = connect(Dispatcher(engine(told), ROUTES)).ask("GET", "/info")[2]
+    body = connect(Dispatcher(engine(**told), ROUTES)).ask("GET", "/info")[2]
     assert body["FirewallBackend"] is None
     assert body["DefaultAddressPools"] == [{"Base": "10.0.0.0/8", "Size": 24}, {"Base": "fd00::/8", "Size": 64}]
     assert schema.problems({"$ref": "#/definitions/SystemInfo"}, body) == []
@@ -105,7 +131,7 @@ def test_forwarding_that_the_engine_switches_on_itself_is_nothing_to_warn_of(mon
     monkeypatch.setattr(info, "_abilities", lambda _: dict.fromkeys(key for key, _ in info._KERNEL_WARNINGS))
     text = "WARNING: IPv4 forwarding is disabled"
     assert text not in info.info(engine())["Warnings"]
-    assert text in info.info(engine({"ip_forward": False}))["Warnings"]
+    assert text in info.info(engine(ip_forward=False))["Warnings"]
 
 
 def test_info_as_older_clients_knew_it(client):

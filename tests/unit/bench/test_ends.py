@@ -5,7 +5,7 @@ import struct
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import pytest
 
@@ -52,11 +52,18 @@ def test_only_right_answers_are_counted(monkeypatch):
         thread.join()
 
 
+@dataclass
+class Started:
+    """In the place of a `bench.isolation.Isolated`: a process that is in no namespaces of its own."""
+
+    pid: int | None
+
+
 def test_a_process_that_is_in_no_namespace_of_the_engines_is_not_found():
     """Below a process without children there is none; below this one may be the containers of other tests."""
     with subprocess.Popen(["sleep", "60"]) as alone:
         try:
             with pytest.raises(LookupError):
-                outer_pid(SimpleNamespace(pid=alone.pid), 1)
+                outer_pid(Started(alone.pid), 1)
         finally:
             alone.kill()

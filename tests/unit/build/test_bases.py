@@ -1,13 +1,12 @@
 """The images that a Dockerfile names: when they are pulled, and what a pull is given."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from engine.daemon.build import bases
 from engine.daemon.build.options import Options
 from engine.daemon.images.verbs import pull
 from engine.errors import NotFound
+from tests.harness.parts import Parts
 
 
 class Images:
@@ -42,7 +41,7 @@ def gone() -> bool:
 
 
 def find(images: Images, name: str, options: Options, fresh: set[str]) -> str:
-    return bases.find(SimpleNamespace(images=images), name, "", options, print, fresh, gone)
+    return bases.find(Parts(images=images), name, "", options, print, fresh, gone)
 
 
 def test_only_what_is_not_here_is_pulled_and_the_pull_ends_with_the_client() -> None:

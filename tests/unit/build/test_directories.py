@@ -5,23 +5,23 @@ import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from engine.daemon.build import directories
 from engine.daemon.store import builds
 from engine.daemon.store.database import Database
+from tests.harness.parts import Parts, settings
 
 SECONDS = 5
 OWNER = (os.getuid(), os.getgid(), 0o755)
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> SimpleNamespace:
+def engine(tmp_path: Path) -> Parts:
     """As much of an engine as has such directories."""
     database = Database(str(tmp_path / "engine.db"), builds.SCHEMA)
-    return SimpleNamespace(database=database, settings=SimpleNamespace(data_root=str(tmp_path)))
+    return Parts(database=database, settings=settings(data_root=str(tmp_path)))
 
 
 class Step(threading.Thread):
@@ -47,7 +47,7 @@ class Step(threading.Thread):
 
 
 @pytest.fixture
-def filling(engine: SimpleNamespace) -> Iterator[tuple[Step, threading.Event]]:
+def filling(engine: Parts) -> Iterator[tuple[Step, threading.Event]]:
     """A step that copies a tree into the directory `slow`, and what ends that."""
     gate = threading.Event()
     step = Step(engine, "slow", gate=gate)
@@ -58,7 +58,7 @@ def filling(engine: SimpleNamespace) -> Iterator[tuple[Step, threading.Event]]:
     step.join(SECONDS)
 
 
-def test_a_directory_that_is_filled_holds_up_no_other(engine: SimpleNamespace, filling: tuple) -> None:
+def test_a_directory_that_is_filled_holds_up_no_other(engine: Parts, filling: tuple) -> None:
     """Neither another step's, nor a prune."""
     other = Step(engine, "other")
     path = other.paths.get(timeout=SECONDS)
@@ -73,7 +73,7 @@ def test_a_directory_that_is_filled_holds_up_no_other(engine: SimpleNamespace, f
 
 
 @pytest.mark.parametrize("sharing", ["shared", "locked"])
-def test_who_wants_the_same_one_waits_for_it(engine: SimpleNamespace, filling: tuple, sharing: str) -> None:
+def test_who_wants_the_same_one_waits_for_it(engine: Parts, filling: tuple, sharing: str) -> None:
     """And does not fill another."""
     step, gate = filling
     second = Step(engine, "slow", sharing)
@@ -86,7 +86,7 @@ def test_who_wants_the_same_one_waits_for_it(engine: SimpleNamespace, filling: t
     second.join(SECONDS)
 
 
-def test_who_wants_one_alone_gets_another_at_once(engine: SimpleNamespace, filling: tuple) -> None:
+def test_who_wants_one_alone_gets_another_at_once(engine: Parts, filling: tuple) -> None:
     step, gate = filling
     second = Step(engine, "slow", "private")
     path = second.paths.get(timeout=SECONDS)
@@ -96,7 +96,7 @@ def test_who_wants_one_alone_gets_another_at_once(engine: SimpleNamespace, filli
     second.join(SECONDS)
 
 
-def test_one_that_cannot_be_filled_leaves_the_way_to_the_next(engine: SimpleNamespace) -> None:
+def test_one_that_cannot_be_filled_leaves_the_way_to_the_next(engine: Parts) -> None:
     def fail(_sink: int) -> None:
         raise ValueError("no room")
 

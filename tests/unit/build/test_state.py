@@ -3,8 +3,8 @@
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +19,7 @@ from engine.daemon.store import builds, images
 from engine.daemon.store.database import Database
 from engine.daemon.tar.writer import END
 from engine.errors import Invalid
+from tests.harness.parts import Parts, image, settings
 
 pytestmark = pytest.mark.root
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.root
 def store(tmp_path: Path) -> Iterator[Catalogue]:
     """An empty store, which waits for no disk."""
     database = Database(str(tmp_path / "engine.db"), (*images.SCHEMA, *builds.SCHEMA))
-    empty = Catalogue(database, str(tmp_path), SimpleNamespace(registry_mirrors=(), insecure_registries=()))
+    empty = Catalogue(database, str(tmp_path), settings())
     empty.content.flush = lambda: None
     yield empty
     database.close()
@@ -50,7 +51,7 @@ def step(maker: Maker, stage: State, name: str) -> None:
 
 def test_each_step_stands_on_the_one_before(store: Catalogue) -> None:
     stage = state(author="me")
-    with Maker(SimpleNamespace(images=store)) as maker:
+    with Maker(Parts(images=store)) as maker:
         step(maker, stage, "a")
         first = stage.image
         stage.config = {"Env": ["A=1"], "Cmd": [], "Labels": {}}
@@ -65,14 +66,14 @@ def test_each_step_stands_on_the_one_before(store: Catalogue) -> None:
 
 
 def test_a_layer_with_nothing_in_it_is_none(store: Catalogue) -> None:
-    with Maker(SimpleNamespace(images=store)) as maker, maker.packed(iter((END,))) as part:
+    with Maker(Parts(images=store)) as maker, maker.packed(iter((END,))) as part:
         assert part is None
     assert EMPTY_LAYER.startswith("sha256:5f70bf18a086")
 
 
 def test_images_are_durable_and_let_go_of_at_the_builds_end(store: Catalogue) -> None:
     stage = state()
-    with Maker(SimpleNamespace(images=store)) as maker:
+    with Maker(Parts(images=store)) as maker:
         step(maker, stage, "a")
         step(maker, stage, "b")
         assert len(unsettled(store)) == 2 and store.held[stage.identity] == 1
@@ -81,7 +82,7 @@ def test_images_are_durable_and_let_go_of_at_the_builds_end(store: Catalogue) ->
 
 def test_a_build_that_fails_settles_what_it_made(store: Catalogue) -> None:
     stage = state()
-    with pytest.raises(Invalid), Maker(SimpleNamespace(images=store)) as maker:
+    with pytest.raises(Invalid), Maker(Parts(images=store)) as maker:
         step(maker, stage, "a")
         raise Invalid("a later step")
     assert unsettled(store) == [] and store.find(stage.identity)
@@ -90,7 +91,7 @@ def test_a_build_that_fails_settles_what_it_made(store: Catalogue) -> None:
 def test_no_image_has_more_layers_than_an_overlay_takes(store: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MOST_LAYERS", 2)
     stage = state()
-    with Maker(SimpleNamespace(images=store)) as maker:
+    with Maker(Parts(images=store)) as maker:
         step(maker, stage, "a")
         step(maker, stage, "b")
         with pytest.raises(Invalid, match="max depth exceeded: 2 layers are allowed"):
@@ -100,7 +101,7 @@ def test_no_image_has_more_layers_than_an_overlay_takes(store: Catalogue, monkey
 
 def test_a_step_of_another_image_is_taken_with_its_layer_and_its_moment(store: Catalogue) -> None:
     source = state()
-    with Maker(SimpleNamespace(images=store)) as maker:
+    with Maker(Parts(images=store)) as maker:
         step(maker, source, "a")
         base = source.image
         step(maker, source, "b")
@@ -113,8 +114,8 @@ def test_a_step_of_another_image_is_taken_with_its_layer_and_its_moment(store: C
 
 @pytest.mark.parametrize("created", [5, {"a": 1}, None])
 def test_a_moment_of_a_strangers_history_that_is_no_text_is_none(store: Catalogue, created: object) -> None:
-    with Maker(SimpleNamespace(images=store)) as maker:
-        source = SimpleNamespace(id="x", config={"history": [{"created": created, "empty_layer": True}]})
+    with Maker(Parts(images=store)) as maker:
+        source = image(id="x", config={"history": [{"created": created, "empty_layer": True}]})
         stage = state()
         maker.take(stage, "x", source, 0)
     assert re.match(r"\d{4}-\d\d-\d\dT", stage.image.created)
@@ -122,20 +123,17 @@ def test_a_moment_of_a_strangers_history_that_is_no_text_is_none(store: Catalogu
 
 def test_a_history_that_promises_a_layer_too_many_is_refused(store: Catalogue) -> None:
     source = state()
-    with Maker(SimpleNamespace(images=store)) as maker:
+    with Maker(Parts(images=store)) as maker:
         step(maker, source, "a")
-        lying = SimpleNamespace(id=source.identity, config={"history": [{}, {}]}, manifest=source.image.manifest)
-        lying.diff_ids = source.image.diff_ids
+        lying = replace(source.image, config={**source.image.config, "history": [{}, {}]})
         with pytest.raises(Invalid, match="more steps with a layer than it has layers"):
             maker.take(state(), "x", lying, 1)
 
 
 def test_a_stage_begins_with_a_path_and_without_triggers() -> None:
     stage = state()
-    image = SimpleNamespace(
-        id="i", config={"config": {"OnBuild": ["RUN x"], "Env": ["A=1", "A=2", "B"]}, "author": "a"}
-    )
-    assert stage.begin(image) == ["RUN x"] and "OnBuild" not in stage.config and not stage.author
+    config = {"config": {"OnBuild": ["RUN x"], "Env": ["A=1", "A=2", "B"]}, "author": "a"}
+    assert stage.begin(image(id="i", config=config)) == ["RUN x"] and "OnBuild" not in stage.config and not stage.author
     stage.set_path()
     assert stage.config["Env"][-1].startswith("PATH=/usr/local/sbin:")
     assert stage.environment()["A"] == "1" and "B" not in stage.environment()
@@ -158,7 +156,7 @@ def test_a_pruning_finds_no_image_of_a_build_that_nobody_holds(
         return made
 
     monkeypatch.setattr(making, "add_made", pruned)
-    with Maker(SimpleNamespace(images=store)) as maker:
+    with Maker(Parts(images=store)) as maker:
         stage = state()
         maker.add(stage, "env", None)
         for thread in threads:

@@ -1,10 +1,9 @@
-"""Stand-ins for the parts of an engine that containers need: images that are dicts, settings that are paths."""
+"""Stand-ins for the parts of an engine that containers need: images that are dicts, cgroups that do nothing."""
 
 import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 from engine.daemon.containers.exec.known import Execs
 from engine.daemon.containers.life.oom import OomWatch
@@ -20,7 +19,7 @@ from engine.daemon.store.database import Database
 from engine.daemon.volumes.store import Volumes
 from engine.errors import NotFound
 from engine.sandbox.spec import Limits
-from tests.unit.network import made
+from tests.harness.parts import Parts, settings
 
 BUSYBOX = "sha256:3d6c584907b4cca0892ef53f31186796bb6fe1dd07088ec6976f80a12d08a9eb"
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -89,24 +88,15 @@ class FakeCgroups:
         return False
 
 
-def make_engine(root: object, images: FakeImages | None = None) -> SimpleNamespace:
+def make_engine(root: object, images: FakeImages | None = None) -> Parts:
     """An engine with a real database and registry below the directory `root`."""
     os.makedirs(f"{root}/containers", exist_ok=True)
     database = Database(f"{root}/engine.db", (*table.SCHEMA, *volume_table.SCHEMA, *network_table.SCHEMA))
     events = Events()
-    settings = made.settings(
-        data_root=str(root),
-        exec_root=f"{root}/run",
-        log_driver="local",
-        log_opts=(),
-        dns=(),
-        dns_search=(),
-        dns_opts=(),
-        host_gateway_ips=(),
-    )
-    return SimpleNamespace(
-        settings=settings,
-        networks=Networks(database, settings, "1" * 64, events),
+    told = settings(data_root=str(root), exec_root=f"{root}/run")
+    return Parts(
+        settings=told,
+        networks=Networks(database, told, "1" * 64, events),
         database=database,
         images=images or FakeImages(),
         containers=Roster(),

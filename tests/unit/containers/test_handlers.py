@@ -1,9 +1,9 @@
 """The container handlers: defaults of queries, words of errors, and what is sent before what."""
 
+import io
 import json
 import select
 import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -47,7 +47,7 @@ class FakeRequest:
         self.parameters = {"id": reference}
         self.query = Query(query)
         self.version = (1, 54)
-        self.body = SimpleNamespace(read=lambda size: body[:size])
+        self.body = io.BytesIO(body)
         self.gone = lambda: gone
         self.sent: list = []
         self.head_sent = threading.Event()

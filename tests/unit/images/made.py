@@ -6,7 +6,6 @@ import io
 import json
 import os
 import tarfile
-import types
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
+from tests.harness.parts import settings
 
 OCI = "application/vnd.oci.image."
 
@@ -133,9 +133,9 @@ def docker_archive(image: MadeImage, tags: list[str], layer_links: bool = False)
 
 def store(root: Path, mirrors: tuple[str, ...] = (), insecure: tuple[str, ...] = ()) -> Catalogue:
     """An image store in the directory, with plain copies, which need no rights of root."""
-    settings = types.SimpleNamespace(registry_mirrors=mirrors, insecure_registries=insecure)
+    told = settings(registry_mirrors=mirrors, insecure_registries=insecure)
     database = Database(str(root / "engine.db"), table.SCHEMA)
-    return Catalogue(database, str(root), settings, storage.COPY)
+    return Catalogue(database, str(root), told, storage.COPY)
 
 
 def files_below(root: Path) -> set[str]:

@@ -5,14 +5,15 @@ import gzip
 import io
 import pathlib
 import re
-import types
 
 import pytest
 
+from engine.daemon.containers.record import State
 from engine.daemon.images.verbs import import_ as importing
 from engine.daemon.images.verbs import listing, remove
 from engine.daemon.images.verbs import load as loading
 from engine.errors import Conflict, Invalid, NotFound
+from tests.harness import parts
 from tests.unit.images import made
 from tests.unit.images.made import MadeImage, archive, files_below, layout, member
 
@@ -29,11 +30,8 @@ def import_(store, data=TREE, repo="a", tag="", message="", changes=(), platform
     return importing.import_rootfs(store, io.BytesIO(data), repo, tag, message, changes, platform)
 
 
-def container(image, identity="c" * 64, running=False, **state):
-    snapshot = types.SimpleNamespace(running=running, **state)
-    return types.SimpleNamespace(
-        id=identity, image_id=image.id, layers=image.layers, mounts=(), snapshot=lambda: snapshot
-    )
+def container(image, running=False):
+    return parts.container(image_id=image.id, layers=image.layers, state=State("running" if running else "exited"))
 
 
 def using(*containers):

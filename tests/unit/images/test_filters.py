@@ -1,7 +1,6 @@
 """The filters of images: Go's patterns of names, labels, moments; whatever else is refused, and nothing is slow."""
 
 import time
-import types
 
 import pytest
 from hypothesis import given
@@ -9,6 +8,7 @@ from hypothesis import strategies as some
 
 from engine.daemon.images import filters
 from engine.errors import Invalid, NotFound
+from tests.harness import parts
 
 # Pattern, text, whether Go's path.Match says yes; None where it is a syntax error.
 GLOBS = [
@@ -81,7 +81,7 @@ def test_stars_find_what_an_exhaustive_search_finds(pattern, text):
 
 
 def image(created="2026-01-02T03:04:05.5Z", names=("docker.io/library/a:1",), labels=None):
-    return types.SimpleNamespace(created=created, names=names, config={"config": {"Labels": labels}})
+    return parts.image(created=created, names=names, config={"config": {"Labels": labels}})
 
 
 class Store:

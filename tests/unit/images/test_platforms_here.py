@@ -2,13 +2,14 @@
 
 import json
 import pathlib
-import types
 
 import pytest
 
+from engine.daemon.containers.record import State
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.verbs import listing, remove
 from engine.errors import Conflict, Invalid, NotFound
+from tests.harness import parts
 from tests.unit.images import made, several
 from tests.unit.images.made import files_below
 
@@ -16,11 +17,9 @@ OTHER = "arm64" if platforms.host().architecture != "arm64" else "amd64"
 HOST = platforms.host().architecture
 
 
-def container(image, identity="c" * 64, running=False, mounts=()):
-    snapshot = types.SimpleNamespace(running=running)
-    return types.SimpleNamespace(
-        id=identity, image="x", image_id=image.id, layers=image.layers, mounts=mounts, snapshot=lambda: snapshot
-    )
+def container(image, running=False, mounts=()):
+    state = State("running" if running else "exited")
+    return parts.container(image="x", image_id=image.id, layers=image.layers, mounts=mounts, state=state)
 
 
 def using(*containers):

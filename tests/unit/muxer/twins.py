@@ -3,21 +3,33 @@
 import os
 import socket
 import threading
-from types import SimpleNamespace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
 import _muxer
 from engine.logs.sending import sender
 from engine.logs.writer import Writer
+from engine.monitor import contract
 from engine.monitor.parts import parts
 from tests.unit.muxer.played import Container
 
 
-def select(name: str) -> SimpleNamespace:
-    """All of one implementation: its name, Pump, Waiters and `send`."""
+@dataclass(frozen=True)
+class Twin:
+    """All of one implementation. name: `c` or `python`; send: what `engine.logs.sending.sender` gives for it"""
+
+    name: str
+    Pump: type[contract.Pump]
+    Waiters: type[contract.Waiters]
+    send: Callable[..., bool]
+
+
+def select(name: str) -> Twin:
+    """The implementation of that name."""
     made_of = parts(name)
-    return SimpleNamespace(name=name, Pump=made_of.Pump, Waiters=made_of.Waiters, send=sender(name))
+    return Twin(name, made_of.Pump, made_of.Waiters, sender(name))
 
 
 @pytest.fixture(params=["python", "c"])

@@ -1,33 +1,10 @@
-"""What the tests of networks make again and again: settings, endpoint settings, networks of one data root."""
-
-from types import SimpleNamespace
+"""What the tests of networks make again and again: endpoint settings, networks of one data root."""
 
 from engine.daemon.network.networks import Networks
 from engine.daemon.runtime.events import Events
 from engine.daemon.store import networks as table
 from engine.daemon.store.database import Database
-
-DEFAULTS = {
-    "bridge": "",
-    "bip": "",
-    "bip6": "",
-    "fixed_cidr": "",
-    "fixed_cidr_v6": "",
-    "default_gateway": "",
-    "default_gateway_v6": "",
-    "ipv6": False,
-    "mtu": "1500",
-    "icc": True,
-    "ip_masq": True,
-    "ip": "0.0.0.0",
-    "default_address_pools": (),
-    "default_network_opts": (),
-}
-
-
-def settings(**changed: object) -> SimpleNamespace:
-    """The daemon's settings, as far as networks read them."""
-    return SimpleNamespace(**{**DEFAULTS, **changed})
+from tests.harness import parts
 
 
 def endpoint(address: str = "", address6: str = "", **changed: object) -> dict:
@@ -44,4 +21,4 @@ def subnet(text: str, **more: object) -> dict:
 
 def opened(path: str, events: Events | None = None, **changed: object) -> Networks:
     """The networks of one data root, as each start of a daemon has them."""
-    return Networks(Database(path, table.SCHEMA), settings(**changed), "the-engine", events or Events())
+    return Networks(Database(path, table.SCHEMA), parts.settings(**changed), "the-engine", events or Events())

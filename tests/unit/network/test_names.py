@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +13,7 @@ from engine.errors import SystemFailure, Unavailable
 from engine.kernel import syscalls
 from engine.wire.channel import Channel
 from engine.wire.schema import BeResolver, Forget, Place, Resolves, Serve, Served
+from tests.harness.parts import settings
 
 NET = Network(id="a" * 64, name="net", driver="bridge", created_ns=0)
 BRIDGE = Network(id="b" * 64, name="bridge", driver="bridge", created_ns=0)
@@ -84,8 +84,7 @@ def resolver() -> Resolver:
 @pytest.fixture
 def names(resolver: Resolver, tmp_path) -> Iterator[Names]:
     """A daemon's names."""
-    settings = SimpleNamespace(dns=("192.0.2.53",), dns_search=(), dns_opts=())
-    yield Names(str(tmp_path), settings, resolver, resolver)
+    yield Names(str(tmp_path), settings(dns=("192.0.2.53",)), resolver, resolver)
 
 
 def join(names: Names, *pairs: tuple[Network, Endpoint], asked: dict = ASKED, links: dict | None = None) -> None:

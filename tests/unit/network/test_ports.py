@@ -4,21 +4,22 @@ import resource
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from engine.daemon.network.ports import Ports
 from engine.daemon.network.record import Network, PortRequest, Published
 from engine.errors import NotBuilt, SystemFailure
+from engine.settings.every import Settings
+from tests.harness.parts import settings
 
 NETWORK = Network("ab" * 32, "web", "bridge", 0)
 OPTION = "com.docker.network.bridge."
 
 
-def rules(*, four: bool = True, six: bool = True) -> SimpleNamespace:
+def rules(*, four: bool = True, six: bool = True) -> Settings:
     """The daemon's settings: for which families it may have rules."""
-    return SimpleNamespace(iptables=four, ip6tables=six)
+    return settings(iptables=four, ip6tables=six)
 
 
 @pytest.fixture

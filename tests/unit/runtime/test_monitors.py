@@ -8,7 +8,6 @@ import struct
 import subprocess
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -156,7 +155,8 @@ def test_a_failure_carries_what_init_said(links):
 def test_a_start_that_never_comes_to_its_end_is_given_up_and_its_process_killed(links, monkeypatch):
     """It was told to go on, and would, without anybody to hear of it."""
     monkeypatch.setattr(handshake, "START_SECONDS", 0.1)
-    with subprocess.Popen(["sleep", "60"]) as process, contextlib.closing(SimpleNamespace(close=process.kill)):
+    with subprocess.Popen(["sleep", "60"]) as process, contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(process.kill)
         monitor = play(links, NamespacesReady(process.pid, syscalls.process_start(process.pid)), None)
         with pytest.raises(SystemFailure, match=r"given up after 0 seconds without a sign of life"):
             links.start("c1", REQUEST, [], lambda: None)

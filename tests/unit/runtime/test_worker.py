@@ -3,10 +3,11 @@
 import os
 import queue
 import select
+import socket
 import threading
 import time
 from collections import deque
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import pytest
 
@@ -17,9 +18,20 @@ from engine.daemon.runtime.background import Turn, later
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.worker import Worker
+from tests.harness.parts import Parts, container
 from tests.unit.runtime.refusing import without_threads
 
 SECONDS = 5
+
+
+@dataclass
+class Cgroups:
+    """Every container has one cgroup, and that is this directory."""
+
+    directory: str
+
+    def directories(self, container_id, parent):
+        return (self.directory,)
 
 
 def _oom(done, tmp_path):
@@ -27,16 +39,16 @@ def _oom(done, tmp_path):
     watch = OomWatch()
     file = tmp_path / "memory.events"
     file.write_text("oom_kill 0\n")
-    engine = SimpleNamespace(cgroups=SimpleNamespace(directories=lambda *_: (str(tmp_path),)))
     watch._tell = lambda *_: done.put("done")
-    watch.watch(engine, SimpleNamespace(id="c" * 64, host_config={"CgroupParent": ""}))
+    watch.watch(Parts(cgroups=Cgroups(str(tmp_path))), container())
     file.write_text("oom_kill 1\n")
 
 
 def _stats(done, _tmp_path, monkeypatch):
     monkeypatch.setattr(watching._Sampler, "_sample", lambda _: done.put("done"))
-    container = SimpleNamespace(id="c" * 64)
-    watching._Sampler().add(None, SimpleNamespace(container=container))
+    near, far = socket.socketpair()
+    with near, far, watching.Watcher(container(), near.fileno(), chunked=False) as watcher:
+        watching._Sampler().add(Parts(), watcher)
 
 
 # What starts a thread of its own when it is first asked for, by name.

@@ -2,8 +2,8 @@
 
 import os
 import shutil
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,11 +17,13 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
-    monkeypatch.setattr(
-        version.importlib.util,
-        "find_spec",
-        lambda name: SimpleNamespace(submodule_search_locations=[str(tmp_path / name)]),
-    )
+
+    def found(name: str) -> ModuleSpec:
+        package = ModuleSpec(name, None, is_package=True)
+        package.submodule_search_locations.append(str(tmp_path / name))
+        return package
+
+    monkeypatch.setattr(version.importlib.util, "find_spec", found)
     return tmp_path
 
 

@@ -4,13 +4,14 @@ import io
 import os
 import stat
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from engine.daemon.containers.contents import archive, rootfs
+from engine.daemon.containers.record import State
 from engine.daemon.tar import extract
 from engine.errors import Conflict
+from tests.harness.parts import container
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,6 @@ def test_an_archive_that_was_never_unpacked_is_not_said_to_be(monkeypatch: pytes
         raise archive._Stopped
 
     monkeypatch.setattr(rootfs, "visit", ended)
-    container = SimpleNamespace(id="c1", snapshot=lambda: SimpleNamespace(alive=True))
+    running = container(id="c1", state=State("running"))
     with pytest.raises(Conflict, match="c1 starts and ends too often"):
-        archive.receive(None, container, "c1", archive.AskedCopy("/"), io.BytesIO())
+        archive.receive(None, running, "c1", archive.AskedCopy("/"), io.BytesIO())

@@ -1,10 +1,10 @@
 """A stand-in for everything that touches the kernel when a container joins its networks, and an engine around it."""
 
 import os
-from types import SimpleNamespace
 
 from engine.daemon.network.record import Published
 from engine.errors import SystemFailure
+from tests.harness.parts import Parts, told
 from tests.unit.containers.fakes import make_engine
 
 PORT = Published(80, "tcp", "0.0.0.0", 8080)
@@ -64,7 +64,7 @@ class Kernel:
         self.calls.append("forget")
 
 
-def engine_with(kernel: Kernel, root: object) -> SimpleNamespace:
+def engine_with(kernel: Kernel, root: object) -> Parts:
     """An engine of this kernel, with a network `net` and an internal one, `inner`."""
     engine = make_engine(root)
     engine.wiring = engine.firewall = engine.ports = engine.names = kernel
@@ -73,8 +73,6 @@ def engine_with(kernel: Kernel, root: object) -> SimpleNamespace:
     return engine
 
 
-def events(engine: SimpleNamespace) -> list[str]:
+def events(engine: Parts) -> list[str]:
     """What was told of networks' members, oldest first."""
-    past, subscription = engine.events.subscribe()
-    subscription.close()
-    return [each.action for each in past if each.kind == "network" and each.action.endswith("connect")]
+    return [each.action for each in told(engine.events) if each.kind == "network" and each.action.endswith("connect")]

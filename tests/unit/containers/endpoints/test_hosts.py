@@ -1,20 +1,21 @@
 """The lines of /etc/hosts, and changes to the file of a container that runs."""
 
 import os
-from types import SimpleNamespace
 
 import pytest
 
 from engine.daemon.containers.endpoints import hosts
+from engine.daemon.containers.record import Container
 from engine.daemon.network.record import Endpoint
+from tests.harness import parts
 
 BOTH = Endpoint("1", "n", "c", ipv4="172.17.0.2", ipv6="fd00::2")
 NONE = Endpoint("2", "n", "c")
 
 
-def container(extra: list[str] | None = None, hostname: str = "host", domain: str = "") -> SimpleNamespace:
-    """As much of a container as there is to its names."""
-    return SimpleNamespace(config={"Hostname": hostname, "Domainname": domain}, host_config={"ExtraHosts": extra})
+def container(extra: list[str] | None = None, hostname: str = "host", domain: str = "") -> Container:
+    """A container with these names."""
+    return parts.container({"Hostname": hostname, "Domainname": domain}, {"ExtraHosts": extra})
 
 
 def test_its_own_name_stands_by_each_of_its_addresses():

@@ -1,19 +1,18 @@
 """What is asked of the host for a container's ports."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from engine.daemon.containers.endpoints.portspecs import requests
+from engine.daemon.containers.record import Container
 from engine.daemon.network.record import PortRequest
 from engine.errors import Invalid
+from tests.harness import parts
 
 
-def container(bindings: dict | None = None, exposed: dict | None = None, publish_all: bool = False) -> SimpleNamespace:
-    """As much of a container as there is to its ports."""
-    return SimpleNamespace(
-        config={"ExposedPorts": exposed}, host_config={"PortBindings": bindings or {}, "PublishAllPorts": publish_all}
-    )
+def container(bindings: dict | None = None, exposed: dict | None = None, publish_all: bool = False) -> Container:
+    """A container with these ports."""
+    host_config = {"PortBindings": bindings or {}, "PublishAllPorts": publish_all}
+    return parts.container({"ExposedPorts": exposed}, host_config)
 
 
 @pytest.mark.parametrize(

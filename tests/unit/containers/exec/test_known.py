@@ -1,17 +1,16 @@
 """The registry of execs: what is found, what is listed with the container, what is forgotten."""
 
-import types
-
 import pytest
 
 from engine.daemon.containers.exec import known as module
 from engine.daemon.containers.exec.known import Command, Exec, Execs
 from engine.errors import NotFound
+from tests.harness import parts
 
 
 @pytest.fixture
 def container():
-    return types.SimpleNamespace(id="c" * 64, removed=False, execs={})
+    return parts.container()
 
 
 def make(container, number: int) -> Exec:

@@ -1,7 +1,5 @@
 """Who runs health checks: when probes are asked for, and which results still count."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from engine.daemon.clock import SECOND
@@ -9,12 +7,15 @@ from engine.daemon.containers import config as configs
 from engine.daemon.containers.exec import verbs as execution
 from engine.daemon.containers.exec.verbs import Captured
 from engine.daemon.containers.health import probing
-from engine.daemon.containers.record import Container, Health, Probe, State
+from engine.daemon.containers.record import Health, Probe, State
 from engine.daemon.containers.verbs.listing import status_text
 from engine.daemon.runtime.events import Events
+from engine.daemon.runtime.schedule import Handle
 from engine.daemon.store import containers as table
 from engine.daemon.store.database import Database
 from engine.errors import Conflict
+from tests.harness import parts
+from tests.harness.parts import Parts
 
 
 class Clockwork:
@@ -25,22 +26,30 @@ class Clockwork:
 
     def at(self, seconds, work, *arguments):
         """What will be done, once `tick` is called."""
-        handle = SimpleNamespace(seconds=seconds, work=lambda: work(*arguments))
-        handle.cancel = lambda: handle in self.due and not self.due.remove(handle)
-        self.due.append(handle)
-        return handle
+        self.due.append(Handle(self, seconds, 0, work, arguments))
+        return self.due[-1]
+
+    def drop(self, handle):
+        """What a handle's `cancel` calls."""
+        return handle in self.due and not self.due.remove(handle)
 
     def tick(self):
         """Do what is due first; how long it would have waited."""
         handle = self.due.pop(0)
-        handle.work()
-        return handle.seconds
+        handle.run()
+        return handle.due
+
+
+class Probed(Parts):
+    """An engine whose probes run at once. results: what the next ones find; asked: what has been run"""
+
+    __slots__ = ("asked", "results")
 
 
 @pytest.fixture
 def engine(monkeypatch):
-    """An engine whose probes run at once, and find what `engine.results` says."""
-    made = SimpleNamespace(schedule=Clockwork(), events=Events(), results=[], asked=[])
+    """One that does so."""
+    made = Probed(schedule=Clockwork(), events=Events(), results=[], asked=[])
 
     def run_captured(_engine, _container, argv, **named):
         made.asked.append((argv, named))
@@ -57,27 +66,12 @@ def engine(monkeypatch):
 def container(**check):
     """A container that runs, with a check."""
     config = configs.container_config({"Cmd": ["x"], "User": "me", "WorkingDir": "/w", "Healthcheck": check})
-    return Container(
-        id="c" * 64,
-        name="one",
-        created_ns=1,
-        image="",
-        image_id="",
-        config=config,
-        host_config=configs.host_config({}),
-        networking={},
-        path="x",
-        args=[],
-        layers=(),
-        state=State(status="running", started_ns=1),
-    )
+    return parts.container(config=config, state=State(status="running", started_ns=1))
 
 
 def told(engine):
     """The actions of all events."""
-    past, subscription = engine.events.subscribe()
-    subscription.close()
-    return [event.action for event in past]
+    return [event.action for event in parts.told(engine.events)]
 
 
 FINE = Captured(0, b"fine", False)

@@ -1,15 +1,14 @@
 """Who hears of containers that run out of memory, on a version 2 tree of plain files."""
 
 import time
-from types import SimpleNamespace
 
 import pytest
 
-from engine.daemon.containers import config as configs
 from engine.daemon.containers.life import oom
 from engine.daemon.containers.life.oom import OomWatch
-from engine.daemon.containers.record import Container, State
+from engine.daemon.containers.record import State
 from engine.daemon.runtime.events import Events
+from tests.harness import parts
 
 SECONDS = 5
 
@@ -42,33 +41,18 @@ class Cgroup:
 def engine(tmp_path, monkeypatch):
     """An engine with one cgroup, and nothing to keep states in."""
     monkeypatch.setattr(oom, "save", lambda _engine, _container: True)
-    return SimpleNamespace(events=Events(), cgroups=Cgroup(tmp_path), oom=OomWatch())
+    return parts.Parts(events=Events(), cgroups=Cgroup(tmp_path), oom=OomWatch())
 
 
 @pytest.fixture
 def container():
     """One that runs with a limit."""
-    return Container(
-        id="c" * 64,
-        name="one",
-        created_ns=1,
-        image="busybox",
-        image_id="",
-        config=configs.container_config({"Cmd": ["x"]}),
-        host_config=configs.host_config({"Memory": 8 << 20}),
-        networking={},
-        path="x",
-        args=[],
-        layers=(),
-        state=State(status="running"),
-    )
+    return parts.container(host_config={"Memory": 8 << 20}, state=State(status="running"))
 
 
 def told(engine):
     """The actions of all events."""
-    past, subscription = engine.events.subscribe()
-    subscription.close()
-    return [event.action for event in past]
+    return [event.action for event in parts.told(engine.events)]
 
 
 def until_told(engine, count):

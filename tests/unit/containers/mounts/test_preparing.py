@@ -1,15 +1,13 @@
 """The order and the flags of what is mounted, and where a bind's source is mounted itself."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from engine.daemon.containers.mounts import preparing, requests
-from engine.daemon.containers.record import State
 from engine.daemon.store import containers as table
 from engine.daemon.store.database import Database
 from engine.errors import SystemFailure
 from engine.sandbox.spec import Mount
+from tests.harness import parts
 
 USUAL = tuple(
     Mount(kind, kind, target)
@@ -26,8 +24,8 @@ MOUNTINFO = """\
 
 
 def container(binds=(), tmpfs=None, readonly=False):
-    """As much of a container as is looked at."""
-    return SimpleNamespace(
+    """A container that asks for this."""
+    return parts.container(
         mounts=tuple(requests.parse_bind(bind) for bind in binds),
         host_config={"Tmpfs": tmpfs, "ReadonlyRootfs": readonly},
     )
@@ -35,12 +33,12 @@ def container(binds=(), tmpfs=None, readonly=False):
 
 def arranged(**asked):
     """Target and flags of each mount."""
-    found = preparing.arrange(SimpleNamespace(), container(**asked), USUAL, ETC)
+    found = preparing.arrange(parts.Parts(), container(**asked), USUAL, ETC)
     return [(mount.target, mount.flags) for mount in found]
 
 
 def test_an_ordinary_container_has_the_usual_mounts_and_nothing_is_looked_at():
-    assert preparing.arrange(SimpleNamespace(), container(), USUAL, ETC) == (*USUAL, *ETC)
+    assert preparing.arrange(parts.Parts(), container(), USUAL, ETC) == (*USUAL, *ETC)
 
 
 def test_what_is_asked_for_comes_after_the_usual_by_its_depth():
@@ -55,14 +53,14 @@ def test_what_is_asked_for_takes_the_place_of_the_engines():
 
 
 def test_a_tmpfs_hides_a_bind_at_the_same_place():
-    mounts = preparing.arrange(SimpleNamespace(), container(["/:/x"], {"/x": ""}), USUAL, ETC)
+    mounts = preparing.arrange(parts.Parts(), container(["/:/x"], {"/x": ""}), USUAL, ETC)
     assert [mount.kind for mount in mounts if mount.target == "/x"] == ["tmpfs"]
 
 
 def test_with_a_read_only_root_what_nobody_asked_for_is_read_only_too():
     found = dict(arranged(binds=["/:/x"], readonly=True))
     assert {target for target, flags in found.items() if "ro" in flags} == {"/sys", "/etc/hosts", "/etc/hostname"}
-    assert preparing.arrange(SimpleNamespace(), container(readonly=True), USUAL, ETC)[-1].flags == ("ro",)
+    assert preparing.arrange(parts.Parts(), container(readonly=True), USUAL, ETC)[-1].flags == ("ro",)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +113,7 @@ def test_a_container_of_an_engine_without_mounts_still_loads(tmp_path):
             "INSERT INTO containers (id, name, created_ns, image, image_id, settings) VALUES ('i', 'n', 1, '', '', ?)",
             (old,),
         )
-        table.save_state(connection, SimpleNamespace(id="i", state=State()))
+        table.save_state(connection, parts.container(id="i"))
     with database.reading() as connection:
         (loaded,) = table.load_all(connection)
     database.close()

@@ -2,7 +2,8 @@
 
 import socket
 import threading
-from types import SimpleNamespace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -10,6 +11,7 @@ from engine.daemon.containers.output import attach, head
 from engine.daemon.containers.output.attach import DEFAULT_DETACH_KEYS, AskedAttach, parse_detach_keys
 from engine.daemon.runtime.events import Events
 from engine.errors import Invalid
+from tests.harness.parts import Parts
 from tests.unit.containers.test_states import container
 
 
@@ -33,6 +35,13 @@ def test_other_texts_are_refused(text):
         parse_detach_keys(text)
 
 
+@dataclass
+class Links:
+    """The links to monitors, with what is done when a message is sent to one."""
+
+    send: Callable[..., None]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["logs", "logs and stream"])
 def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
     client, connection = socket.socketpair()
@@ -53,7 +62,7 @@ def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
 
     monkeypatch.setattr(head.time, "sleep", watched)
     monkeypatch.setattr(attach.logs, "send", follow)
-    engine = SimpleNamespace(monitors=SimpleNamespace(send=follow), events=Events())
+    engine = Parts(monitors=Links(follow), events=Events())
     asked = AskedAttach(logs=True, stream=stream, stdin=False, stdout=True, stderr=True)
 
     def hijack():

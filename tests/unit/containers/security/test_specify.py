@@ -1,12 +1,14 @@
 """A container's writable directory: made once, whole, also after an attempt that was cut off."""
 
 import os
-from types import SimpleNamespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pytest
 
 from engine.daemon.containers import paths
 from engine.daemon.containers.security import specify
+from tests.harness.parts import Parts
 from tests.unit.containers.test_states import container
 
 
@@ -17,8 +19,15 @@ def where(tmp_path):
     return made
 
 
+@dataclass
+class Images:
+    """A store whose layers are copied in a way of the test's."""
+
+    copy_layers: Callable[[Sequence[str], str], None]
+
+
 def copying(copy_layers):
-    return SimpleNamespace(storage="copy", images=SimpleNamespace(copy_layers=copy_layers))
+    return Parts(storage="copy", images=Images(copy_layers))
 
 
 def fill(layers, target):
@@ -46,5 +55,5 @@ def test_a_copy_that_was_cut_off_is_begun_anew(where):
 
 def test_an_overlay_half_made_is_finished(where):
     os.mkdir(where.work)
-    specify.make_root(SimpleNamespace(storage="overlayfs"), container(), where)
+    specify.make_root(Parts(storage="overlayfs"), container(), where)
     assert os.path.isdir(where.upper)

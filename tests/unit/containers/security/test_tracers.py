@@ -1,7 +1,6 @@
 """Who may trace whom, as far as the containers' settings say."""
 
 import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +8,7 @@ from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.roster import Roster
 from engine.daemon.containers.security import tracers
 from engine.errors import Conflict
+from tests.harness.parts import Parts
 
 TRACE = ["SYS_PTRACE"]
 
@@ -33,10 +33,10 @@ class Cgroups:
         self.frozen.remove(name[0])
 
 
-def engine(*containers: Container) -> SimpleNamespace:
+def engine(*containers: Container) -> Parts:
     for each in containers:
         each.host_config.setdefault("CgroupParent", "")
-    return SimpleNamespace(containers=Roster(containers), cgroups=Cgroups())
+    return Parts(containers=Roster(containers), cgroups=Cgroups())
 
 
 @pytest.mark.parametrize(

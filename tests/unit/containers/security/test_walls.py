@@ -2,18 +2,19 @@
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from engine.daemon.containers import config
 from engine.daemon.containers.mounts.requests import UncheckedByDockerd
+from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import dockerinit, joins, resources, specify, walls
 from engine.daemon.containers.security.walls import Security
 from engine.daemon.containers.verbs.create import create
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.sandbox import mounts, seccomp
 from engine.sandbox.spec import Device, Limits, Rlimit
+from tests.harness import parts
 from tests.unit.containers.fakes import make_engine
 
 
@@ -62,11 +63,9 @@ def test_a_filter_is_the_default_one_unless_it_is_said() -> None:
     assert own and own != default
 
 
-def container(**host_config: object) -> SimpleNamespace:
-    """As much of a container as is looked at."""
-    return SimpleNamespace(
-        id="a" * 64, name="one", config=config.container_config({}), host_config=whole(**host_config)
-    )
+def container(**host_config: object) -> Container:
+    """A container that asks for this."""
+    return parts.container(id="a" * 64, host_config=whole(**host_config))
 
 
 @pytest.mark.parametrize(
@@ -252,12 +251,12 @@ def test_who_is_joined_is_kept_by_id_and_labels_are_disabled(tmp_path: Path) -> 
 def test_an_init_is_for_who_wants_it_and_has_processes_of_his_own(
     asked: bool | None, default: bool, mode: str, wanted: bool
 ) -> None:
-    settings = SimpleNamespace(init=default, init_path="")
+    settings = parts.settings(init=default)
     assert dockerinit.is_wanted(settings, whole(Init=asked, PidMode=mode)) is wanted
 
 
 def test_the_program_of_the_daemons_choice_must_be_there(tmp_path: Path) -> None:
-    settings = SimpleNamespace(init=False, init_path=str(tmp_path / "init"))
+    settings = parts.settings(init_path=str(tmp_path / "init"))
     with pytest.raises(SystemFailure, match="--init-path"):
         dockerinit.mount(settings)
     Path(settings.init_path).touch(0o755)
@@ -333,7 +332,6 @@ def test_what_the_host_cannot_do_is_taken_out_of_what_is_shown() -> None:
 def test_further_processes_have_the_rights_of_the_first(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     engine.cgroups.entries = lambda *of: ("/x/tasks",)
-    engine.settings.default_ulimits = ()
     made = running(engine, "one", SecurityOpt=["no-new-privileges"], OomScoreAdj=5)
     process = specify.process_of(engine, made)
     assert (process.no_new_privileges, process.oom_score_adj, process.cgroups) == (True, 5, ("/x/tasks",))

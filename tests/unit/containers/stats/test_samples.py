@@ -1,17 +1,17 @@
 """The shapes of `stats` against what dockerd answered, and the numbers in them."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from engine.daemon.containers.stats import samples
 from engine.daemon.containers.stats.samples import NOTHING, Host
 from engine.sandbox.cgroups.counters import parse_v1, parse_v2
+from tests.harness.parts import container
 from tests.unit.containers import recorded
 from tests.unit.sandbox.test_cgroup_figures import V1, V2
 
-CONTAINER = SimpleNamespace(id="7b" * 32, name="rec-run")
+CONTAINER = container(id="7b" * 32, name="rec-run")
 HOST = Host(3_155_110_000_000, 2, 1 << 30)
 NET = b"""Inter-|   Receive                            |  Transmit
  face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed
@@ -95,5 +95,5 @@ def test_the_machine_is_read_from_its_first_lines():
 
 @pytest.mark.parametrize("name", ["it's", 'a"b', "é"])
 def test_a_name_is_a_text_whatever_is_in_it(name):
-    line = samples.line(SimpleNamespace(id="1", name=name), NOTHING, NOTHING)
+    line = samples.line(container(id="1", name=name), NOTHING, NOTHING)
     assert json.loads(line)["name"] == f"/{name}"

@@ -2,8 +2,8 @@
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -171,12 +171,23 @@ def test_an_image_for_another_platform_is_a_warning(tmp_path):
     )
 
 
+@dataclass
+class Content:
+    """The blobs of images, by their digests."""
+
+    blobs: dict[str, bytes]
+
+    def read(self, digest: str, limit: int) -> bytes:
+        """All of one, which is not long."""
+        return self.blobs.get(digest, b"")[:limit]
+
+
 def test_of_an_index_the_manifest_is_shown_that_runs(tmp_path):
     index, manifest = "sha256:" + "1" * 64, "sha256:" + "2" * 64
     image = FakeImage(id=index, manifest=manifest)
     engine = make_engine(tmp_path, FakeImages(many=image, **{index: image}))
     document = b'{"schemaVersion":2,"config":{},"layers":[]}'
-    engine.images.content = SimpleNamespace(read=lambda digest, limit: document if digest == manifest else b"")
+    engine.images.content = Content({manifest: document})
     container, _ = create(engine, None, {"Image": "many"}, None)
     assert container.image_id == index
     shown = engine.containers.descriptors[index, manifest]

@@ -4,7 +4,6 @@ import contextlib
 import os
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +14,7 @@ from engine.daemon.containers.verbs import create, kill, remove, start
 from engine.daemon.runtime import signalling
 from engine.daemon.tar.trees import remove_path
 from engine.errors import Conflict, NotFound, SystemFailure
-from engine.wire.schema import Exited
+from engine.wire.schema import Exited, Started
 from tests.unit.containers.fakes import make_engine
 
 SECONDS = 10
@@ -143,7 +142,7 @@ def test_an_end_on_a_full_disk_is_known_and_stays_told_by_the_exec_directory(eng
 
 def test_a_start_on_a_full_disk_runs(engine, container):
     engine.database = FullDatabase(engine.database, 1)
-    start.record_start(engine, container, SimpleNamespace(pid=7, pid_start=8, started_ns=9))
+    start.record_start(engine, container, Started(pid=7, pid_start=8, started_ns=9))
     assert container.snapshot().running
 
 

@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.verbs import create, start
 from engine.kernel import syscalls
 from engine.wire.schema import Started
@@ -16,18 +16,16 @@ from tests.unit.containers.fakes import make_engine
 
 
 @pytest.fixture
-def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
     """A run's directory with a file in it; its cgroups are another test's."""
     monkeypatch.setattr(start, "clear_cgroups", lambda *_: None)
     run = tmp_path / "run"
     run.mkdir()
     (run / "monitor.sock").touch()
-    return SimpleNamespace(exec_dir=str(run))
+    return Paths(str(tmp_path / "home"), str(run))
 
 
-def test_last_words_that_come_while_a_run_is_cleared_away_go_too(
-    where: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_last_words_that_come_while_a_run_is_cleared_away_go_too(where: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     remove = os.rmdir
 
     def late(path: str) -> None:
@@ -40,11 +38,25 @@ def test_last_words_that_come_while_a_run_is_cleared_away_go_too(
     assert not os.path.exists(where.exec_dir)
 
 
-def test_one_who_never_stops_speaking_is_told_of(where: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_who_never_stops_speaking_is_told_of(where: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = os.listdir
     monkeypatch.setattr(os, "listdir", lambda path: listed(path)[:-1])
     with pytest.raises(OSError, match="not empty"):
         start.clear_run(None, None, where)
+
+
+class Links:
+    """The links to monitors; notes whose are dropped."""
+
+    def __init__(self, dropped: list[str]) -> None:
+        self._dropped = dropped
+
+    def keep(self, container_id: str) -> None:
+        """Nobody listens to it."""
+
+    def drop(self, container_id: str) -> None:
+        """It is no more."""
+        self._dropped.append(container_id)
 
 
 @pytest.mark.parametrize("fails", ["record_start", "keep"])
@@ -57,10 +69,11 @@ def test_a_run_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch: pyt
     def fail(*_: object, **__: object) -> None:
         raise ValueError("a mistake of ours")
 
-    engine.monitors = SimpleNamespace(keep=lambda _: None, drop=done.append)
+    engine.monitors = Links(done)
     monkeypatch.setattr(start, "clear_run", lambda *_: done.append("cleared"))
     monkeypatch.setattr(engine.monitors if fails == "keep" else start, fails, fail)
-    with subprocess.Popen(["sleep", "60"]) as process, contextlib.closing(SimpleNamespace(close=process.kill)):
+    with subprocess.Popen(["sleep", "60"]) as process, contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(process.kill)
         started = Started(process.pid, syscalls.process_start(process.pid), 9)
         monkeypatch.setattr(start, "_launch", lambda *_: started)
         with pytest.raises(ValueError, match="a mistake of ours"):

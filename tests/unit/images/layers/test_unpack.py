@@ -5,7 +5,6 @@ import io
 import os
 import stat
 import tarfile
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -176,7 +175,8 @@ def test_more_directories_than_descriptors_are_no_matter(root):
 
 
 def test_empty_files_that_take_the_last_inodes_are_given_up(root, monkeypatch):
-    few = SimpleNamespace(f_blocks=100, f_bavail=100, f_files=100, f_favail=1)
+    # Fragments and blocks of 4096 bytes, files: how many, how many are free, how many are free for all.
+    few = os.statvfs_result((4096, 4096, 100, 100, 100, 100, 1, 1, 0, 255))
     monkeypatch.setattr(os, "fstatvfs", lambda fd: few)
     with pytest.raises(NoSpace, match="inodes"):
         unpack(root, *(member(f"f{number}", b"") for number in range(5000)))

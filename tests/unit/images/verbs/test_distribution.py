@@ -1,16 +1,16 @@
 """A look at an image in its registry: descriptors, platforms, and whom to believe."""
 
 import json
-import types
 
 import pytest
 
 from engine.daemon.images.verbs.distribution import inspect
 from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
+from tests.harness.parts import settings
 from tests.unit.images import made
 from tests.unit.images.fakeregistry import answer, serving
 
-SETTINGS = types.SimpleNamespace(insecure_registries=(), registry_mirrors=())
+SETTINGS = settings()
 IMAGE = made.MadeImage(made.archive(made.member("x")), architecture="arm", variant="v7")
 
 
@@ -85,8 +85,8 @@ def test_a_registry_that_wants_a_password(registry):
 
 def test_a_mirror_is_asked_first(registry):
     registry.add(IMAGE, "latest")
-    settings = types.SimpleNamespace(insecure_registries=(), registry_mirrors=(f"http://{registry.address}/",))
-    assert inspect(settings, "busybox", None)["Descriptor"]["digest"] == IMAGE.digest
+    mirrored = settings(registry_mirrors=(f"http://{registry.address}/",))
+    assert inspect(mirrored, "busybox", None)["Descriptor"]["digest"] == IMAGE.digest
     assert registry.asked[-1][1].startswith("/v2/library/busybox/")
 
 

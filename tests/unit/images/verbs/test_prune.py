@@ -1,23 +1,19 @@
 """Pruning: what goes and what stays, what is told, and how many bytes that frees."""
 
-import types
-
 import pytest
 
 from engine.daemon.images.reference import Reference
 from engine.daemon.images.verbs import prune as pruning
 from engine.daemon.images.verbs import save
 from engine.errors import Invalid
+from tests.harness import parts
 from tests.unit.images import several
 from tests.unit.images.several import import_
 from tests.unit.images.test_platforms_here import HOST, NOBODY, using
 
 
 def container(image, asked):
-    snapshot = types.SimpleNamespace(running=False)
-    return types.SimpleNamespace(
-        id="c" * 64, image=asked, image_id=image.id, layers=image.layers, mounts=(), snapshot=lambda: snapshot
-    )
+    return parts.container(image=asked, image_id=image.id, layers=image.layers)
 
 
 def prune(store, used_by=NOBODY, **filters):

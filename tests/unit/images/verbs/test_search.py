@@ -2,15 +2,15 @@
 
 import json
 import socket
-import types
 
 import pytest
 
 from engine.daemon.images.verbs.search import _split, search
 from engine.errors import EngineError, Invalid, SystemFailure
+from tests.harness.parts import settings
 from tests.unit.images.fakeregistry import answer, serving
 
-SETTINGS = types.SimpleNamespace(insecure_registries=())
+SETTINGS = settings()
 FOUND = [
     {"name": "busybox", "description": "small", "star_count": 3000, "is_official": True, "is_automated": False},
     {"name": "me/busybox", "description": None, "star_count": 2, "is_automated": True, "is_trusted": True},
