@@ -71,9 +71,8 @@ class Firewall:
     def close_network(self, network: Network) -> None:
         """Remove the network's rules, if it is open. The table is deleted with the last network.
 
-        An earlier daemon's table is deleted too, where this daemon has opened no network yet, as it may hold rules of
-        this network. No running container needs that table, or else `sync` would have been called. Raises
-        SystemFailure.
+        An earlier daemon's table is deleted too, where this daemon has opened no network yet: it may hold rules of this
+        network, and no running container needs it, or else `sync` would have been called. Raises SystemFailure.
         """
         with self._lock, self._failing():
             known = self._networks.pop(network.id, None)
@@ -119,9 +118,9 @@ class Firewall:
                 del self._endpoints[endpoint.id]
                 self._there = self._there and before is None
                 raise
-        # A client that already sends UDP datagrams to the port has a tracked connection that leads nowhere: it is
-        # deleted, so that the next datagram is led to the container. Of a wide range only the first ports are treated
-        # so: few clients send to such ports before they are published.
+        # A client that sends UDP datagrams to the port already has a tracked connection that leads nowhere. It is
+        # deleted, so that the next datagram reaches the container. Of a wide range, to which hardly a client sends
+        # beforehand, only the first ports.
         udp = [port for port in endpoint.ports if port.protocol == "udp" and port.host_port][:_FORGET_PORTS]
         if udp:
             from engine.kernel.netlink import conntrack
@@ -130,7 +129,7 @@ class Firewall:
             self._forgetting.add(self._forget_connections, [conntrack.to_port(*place) for place in places])
 
     def withdraw(self, network: Network, endpoint: Endpoint) -> None:
-        """Remove the endpoint's published ports and links, if it has any; logs a failure and never raises."""
+        """Remove the endpoint's published ports and links, if it has any. A failure is logged and not raised."""
         with self._lock:
             known = endpoint.id in self._endpoints
             if not known and not any(endpoint.id in pair for pair in self._links):
@@ -297,10 +296,7 @@ class Firewall:
         return [*requests, *nftables.new_elements(self.table, rules.network_elements(network))]
 
     def _change(self, requests: list["Request"]) -> None:
-        """Carry out a change that the model already has.
-
-        If the table is not as the daemon left it, make all of it anew.
-        """
+        """Carry out a change that the model has already; make the table anew if it is not as the daemon left it."""
         if not self._there:
             self._rebuild()
         elif requests:
@@ -377,10 +373,7 @@ class Firewall:
             self._loopback.add(network.id)
 
     def _forget_connections(self, requests: list["Request"]) -> None:
-        """Delete tracked connections.
-
-        In the background, as the kernel walks through all of the host's for each request.
-        """
+        """Delete tracked connections, in the background: the kernel walks through all of them for each request."""
         from engine.kernel.netlink import conntrack
 
         try:
