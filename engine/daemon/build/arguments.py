@@ -48,7 +48,10 @@ class Arguments:
         return {**self._automatic, **self._values(self._meta)}
 
     def visible(self) -> dict[str, str]:
-        """The arguments that the stage's steps see; the caller lets a variable of ENV with the same name go before."""
+        """The arguments that the stage's steps see.
+
+        A variable of ENV with the same name takes precedence (`State.environment`).
+        """
         return self._values(dict.fromkeys(PREDEFINED) | self._declared)
 
     def shown(self, visible: Iterable[str]) -> list[str]:

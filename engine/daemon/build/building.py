@@ -1,4 +1,4 @@
-"""The state and the run of one image build: its stages one after the other, and what all instructions share.
+"""Runs one image build, its needed stages one after the other with ONBUILD triggers, and holds the steps' shared state.
 
 Runs on the request's thread. `steps` has the function for each kind of instruction.
 """

@@ -1,10 +1,9 @@
 """The build context: the files that the client sent, or that a URL gave, unpacked into a private directory.
 
-Runs in the build's thread. The archive comes from a stranger. It is unpacked beneath a directory descriptor, its
-symbolic links are never followed out of the directory, and its size is bounded by the free space of the disk. The
-directory is removed with the build. What a crash leaves is removed at the daemon's start. As with dockerd, clients
-leave out what `.dockerignore` names. Only the Dockerfile and the `.dockerignore` itself are removed here, as clients
-must send those.
+Runs in the build's thread. The archive is not trusted. It is unpacked beneath a directory descriptor, its symbolic
+links are never followed out of the directory, and its size is bounded by the free space of the disk. The directory is
+removed with the build. What a crash leaves is removed at the daemon's start. As with dockerd, clients leave out what
+`.dockerignore` names. Only the Dockerfile and the `.dockerignore` itself are removed here, as clients must send those.
 """
 
 import contextlib

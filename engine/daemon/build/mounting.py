@@ -1,4 +1,4 @@
-"""RUN --mount: turns the mounts that a Dockerfile asks for into mounts of the step's container, and cleans up later.
+"""RUN --mount: turns the mounts that a Dockerfile asks for into the container's, and removes leftover mount points.
 
 Runs on the thread that builds. What is mounted is no part of the layer, and neither are the mount points that were made
 for it. A bind mount that may be written to shows a copy, which is removed with the step, so the sources are never

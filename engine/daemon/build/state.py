@@ -1,4 +1,4 @@
-"""The state of one stage between its steps (image, config), and the maker of an image for each step.
+"""The state of a build stage (its image and config so far), and `Maker`, which makes and stores the image of each step.
 
 Runs on the thread that builds. Each step makes an image whose parent is the image of the step before. `docker history`
 shows them so, and the cache needs them. The images are visible at once, and durable at the build's end: one flush
@@ -70,7 +70,10 @@ class State:
             self.config["Env"] = [*env, f"PATH={_DEFAULT_PATH}"]
 
     def environment(self) -> dict[str, str]:
-        """The variables that a step's words see; a variable of ENV goes before an argument of the same name."""
+        """The variables that a step's words see.
+
+        A variable of ENV takes precedence over an argument of the same name.
+        """
         own: dict[str, str] = {}
         for entry in self.config.get("Env") or ():
             name, equals, value = entry.partition("=")
@@ -90,7 +93,7 @@ class State:
 
 
 class Maker:
-    """Makes the images of one build; a context manager whose end makes them durable.
+    """Makes the images of one build; a context manager that makes them durable at its end.
 
     session: keeps every layer of the build from removal until its end
     """

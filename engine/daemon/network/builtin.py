@@ -77,7 +77,7 @@ def _bridge(
 
 
 def _device(old: Network | None, taken: Collection[str]) -> str:
-    """The previous device's name, if nothing else has that name, or else the first free name `engineN`."""
+    """The previous device's name, if it is an `engineN` that nothing else has; else the first free `engineN`."""
     if old is not None and old.device.startswith(_DEVICE) and old.device not in taken:
         return old.device
     return next(name for name in (f"{_DEVICE}{number}" for number in itertools.count()) if name not in taken)

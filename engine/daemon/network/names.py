@@ -1,4 +1,4 @@
-"""Tells the resolver which containers of user-defined networks have which names; loaded in every daemon.
+"""The front of `resolving` that every daemon loads: passes on which containers have which DNS names.
 
 Runs in the daemon, on any thread. The resolver is the process that answers DNS queries (see `engine.resolver`). An idle
 daemon has loaded only this module. The first container of a user-defined network loads `resolving`, which speaks to the

@@ -76,7 +76,7 @@ def plug(
 def unplug(network: Network, endpoint: Endpoint, namespace: int | None, others: Sequence[Pair]) -> None:
     """Remove the interface, and set the default routes for `others`, the endpoints that stay. Raises SystemFailure.
 
-    namespace: None where only the host's end of the veth pair is known; the container's end goes with it
+    namespace: None where only the host's end of the veth pair is known; the kernel removes the container's end with it
     """
     try:
         if namespace is None:
@@ -217,7 +217,7 @@ def _set_parameters(network: Network, endpoint: Endpoint) -> None:
 
 
 def _configure(network: Network, endpoint: Endpoint, index: int) -> list[Request]:
-    """The requests that give a new interface its addresses and set it up."""
+    """The requests that give a new interface its addresses and bring it up."""
     requests = []
     if network.driver != "bridge":
         requests.append(links.change(index, announce=True))

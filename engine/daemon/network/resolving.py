@@ -75,7 +75,8 @@ class _Told:
 def _leads_out(pair: Pair) -> bool:
     """Whether queries may go out to other name servers here: from an internal network they never do (CVE-2024-29018).
 
-    Nor from a network without a named parent, whose link the engine has made and which leads nowhere.
+    Nor do they go out from a macvlan or ipvlan network without a named parent: its link is the engine's, and leads
+    nowhere.
     """
     network, each = pair
     nowhere = network.driver in ("ipvlan", "macvlan") and parents.own(network)

@@ -1,4 +1,4 @@
-"""Makes and removes networks' devices and containers' interfaces once per need, and remembers what it has made.
+"""The entry to network devices and container interfaces: takes the locks, calls `devices` and `plugging`, keeps track.
 
 Runs in the daemon's request threads. A wire is the link of one endpoint, with the driver bridge a veth pair from the
 bridge into the container. An idle daemon has loaded only this module: `devices` and `plugging`, which speak to the

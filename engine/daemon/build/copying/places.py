@@ -1,7 +1,7 @@
 """Resolves a path beneath a root directory: symbolic links are followed inside the root, as in a container, never out.
 
-Runs in the build's thread, and in the thread that looks into the base. Both roots, context and base image, come from
-strangers: an image's `/etc` may be a link to `../../..`, which resolves to the root again.
+Runs in the build's thread, and in the thread that looks into the base. Neither root, context or base image, is trusted:
+an image's `/etc` may be a link to `../../..`, which resolves to the root again.
 """
 
 import errno

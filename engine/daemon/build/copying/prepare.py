@@ -1,7 +1,7 @@
-"""COPY and ADD in two steps: `prepare` finds and digests the sources, then `Prepared.tar` packs the layer.
+"""The two steps of a COPY or an ADD: `prepare` finds and digests the sources, then `Prepared.tar` packs the layer.
 
 Runs in the build's thread. The first step reads every file once and looks into no base: the base's part in the outcome
-is in its image's id. The second step is taken only where the cache has no image for the first one's digest.
+is in its image's id. The second step is taken only where the cache has no image for this digest.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """The wildcard patterns of COPY and ADD sources: those of Go's filepath.Match, and `**` for COPY --parents.
 
-Pure. Pattern and name both come from a stranger, and a regular expression holds the interpreter while it runs. So each
-expression that is made here is for one part of a path, and never backtracks further than to its last `*`.
+Pure. Neither the pattern nor the names are trusted, and a regular expression holds the interpreter while it runs. So
+each expression that is made here is for one part of a path, and never backtracks further than to its last `*`.
 """
 
 import re

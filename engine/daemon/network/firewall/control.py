@@ -196,7 +196,7 @@ class Firewall:
                 self._drop(before)
                 return
             for network, endpoint in self._endpoints.values():
-                with contextlib.suppress(FileNotFoundError):  # the device is gone; it is made before `open_network`
+                with contextlib.suppress(FileNotFoundError):  # no device now; `open_network` does this later
                     self._admit_loopback(network, endpoint)
             self._there = False
             self._take_up(tuple(self._networks.values()))

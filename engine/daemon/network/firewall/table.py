@@ -8,8 +8,9 @@ a packet:
                  loopback
     prerouting   what comes to a published port of the host is led to the container
     output       the same for what the host itself sends
-    forward      accepted: traffic within one bridge, and what belongs to an accepted connection; dropped: all other
-                 traffic of an internal bridge; into another bridge goes only what was led there
+    forward      traffic within one bridge is accepted, with icc off only what `closed` lets pass; all other traffic of
+                 an internal bridge is dropped; what belongs to an accepted connection is accepted; into a bridge goes
+                 only what was led there
     input        an internal network reaches no more of the host than the bridge's own address
     postrouting  what leaves its bridge gets the host's address, and so does what could not be answered otherwise
 
