@@ -1,4 +1,4 @@
-"""Building images: the executor of a Dockerfile, its context, and its cache.
+"""Image builds: the executor of a Dockerfile's steps, the build context, and the build cache.
 
-The room stands above that of the containers, because a RUN step runs one.
+In the order of imports this package stands above the containers' package, because a RUN step runs a container.
 """

@@ -1,7 +1,8 @@
-"""Build arguments: which a step sees, with which value, and which of the client's nothing has asked for.
+"""Build arguments (ARG, --build-arg): which a step sees, their values, and which of the client's no ARG has named.
 
-Pure. The rules are the classic builder's: ARG before the first FROM serves the FROMs, and a stage that names it again;
-a stage's own serve what follows them; the proxies' need no ARG, and are no part of an image's history.
+Pure. The rules are the classic builder's. An ARG before the first FROM serves the FROMs, and each stage that names it
+in an ARG again. An ARG of a stage serves the steps that follow it. The proxy arguments need no ARG, and are no part of
+an image's history.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,9 +11,10 @@ from engine.daemon.dockerfile.scope import PREDEFINED
 
 
 class Arguments:
-    """One stage's arguments; `given` are the client's, `automatic` those that say the platforms.
+    """The build arguments of one stage.
 
-    consumed is shared by all stages of a build
+    given: the client's; automatic: those that name the platforms of the build (TARGETPLATFORM, ...)
+    The set of names that an ARG has named is shared by all stages of a build.
     """
 
     def __init__(self, given: Mapping[str, str | None], automatic: Mapping[str, str]):
@@ -23,35 +25,41 @@ class Arguments:
         self._consumed: set[str] = set()
 
     def of_stage(self) -> "Arguments":
-        """Those of a new stage: what stands before the first FROM is known, nothing is declared."""
+        """The arguments of a new stage.
+
+        It knows what was declared before the first FROM, and declares nothing itself.
+        """
         made = Arguments(self._given, self._automatic)
         made._meta, made._consumed = self._meta, self._consumed
         return made
 
     def declare_before(self, name: str, default: str | None) -> None:
-        """An ARG before the first FROM."""
+        """Take up an ARG that stands before the first FROM."""
         self._meta[name] = default
         self._consumed.add(name)
 
     def declare(self, name: str, default: str | None) -> None:
-        """An ARG of the stage."""
+        """Take up an ARG that stands in the stage."""
         self._declared[name] = default
         self._consumed.add(name)
 
     def of_from(self) -> dict[str, str]:
-        """What a FROM, and an ARG before it, sees."""
+        """The names and values that a FROM sees, and an ARG before the first FROM."""
         return {**self._automatic, **self._values(self._meta)}
 
     def visible(self) -> dict[str, str]:
-        """What the stage's steps see, but for variables of ENV, which go before."""
+        """The arguments that the stage's steps see.
+
+        A variable of ENV with the same name takes precedence (`State.environment`).
+        """
         return self._values(dict.fromkeys(PREDEFINED) | self._declared)
 
     def shown(self, visible: Iterable[str]) -> list[str]:
-        """Of these names those that belong into history: the proxies' only where an ARG names them."""
+        """Those of these names that an image's history shows: a proxy argument is shown only where an ARG names it."""
         return [name for name in visible if name not in PREDEFINED or name in self._declared or name in self._meta]
 
     def unused(self) -> list[str]:
-        """The client's arguments that no ARG has named."""
+        """The client's arguments that no ARG has named, sorted, without the proxy arguments, which need no ARG."""
         return sorted(name for name in self._given if name not in self._consumed and name not in PREDEFINED)
 
     def _values(self, named: Mapping[str, str | None]) -> dict[str, str]:

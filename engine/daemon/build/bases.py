@@ -1,4 +1,4 @@
-"""The images that a Dockerfile names: found here, or pulled.
+"""Finding the image that a FROM or a --from names: in the image store, or by a pull from the image's registry.
 
 Runs on the thread that builds.
 """
@@ -30,10 +30,11 @@ def find(
     fresh: set[str],
     gone: Callable[[], bool],
 ) -> Image:
-    """The image of that name for the platform (empty for any), pulled where it is not here or the client wants it new.
+    """The image of that name for the platform (empty: any), pulled where it is missing or the client asks for a pull.
 
-    fresh: names that were pulled in this build, which need no second look; gone: says whether the client has hung up,
-    which ends a pull. Raises what a pull does, Invalid.
+    fresh: names that were pulled in this build, and are not pulled again; gone: returns whether the client has hung up,
+    which ends a pull. Raises Invalid for a name that is no reference, NotFound for an image id that is not here, and
+    what a pull raises.
     """
     if not options.pull or f"{name} {platform}" in fresh:
         try:
@@ -53,7 +54,10 @@ def _is_id(name: str) -> bool:
 
 
 def credentials(auths: dict[str, Object], name: str) -> Object | None:
-    """What X-Registry-Config has for the registry of that name; its keys are hosts, or URLs as for docker's own."""
+    """The credentials in X-Registry-Config for the registry of that name, None where it has none.
+
+    The keys of X-Registry-Config are hosts, or URLs; docker's clients write a URL for Docker Hub.
+    """
     domain = Reference.parse(name).domain
     key = _HUB_KEY if domain == _HUB else domain
     if key in auths:

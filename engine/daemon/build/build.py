@@ -1,7 +1,7 @@
-"""POST /build: one image out of a Dockerfile and its context.
+"""POST /build from the request's body to the tagged image: context, stages, names, and the lines of the answer.
 
-Runs on the request's thread, from the first byte of the upload to the last name of the image. What goes wrong before
-the first line is a plain error, as dockerd has it; after that it is the answer's last line.
+Runs on the request's thread, from the first byte of the upload to the last name of the image. An error before the first
+line of the answer is a plain HTTP error, as with dockerd. A later error is the answer's last line.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,11 @@ def build(
     check: Callable[[], None],
     gone: Callable[[], bool],
 ) -> Image:
-    """Build the image, give it its names, and say so.
+    """Build the image, give it the names that the client asks for, and report both to the client.
 
-    progress: takes the answer's lines; watch: sleeps until a descriptor is readable, and raises when the client is gone
-    check: raises when the client is gone; gone: says whether it is
+    progress: takes the answer's lines
+    watch: sleeps until a descriptor is readable, and raises when the client is gone
+    check: raises when the client is gone; gone: returns whether the client is gone
     """
     output = Output(progress, options.quiet, options.shows_ids)
     told = output.downloading(options.remote, "Downloading context")
@@ -55,7 +56,7 @@ def build(
 
 
 def _warn(output: Output, warnings: tuple[str, ...]) -> None:
-    """What should be mended in the Dockerfile, as a command's errors are shown."""
+    """Report what should be corrected in the Dockerfile, in the form in which a command's errors are shown."""
     last = ("Empty continuation lines will become errors in a future release.",) if warnings else ()
     for text in (*warnings, *last):
         output.command(f"[WARNING]: {text}\n".encode(), True)

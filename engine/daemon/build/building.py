@@ -1,6 +1,6 @@
-"""One build, from the Dockerfile to the image: its stages one after the other.
+"""Runs one image build, its needed stages one after the other with ONBUILD triggers, and holds the steps' shared state.
 
-Runs on the request's thread. What each kind of instruction does is in `steps`; here is what they have in common.
+Runs on the request's thread. `steps` has the function for each kind of instruction.
 """
 
 from collections.abc import Callable
@@ -22,18 +22,21 @@ from engine.daemon.parts import ContainerParts
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.literals import natural
 
-# Of a trigger, which is a text of its own.
+# The escape character of an ONBUILD trigger: a trigger is a text of its own, which the Dockerfile's escape directive
+# does not reach.
 _ESCAPE = "\\"
 _NO_TRIGGERS = ("FROM", "ONBUILD", "MAINTAINER")
 
 
 @dataclass(slots=True)
 class Build:
-    """What the steps of one build share.
+    """The state that the steps of one build share.
 
-    watch: sleeps until a descriptor is readable, and raises once the client is gone;
-    check: raises once the client is gone; gone: says whether it is
-    built: number of a stage → what it has made, None for nothing; fresh: see `bases.find`
+    watch: sleeps until a descriptor is readable, and raises once the client is gone
+    check: raises once the client is gone; gone: returns whether the client is gone
+    built: number of a stage → the image that it has made, None for no image
+    fresh: names of images that this build has pulled (see `bases.find`)
+    number: of the step that was announced last; current: number of the stage that is being built
     """
 
     engine: ContainerParts
@@ -54,7 +57,10 @@ class Build:
     current: int = 0
 
     def run(self) -> Image:
-        """Build all that is needed; the image of the last stage."""
+        """Build all stages that are needed, and return the image of the last stage.
+
+        Raises Invalid where it has made none.
+        """
         for instruction in self.plan.arguments:
             self._announce(instruction)
         for stage in self.plan.stages:
@@ -85,7 +91,7 @@ class Build:
             self.output.image(state.identity)
 
     def _opened(self, stage: Stage) -> State:
-        """The stage's beginning: its base, and what that wants to be run."""
+        """Begin a stage: find its base image, set PATH, and run the ONBUILD triggers of the base."""
         outer = self.arguments.of_from()
         base = words.expand(stage.opening.image, outer, self.dockerfile.escape)
         if not base:
@@ -100,7 +106,7 @@ class Build:
             return state
         below = stages.named(self.plan.every[: stage.index], base)
         image = self.stage_image(below) if below else self._image(base, platform)
-        if image is None:  # another stage that has made nothing
+        if image is None:  # the base is a stage that has made no image
             state.set_path()
             return state
         self.maker.hold(image)
@@ -111,7 +117,7 @@ class Build:
         return state
 
     def _trigger(self, state: State, triggers: list[str]) -> None:
-        """Run what the base wants to be run before anything else."""
+        """Run the base image's ONBUILD triggers before the stage's own steps."""
         self.output.text(f"# Executing {len(triggers)} build trigger")
         if len(triggers) > 1:
             self.output.text("s")
@@ -125,11 +131,11 @@ class Build:
     def _take(self, state: State, instruction: Instruction, escape: str) -> None:
         try:
             steps.take(self, state, instruction, escape)
-        except OSError as error:  # what the host refuses, in words
+        except OSError as error:  # an error of the host's kernel becomes an error in words
             raise SystemFailure(f"{instruction.keyword} failed: {(error.strerror or str(error)).lower()}") from error
 
     def stage_image(self, stage: Stage) -> Image | None:
-        """What an earlier stage has made; one that nobody knew to be needed is built now."""
+        """The image that an earlier stage has made. A stage that the plan did not see to be needed is built now."""
         if stage.index not in self.built:
             current = self.current
             self._stage(stage)
@@ -140,7 +146,10 @@ class Build:
         return bases.find(self.engine, name, platform, self.options, self.output.line, self.fresh, self.gone)
 
     def source(self, name: str) -> Image | None:
-        """The image that `--from` names: an earlier stage by name or number, or an image. Raises Invalid."""
+        """The image that `--from` names: an earlier stage by name or number, or an image. None for nothing.
+
+        Raises Invalid.
+        """
         earlier = self.plan.every[: self.current]
         stage = stages.find(earlier, name)
         if stage is not None:
@@ -160,7 +169,10 @@ class Build:
 
 
 def prepare(dockerfile_text: bytes, name: str, options: Options) -> tuple[Dockerfile, Plan, Arguments]:
-    """All that can be said of a Dockerfile before the first step. Raises Invalid."""
+    """Parse the Dockerfile, declare the ARGs before the first FROM, and plan the stages. Raises Invalid.
+
+    This finds all errors that can be found before the first step.
+    """
     dockerfile = parser.parse(dockerfile_text, name)
     target = platforms.parse(options.platform) if options.platform else platforms.host()
     automatic = scope.platform_arguments(str(platforms.host()), str(target))
@@ -184,13 +196,13 @@ def _declare_before(instruction: Instruction, arguments: Arguments, escape: str)
         lambda text: words.expand_list(text, seen, escape),
         escape,
     )
-    assert isinstance(command, commands.Arg)  # by its keyword
+    assert isinstance(command, commands.Arg)  # the keyword is ARG
     for name, default in command.pairs:
         arguments.declare_before(name, default)
 
 
 def _with_labels(plan: Plan, labels: dict[str, str]) -> Plan:
-    """The client's labels, each as a LABEL at the end of the last stage."""
+    """The plan with the client's labels added, each as a LABEL at the end of the last stage."""
     if not labels:
         return plan
     last = plan.every[-1]

@@ -1,8 +1,9 @@
-"""The cache: what this daemon has built before, found by everything that decides a step's outcome.
+"""The build cache: finds the image that an earlier build has made of the same step, by a key over all that decides it.
 
-Runs on the thread that builds. An image serves for a step only when this daemon itself has made it in that very step: a
-row of the database says so, never the image's own history, which whoever made it has written (CVE-2024-24557). The one
-exception is what the client names with `cachefrom`, as it thereby trusts it. Keys hold contents and never times.
+Runs on the thread that builds. An image serves for a step only when this daemon itself has made it in that very step. A
+row of the database says so. The image's own history never does, as the image's author could have written anything there
+(CVE-2024-24557). The one exception are the images that the client names with `cachefrom`: by naming them the client
+trusts them. Keys cover contents and never times.
 """
 
 import hashlib
@@ -18,15 +19,16 @@ from engine.daemon.store import builds as table
 from engine.daemon.store import images as image_table
 from engine.errors import NotFound
 
-# Part of every key: changed whenever what a step makes of the same input changes.
+# Part of every key. It is changed whenever a step makes something else of the same input than before.
 _FORMAT = 1
 
 
 def key_of(parent: str, platform: str, config: Object, step: Mapping[str, object]) -> str:
-    """The key of a step.
+    """The cache key of a step: sha256 in hex.
 
-    parent: the id of the image below, a digest of all that it is; config: of the image that the step makes
-    step: what else decides: kind, text, digest of contents, what a command sees
+    parent: the id of the image below, which is a digest of all that the image is
+    config: of the image that the step makes
+    step: what else decides the outcome: kind, text, digest of contents, what a command sees
     """
     parts = [_FORMAT, parent, platform, config, step]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -35,7 +37,8 @@ def key_of(parent: str, platform: str, config: Object, step: Mapping[str, object
 class Cache:
     """The cache as one build sees it.
 
-    blind: nothing is looked up (nocache), but what is made is remembered; sources: the images of `cachefrom`
+    blind: no lookup finds anything (nocache), but what the build makes is remembered
+    sources: the images of `cachefrom`
     """
 
     def __init__(self, engine: ContainerParts, blind: bool, sources: tuple[str, ...]):
@@ -45,7 +48,7 @@ class Cache:
         self._used: list[str] = []
 
     def find(self, key: str) -> Image | None:
-        """The image that a step with this key made."""
+        """The image that a step with this key has made, None where there is none any more."""
         if self._blind:
             return None
         images = self._engine.images
@@ -55,29 +58,32 @@ class Cache:
             return None
         try:
             image = images.find(identity)
-        except NotFound:  # it was removed since
+        except NotFound:  # the image was removed since
             return None
         self._used.append(key)
         return image
 
     def keep(self, key: str, image: Image, step: str) -> None:
-        """Remember what a step has made. An image that is just being removed is not worth an error."""
+        """Remember the image that a step has made.
+
+        Nothing is kept, and nothing raised, for an image that is gone already.
+        """
         with self._engine.database.transaction() as connection:
             if image_table.image(connection, image.id) is not None:
                 table.keep(connection, key, image.id, time.time_ns(), step)
 
     def close(self) -> None:
-        """Note what has served, once for the build."""
+        """Write the time of use of all keys that were found, in one transaction at the end of the build."""
         if self._used:
             with self._engine.database.transaction() as connection:
                 table.use(connection, self._used, time.time_ns())
 
     def trusted(self, parent: Image | None, created_by: str) -> tuple[Image, int] | None:
-        """Of the images of `cachefrom` one that goes on from `parent` with this very step; the step's place there."""
+        """An image of `cachefrom` that continues `parent` with this very step, and the step's place in its history."""
         for name in self._sources:
             try:
                 image = self._engine.images.find(name)
-            except NotFound:  # as docker: it need not be there
+            except NotFound:  # as with docker, an image of `cachefrom` need not exist
                 continue
             place = _next_step(image.config, parent.config if parent else {})
             if place is not None and _history(image.config)[place].get("created_by") == created_by:
@@ -91,7 +97,7 @@ def _history(config: Object) -> list[Object]:
 
 
 def _next_step(config: Object, parent: Object) -> int | None:
-    """Where in the history of an image that stands on `parent` what follows that begins; None when it does not."""
+    """The index in an image's history of the first step after `parent`; None when it does not stand on `parent`."""
     above, below = _history(config), _history(parent)
     layers, layers_below = documents.diff_ids_of(config), documents.diff_ids_of(parent)
     if len(above) <= len(below) or above[: len(below)] != below or layers[: len(layers_below)] != layers_below:

@@ -1,9 +1,9 @@
-"""The build's context: the files that the client sent, or that a URL gave, in a private directory of the daemon.
+"""The build context: the files that the client sent, or that a URL gave, unpacked into a private directory.
 
-Runs in the build's thread. The archive is a stranger's: it is unpacked beneath a descriptor, its links are never
-followed out, and what it takes is bounded by the disk. Everything goes with the build; what a crash leaves is swept
-at the daemon's start. As for dockerd, what `.dockerignore` says is for clients to leave out; only the Dockerfile and
-the `.dockerignore` itself go here, as clients must send those.
+Runs in the build's thread. The archive is not trusted. It is unpacked beneath a directory descriptor, its symbolic
+links are never followed out of the directory, and its size is bounded by the free space of the disk. The directory is
+removed with the build. What a crash leaves is removed at the daemon's start. As with dockerd, clients leave out what
+`.dockerignore` names. Only the Dockerfile and the `.dockerignore` itself are removed here, as clients must send those.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ else:
 _BUFFER = 256 * 1024
 _DEFAULT = "Dockerfile"
 _IGNORE = ".dockerignore"
-# More than anybody has written by hand, here-documents included.
+# Bytes of a Dockerfile or a .dockerignore. No hand-written file is as long, here-documents included.
 _LARGEST_TEXT = 4 * 1024 * 1024
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
@@ -55,16 +55,18 @@ Progress = Callable[[int, int], None]
 
 
 class Source(Protocol):
-    """What a context comes from: a request's body, or the answer of a server."""
+    """What the bytes of a context are read from: a request's body, or the answer of a server."""
 
     def read(self, count: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """root: descriptor of the directory with the files; scratch: of an empty one beside it; both go with the build.
+    """The unpacked context of one build.
 
-    dockerfile: its bytes; name: what it is called
+    root: descriptor of the directory with the context's files
+    scratch: descriptor of an empty directory beside it. Both directories are removed with the build.
+    dockerfile: the Dockerfile's bytes; name: its path in the context
     """
 
     root: int
@@ -77,7 +79,11 @@ class Context:
 def opened(
     data_root: str, body: Source, remote: str = "", dockerfile: str = "", progress: Progress | None = None
 ) -> Iterator[Context]:
-    """The context of one build, of the body, or of the URL `remote`. Raises EngineErrors in docker's words."""
+    """The context of one build, out of the body or from the URL `remote`. Raises EngineErrors in docker's words.
+
+    dockerfile: path of the Dockerfile in the context, empty for `Dockerfile`
+    progress: takes (bytes so far, bytes in all or -1) of a download
+    """
     place = os.path.join(data_root, "tmp", f"build-{os.getpid()}-{time.monotonic_ns()}")
     with contextlib.ExitStack() as stack:
         os.mkdir(place, 0o700)
@@ -98,7 +104,7 @@ def _made(stack: contextlib.ExitStack, path: str) -> int:
 
 
 def _filled(root: int, body: Source, remote: str, dockerfile: str, progress: Progress | None) -> tuple[bytes, str]:
-    """Fill the root; the Dockerfile's bytes and its name."""
+    """Fill the root directory; returns the Dockerfile's bytes and its name."""
     if not remote:
         _unpack(root, body)
         return _dockerfile(root, dockerfile)
@@ -120,7 +126,10 @@ def _filled(root: int, body: Source, remote: str, dockerfile: str, progress: Pro
 
 
 class _Into(extract.Extraction):
-    """An extraction into the context's directory, where everything is root's, as COPY makes it."""
+    """Unpacks an archive into the context's directory.
+
+    Every member belongs to root there, as in what COPY makes of it.
+    """
 
     what = "build context"
 
@@ -129,19 +138,22 @@ class _Into(extract.Extraction):
         self._holes = 0
 
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
-        """Make one member."""
+        """Make one member of the archive."""
         parts = self.parts_of(entry.name)
         entry.uid = entry.gid = 0
         self.check(entry)
         if entry.fragments is not None:
-            # Holes cost nothing here, but whoever copies or digests them has them all.
+            # The holes of a sparse file take no space in this directory, but a copy or a digest reads them as bytes.
             self._holes += entry.size - entry.stored
             check_room(self.root, self._holes)
         if parts:
             self.make(entry, parts, reader)
 
     def parts_of(self, name: str) -> list[str]:
-        """The parts of a name, which is cleaned first, as docker does it: only what leads out is refused."""
+        """The parts of a member's path.
+
+        The path is cleaned first, as docker does: only one that leads out is refused.
+        """
         clean = posixpath.normpath(name)
         if clean == ".." or clean.startswith("../"):
             raise Invalid(f'"{name}" is outside of the build context')
@@ -159,7 +171,7 @@ def _unpack(root: int, source: Source) -> None:
                     raise extract.failure(entry.name, error) from error
             into.settle_directories()
     except Invalid as error:
-        # The request was right, its archive was not: dockerd says so with a 500.
+        # The request is valid and its archive is not: dockerd answers that with a 500.
         raise SystemFailure(str(error)) from error
 
 
@@ -167,7 +179,10 @@ def _unpack(root: int, source: Source) -> None:
 
 
 def _dockerfile(root: int, path: str) -> tuple[bytes, str]:
-    """The Dockerfile's bytes and its name; it goes, and `.dockerignore` too, where the latter says so."""
+    """The Dockerfile's bytes and its name.
+
+    Removes it, and the `.dockerignore`, where the `.dockerignore` names them.
+    """
     missing = SystemFailure(f"Cannot locate specified Dockerfile: {path}")
     for name in (path, path.lower()) if path == _DEFAULT else (path,):
         try:
@@ -184,13 +199,16 @@ def _dockerfile(root: int, path: str) -> tuple[bytes, str]:
 
 
 def _text(root: int, path: str) -> bytes:
-    """A file of the context, by links inside it only. Raises OSError, Invalid."""
+    """The bytes of a file of the context. Symbolic links are followed inside the context only.
+
+    Raises OSError, Invalid.
+    """
     if "\0" in path or posixpath.normpath(path).startswith(".."):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     fd = open_beneath(root, path, _FILE)
     try:
         file = os.fdopen(fd, "rb")
-    except OSError:  # a directory: nobody else has the descriptor then
+    except OSError:  # os.fdopen refuses a directory, and leaves the descriptor open
         os.close(fd)
         raise
     with file:
@@ -210,7 +228,8 @@ def _leave_out(root: int, dockerfile: str) -> None:
     try:
         ignore = Ignore(text.decode("utf-8", "surrogateescape"))
     except Invalid:
-        return  # dockerd takes a pattern that says nothing for one that matches nothing
+        # dockerd treats a malformed pattern as one that matches nothing.
+        return
     for name in (_IGNORE, posixpath.normpath(dockerfile).lstrip("/")):
         if not ignore.matches(name):
             continue
@@ -227,7 +246,7 @@ def _leave_out(root: int, dockerfile: str) -> None:
 
 
 class _Counted:
-    """An answer's body with what was looked at before put back, and its bytes told as they are read."""
+    """The body of an answer, its first bytes put back in front; reports how many bytes were read to `progress`."""
 
     def __init__(self, head: bytes, answer: web.Remote, progress: Progress | None):
         self._head = head
@@ -236,7 +255,7 @@ class _Counted:
         self._count = 0
 
     def read(self, count: int) -> bytes:
-        """Up to count bytes, none at the end."""
+        """Up to `count` bytes; none at the end."""
         data, self._head = self._head[:count], self._head[count:]
         data = data or self._answer.read(count)
         self._count += len(data)
@@ -248,7 +267,7 @@ class _Counted:
 def _from_answer(
     root: int, answer: web.Remote, url: str, dockerfile: str, progress: Progress | None
 ) -> tuple[bytes, str]:
-    """A text is a Dockerfile without any context, everything else an archive."""
+    """Fill the root from a server's answer: a text is a Dockerfile without a context, everything else is an archive."""
     head = answer.read(_PREAMBLE)
     said = answer.header("Content-Type").partition(";")[0].strip().lower()
     kind = said if said not in ("", _OCTETS) else _kind(head)
@@ -270,6 +289,6 @@ def _from_answer(
 
 
 def _kind(head: bytes) -> str:
-    """A guess at what a server did not say: bytes that no text has make an archive."""
+    """A guess at the content type that a server has not told: bytes that no text contains make it an archive."""
     control = set(range(32)) - set(b"\t\n\f\r\x1b")
     return _OCTETS if control & set(head) else _TEXT

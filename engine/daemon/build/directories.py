@@ -1,10 +1,10 @@
-"""The directories of RUN --mount=type=cache: kept between builds below the data root, and given to steps in turn.
+"""The cache directories of RUN --mount=type=cache: made, kept between builds below the data root, shared, and removed.
 
-Runs on the threads that build. A directory counts once its row is there; one without a row is being made by a step, or
-is what a crash left, and goes with the next prune. Sharing is BuildKit's: `shared` by all at once, `locked` by one
-after the other, `private` with a directory of its own for each that asks at the same time. `_turn` is held for a look
-alone: what fills a new directory, an image's tree perhaps, is copied without it, and only who wants the same directory
-waits for that.
+Runs on the threads that build. A directory counts once its row is in the database. One without a row is being made by a
+step, or was left by a crash, and the next prune removes it. The sharing modes are BuildKit's. With `shared` all steps
+use a directory at once. With `locked` one step after the other uses it. With `private` each step that asks at the same
+time has a directory of its own. The lock `_turn` is held for a lookup only. A new directory is filled without the lock,
+as that may copy an image's whole tree; only steps that want the same directory wait for it.
 """
 
 import collections
@@ -22,18 +22,19 @@ from engine.kernel import weigh
 
 _ROOM = "buildmounts"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# How long a waiting step goes without a look at its client.
+# How long a waiting step sleeps before it checks again whether its client is still there.
 _LOOK_SECONDS = 0.2
 
 _turn = threading.Condition()
 _users: collections.Counter[int] = collections.Counter()
 _locked: set[int] = set()
-# The name of a directory that is being made for all, or its place in the room while it has no number.
+# Directories that are being made: `_first(name)` of one that all steps are to share, and the file name of one that has
+# no number yet.
 _making: set[str] = set()
 
 
 def room(engine: ContainerParts) -> str:
-    """Where the directories are."""
+    """The directory below the data root that holds all cache directories; made where it is missing."""
     path = os.path.join(engine.settings.data_root, _ROOM)
     os.makedirs(path, mode=0o700, exist_ok=True)
     return path
@@ -48,9 +49,9 @@ def taken(
     fill: Callable[[int], None],
     check: Callable[[], None],
 ) -> Iterator[str]:
-    """The path of the directory of that name, this step's until the end.
+    """The path of the cache directory of that name, which this step uses until the context ends.
 
-    owner: uid, gid and mode of a new one; fill: puts what it begins with into a new one; check: raises to end the wait
+    owner: uid, gid and mode of a new one; fill: puts the first contents into a new one; check: raises to end the wait
     """
     number = _take(engine, name, sharing, owner, fill, check)
     try:
@@ -97,12 +98,12 @@ def _take(
 
 
 def _first(name: str) -> str:
-    """What stands in `_making` for the one directory that all who share are to have; no place looks like it."""
+    """The entry of `_making` for a directory that all steps are to share; a file name never begins with a slash."""
     return f"/{name}"
 
 
 def _hold(number: int, sharing: str) -> int:
-    """Have the directory; the caller holds `_turn`."""
+    """Count this step as a user of the directory; the caller holds `_turn`."""
     _users[number] += 1
     if sharing != "shared":
         _locked.add(number)
@@ -112,7 +113,7 @@ def _hold(number: int, sharing: str) -> int:
 def _make(
     engine: ContainerParts, name: str, sharing: str, owner: tuple[int, int, int], fill: Callable[[int], None]
 ) -> int:
-    """A new directory, filled, and held before anybody else can find it."""
+    """Make and fill a new directory, and hold it for this step before any other step can find it."""
     above = os.open(room(engine), _DIRECTORY)
     part = f"new-{os.urandom(8).hex()}"
     uid, gid, mode = owner
@@ -147,12 +148,12 @@ def _make(
 
 
 def size(engine: ContainerParts, number: int) -> int:
-    """The bytes that a directory takes, hard links once; what goes meanwhile is not counted."""
+    """The bytes that a directory takes, hard links counted once. Files that disappear meanwhile are not counted."""
     return weigh.below(os.path.join(room(engine), str(number)), weigh.room, directories=True)
 
 
 def remove(engine: ContainerParts, number: int) -> bool:
-    """Take a directory away; False when a step uses it."""
+    """Remove a directory and its row; False when a step uses it."""
     with _turn:
         if number in _users:
             return False
@@ -163,13 +164,13 @@ def remove(engine: ContainerParts, number: int) -> bool:
 
 
 def in_use(number: int) -> bool:
-    """Whether a step has it mounted now."""
+    """Whether a step has the directory mounted now."""
     with _turn:
         return number in _users
 
 
 def sweep(engine: ContainerParts) -> None:
-    """Take away what has no row and no step makes: a crash left it."""
+    """Remove the directories that have no row and that no step is making: a crash left them."""
     with _turn:
         with engine.database.reading() as connection:
             known = {str(row["number"]) for row in table.mounts(connection)}

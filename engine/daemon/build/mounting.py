@@ -1,7 +1,8 @@
-"""RUN --mount: from what a Dockerfile says to the mounts of the step's container.
+"""RUN --mount: turns the mounts that a Dockerfile asks for into the container's, and removes leftover mount points.
 
-Runs on the thread that builds. What is mounted is no part of the layer, and neither are the places that were made for
-it. A bind that may be written to is a copy, which goes with the step: sources are never changed.
+Runs on the thread that builds. What is mounted is no part of the layer, and neither are the mount points that were made
+for it. A bind mount that may be written to shows a copy, which is removed with the step, so the sources are never
+changed.
 """
 
 import contextlib
@@ -49,10 +50,10 @@ class Build(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One mount of a step, looked at before the cache is.
+    """One mount of a step, resolved before the cache is asked.
 
-    target: absolute; image: what it takes files from, None for the context; digest: of what it shows, where that is
-    the context's
+    target: absolute; image: the image that the files come from, None for the context
+    digest: of the files that a bind mount shows of the context, else empty
     """
 
     mount: commands.Mount
@@ -61,7 +62,7 @@ class Wanted:
     digest: str = ""
 
     def decides(self) -> list[object]:
-        """What of it decides the step's outcome; a cache's contents never do."""
+        """The parts of the mount that decide the step's outcome; the contents of a cache mount never do."""
         mount = self.mount
         where = [mount.type, self.target, mount.source, mount.readonly]
         if mount.type == "bind":
@@ -70,7 +71,10 @@ class Wanted:
 
 
 def wanted(build: Build, state: State, mount: commands.Mount) -> Wanted | None:
-    """The mount, its source found; None for what is left out: a secret that nobody needs. Raises Invalid, NotFound."""
+    """The mount with its source found; None for a secret or ssh mount that is not required.
+
+    Raises Invalid, NotFound.
+    """
     if mount.type in ("secret", "ssh"):
         if mount.required:
             name = mount.id or posixpath.basename(mount.source or mount.target) or mount.type
@@ -86,7 +90,7 @@ def wanted(build: Build, state: State, mount: commands.Mount) -> Wanted | None:
         return Wanted(mount, target)
     image = build.source(mount.from_) if mount.from_ else None
     if mount.from_ and image is None:
-        if mount.type == "cache":  # FROM scratch: empty, as a cache begins
+        if mount.type == "cache":  # FROM scratch is empty, and so is a new cache
             return Wanted(replace(mount, from_="", source=""), target)
         raise Invalid(f"nothing can be mounted from {mount.from_}: it is empty")
     if mount.type == "cache" or image is not None:
@@ -95,7 +99,7 @@ def wanted(build: Build, state: State, mount: commands.Mount) -> Wanted | None:
 
 
 def _digest(build: Build, mount: commands.Mount) -> str:
-    """Of what a bind shows of the context: as COPY's, so times do not count."""
+    """The digest of the files that a bind mount shows of the context. It is COPY's digest, so times do not count."""
     request = Request((mount.source or ".",), "/", keep_owners=True, shown="RUN --mount", check=build.check)
     base = Base((), build.engine.images.layer_root, build.context.scratch)
     return prepare.prepare(build.context.root, request, base).digest
@@ -103,7 +107,7 @@ def _digest(build: Build, mount: commands.Mount) -> str:
 
 @contextlib.contextmanager
 def mounted(build: Build, asked: tuple[Wanted, ...]) -> Iterator[list[Object]]:
-    """The mounts as HostConfig.Mounts has them; copies and locks are let go of afterwards."""
+    """The mounts in the form of HostConfig.Mounts. When the context ends, copies are removed and locks released."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(_KINDS[each.mount.type](build, each)) for each in asked]
 
@@ -162,7 +166,7 @@ def _opened(root: int, source: str) -> int:
 
 @contextlib.contextmanager
 def _scratch(build: Build) -> Iterator[tuple[int, str]]:
-    """An empty directory in the build's own, and its path."""
+    """An empty directory in the build's scratch directory: its descriptor and its path."""
     above = build.context.scratch
     name = f"mount-{build.number}-{len(os.listdir(above))}"
     os.mkdir(name, 0o755, dir_fd=above)
@@ -175,7 +179,10 @@ def _scratch(build: Build) -> Iterator[tuple[int, str]]:
 
 
 def _copied(build: Build, image: Image | None, source: str, sink: int) -> str:
-    """Copy what is at `source` into the open directory; the name of a single file, empty for a directory's contents."""
+    """Copy what is at `source` into the directory `sink`.
+
+    Returns the name of a single file, or empty where the contents of a directory were copied.
+    """
 
     def check() -> None:
         build.check()
@@ -226,11 +233,11 @@ _KINDS: dict[str, Callable[[Build, Wanted], AbstractContextManager[Object]]] = {
 }
 
 
-# The places that were made for mounts
+# The mount points that were made for mounts
 
 
 def places(build: Build, state: State, targets: list[str]) -> tuple[str, ...]:
-    """Which paths the base lacks of those that mounts need, deepest first."""
+    """The paths that mounts need and the base lacks, deepest first."""
 
     def absent(root: int) -> set[str]:
         found: set[str] = set()
@@ -257,7 +264,7 @@ def _there(root: int, path: str) -> bool:
 
 
 def clear(upper: str, paths: tuple[str, ...]) -> None:
-    """Take the empty places out of what a container has written; one that was put to use stays."""
+    """Remove the mount points that are still empty from a container's upper directory; one with contents stays."""
     try:
         root = os.open(upper, _DIRECTORY)
     except FileNotFoundError:
@@ -274,7 +281,8 @@ def _clear_one(root: int, above: str, name: str) -> None:
     try:
         parent = open_beneath(root, above or "/", _DIRECTORY, no_symlinks=True)
     except OSError:
-        return  # the command has put something else there, which is its to keep
+        # The command has put something else than a directory there, which stays in the layer.
+        return
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):

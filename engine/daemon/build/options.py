@@ -1,7 +1,7 @@
-"""What a client asks of one build, as plain values, and what of it is refused in words.
+"""The options of one build, read and checked from the query parameters of POST /build.
 
-Pure; runs in the request's thread before anything of the body is read. Every parameter of the definition has its place
-here: nothing that a client says is passed over.
+Pure; runs in the request's thread before anything of the body is read. Every parameter of the API's definition has its
+place here. What this builder cannot do is refused in words: no parameter is ignored.
 """
 
 import json
@@ -21,10 +21,12 @@ _BUILDKIT = "2"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A build.
+    """The options of one build.
 
-    tags: what the image is to be called; args: build arguments, None for one without a value
-    platform: as the client wrote it, or empty; host: what every container of a step has of HostConfig
+    tags: the names that the image is to get; args: build arguments, None for one without a value
+    remote: URL of the context, empty for the request's body; cache_from: images whose layers the client trusts
+    remove: remove the containers of steps; force_remove: also that of a step that has failed
+    platform: as the client wrote it, or empty; host: the part of HostConfig that every container of a step gets
     auths: registry → credentials; shows_ids: lines with `aux` are wanted
     """
 
@@ -58,7 +60,7 @@ class Query(Protocol):
     def number(self, name: str, default: int | None = None) -> int | None: ...
 
 
-# Parameter → the key of HostConfig that it is for each container of a step.
+# Parameter → the key of HostConfig that it sets for each container of a step.
 _NUMBERS = {
     "memory": "Memory",
     "memswap": "MemorySwap",
@@ -74,7 +76,7 @@ def read(query: Query, auths: dict[str, Object], shows_ids: bool) -> Options:
     """The options of a request. Raises Invalid, and NotBuilt for what only BuildKit has."""
     _refuse(query)
     force = query.flag("forcerm")
-    # A parameter that is there and empty says as little as one that is not.
+    # An empty parameter counts as one that is not given.
     remove = query.flag("rm") if query.text("rm") else True
     return Options(
         tags=tuple(dict.fromkeys(_tag(text) for text in query.every("t") if text)),
@@ -130,7 +132,7 @@ def _platform(text: str) -> str:
 
 
 def _list(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -> list[Any]:
-    """A parameter that is a list in JSON, whose items all fit; empty when it is not given, or null."""
+    """A parameter whose value is a JSON list with items that all fit; empty when it is not given, or null."""
     value = _json(query, name, shown)
     if value is None:
         return []
@@ -140,7 +142,7 @@ def _list(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -
 
 
 def _object(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -> Object:
-    """A parameter that is an object in JSON, whose values all fit; empty when it is not given, or null."""
+    """A parameter whose value is a JSON object with values that all fit; empty when it is not given, or null."""
     value = _json(query, name, shown)
     if value is None:
         return {}
@@ -154,7 +156,7 @@ def _wrong_type(name: str, shown: str) -> Invalid:
 
 
 def _json(query: Query, name: str, shown: str) -> object:
-    """The value of a parameter in JSON; None when it is not given, or null."""
+    """The decoded JSON value of a parameter; None when it is not given, or null."""
     text = query.text(name)
     if not text:
         return None
@@ -165,7 +167,7 @@ def _json(query: Query, name: str, shown: str) -> object:
 
 
 def _reason(text: str) -> str:
-    """Go's words for a JSON text that ends too early, which is what clients meet."""
+    """Go's error text for JSON that ends too early, which is the error that clients meet; empty for any other error."""
     if jsontext.deeper_than(jsontext.DEEPEST, text):
         return ""
     try:
@@ -193,7 +195,7 @@ def _host(query: Query) -> Object:
 
 
 def _extra_hosts(query: Query) -> list[str]:
-    # One parameter a host, as the client sends it, or all of them in one with commas.
+    # The client sends one parameter for each host, or a single one with commas between the hosts.
     return [each for text in query.every("extrahosts") for each in text.split(",") if each]
 
 

@@ -1,7 +1,7 @@
-"""What a build says, as lines that docker's clients print.
+"""The output of a build as the JSON lines that docker's clients print: steps, progress, and the commands' output.
 
-Belongs to a request; every method may be called from the thread that builds alone. A quiet build keeps what it would
-say, and says it only when it fails; of what it keeps the oldest goes once it is too much.
+Belongs to one request; only the thread that builds may call its methods. A quiet build keeps its lines, and sends them
+only when it fails. When it keeps too many, the oldest ones are dropped.
 """
 
 import codecs
@@ -23,9 +23,9 @@ def short(identity: str) -> str:
 
 
 class Output:
-    """`say` takes a line, a dict, to the client.
+    """Writes the lines of one build; `say` sends a line, a dict, to the client.
 
-    quiet: see above; shows_ids: lines with `aux` are sent
+    quiet: lines are kept, and sent only when the build fails; shows_ids: lines with `aux` are sent
     """
 
     def __init__(self, say: Callable[[Object], None], quiet: bool, shows_ids: bool):
@@ -40,7 +40,7 @@ class Output:
         }
 
     def line(self, line: Object) -> None:
-        """One line as it is: the progress of a pull."""
+        """Send one line as it is: the progress of a pull, for example."""
         if not self._quiet:
             self._say(line)
             return
@@ -52,11 +52,11 @@ class Output:
             self._size -= len(self._kept.popleft().get("stream", ""))
 
     def text(self, text: str) -> None:
-        """A text of the builder's own."""
+        """Send a text of the builder itself."""
         self.line({"stream": text})
 
     def downloading(self, status: str, identity: str = "") -> Callable[[int, int], None]:
-        """What takes how far a download is, bytes so far and in all (-1: nobody knows), and tells some of it."""
+        """A function that takes a download's progress (bytes so far, in all or -1) and reports some of its calls."""
         next_at = 0.0
 
         def tell(current: int, total: int) -> None:
@@ -71,18 +71,21 @@ class Output:
         return tell
 
     def step(self, number: int, total: int, text: str) -> None:
-        """Which step begins."""
+        """Report the step that begins."""
         self.text(f"Step {number}/{total} : {text}")
         self.text("\n")
 
     def command(self, data: bytes, error: bool) -> None:
-        """What a command has written, its errors in red; a character that two pieces share stays whole."""
+        """Send what a command has written, its errors in red.
+
+        A UTF-8 character that is split between two pieces stays whole.
+        """
         text = self._decoders[error].decode(data)
         if text:
             self.text(f"{_RED}{text}{_PLAIN}" if error else text)
 
     def command_ended(self) -> None:
-        """The command's output is over: what it left of a character is shown as it is."""
+        """End a command's output: the incomplete rest of a character is shown as a replacement character."""
         for error, decoder in self._decoders.items():
             rest = decoder.decode(b"", final=True)
             decoder.reset()
@@ -90,18 +93,18 @@ class Output:
                 self.text(f"{_RED}{rest}{_PLAIN}" if error else rest)
 
     def image(self, identity: str) -> None:
-        """A stage is built."""
+        """Report the image of a finished stage as an `aux` line."""
         if self._shows_ids and not self._quiet:
             self._say({"aux": {"ID": identity}})
 
     def failed(self) -> None:
-        """Say now what a quiet build has kept."""
+        """Send the lines that a quiet build has kept."""
         if self._quiet:
             self._quiet = False
             while self._kept:
                 self._say(self._kept.popleft())
 
     def result(self, identity: str) -> None:
-        """All that a quiet build says, its image."""
+        """Report the image's id, which is all that a quiet build sends."""
         if self._quiet:
             self._say({"stream": f"{identity}\n"})

@@ -1,7 +1,7 @@
-"""POST /build/prune, and what a look at the disk's use shows of builds.
+"""The build cache's records: their listing for GET /system/df, and their removal by POST /build/prune.
 
-Runs on the request's thread. Two kinds of things are kept for builds: what a step has made, which is no more than a row
-that names an image, and the directories of cache mounts. Images are not taken: `docker image prune` does that.
+Runs on the request's thread. Two kinds of things are kept for builds: the result of a step, which is no more than a row
+that names an image, and the directories of cache mounts. Images are not removed here: `docker image prune` does that.
 """
 
 import hashlib
@@ -26,9 +26,11 @@ _TRUE = frozenset({"1", "true", "t"})
 
 @dataclass(frozen=True, slots=True)
 class AskedPruning:
-    """A pruning. all: also what named images stand on; reserved, most, free: bytes, 0 where nothing is said.
+    """The parameters of a pruning.
 
-    reserved: that much may stay; most: more than that may not; free: so much of the disk is to be free
+    all: also take the steps that images with names are made of
+    reserved: bytes that may stay; most: bytes that may stay at most; free: bytes of the disk that are to be free
+    For each of the three 0 means that nothing is asked.
     """
 
     all: bool = False
@@ -40,7 +42,7 @@ class AskedPruning:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that is kept.
+    """One thing that is kept for builds: the result of a step, or a cache directory.
 
     key: of a step's row; number: of a directory; named: an image with a name stands on it
     """
@@ -59,7 +61,7 @@ class Record:
 
 
 def records(engine: ContainerParts) -> list[Record]:
-    """Everything that is kept for builds, what was used last first."""
+    """Everything that is kept for builds, the most recently used first."""
     with engine.database.reading() as connection:
         rows, mounts = table.entries(connection), table.mounts(connection)
     named = _named(engine)
@@ -94,7 +96,7 @@ def records(engine: ContainerParts) -> list[Record]:
 
 
 def figures(engine: ContainerParts) -> list[Object]:
-    """Everything that is kept for builds, as the BuildCache of GET /system/df shows it."""
+    """Everything that is kept for builds, in the form of BuildCache in GET /system/df."""
     return [
         {
             "ID": record.id,
@@ -112,7 +114,7 @@ def figures(engine: ContainerParts) -> list[Object]:
 
 
 def _named(engine: ContainerParts) -> set[str]:
-    """Ids of the images that have a name, and of all that those were made from."""
+    """Ids of the images that have a name, and of all images that those were made from."""
     images = {image.id: image for image in engine.images.all()}
     found: set[str] = set()
     for image in images.values():
@@ -126,7 +128,10 @@ def _named(engine: ContainerParts) -> set[str]:
 
 
 def prune(engine: ContainerParts, asked: AskedPruning) -> tuple[list[str], int]:
-    """Let go of what is not needed; the ids of that, and the bytes that were set free. Raises Invalid."""
+    """Remove what the filters and limits choose. Returns the ids of the removed records and the bytes freed.
+
+    Raises Invalid.
+    """
     tests = [_FILTERS[name](values) for name, values in asked.filters.items()]
     everything = records(engine)
     total = sum(record.size for record in everything)
@@ -151,7 +156,10 @@ def prune(engine: ContainerParts, asked: AskedPruning) -> tuple[list[str], int]:
 
 
 def _enough(engine: ContainerParts, asked: AskedPruning, total: int, record: Record) -> bool:
-    """Whether no more needs to go for the space that was asked for; what takes none stays then."""
+    """Whether this record stays, as the space that was asked for is there.
+
+    Where any space was asked for, a record that takes none always stays.
+    """
     if not (asked.reserved or asked.most or asked.free):
         return False
     if not record.size or total <= asked.reserved:
@@ -199,7 +207,7 @@ _FILTERS: dict[str, Callable[[tuple[str, ...]], Test]] = {
     "inuse": _flag("in_use"),
     "shared": _flag("named"),
     "private": _flag("named", wanted=False),
-    # Nothing in here has a label; `docker system prune` asks for one all the same.
+    # No record has a label; `docker system prune` sends this filter all the same.
     "label": _always(False),
     "label!": _always(True),
 }

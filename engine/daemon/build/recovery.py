@@ -1,6 +1,6 @@
-"""After a daemon that died within builds: the containers of their steps go, and what they made is put on the disk.
+"""Clean-up after a daemon that died during builds: removes their steps' containers, and makes their images durable.
 
-Runs in a thread of its own at the daemon's start, and only when there is something left.
+Runs in a thread of its own at the daemon's start, and only when there is something left to clean up.
 """
 
 import logging
@@ -14,9 +14,9 @@ log = logging.getLogger(__name__)
 
 
 def recover(engine: ContainerParts, steps: list[str], images: list[str]) -> None:
-    """Take away the containers of those steps, running or not, and settle the images, which are whole.
+    """Remove the containers of those steps, running or not, and make the images durable, which are complete.
 
-    Both were read before the first client could begin another build.
+    Both lists were read before the first client could begin another build.
     """
     for container_id in steps:
         try:

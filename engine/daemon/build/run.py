@@ -1,8 +1,9 @@
-"""RUN: a container that runs the command, and the layer of what it has changed.
+"""The RUN step: runs its command in a container, relays the output, and makes the layer of what has changed.
 
-Runs on the thread that builds. The container is made, started and removed by the verbs of its own room, so that it is
-what any other is: it can be seen, stopped and counted. Its output goes over a socket pair to this thread, which sleeps
-on it and on the client's connection at once: a client that goes away takes the step with it.
+Runs on the thread that builds. The container is created, started and removed by the functions that serve ordinary
+containers, so it can be listed, stopped and counted like any other. Its output comes over a socket pair to this thread,
+which waits for it and for the client's connection at once. When the client goes away, the step is ended and its
+container removed.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ from engine.wire.schema import Client
 _OUTPUT = Client(streams=2 | 4, framed=True)
 _ERRORS = 2
 _PIECE = 64 * 1024
-# BuildKit's place for a here-document that is a program.
+# BuildKit's directory for a here-document that is a program.
 _PIPES = "/dev/pipes"
 
 
@@ -49,10 +50,12 @@ class Build(mounting.Build, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AskedRun:
-    """A step's command, ready to be run.
+    """The command of a RUN step, ready to be run.
 
-    env: all that it sees; known: what of it decides the outcome, as a proxy that no ARG names does not
-    created_by: its line of history; exact: that line says all that decides
+    env: all variables that the command sees; known: those of them that decide the outcome, which a proxy argument
+    without an ARG does not
+    created_by: the step's line in the image's history
+    script: the text of a program in a here-document, or empty; script_name: its file name
     """
 
     argv: tuple[str, ...]
@@ -67,11 +70,11 @@ class AskedRun:
 
     @property
     def exact(self) -> bool:
-        """Whether the line of history says all that decides the outcome."""
+        """Whether the line of history alone says all that decides the outcome."""
         return not self.mounts and not self.script
 
     def decides(self) -> dict[str, object]:
-        """What decides the outcome beside the image below."""
+        """All that decides the outcome, except for the image below."""
         return {
             "kind": "RUN",
             "argv": self.argv,
@@ -84,7 +87,7 @@ class AskedRun:
 
 
 def asked(build: Build, state: State, command: commands.Run) -> AskedRun:
-    """What a RUN asks for. Raises Invalid for what this builder cannot do."""
+    """The command of a RUN with its arguments and mounts resolved. Raises Invalid for what this builder cannot do."""
     if command.security != "sandbox":
         raise Invalid(
             f"--security={command.security} is not allowed: this builder gives no more rights than a container's"
@@ -111,7 +114,7 @@ def asked(build: Build, state: State, command: commands.Run) -> AskedRun:
 
 
 def _command(state: State, command: commands.Run) -> tuple[tuple[str, ...], str]:
-    """The words to run, and the name of the file that they are in, if they are a program."""
+    """The argv to run, and the file name of the here-document if that is the program (else empty)."""
     if command.argv is not None:
         return command.argv, ""
     if command.script is not None:
@@ -124,7 +127,10 @@ def _command(state: State, command: commands.Run) -> tuple[tuple[str, ...], str]
 
 @contextlib.contextmanager
 def run(build: Build, state: State, asked: AskedRun) -> Iterator[Part | None]:
-    """Run the command; its layer, None where it changed nothing. Raises CommandFailed, ClientGone, what start does."""
+    """Run the command; its layer, None where it changed nothing.
+
+    Raises CommandFailed, ClientGone, what start raises.
+    """
     store = build.engine.images
     targets = [mount.target for mount in asked.mounts]
     made = mounting.places(build, state, targets)
@@ -133,7 +139,8 @@ def run(build: Build, state: State, asked: AskedRun) -> Iterator[Part | None]:
         if asked.script:
             mounts.append(stack.enter_context(_script(build, asked)))
         container = _create(build, state, asked, mounts)
-        # When the client is gone, nothing stays; when the command has failed, docker leaves the container unless told.
+        # When the client is gone, the container is always removed. When the command has failed, the container stays, as
+        # in docker, unless the client has asked for its removal.
         keep_failed = not build.options.force_remove
         try:
             _finish(build, container)
@@ -175,7 +182,8 @@ def _create(build: Build, state: State, asked: AskedRun, mounts: list[Object]) -
             "Mounts": mounts or None,
         },
     }
-    # Never the one without the other: a daemon that dies next leaves to the next one what it may take away.
+    # `beside` writes the row of the step together with the container's. So a daemon that starts after a crash knows
+    # which containers it may remove.
     container, warnings = create.create(engine, None, body, None, lasting=False, beside=table.begin_step)
     for warning in warnings:
         build.output.text(f" ---> [Warning] {warning}\n")
@@ -185,7 +193,7 @@ def _create(build: Build, state: State, asked: AskedRun, mounts: list[Object]) -
 
 @contextlib.contextmanager
 def _script(build: Build, asked: AskedRun) -> Iterator[Object]:
-    """The mount of a here-document that is a program."""
+    """The read-only bind mount of a here-document that is a program."""
     above, name = build.context.scratch, f"script-{build.number}"
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700, dir_fd=above)
     try:
@@ -199,7 +207,7 @@ def _script(build: Build, asked: AskedRun) -> Iterator[Object]:
 
 
 def _finish(build: Build, container: Container) -> None:
-    """Run the container to its end. Raises CommandFailed with its code."""
+    """Run the container to its end. Raises CommandFailed with the command's exit code."""
     engine = build.engine
     ours, theirs = socket.socketpair()
     with ours:
@@ -217,7 +225,7 @@ def _finish(build: Build, container: Container) -> None:
 
 
 def _relay(build: Build, source: socket.socket) -> None:
-    """Say what comes in frames until their end."""
+    """Send the frames of the container's output to the client until the stream ends."""
     waiting = bytearray()
     while True:
         build.watch(source.fileno())
@@ -243,8 +251,8 @@ def _remove(build: Build, container: Container) -> None:
 
 
 def discard(engine: ContainerParts, container: Container) -> None:
-    """Remove the container of a step, whatever it is doing, with its volumes; also one of an earlier daemon's."""
-    with contextlib.suppress(NotFound):  # somebody else was faster
+    """Remove the container of a step in whatever state it is, with its volumes; also one of an earlier daemon."""
+    with contextlib.suppress(NotFound):  # another thread has removed it already
         remove.remove(engine, container, force=True, volumes=True, lasting=False)
     if not engine.containers.using(container.image_id):
         engine.containers.descriptors.pop((container.image_id, container.manifest), None)

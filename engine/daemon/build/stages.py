@@ -1,6 +1,7 @@
-"""From a Dockerfile to the stages that a build needs.
+"""The stages of a Dockerfile: splits it at its FROMs, finds stages by name or number, and plans which of them to build.
 
-Pure. A stage that neither the target nor anything it stands on looks at is not built, and not counted.
+Pure. A stage is not built, and its steps are not counted, when neither the target nor any stage that it depends on uses
+it.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,9 +17,10 @@ SCRATCH = "scratch"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One FROM and what follows it; `opening` is the FROM as written, `base` its image with variables in place.
+    """One FROM and the steps that follow it.
 
-    base: None where its variables cannot be put in place, which fails once the stage is begun
+    opening: the FROM as written; base: its image name with variables expanded
+    base is None where its variables cannot be expanded. That fails only once the stage is begun.
     """
 
     index: int
@@ -29,15 +31,16 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """What AS calls it, in lower case; may be empty."""
+        """The stage's name after AS, in lower case; may be empty."""
         return self.opening.name
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be built: `arguments` stand before the first FROM, `stages` are those needed, in order.
+    """What is to be built.
 
-    every: all stages of the file, up to the target
+    arguments: the ARGs before the first FROM; every: all stages of the file, up to the target
+    stages: those of them that are needed, in order
     """
 
     arguments: tuple[Instruction, ...]
@@ -46,14 +49,14 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """How many steps there are."""
+        """How many steps there are, as the output counts them."""
         return len(self.arguments) + sum(1 + len(stage.steps) for stage in self.stages)
 
 
 def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str) -> Plan:
     """The plan for a target: a stage's name or number, or empty for the last stage.
 
-    expand: puts the values of arguments before the first FROM in place, raises Invalid. Raises Invalid.
+    expand: puts in the values of the arguments before the first FROM, raises Invalid. Raises Invalid.
     """
     before, groups = _split(dockerfile)
     if not groups:
@@ -68,7 +71,10 @@ def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str) -> P
 
 
 def find(stages: tuple[Stage, ...], name: str) -> Stage | None:
-    """The stage of that name, the last one where several have it, or else of that number; None for another image."""
+    """The stage of that name, or else of that number; None for any other image.
+
+    Of several with that name it is the last one.
+    """
     wanted = name.lower()
     for stage in reversed(stages):
         if stage.name and stage.name == wanted:
@@ -78,7 +84,7 @@ def find(stages: tuple[Stage, ...], name: str) -> Stage | None:
 
 
 def named(stages: tuple[Stage, ...], name: str) -> Stage | None:
-    """The stage of that name, the last one where several have it: a FROM takes no numbers."""
+    """The stage of that name, the last one of several. FROM uses this: it takes no stage numbers."""
     found = find(stages, name)
     return found if found is not None and found.name == name.lower() else None
 
@@ -100,7 +106,7 @@ def _split(dockerfile: Dockerfile) -> tuple[tuple[Instruction, ...], list[list[I
 
 def _stage(index: int, group: list[Instruction], expand: Callable[[str], str]) -> Stage:
     opening = instructions.read(group[0])
-    assert isinstance(opening, commands.From)  # by its keyword
+    assert isinstance(opening, commands.From)  # as the keyword says
     try:
         base = expand(opening.image) or None
     except Invalid:
@@ -109,7 +115,7 @@ def _stage(index: int, group: list[Instruction], expand: Callable[[str], str]) -
 
 
 def _needed(every: tuple[Stage, ...]) -> set[int]:
-    """The numbers of the last stage, and of all that it stands on."""
+    """The numbers of the last stage and of all stages that it depends on."""
     needed: set[int] = set()
     waiting = [every[-1]]
     while waiting:
@@ -122,20 +128,20 @@ def _needed(every: tuple[Stage, ...]) -> set[int]:
             waiting.append(below)
         for name in _looked_at(stage):
             if "$" in name:
-                waiting.extend(earlier)  # only its own step knows which one
+                waiting.extend(earlier)  # a variable, which only the step itself can expand
             elif found := find(earlier, name):
                 waiting.append(found)
     return needed
 
 
 def _looked_at(stage: Stage) -> Iterator[str]:
-    """What a stage's steps take files from."""
+    """The names that the --from of a stage's steps have: stages or images."""
     for step in stage.steps:
         if step.keyword == "COPY":
             yield from (value for name, value in step.flags if name == "from" and value)
         elif step.keyword == "RUN":
             command = instructions.read(step)
-            assert isinstance(command, commands.Run)  # by its keyword
+            assert isinstance(command, commands.Run)  # as the keyword says
             for mount in command.mounts:
                 if mount.from_:
                     yield mount.from_

@@ -1,7 +1,8 @@
-"""Where a stage of a build stands: the image that it has made so far, and the images that its steps make.
+"""The state of a build stage (its image and config so far), and `Maker`, which makes and stores the image of each step.
 
-Runs on the thread that builds. Each step makes an image whose parent is the one before, as `docker history` shows and
-as the cache needs it. They are visible at once and durable at the build's end: one flush for all of them.
+Runs on the thread that builds. Each step makes an image whose parent is the image of the step before. `docker history`
+shows them so, and the cache needs them. The images are visible at once, and durable at the build's end: one flush
+serves all of them.
 """
 
 import collections
@@ -32,7 +33,7 @@ _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One layer of an image in the making: unpacked, and the descriptor of its blob."""
+    """One layer of an image in the making: the unpacked layer, and the descriptor of its blob."""
 
     layer: Layer
     descriptor: Object
@@ -40,10 +41,12 @@ class Part:
 
 @dataclass(slots=True)
 class State:
-    """A stage.
+    """The state of one stage between two steps.
 
-    image: what was made last, None on top of nothing; config: the container's config, as the next step finds it
-    author: what MAINTAINER says in this very stage; command_set: the stage has had a CMD; escape: of the Dockerfile
+    image: the image that was made last, None on top of nothing; config: the container's config as the next step finds
+    it
+    author: what MAINTAINER says in this very stage; command_set: the stage has had a CMD
+    escape: the Dockerfile's escape character
     """
 
     arguments: Arguments
@@ -55,19 +58,22 @@ class State:
     command_set: bool = False
 
     def begin(self, image: Image) -> list[str]:
-        """Stand on an image; returns what it wants to be run first (ONBUILD)."""
+        """Take the image as the stage's base; returns its ONBUILD triggers, which are to be run first."""
         self.image = image
         self.config = copy.deepcopy(image.config.get("config") or {})
         return self.config.pop("OnBuild", None) or []
 
     def set_path(self) -> None:
-        """What is run finds its programs also where an image has no PATH."""
+        """Add a default PATH where the image has none, so that commands find their programs."""
         env = self.config.get("Env") or []
         if not any(each.partition("=")[0] == "PATH" for each in env):
             self.config["Env"] = [*env, f"PATH={_DEFAULT_PATH}"]
 
     def environment(self) -> dict[str, str]:
-        """The variables that a step's words see: those of ENV before arguments."""
+        """The variables that a step's words see.
+
+        A variable of ENV takes precedence over an argument of the same name.
+        """
         own: dict[str, str] = {}
         for entry in self.config.get("Env") or ():
             name, equals, value = entry.partition("=")
@@ -77,26 +83,26 @@ class State:
 
     @property
     def identity(self) -> str:
-        """The image's id, empty on top of nothing."""
+        """The id of the stage's image, empty on top of nothing."""
         return self.image.id if self.image else ""
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The directories of what was made so far, lowest first."""
+        """The directories of the image's layers, lowest first."""
         return self.image.layers if self.image else ()
 
 
 class Maker:
-    """Makes the images of one build; a context whose end makes them durable.
+    """Makes the images of one build; a context manager that makes them durable at its end.
 
-    session: pins every layer of the build until its end
+    session: keeps every layer of the build from removal until its end
     """
 
     def __init__(self, engine: ContainerParts):
         self._store = engine.images
         self._session = self._store.session()
         self._boot = boot_id()
-        # Of the image that was made last: the next step most often stands on it.
+        # Id and layers of the image that was made last: the next step most often stands on it.
         self._last: tuple[str, list[Part]] = ("", [])
         self._made: list[str] = []
         self._held: list[str] = []
@@ -111,29 +117,32 @@ class Maker:
         finally:
             with self._store.changing:
                 self._store.held.subtract(self._held)
-                self._store.held += collections.Counter()  # of those that nobody holds nothing stays
+                self._store.held += collections.Counter()  # this drops the counts that have come to zero
             self._session.__exit__(None, None, None)
 
     @property
     def session(self) -> Session:
-        """Where the layers of this build are unpacked."""
+        """The session that the layers of this build are unpacked in."""
         return self._session
 
     def settle(self) -> None:
-        """Make durable what was made."""
+        """Make durable the images that were made since the last call."""
         if self._made:
             self._store.settle(self._made)
             self._made = []
 
     def hold(self, image: Image) -> None:
-        """No pruning takes the image away before the build has ended."""
+        """Keep the image from every pruning until the build ends."""
         with self._store.changing:
             self._store.held[image.id] += 1
         self._held.append(image.id)
 
     @contextlib.contextmanager
     def packed(self, chunks: Iterator[Chunk]) -> Iterator[Part | None]:
-        """A layer of a plain tar; None for one with nothing in it. Its blob is there within the context at least."""
+        """The layer of an uncompressed tar; None for an empty one.
+
+        Its blob is kept from removal while the context lasts.
+        """
         with self._store.content.incoming() as blob:
             layer, form = making.unpack(self._session, Stream(chunks), blob)
             with self.kept(blob, layer, form) as part:
@@ -141,7 +150,7 @@ class Maker:
 
     @contextlib.contextmanager
     def kept(self, blob: Incoming, layer: Layer, form: str) -> Iterator[Part | None]:
-        """A layer that is unpacked, with its blob kept; None for an empty one."""
+        """An unpacked layer with its blob kept in the store; None for an empty layer."""
         if layer.diff_id == EMPTY_LAYER:
             yield None
             return
@@ -151,9 +160,9 @@ class Maker:
             yield Part(layer, descriptor)
 
     def add(self, state: State, created_by: str, part: Part | None, history: Object | None = None) -> Image:
-        """Make the image of a step of the stage, whose config is the stage's, and stand on it.
+        """Make the image of a step, with the stage's config, and make it the stage's image.
 
-        history: the step as another image has it, for one that was taken from there
+        history: the step's entry in another image's history, where the step was taken from that image
         """
         parts = self.parts(state.image)
         if part is not None:
@@ -163,7 +172,8 @@ class Maker:
         document = _document(state, created_by, part, history)
         descriptors = [each.descriptor for each in parts]
         layers = [each.layer for each in parts]
-        # A pruning that came between the two would find an image that has no name and that nobody holds.
+        # Both are held at once: a pruning between making and holding would find an image without a name that no build
+        # holds.
         with self._store.content.pinned([each["digest"] for each in descriptors]), self._store.changing:
             image = making.add_made(
                 self._store, self._session, document, descriptors, layers, [], state.identity, self._boot
@@ -176,7 +186,10 @@ class Maker:
         return image
 
     def take(self, state: State, created_by: str, source: Image, place: int) -> None:
-        """Make the image of a step out of what another image has made at that place of its history."""
+        """Make the image of a step from the layer that another image has at that place of its history.
+
+        Raises Invalid.
+        """
         history = source.config["history"]
         part = None
         if not history[place].get("empty_layer"):
@@ -188,7 +201,7 @@ class Maker:
         self.add(state, created_by, part, history[place])
 
     def parts(self, image: Image | None) -> list[Part]:
-        """The layers of an image, pinned."""
+        """The layers of an image, kept from removal by the session."""
         if image is None:
             return []
         if self._last[0] == image.id:
@@ -211,7 +224,7 @@ EMPTY_LAYER = digest_of(END)
 
 
 def shown_config(config: Object) -> Object:
-    """The config as an image has it: only what says something, in the definition's order."""
+    """The config in the form of an image's document: only keys with a value, in the order of the specification."""
     return {key: config[key] for key in IMAGE_KEYS if config.get(key)}
 
 
@@ -229,7 +242,7 @@ def _document(state: State, created_by: str, part: Part | None, history: Object 
     diff_ids = documents.diff_ids_of(parent)
     variant = parent.get("variant") if state.image else state.platform.variant
     return {
-        # A step of another image's history says what a stranger wrote.
+        # An entry of another image's history is not trusted: its time may be of any type.
         "created": created if created and isinstance(created, str) else rfc3339(time.time_ns()),
         **({"author": state.author} if state.author else {}),
         "architecture": parent.get("architecture") or state.platform.architecture,

@@ -1,6 +1,6 @@
-"""What each kind of instruction does in a build: one function each.
+"""One function for each kind of Dockerfile instruction: carries out a step of a stage, from the cache or anew.
 
-Runs on the thread that builds. Every step either finds in the cache the image that it made before, or makes one.
+Runs on the thread that builds. Every step finds in the cache the image that it made before, or makes a new one.
 """
 
 import copy
@@ -31,13 +31,16 @@ class Build(run.Build, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Given(Instruction):
-    """An instruction of the client's beside the Dockerfile, its value said already."""
+    """An instruction that the client has given beside the Dockerfile (a label).
+
+    Its command is known and needs no parsing.
+    """
 
     command: Command
 
 
 def take(build: Build, state: State, instruction: Instruction, escape: str) -> None:
-    """Do one step of a stage. Raises whatever is wrong with it."""
+    """Carry out one step of a stage. Raises EngineErrors, and OSErrors of the host."""
     if isinstance(instruction, Given):
         command = instruction.command
     else:
@@ -76,10 +79,10 @@ def _make(
     make: Callable[[], AbstractContextManager[Part | None]] = _nothing,
     exact: bool = True,
 ) -> None:
-    """Stand on the image that this step makes: the one of the cache, or a new one.
+    """Stand on the image that this step makes: the one in the cache, or a new one.
 
-    what: all that decides the step's outcome beside the image below, the config and `created_by`
-    make: the step's layer; exact: `created_by` alone says what the layer is made of, which `cachefrom` goes by
+    what: all that decides the step's outcome, except for the image below, the config and `created_by`
+    make: makes the step's layer; exact: `created_by` alone says what the layer is made of, as `cachefrom` needs it
     """
     config = {**shown_config(state.config), "author": state.author}
     key = key_of(state.identity, str(state.platform), config, {**what, "text": created_by})
@@ -100,7 +103,7 @@ def _make(
 
 
 def _configure(build: Build, state: State, command: Command) -> None:
-    """An instruction that changes the config and nothing else."""
+    """Carry out an instruction that changes only the config."""
     config = copy.deepcopy(state.config)
     _note(build, config, command)
     if isinstance(command, commands.Maintainer):
@@ -130,7 +133,7 @@ def _workdir(build: Build, state: State, command: commands.Workdir) -> None:
     config = copy.deepcopy(state.config)
     configure.apply(config, command, cmd_set=state.command_set)
     state.config = config
-    path = posixpath.normpath(config["WorkingDir"])  # by its words, before any link is followed
+    path = posixpath.normpath(config["WorkingDir"])  # the path is cleaned before any link is followed
 
     def make() -> AbstractContextManager[Part | None]:
         layer_root = build.engine.images.layer_root
@@ -174,7 +177,7 @@ def _fetched(build: Build, url: str, checksum: str) -> fetching.Fetched:
 
 
 def _request(build: Build, state: State, command: commands.Copy | commands.Add) -> Request:
-    """What COPY and ADD ask for in the same words."""
+    """The part of the request that COPY and ADD have in common."""
     return Request(
         sources=command.sources,
         destination=command.destination,

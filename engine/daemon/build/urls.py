@@ -1,11 +1,11 @@
-"""What docker takes for a URL, and what for a git repository.
+"""Tests whether the source of an ADD, or a remote build context, is a URL or a git repository, by docker's rules.
 
 Pure.
 """
 
 
 def is_url(text: str) -> bool:
-    """Whether the text is the URL of a file."""
+    """Whether the text is the URL of a file (http or https)."""
     return text.startswith(("http://", "https://"))
 
 

@@ -1,6 +1,6 @@
-"""What each instruction leaves in an image's history, as the classic builder writes it.
+"""The `created_by` text that each instruction leaves in an image's history, as the classic builder writes it.
 
-Pure. Go's formats of lists and structs are part of what others have come to read there.
+Pure. The texts use Go's formats of lists and structs, because other programs have come to parse them.
 """
 
 import json
@@ -16,12 +16,12 @@ _SECOND = 1_000_000_000
 
 
 def nothing_run(config: Object, text: str, gap: str = " ") -> str:
-    """The line of history of a step that runs nothing."""
+    """The line of history of a step that runs no command."""
     return " ".join(config.get("Shell") or SHELL) + f" #(nop) {gap}{text}"
 
 
 def of(command: Command, config: Object) -> str:
-    """The text of an instruction that only changes the config; config: as it is after the change."""
+    """The text of an instruction that changes only the config. config: as it is after the change"""
     match command:
         case commands.Env():
             return _pairs("ENV", command.pairs)
@@ -56,12 +56,12 @@ def of(command: Command, config: Object) -> str:
 
 
 def quoted(texts: Sequence[str] | None) -> str:
-    """A list as Go's %q."""
+    """A list of strings as Go's %q prints it."""
     return "[" + " ".join(json.dumps(text, ensure_ascii=False) for text in texts or ()) + "]"
 
 
 def plain(texts: Sequence[str]) -> str:
-    """A list as Go's %v."""
+    """A list of strings as Go's %v prints it."""
     return "[" + " ".join(texts) + "]"
 
 
@@ -79,7 +79,7 @@ def _health(config: Object) -> str:
 
 
 def _rune(number: int) -> str:
-    """A number as Go's %q has it: the character of that number."""
+    """A number as Go's %q prints it: the character with that code."""
     if 0x20 <= number < 0x7F:
         return f"\\{chr(number)}" if chr(number) in "'\\" else chr(number)
     escapes = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
@@ -89,7 +89,7 @@ def _rune(number: int) -> str:
 
 
 def _duration(nanoseconds: int) -> str:
-    """Go's time.Duration of whole seconds; below that with its fraction."""
+    """A duration as Go's time.Duration prints it."""
     seconds, rest = divmod(nanoseconds, _SECOND)
     if rest and not seconds:
         unit, name = (1_000_000, "ms") if rest >= 1_000_000 else (1_000, "µs") if rest >= 1_000 else (1, "ns")

@@ -1,7 +1,7 @@
-"""WORKDIR: the directories that a base lacks, as a layer's tar.
+"""WORKDIR: finds the directories that the base image lacks, and packs them as a layer's tar.
 
 Runs on the thread that builds, or on the one that looks into the base. Nothing is written to the base, and its symbolic
-links lead nowhere out of it.
+links are not followed out of it.
 """
 
 import os
@@ -22,7 +22,7 @@ _MOST_LINKS = 40
 def missing(root: int, path: str) -> tuple[str, ...]:
     """The directories to be made for `path` beneath `root`, parents first, relative to it; links are followed.
 
-    Raises Invalid where something else than a directory is in the way.
+    Raises Invalid where something else than a directory is in the way, or for too many links.
     """
     real: list[str] = []
     waiting = [part for part in path.split("/") if part not in ("", ".")][::-1]
@@ -49,7 +49,7 @@ def missing(root: int, path: str) -> tuple[str, ...]:
 
 
 def _look(root: int, above: list[str], name: str) -> tuple[int, str] | None:
-    """The mode of one name in a directory of the root, and where it leads if it is a link; None if it is not there."""
+    """The st_mode of a name in a directory of the root, and a link's target (else empty); None if nothing is there."""
     directory = open_beneath(root, "/".join(above) or "/", _DIRECTORY, no_symlinks=True)
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -62,7 +62,7 @@ def _look(root: int, above: list[str], name: str) -> tuple[int, str] | None:
 
 
 def tar(paths: tuple[str, ...]) -> Iterator[Chunk]:
-    """A layer of directories of root's own."""
+    """The chunks of a layer's tar with these directories, owned by root with mode 755."""
     now = int(time.time())
     found = os.stat_result((_MODE, 0, 0, 1, 0, 0, 0, now, now, now))
     for path in paths:

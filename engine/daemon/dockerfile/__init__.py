@@ -1,1 +1,1 @@
-"""A Dockerfile's grammar: its text in, values out; also .dockerignore, and what changes only an image's config."""
+"""The Dockerfile language apart from builds: parsing, variables, config-only instructions, .dockerignore patterns."""

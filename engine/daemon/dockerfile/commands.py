@@ -1,7 +1,7 @@
-"""What each kind of instruction says, as a value.
+"""The dataclass of each kind of Dockerfile instruction, with its flags and arguments as typed fields.
 
-Pure. `instructions` reads them out of a Dockerfile's text, `configure` applies those that only change a config, and
-the build room does the rest.
+Pure. `instructions` makes these values out of a Dockerfile's text. `configure` applies those that only change an
+image's config. The package `build` carries out the others.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from engine.daemon.dockerfile.statements import Heredoc
 
 @dataclass(frozen=True)
 class From:
-    """`image` and `platform` as written or, after expansion, as meant; `name`: of AS, in lower case."""
+    """FROM. image, platform: as written, or with variables expanded; name: the stage's name after AS, in lower case."""
 
     image: str
     platform: str = ""
@@ -20,7 +20,7 @@ class From:
 
 @dataclass(frozen=True)
 class Mount:
-    """One --mount of a RUN; what its type does not know stays at the default."""
+    """One --mount of a RUN; a field that the mount's type does not have stays at its default."""
 
     type: str = "bind"
     source: str = ""
@@ -39,10 +39,11 @@ class Mount:
 
 @dataclass(frozen=True)
 class Run:
-    """Exactly one of `argv` (exec form), `shell` (a text for the SHELL) and `script` (a heredoc that begins with #!).
+    """RUN.
 
-    A heredoc that is the whole command, and one inside a longer command, are already part of `shell`. `script` is a
-    program's text, to be put in a file and run: no shell reads it.
+    Exactly one of `argv` (exec form), `shell` (a text for the SHELL) and `script` (a heredoc that begins with #!).
+    A heredoc that is the whole command, and one inside a longer command, are already part of `shell`. `script` is the
+    text of a program, which the build puts in a file and runs: no shell reads it.
     """
 
     argv: tuple[str, ...] | None = None
@@ -56,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Cmd:
-    """`argv` (exec form) or `shell`, a text for the SHELL; "" is the shell alone."""
+    """CMD. `argv` (exec form) or `shell`, a text for the SHELL; with `shell` "" the shell alone is the command."""
 
     argv: tuple[str, ...] | None = None
     shell: str | None = None
@@ -64,7 +65,7 @@ class Cmd:
 
 @dataclass(frozen=True)
 class Entrypoint:
-    """`argv` (exec form) or `shell`, a text for the SHELL; "" is no entrypoint at all."""
+    """ENTRYPOINT. `argv` (exec form) or `shell`, a text for the SHELL; `shell` "" means no entrypoint at all."""
 
     argv: tuple[str, ...] | None = None
     shell: str | None = None
@@ -72,7 +73,10 @@ class Entrypoint:
 
 @dataclass(frozen=True)
 class _Files:
-    """What COPY and ADD share; `heredocs`: inline files, also sources, their `data` as the file is to be."""
+    """The fields that COPY and ADD share.
+
+    heredocs: inline files, which are sources too; their `data` is the file's contents
+    """
 
     sources: tuple[str, ...]
     destination: str
@@ -85,7 +89,7 @@ class _Files:
 
 @dataclass(frozen=True)
 class Copy(_Files):
-    """`from_`: a stage's name or number, or an image; "" is the context."""
+    """COPY. from_: a stage's name or number, or an image; empty for the context."""
 
     from_: str = ""
     parents: bool = False
@@ -93,7 +97,7 @@ class Copy(_Files):
 
 @dataclass(frozen=True)
 class Add(_Files):
-    """`unpack`: None is docker's rule (local archives are unpacked, downloads are not)."""
+    """ADD. unpack: None stands for docker's rule, by which local archives are unpacked and downloads are not."""
 
     checksum: str = ""
     keep_git_dir: bool | None = None
@@ -102,70 +106,73 @@ class Add(_Files):
 
 @dataclass(frozen=True)
 class Env:
-    """Names and values, in order."""
+    """ENV: names and values, in order."""
 
     pairs: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Label:
-    """Names and values, in order."""
+    """LABEL: names and values, in order."""
 
     pairs: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Arg:
-    """Names and defaults; None is an argument without one."""
+    """ARG: names and defaults; None for an argument without a default."""
 
     pairs: tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True)
 class Workdir:
-    """From the root, or from the one before: `configure.workdir`."""
+    """WORKDIR: an absolute path, or one from the previous working directory (see `configure.workdir`)."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class User:
-    """Name or number, perhaps with a group's after a colon."""
+    """USER: a user's name or number, perhaps followed by a colon and the group's."""
 
     user: str
 
 
 @dataclass(frozen=True)
 class Expose:
-    """Ports as written; `configure.ports` reads them."""
+    """EXPOSE: ports as written; `configure.ports` parses them."""
 
     ports: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Volume:
-    """Paths in the container."""
+    """VOLUME: paths in the container."""
 
     paths: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Shell:
-    """What reads the texts of RUN, CMD and ENTRYPOINT from here on."""
+    """SHELL: the argv of the shell that reads the texts of the RUN, CMD and ENTRYPOINT that follow."""
 
     argv: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Stopsignal:
-    """Name or number, as written."""
+    """STOPSIGNAL: a signal's name or number, as written."""
 
     signal: str
 
 
 @dataclass(frozen=True)
 class Healthcheck:
-    """`test`: as in the config's Test (NONE, CMD, CMD-SHELL); nanoseconds, 0 is the engine's default."""
+    """HEALTHCHECK.
+
+    test: as in the config's Test (NONE, CMD, CMD-SHELL); times in nanoseconds, 0 for the engine's default.
+    """
 
     test: tuple[str, ...]
     interval: int = 0
@@ -177,14 +184,14 @@ class Healthcheck:
 
 @dataclass(frozen=True)
 class Onbuild:
-    """An instruction in one text, its heredocs included: `parser.parse` reads it when its time has come."""
+    """ONBUILD: the trigger as one text, heredocs included; `parser.statement` parses it in the build that runs it."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Maintainer:
-    """The image's author."""
+    """MAINTAINER: the image's author."""
 
     name: str
 

@@ -1,6 +1,6 @@
-"""Instructions that only change an image's config, applied to it.
+"""Applies the instructions that only change an image's config (CMD, ENV, EXPOSE, ...) to that config.
 
-Pure: of commands and an OCI image config's `config`, a dict, which is changed in place.
+Pure, except that it changes the given dict, the `config` of an OCI image config, in place.
 """
 
 import posixpath
@@ -30,9 +30,9 @@ _HEALTH_TIMES = (
 
 
 def apply(config: Object, command: Command, *, cmd_set: bool = False) -> None:
-    """Change the config as the command says; Invalid in dockerd's words.
+    """Change the config as the command says. Raises Invalid in dockerd's words.
 
-    cmd_set: a CMD came before in the same stage; without one, ENTRYPOINT does away with the base image's.
+    cmd_set: a CMD came earlier in the same stage; without one, ENTRYPOINT removes the base image's CMD.
     """
     if isinstance(command, commands.Entrypoint) and not cmd_set:
         config.pop("Cmd", None)
@@ -50,7 +50,7 @@ def apply(config: Object, command: Command, *, cmd_set: bool = False) -> None:
         case commands.Label():
             config["Labels"] = {**(config.get("Labels") or {}), **dict(command.pairs)}
         case commands.Maintainer():
-            pass  # an image's author stands beside its config
+            pass  # the author is a key of the image's document, beside `config`
         case commands.Onbuild():
             config["OnBuild"] = [*(config.get("OnBuild") or []), command.text]
         case commands.Shell():
@@ -68,12 +68,12 @@ def apply(config: Object, command: Command, *, cmd_set: bool = False) -> None:
 
 
 def shell(config: Object) -> list[str]:
-    """What reads the texts of RUN, CMD and ENTRYPOINT."""
+    """The argv of the shell that reads the texts of RUN, CMD and ENTRYPOINT."""
     return list(config.get("Shell") or SHELL)
 
 
 def workdir(config: Object, path: str) -> str:
-    """Where WORKDIR leads: from the one before, if the path does not begin at the root."""
+    """The working directory after a WORKDIR: a relative path starts at the previous one. Raises Invalid."""
     if not path:
         raise Invalid("cannot normalize nothing")
     if path.startswith("/"):
@@ -83,7 +83,10 @@ def workdir(config: Object, path: str) -> str:
 
 
 def ports(words: tuple[str, ...]) -> Iterator[str]:
-    """The ports of EXPOSE one by one, as "80/tcp"; what is published where is not for an image to say."""
+    """The ports of EXPOSE one by one, each as "80/tcp". Raises Invalid.
+
+    A host's part before the port is dropped, as an image cannot decide where its ports are published.
+    """
     for word in words:
         match = _PORT.fullmatch(word)
         if match is None or not int(match[1]) <= int(match[2] or match[1]) <= _LAST_PORT:
@@ -128,7 +131,7 @@ def _stopsignal(config: Object, command: commands.Stopsignal) -> None:
 
 def _is_signal(text: str) -> bool:
     if text.isascii() and text.isdigit():
-        # dockerd takes any number but this one.
+        # dockerd accepts any number except 0.
         return int(text[:9]) > 0
     match = _SIGNAL.fullmatch(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""The flags between an instruction's keyword and its arguments.
+"""The flags (--name=value) between an instruction's keyword and its arguments: split off the text, and checked by kind.
 
 Pure.
 """
@@ -16,7 +16,7 @@ MOST_FLAGS = 1000
 
 Written = tuple[tuple[str, str | None], ...]
 
-# A word that may have quoted parts; an end that is missing is the line's.
+# A word that may have quoted parts; a quote that is never closed ends with the line.
 _WORD = {
     escape: re.compile(
         rf"""(?:[^{SPACE}'"{mark}]|{mark}.|{mark}\Z|'(?:[^'{mark}]|{mark}.)*+(?:'|{mark}?\Z)"""
@@ -37,17 +37,17 @@ _ESCAPED = {"\\": re.compile(r"\\(.)", re.DOTALL), "`": re.compile(r"`(.)", re.D
 
 
 def taken_off(text: str, escape: str) -> tuple[Written, str]:
-    """The flags at a text's beginning, and the rest; `--` alone ends them."""
+    """The flags at the beginning of a text, and the rest of the text; the word `--` ends the flags."""
     found: list[tuple[str, str | None]] = []
     place = 0
     while True:
         spaces = _SPACES.match(text, place)
-        assert spaces is not None  # none at all will do
+        assert spaces is not None  # the expression also matches no space
         rest = spaces.end()
         if not text.startswith("--", rest):
             return tuple(found), text[rest:].strip(SPACE)
         match = _WORD[escape].match(text, rest)
-        assert match is not None  # the dashes are a word already
+        assert match is not None  # the dashes alone are a word
         word, place = _unquoted(match[0], escape), match.end()
         if word == "--":
             return tuple(found), text[place:].strip(SPACE)
@@ -67,7 +67,7 @@ def _unquoted(word: str, escape: str) -> str:
 
 
 class Values:
-    """What the flags of one instruction say, each among those of its kind: False, "" or () where it was not given."""
+    """The values of one instruction's flags, by kind: False, "" or () for a flag that was not given."""
 
     __slots__ = ("booleans", "lists", "texts")
 
@@ -78,7 +78,7 @@ class Values:
 
 
 def read(written: Written, known: Mapping[str, str]) -> Values:
-    """The value of each known flag; Invalid in docker's words."""
+    """The value of each known flag. Raises Invalid in docker's words."""
     values = Values(known)
     seen: set[str] = set()
     for name, value in written:

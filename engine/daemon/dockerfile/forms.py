@@ -1,6 +1,7 @@
-"""How an instruction's text comes apart into arguments: by space, as pairs, as a JSON list, or not at all.
+"""Splits an instruction's text into arguments, by the form of its kind: words, pairs, a JSON list, or one text.
 
-Pure. Quotes, escapes and variables stay: `words` deals with them when the values of the variables are known.
+Pure. Quotes, escapes and variables stay in the arguments. `words` handles them when the values of the variables are
+known.
 """
 
 import json
@@ -18,7 +19,8 @@ MOST_ARGUMENTS = 10_000
 
 _BLANK = re.compile(r"[\t\v\f\r ]+")
 _TYPE = re.compile(f"([^{SPACE}]+)[{SPACE}]*(.*)", re.DOTALL)
-# One word: text, escaped characters, quoted text, whose end may be missing. An escape as the very last is lost.
+# One word: text, escaped characters, and quoted text whose closing quote may be missing. An escape as the last
+# character is dropped.
 _PAIR_WORDS = {
     escape: re.compile(
         rf"""(?:'[^']*+'?|"(?:[^"{mark}]|{mark}.)*+(?:"|(?P<in_quotes>{mark}\Z))?|{mark}.|(?P<last>{mark}\Z)"""
@@ -31,7 +33,7 @@ _PAIR_WORDS = {
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments as written, and whether they were a JSON list."""
+    """The arguments as written, and whether they were written as a JSON list (exec form)."""
 
     values: tuple[str, ...] = ()
     exec_form: bool = False
@@ -41,42 +43,42 @@ Form = Callable[[str, str], Arguments]
 
 
 def whole(text: str, escape: str) -> Arguments:
-    """One argument, or none."""
+    """The whole text as one argument, or none for an empty text."""
     return Arguments((text,) if text else ())
 
 
 def by_space(text: str, escape: str) -> Arguments:
-    """Words, whatever quotes there are."""
+    """Words divided at space; quotes have no meaning."""
     return Arguments(tuple(_few(_BLANK.split(text, MOST_ARGUMENTS))) if text else ())
 
 
 def exec_or_whole(text: str, escape: str) -> Arguments:
-    """A JSON list, or a text for a shell."""
+    """The items of a JSON list, or else one text for a shell."""
     return _exec_form(text) or whole(text, escape)
 
 
 def exec_or_space(text: str, escape: str) -> Arguments:
-    """A JSON list, or words."""
+    """The items of a JSON list, or else words divided at space."""
     return _exec_form(text) or by_space(text, escape)
 
 
 def names(text: str, escape: str) -> Arguments:
-    """`name other=value "third=with space"`."""
+    """Words divided at unquoted space, as in `name other=value "third=with space"`."""
     return Arguments(tuple(_words(text, escape)))
 
 
 def env_pairs(text: str, escape: str) -> Arguments:
-    """Name, value, name, value, ..."""
+    """The pairs of ENV as a flat list: name, value, name, value, ..."""
     return _pairs("ENV", text, escape)
 
 
 def label_pairs(text: str, escape: str) -> Arguments:
-    """Name, value, name, value, ..., and LABEL's name in errors."""
+    """The pairs of LABEL as a flat list: name, value, name, value, ...; errors name LABEL."""
     return _pairs("LABEL", text, escape)
 
 
 def health(text: str, escape: str) -> Arguments:
-    """A type, and perhaps a JSON list or a text for a shell."""
+    """HEALTHCHECK's type, then perhaps the items of a JSON list or a text for a shell."""
     match = _TYPE.match(text)
     if match is None:
         return Arguments()
@@ -88,7 +90,7 @@ _TOO_MANY = f"an instruction with more than {MOST_ARGUMENTS} arguments"
 
 
 def _exec_form(text: str) -> Arguments | None:
-    """None for what is no JSON list: then it is a shell's."""
+    """The items of a JSON list of strings; None for any other text, which is meant for a shell."""
     if not text.startswith("[") or deeper_than(DEEPEST, text):
         return None
     if text.count('"') - text.count('\\"') > 2 * MOST_ARGUMENTS:
@@ -99,14 +101,14 @@ def _exec_form(text: str) -> Arguments | None:
         return None
     if not all(isinstance(value, str) for value in values):
         raise Invalid("when using JSON array syntax, arrays must be comprised of strings only")
-    # Half a surrogate pair is no text that a program can be given.
+    # A lone surrogate is replaced: it cannot be encoded in a program's arguments.
     return Arguments(
         tuple(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for value in values), True
     )
 
 
 def _no_constant(name: str) -> None:
-    """NaN and Infinity are Python's, not JSON's."""
+    """Refuse NaN and Infinity, which Python's parser accepts and JSON does not have."""
     raise ValueError(name)
 
 
@@ -126,7 +128,7 @@ def _pairs(keyword: str, text: str, escape: str) -> Arguments:
     if not words:
         return Arguments()
     if "=" not in words[0]:
-        # The old form: the name, and the whole rest is its value.
+        # The old form: a name, then all the rest as its value.
         name, *rest = _BLANK.split(text, maxsplit=1)
         if not rest:
             raise Invalid(f"{keyword} must have two arguments")

@@ -1,7 +1,8 @@
-"""The patterns of ${x#pattern}, ${x%pattern} and ${x/pattern/text}: `*`, `?` and a backslash, no brackets.
+"""The glob patterns in substitutions of variables: ${x#pattern}, ${x%pattern} and ${x/pattern/text}.
 
-Pure. A pattern is taken apart at its stars, so that the search never goes back and tries again: dockerd's engine for
-regular expressions is linear, Python's is not. Neither `*` nor `?` matches a line's end, as there.
+Pure. A pattern has `*`, `?` and backslash escapes, and no brackets. It is split at its stars, so that the search never
+backtracks: the regular expressions of dockerd's language (Go) take linear time, and Python's do not. As in Go, neither
+`*` nor `?` matches a newline.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 
 from engine.errors import Invalid
 
-# A pattern's length times a value's: what searches within some hundredths of a second.
+# The longest product of a pattern's and a value's length; a search of this size takes some hundredths of a second.
 _MOST_STEPS = 2**23
 _LONGEST = 512
 
@@ -18,7 +19,7 @@ _WILD = {"*": None, "?": "."}
 
 
 def trim_prefix(value: str, pattern: str, greedy: bool) -> str:
-    """The value without the shortest (greedy: the longest) beginning that matches."""
+    """The value without the shortest (greedy: the longest) prefix that matches."""
     head, tail, _ = _compiled(_parts(pattern), value, greedy)
     begun = head.match(value)
     found = begun and tail.match(value, begun.end())
@@ -26,7 +27,10 @@ def trim_prefix(value: str, pattern: str, greedy: bool) -> str:
 
 
 def trim_suffix(value: str, pattern: str, greedy: bool) -> str:
-    """The value without the shortest (greedy: the longest) end that matches: both read from the back."""
+    """The value without the shortest (greedy: the longest) suffix that matches.
+
+    Pattern and value are read backwards.
+    """
     head, tail, _ = _compiled(_parts(pattern)[::-1], value, greedy)
     backwards = value[::-1]
     begun = head.match(backwards)
@@ -35,7 +39,7 @@ def trim_suffix(value: str, pattern: str, greedy: bool) -> str:
 
 
 def replace(value: str, pattern: str, replacement: str, every: bool) -> str:
-    """The value with the first (or every) place that matches replaced, the longest match each time."""
+    """The value with the first (or every) match replaced, each match as long as possible."""
     pieces, done = [], 0
     for start, end in _places(value, pattern):
         pieces += [value[done:start], replacement]
@@ -46,19 +50,20 @@ def replace(value: str, pattern: str, replacement: str, every: bool) -> str:
 
 
 def _places(value: str, pattern: str) -> Iterator[tuple[int, int]]:
-    """Where the pattern matches, from left to right, none over another."""
+    """(start, end) of each match, from left to right, without overlaps."""
     head, tail, length = _compiled(_parts(pattern), value, True)
     place, done = 0, -1
     while place <= len(value) and (begun := head.search(value, place)):
         start, found = begun.start(), tail.match(value, begun.end())
         if found is None:
-            # What follows the first star is not in this line: a later beginning in it would find no more.
+            # The rest of the pattern is not found in this line, so no later start in the same line would find it
+            # either.
             line_end = value.find("\n", begun.end())
             if line_end < 0:
                 return
             place = max(start + 1, line_end + 1 - length)
             continue
-        # Nothing is not found again right behind what was found.
+        # An empty match right behind the last match does not count.
         if found.end() > start or start > done:
             yield start, found.end()
         done = found.end()
@@ -66,7 +71,7 @@ def _places(value: str, pattern: str) -> Iterator[tuple[int, int]]:
 
 
 def _parts(pattern: str) -> list[str | None]:
-    """Regular expressions of one character each, None for a star."""
+    """The pattern as regular expressions of one character each, with None for each star."""
     if len(pattern) > _LONGEST:
         raise Invalid(f"a pattern of {len(pattern)} characters in a substitution is too long")
     parts: list[str | None] = []
@@ -85,10 +90,10 @@ def _parts(pattern: str) -> list[str | None]:
 
 
 def _compiled(parts: list[str | None], value: str, greedy: bool) -> tuple[re.Pattern[str], re.Pattern[str], int]:
-    """What comes before the first star, the rest, and the length of the former.
+    """The expression before the first star, the expression of the rest, and the length of the former in characters.
 
-    Each star of the rest stops at the first place that what follows it allows, and stays there (atomic); only the last
-    one looks for the last such place, if greedy: the earlier ones leave it all the room there is.
+    Each star of the rest stops at the first place that fits what follows it, and never leaves it (atomic). Only the
+    last star looks for the last such place, if greedy: when the earlier stars stop early, it has the most room.
     """
     if len(parts) * len(value) > _MOST_STEPS:
         raise Invalid(f"a value of {len(value)} characters is too long for the pattern of its substitution")

@@ -1,4 +1,4 @@
-"""Texts as Go's libraries read and write them, where a Dockerfile's author or a client sees the difference.
+"""Go's text rules where a client sees a difference: its set of space characters, %q in errors, and "did you mean".
 
 Pure.
 """
@@ -14,19 +14,19 @@ SPACE = (
 """What Go calls space; Python counts four control characters more."""
 
 _LONGEST_SHOWN = 256
-# More letters astray are no typing error.
+# A word that differs in as many letters is no typing error.
 _ASTRAY = 3
 
 
 def quoted(text: str) -> str:
-    """A text as Go's %q shows it in an error; of a long one only the first part."""
+    """A text as Go's %q shows it in an error; a long text is cut."""
     return literals.quoted(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")
 
 
 def meant(word: str, known: Iterable[str], cased: bool = True) -> str:
     """` (did you mean X?)` with the nearest of the known words, or "" where none is near.
 
-    cased: upper and lower case differ; else the answer is written as the question was.
+    cased: upper and lower case differ; without it the answer is written in the case of `word`.
     """
     asked = word if cased else word.lower()
     best, nearest = "", _ASTRAY
@@ -42,7 +42,7 @@ def meant(word: str, known: Iterable[str], cased: bool = True) -> str:
 
 
 def _distance(one: str, other: str) -> int:
-    """How many letters must be put in, left out or changed."""
+    """The Levenshtein distance of two words: how many letters must be inserted, removed or changed."""
     row = list(range(len(other) + 1))
     for number, letter in enumerate(one, start=1):
         corner, row[0] = row[0], number

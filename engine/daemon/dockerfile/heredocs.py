@@ -1,4 +1,4 @@
-"""The names of heredocs in an instruction's line.
+"""Finds the heredocs (`<<NAME`) that an instruction's line announces, and parses their names.
 
 Pure.
 """
@@ -14,17 +14,17 @@ _QUOTES = "'\""
 
 
 def announced(line: str) -> list[Heredoc]:
-    """The heredocs that a line says follow it, in order, still without data."""
+    """The heredocs that a line says will follow it, in order, still without data."""
     try:
         words = split(Lexer(line, {}, keep_quotes=True, keep_escapes=True, keep_unset=True).pieces())
     except Invalid:
-        # A quote without an end: for the shell to complain about.
+        # An unclosed quote is an error for the shell to report.
         return []
     return [found for word in words if (found := read(word)) is not None]
 
 
 def read(word: str) -> Heredoc | None:
-    """`<<NAME`, `<<-NAME`, `3<<"NAME"`; None when the word is nothing like it."""
+    """The heredoc of a word like `<<NAME`, `<<-NAME` or `3<<"NAME"`; None for any other word."""
     match = _HEREDOC.fullmatch(word)
     if match is None or not match[2]:
         return None
@@ -35,7 +35,7 @@ def read(word: str) -> Heredoc | None:
         return None
     if len(names) != 1 or len(quoted) != 1:
         return None
-    # A name of which some part is quoted says that the data is to stay as it is.
+    # Where some part of the name is quoted, no variable in the data is expanded.
     return Heredoc(names[0], "", expand=_quotes(quoted[0]) == _quotes(names[0]), chomp=match[1] == "-")
 
 

@@ -1,8 +1,9 @@
-"""What a .dockerignore leaves out of a context.
+"""The patterns of a .dockerignore, or of --exclude: which paths of a build context they leave out.
 
-Pure. Patterns are those of docker: Go's filepath.Match with `**`, and `!` to take some back; the last pattern that
-matches a path, or a directory that it is in, decides. A pattern becomes an expression in which no repetition is tried
-twice (atomic, or bounded by the slashes of a path), as Python's engine would else need ages for a hostile one.
+Pure. The patterns are docker's: Go's filepath.Match with `**`, and `!` to take paths back. The last pattern that
+matches a path, or a directory above it, decides. Each pattern becomes a regular expression in which no repetition is
+tried twice (it is atomic, or bounded by the slashes of a path). Otherwise Python's engine would take ages for a hostile
+pattern.
 """
 
 import posixpath
@@ -20,7 +21,7 @@ LONGEST_PATTERN = 1024
 _LARGE = 2**13
 _MOST_REMEMBERED = 4096
 
-# What a pattern is made of beside characters: each of these may also be nothing.
+# The elements of a pattern beside characters; each of them may match nothing.
 _STAR, _GAP, _REST = "star", "gap", "rest"
 _ANY = "[^/]"
 
@@ -28,7 +29,7 @@ Matcher = Callable[[str], object]
 
 
 class Ignore:
-    """The patterns of one .dockerignore; Invalid for a text that has none such."""
+    """The patterns of one .dockerignore. Raises Invalid for a malformed pattern, and for a text that is too large."""
 
     def __init__(self, text: str) -> None:
         if len(text) > LARGEST:
@@ -39,21 +40,21 @@ class Ignore:
         self._taken_back = tuple(pattern.startswith("!") for pattern in patterns)
         self._matchers = tuple(_matcher(pattern.removeprefix("!")) for pattern in patterns)
         if len(text) > _LARGE:
-            # Python would remember the expressions after the build is over: megabytes, for a hostile file.
+            # The module `re` would keep the expressions in its cache after the build: megabytes for a hostile file.
             re.purge()
-        # Which patterns match a directory, or one that it is in, as bits.
+        # Path of a directory → a bit for each pattern that matches it or a directory above it.
         self._directories: dict[str, int] = {}
 
     @property
     def takes_back(self) -> bool:
-        """Whether something in a directory that is left out may yet be kept."""
+        """Whether a later `!` pattern may keep something in a directory that is left out."""
         return any(self._taken_back)
 
     def matches(self, path: str, is_directory: bool = False) -> bool:
         """Whether a path of the context ("a/b", no slash in front) is left out.
 
-        No pattern asks for the kind of a file, a slash at its end means nothing; `is_directory` only says that more
-        paths below this one will be asked for.
+        No pattern distinguishes files from directories, and a slash at its end means nothing. `is_directory` only says
+        that the caller will ask for paths below this one, so the answer is worth remembering.
         """
         path = path.strip("/")
         if not path:
@@ -64,7 +65,7 @@ class Ignore:
         return bool(hits) and not self._taken_back[hits.bit_length() - 1]
 
     def _of_directory(self, path: str) -> int:
-        """The patterns that match the directory or one that it is in."""
+        """A bit for each pattern that matches the directory or one above it."""
         unknown = []
         while path and path not in self._directories:
             unknown.append(path)
@@ -82,7 +83,7 @@ class Ignore:
 
 
 def _cleaned(line: str) -> str:
-    """The pattern of a line, as short as it can be written; "" for none."""
+    """The pattern of a line in its shortest form; "" for an empty line or a comment. Raises Invalid."""
     pattern = line.strip(SPACE)
     if line.startswith("#") or not pattern:
         return ""
@@ -97,12 +98,12 @@ def _cleaned(line: str) -> str:
 
 
 def _matcher(pattern: str) -> Matcher:
-    """What says whether a path matches the pattern by itself."""
+    """A function that returns whether a path matches this one pattern."""
     elements = _elements(pattern)
     if not any(element in (_STAR, _GAP, _REST) or len(element) > 2 for element in elements):
         return _literal(elements).__eq__
     if elements[0] == _GAP and not pattern.startswith("**/") and _plain(elements[1:]):
-        # Without a slash behind it, and nothing else to be guessed, it is the end of any path.
+        # A pattern `**text` without further wildcards matches every path that ends in the text.
         return partial(_ends, _literal(elements[1:]))
     whole = all(at == 0 or elements[at - 1] == "/" for at, element in enumerate(elements) if element == _GAP)
     return re.compile(_expression(elements), re.DOTALL).fullmatch if whole else _Automaton(elements)
@@ -121,9 +122,10 @@ def _literal(elements: list[str]) -> str:
 
 
 def _elements(pattern: str) -> list[str]:
-    """The pattern taken apart: a star, a gap (`**`, directories), the rest of a path, or one character's expression.
+    """The pattern split into elements.
 
-    An expression of one character is the character, perhaps after a backslash, or longer.
+    An element is a star, a gap (`**`: any directories), the rest of a path (`**` at the end), or the expression of one
+    character. The expression of one character is the character, perhaps after a backslash, or it is longer.
     """
     elements: list[str] = []
     place = 0
@@ -131,7 +133,7 @@ def _elements(pattern: str) -> list[str]:
         character = pattern[place]
         if pattern.startswith("**", place):
             place += 2 + pattern.startswith("/", place + 2)
-            # A gap after a gap is the same gap.
+            # Two gaps in a row are one gap.
             if elements[-1:] == [_GAP]:
                 elements.pop()
             elements.append(_GAP if place < len(pattern) else _REST)
@@ -162,7 +164,7 @@ _RANGE = re.compile(rf"({_IN_CLASS})(?:-({_IN_CLASS}))?", re.DOTALL)
 
 
 def _one_of(negated: str, members: str) -> str:
-    """One character of a class, never a slash."""
+    """The expression of one character of a class `[...]`, which never matches a slash."""
     pieces = []
     for low, high in _RANGE.findall(members):
         low, high = low[-1:], high[-1:] or low[-1:]
@@ -173,7 +175,7 @@ def _one_of(negated: str, members: str) -> str:
 
 
 def _expression(elements: list[str]) -> str:
-    """For patterns whose gaps begin where a path's part does, so that each is a number of whole directories."""
+    """The regular expression of a pattern whose gaps all begin after a slash, so that each gap is whole directories."""
     *firsts, last = _split(elements, _GAP)
     open_end = last[-1:] == [_REST]
     end = _parts(last[:-1] if open_end else last)
@@ -185,12 +187,15 @@ def _expression(elements: list[str]) -> str:
 
 
 def _parts(elements: list[str]) -> str:
-    """One after the other, the parts of a path between slashes."""
+    """The expression of parts of a path with slashes between them."""
     return "/".join(_part(part) for part in _split(elements, "/"))
 
 
 def _part(elements: list[str]) -> str:
-    """Each star but the last stops at the first place that what follows it allows."""
+    """The expression of one part of a path.
+
+    Each star except the last stops at the first place that fits what follows it.
+    """
     first, *others = ("".join(piece) for piece in _split(elements, _STAR))
     if not others:
         return first
@@ -208,7 +213,10 @@ def _split(elements: list[str], at: str) -> list[list[str]]:
 
 
 class _Automaton:
-    """For a gap in the middle of a name (`a**b`), which is nothing or all up to a slash: every way at once, as bits."""
+    """Matches patterns with a gap in the middle of a name (`a**b`). Such a gap is nothing, or all up to a slash.
+
+    It follows all ways through the pattern at once, as the bits of a number.
+    """
 
     def __init__(self, elements: list[str]) -> None:
         self._elements = elements
@@ -235,7 +243,7 @@ class _Automaton:
         return bool(now >> len(self._elements) & 1)
 
     def _with_nothing(self, states: int) -> int:
-        """Also the states reached when what may be nothing is nothing."""
+        """The states, and those reached when stars, gaps and rests match nothing."""
         may = self._star | self._gap | self._rest
         while (more := states | (states & may) << 1) != states:
             states = more

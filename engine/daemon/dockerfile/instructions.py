@@ -1,6 +1,6 @@
-"""An instruction's flags and arguments read as a value of its kind: one table, a row an instruction.
+"""Reads a parsed instruction as a typed command: a table with the form, the flags and the reader of each instruction.
 
-Pure. Invalid in dockerd's words for what an instruction does not allow.
+Pure. Raises Invalid in dockerd's words for what an instruction does not allow.
 """
 
 import re
@@ -35,9 +35,10 @@ def read(
     escape: str = "\\",
     expand_raw: Expand | None = None,
 ) -> Command:
-    """What the instruction says, its variables put in where docker does; without `expand`: as written.
+    """The instruction as a command, with its variables expanded where docker does; without `expand`: as written.
 
-    expand: `words.expand` with the variables of this moment, so for the others; expand_raw is for heredocs' data.
+    expand: `words.expand` with the variables of this moment; expand_list, expand_raw: likewise; expand_raw is for
+    heredocs' data
     """
     row = TABLE.get(instruction.keyword)
     if row is None:
@@ -45,19 +46,20 @@ def read(
         raise Invalid(f"unknown instruction: {word}{meant(word, TABLE, cased=False)}")
     reading = _Reading(instruction, row.flags, expand, expand_list, expand_raw)
     command = row.reader(reading)
-    # Those of an instruction that takes none must be refused all the same, if its arguments are right.
+    # This also checks the flags of an instruction whose reader looks at none, after its arguments: that decides which
+    # error is reported first.
     _ = reading.flags
     return command
 
 
 def form(keyword: str) -> forms.Form:
-    """How an instruction's text comes apart; that of an unknown one stays whole."""
+    """How an instruction's text is split into arguments; the text of an unknown instruction stays whole."""
     return TABLE[keyword].form if keyword in TABLE else forms.whole
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """What a reader is given."""
+    """What a reader function is given: the instruction, its known flags, and the functions that expand variables."""
 
     instruction: Instruction
     known_flags: dict[str, str] | None
@@ -67,7 +69,10 @@ class _Reading:
 
     @cached_property
     def flags(self) -> flags.Values:
-        """The value of each flag; where a reader asks decides which of several mistakes is named."""
+        """The value of each flag.
+
+        They are checked at the first access, so a reader decides which of several errors is reported.
+        """
         return flags.Values({}) if self.known_flags is None else flags.read(self.instruction.flags, self.known_flags)
 
     @property
@@ -79,23 +84,23 @@ class _Reading:
         return self.instruction.arguments
 
     def words(self) -> tuple[str, ...]:
-        """All arguments, of which there must be one."""
+        """All arguments; Invalid where there is none."""
         if not self.arguments:
             raise Invalid(f"{self.keyword} requires at least one argument")
         return self.arguments
 
     def word(self) -> str:
-        """The only argument."""
+        """The only argument; Invalid for any other number of arguments."""
         if len(self.arguments) != 1:
             raise Invalid(f"{self.keyword} requires exactly one argument")
         return self.arguments[0]
 
     def meant(self, text: str) -> str:
-        """The text with its variables put in."""
+        """The text with its variables expanded."""
         return self.expand(text) if self.expand else text
 
     def all_meant(self, texts: tuple[str, ...]) -> tuple[str, ...]:
-        """Each text with its variables put in."""
+        """Each text with its variables expanded."""
         return tuple(self.meant(text) for text in texts)
 
 
@@ -134,7 +139,11 @@ def _run(reading: _Reading) -> commands.Run:
 
 
 def _shell_text(reading: _Reading) -> tuple[str | None, Heredoc | None]:
-    """What the shell is to read, heredocs included, as not every shell has its own; or a program in its place."""
+    """The text for the shell, heredocs included, or else the heredoc that is a program (`#!`).
+
+    A heredoc inside a longer command is left in the text, where the shell reads it. Of a heredoc that is the whole
+    command only the data is the text, as not every shell has heredocs.
+    """
     text = " ".join(reading.arguments)
     inline = reading.instruction.heredocs
     if not inline:
@@ -154,7 +163,7 @@ def _entrypoint(reading: _Reading) -> commands.Entrypoint:
 
 
 def _command(reading: _Reading) -> tuple[tuple[str, ...] | None, str | None]:
-    """The words of the exec form, or the text for a shell."""
+    """The argv of the exec form, or else the text for a shell."""
     return (reading.arguments, None) if reading.instruction.exec_form else (None, " ".join(reading.arguments))
 
 
@@ -176,7 +185,7 @@ def _add(reading: _Reading) -> commands.Add:
 
 
 class _Files(TypedDict):
-    """What COPY and ADD have in common."""
+    """The fields that COPY and ADD have in common."""
 
     sources: tuple[str, ...]
     destination: str
@@ -335,7 +344,7 @@ def _retries(text: str) -> int:
 
 @dataclass(frozen=True)
 class Row:
-    """How an instruction is read: the form of its text, its flags (None: they are not looked at), its reader."""
+    """How an instruction is read: the form of its text, its flags (None: not checked here), and its reader function."""
 
     form: forms.Form
     flags: dict[str, str] | None

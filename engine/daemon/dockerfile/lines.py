@@ -1,6 +1,7 @@
-"""A Dockerfile's bytes become logical lines: continued ones joined, comments and empty ones left out.
+"""Splits a Dockerfile's bytes into logical lines: joins continued lines, drops comments, reads the parser directives.
 
-Pure. It goes through the text once; the heredocs that a line announces are taken out of the same lines, in turn.
+Pure. It goes through the text once. The caller takes the heredocs that a line announces out of the same lines, before
+it asks for the next one.
 """
 
 import io
@@ -19,7 +20,7 @@ LONGEST_LINE = 65535
 _DIRECTIVE = re.compile(rf"#[{SPACE}]*(?a:([a-zA-Z][a-zA-Z0-9]*))[{SPACE}]*=[{SPACE}]*(.+)")
 _KNOWN_DIRECTIVES = ("syntax", "escape", "check")
 _ESCAPES = ("\\", "`")
-# The escape at a line's end, if it does not itself come after one.
+# The escape character at a line's end, unless another escape character stands before it.
 _CONTINUED = {
     "\\": re.compile(r"(?<!\\)\\[ \t]*\Z"),
     "`": re.compile(r"(?<!`)`[ \t]*\Z"),
@@ -28,7 +29,10 @@ _CONTINUED = {
 
 @dataclass(frozen=True)
 class Line:
-    """One logical line; first and last number its lines in the file, from 1; gaps: it goes on over empty lines."""
+    """One logical line.
+
+    first, last: numbers of its lines in the file, from 1; gaps: it continues over empty lines
+    """
 
     text: str
     first: int
@@ -38,7 +42,7 @@ class Line:
 
 @dataclass
 class Reader:
-    """Gives the logical lines of a Dockerfile, and on demand the heredocs that follow one. Raises Invalid."""
+    """Yields the logical lines of a Dockerfile, and on demand the heredocs that follow one. Raises Invalid."""
 
     data: bytes
     escape: str = "\\"
@@ -52,7 +56,7 @@ class Reader:
         self._directives_over = False
 
     def _split(self) -> Iterator[str]:
-        """Lines with their ends, which are "\\n" alone."""
+        """The lines with their ends; only "\n" ends a line."""
         for line in io.BytesIO(self.data.removeprefix(b"\xef\xbb\xbf")):
             if len(line) > LONGEST_LINE and len(line.removesuffix(b"\n")) > LONGEST_LINE:
                 raise Invalid(f"dockerfile line greater than max allowed size of {LONGEST_LINE}")
@@ -66,7 +70,7 @@ class Reader:
         return line
 
     def lines(self) -> Iterator[Line]:
-        """Each logical line; between two of them the heredocs of the first may be taken."""
+        """Each logical line. Between two of them the caller may take the heredocs of the first."""
         while (read := self._next()) is not None:
             text = read.rstrip("\r\n").lstrip(SPACE)
             self._directive(text)
@@ -85,7 +89,7 @@ class Reader:
             yield Line("".join(parts), first, self._number, gaps)
 
     def _cut(self, text: str) -> tuple[str, bool]:
-        """The line without the escape that says it goes on, and whether it does."""
+        """The line without the escape at its end, and whether it had one, so that it continues."""
         found = _CONTINUED[self.escape].search(text)
         return (text[: found.start()], True) if found else (text, False)
 
@@ -106,7 +110,7 @@ class Reader:
             self.escape = match[2]
 
     def heredoc(self, announced: Heredoc) -> Heredoc:
-        """The heredoc that was announced, with its data, up to the line that ends it."""
+        """The announced heredoc with its data, up to the line that ends it. Raises Invalid where no line does."""
         parts: list[str] = []
         while (read := self._next()) is not None:
             end = read.rstrip("\r\n")
@@ -117,5 +121,5 @@ class Reader:
 
     @property
     def number(self) -> int:
-        """How many lines have been read."""
+        """How many lines of the file have been read."""
         return self._number

@@ -1,4 +1,4 @@
-"""RUN's --mount: a line of keys and values.
+"""Parses the value of RUN's --mount: a CSV line of keys and values becomes a `commands.Mount`.
 
 Pure.
 """
@@ -18,13 +18,13 @@ _REQUIRABLE = ("secret", "ssh")
 _WITH_OWNER = ("secret", "ssh", "cache")
 _WRITABLE = ("cache", "tmpfs")
 _LARGEST_ID = 2**32 - 1
-# What one line may hold; more is no mount that someone wrote.
+# The most keys of one mount; no hand-written mount has more.
 _MOST_FIELDS = 64
 
 
 @dataclass
 class _Reading:
-    """A mount while its keys are read, in order: what a key may be depends on those before it."""
+    """A mount while its keys are read in order: which keys are allowed depends on the keys before them."""
 
     type: str = "bind"
     texts: dict[str, str] = field(default_factory=dict)
@@ -34,9 +34,9 @@ class _Reading:
 
 
 def read(line: str, expand: Callable[[str], str] | None = None) -> Mount:
-    """One mount; Invalid in BuildKit's words.
+    """One mount. Raises Invalid in BuildKit's words.
 
-    Without `expand` and with a variable in it nothing but `from_` is told, as only the build can tell the rest.
+    Without `expand`, a line with a variable gives a mount with `from_` alone, as only the build can know the rest.
     """
     if expand is None and "$" in line:
         return Mount(from_=_source(line))
@@ -55,7 +55,7 @@ def read(line: str, expand: Callable[[str], str] | None = None) -> Mount:
 
 
 def _source(line: str) -> str:
-    """Where the mount is from, which no variable may say."""
+    """The value of the key `from`, in which variables are not allowed."""
     from_ = ""
     for entry in _fields(line):
         name, _, value = entry.partition("=")
@@ -67,7 +67,7 @@ def _source(line: str) -> str:
 
 
 def _fields(line: str) -> list[str]:
-    """The comma separated values of one line, as CSV quotes them."""
+    """The comma-separated values of one line, unquoted by the rules of CSV."""
     if not line:
         raise Invalid("failed to parse csv mounts: EOF")
     fields: list[str] = []
@@ -89,7 +89,7 @@ _FIELD = re.compile(r'(?:"((?:[^"]|"")*+)"|([^",]*+))(?=,|\Z)')
 
 
 def _bare(reading: _Reading, name: str, entry: str) -> None:
-    """A key without a value."""
+    """Take up a key without a value."""
     if name in ("readonly", "ro", "readwrite", "rw"):
         reading.readonly = name in ("readonly", "ro")
     elif name == "required":
@@ -153,7 +153,7 @@ def _size(reading: _Reading, name: str, value: str) -> None:
 
 
 def _check(reading: _Reading) -> None:
-    """Refuse keys that do not go together."""
+    """Raise Invalid for keys that cannot be combined."""
     texts = reading.texts
     if reading.type not in _WITH_OWNER:
         for key in ("mode", "uid", "gid"):

@@ -1,7 +1,7 @@
-"""A Dockerfile's bytes become instructions, each with its lines, flags and heredocs.
+"""Parses a whole Dockerfile, or one ONBUILD trigger, into instructions with their line numbers, flags and heredocs.
 
-Pure, and linear in the text. `parse` also has every instruction read as written, so that what can be wrong without a
-build is found before its first step.
+Pure, and linear in the text. `parse` also reads every instruction as written, so that errors which need no build are
+found before its first step.
 """
 
 import re
@@ -19,12 +19,12 @@ MOST_INSTRUCTIONS = 10_000
 
 _BLANK = re.compile(r"[\t\v\f\r ]+")
 _WITH_HEREDOCS = ("ADD", "COPY", "RUN")
-# A trigger may hold a trigger, which is refused later; more of them are no text that someone wrote.
+# How deep a trigger is parsed that holds a trigger. Such a trigger is refused later; no hand-written text nests deeper.
 _MOST_TRIGGERS = 8
 
 
 def parse(data: bytes, name: str = "Dockerfile") -> Dockerfile:
-    """The whole Dockerfile; Invalid in dockerd's words, which name the file or the line."""
+    """The whole Dockerfile. Raises Invalid in dockerd's words, which name the file or the line."""
     if not data:
         raise Invalid(f"the Dockerfile ({name}) cannot be empty")
     try:
@@ -40,7 +40,7 @@ def parse(data: bytes, name: str = "Dockerfile") -> Dockerfile:
 
 
 def statements(data: bytes) -> Dockerfile:
-    """The instructions as far as their form goes, known or not."""
+    """The instructions by their form alone; their keywords need not be known. Raises Invalid."""
     reader = Reader(data)
     found: list[Instruction] = []
     warnings: list[str] = []
@@ -56,7 +56,10 @@ def statements(data: bytes) -> Dockerfile:
 
 
 def statement(text: str) -> Instruction:
-    """One instruction as ONBUILD keeps it in an image's config; Invalid as `parse`, and for more than one."""
+    """The one instruction of an ONBUILD trigger in an image's config.
+
+    Raises Invalid, also for more than one instruction.
+    """
     try:
         dockerfile = statements(text.encode("utf-8", "replace"))
     except Invalid as error:

@@ -1,6 +1,6 @@
-"""The build arguments that no Dockerfile has to make: the proxies', and those that say the platforms.
+"""The predefined build arguments: the proxy variables, and TARGETPLATFORM, BUILDPLATFORM and their parts.
 
-Pure. Which step sees which argument is for the build.
+Pure. The package `build` decides which step sees which argument.
 """
 
 PREDEFINED = frozenset(
@@ -12,7 +12,7 @@ PREDEFINED = frozenset(
 
 
 def platform_arguments(build: str, target: str) -> dict[str, str]:
-    """TARGETPLATFORM, TARGETOS, ... and BUILDPLATFORM, ... of two platforms ("linux/arm/v7")."""
+    """TARGETPLATFORM, TARGETOS, ... and BUILDPLATFORM, ... of two platforms such as "linux/arm/v7"."""
     values: dict[str, str] = {}
     for prefix, text in (("BUILD", build), ("TARGET", target)):
         os, architecture, variant = (text.split("/") + ["", ""])[:3]

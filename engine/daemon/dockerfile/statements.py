@@ -1,6 +1,6 @@
-"""What a Dockerfile is made of, before anyone asks what it means.
+"""The values that the parser makes of a Dockerfile: the file, an instruction, a heredoc, before their meaning is read.
 
-Pure values. `parser` makes them, `instructions` reads them.
+Pure values. `parser` makes them, `instructions` reads them as commands.
 """
 
 import re
@@ -11,9 +11,10 @@ _LEADING_TABS = re.compile(r"^\t+", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Heredoc:
-    """The lines under an instruction up to one that is `name`.
+    """The lines under an instruction up to a line that is `name`.
 
-    expand: the name had no quotes; chomp: it came after `<<-`, so leading tabs are not meant; `data` still has them.
+    expand: the name had no quotes, so variables in the data are expanded
+    chomp: it was written with `<<-`, so leading tabs are to be removed; `data` still has them
     """
 
     name: str
@@ -22,7 +23,7 @@ class Heredoc:
     chomp: bool = False
 
     def chomped(self) -> "Heredoc":
-        """With the data as it is meant."""
+        """The heredoc with the leading tabs removed, if it was written with `<<-`."""
         return replace(self, data=_LEADING_TABS.sub("", self.data), chomp=False) if self.chomp else self
 
 
@@ -30,12 +31,12 @@ class Heredoc:
 class Instruction:
     """One instruction.
 
-    keyword: in upper case; written: as it stands there.
-    line, last_line: counted from 1, with its heredocs.
-    flags: (name without dashes, value or None for one without "=").
-    text: all after keyword and flags, the continuation lines joined.
-    original: the whole of it in one line, as a build's step shows it.
-    arguments: `text` taken apart as its keyword wants it, quotes and variables untouched; exec_form: it is a JSON list.
+    keyword: in upper case; written: the keyword as it stands in the file
+    line, last_line: its first and last line in the file, from 1, heredocs included
+    flags: (name without dashes, value or None for one without "=")
+    text: all after keyword and flags, continuation lines joined
+    original: the whole instruction in one line, as a build shows its step
+    arguments: `text` split by the form of its keyword, quotes and variables untouched; exec_form: it is a JSON list
     """
 
     keyword: str
@@ -54,7 +55,7 @@ class Instruction:
 class Dockerfile:
     """All instructions, in order.
 
-    escape: the escape character in force; directives: the parser directives given; warnings: what should be mended
+    escape: the escape character; directives: the parser directives given; warnings: what should be corrected
     """
 
     instructions: tuple[Instruction, ...]

@@ -1,6 +1,7 @@
-"""Variables in an instruction's words, with the quoting rules of docker's own lexer, which is a shell's in small.
+"""Expands variables and removes quotes in an instruction's words, by the rules of docker's shell-like lexer.
 
-Pure. Each function goes through its text once; how deep substitutions nest and how long a result grows is bounded.
+Pure. Each function goes through its text once. The depth of nested substitutions and the length of a result are
+bounded.
 """
 
 import re
@@ -22,22 +23,28 @@ _WORD_SPACE = "\t\r "
 
 
 def expand(text: str, variables: Mapping[str, str], escape: str = "\\") -> str:
-    """The text with its variables put in, without its quotes and escapes."""
+    """The text with its variables expanded, and its quotes and escapes removed. Raises Invalid."""
     return "".join(piece for piece, _ in Lexer(text, variables, escape).pieces())
 
 
 def expand_raw(text: str, variables: Mapping[str, str], escape: str = "\\") -> str:
-    """The text with its variables put in, where quotes mean nothing and stay: a heredoc's contents."""
+    """The text with its variables expanded; quotes have no meaning and stay. For a heredoc's contents.
+
+    Raises Invalid.
+    """
     return "".join(piece for piece, _ in Lexer(text, variables, escape, quotes=False).pieces())
 
 
 def expand_list(text: str, variables: Mapping[str, str], escape: str = "\\") -> list[str]:
-    """The words, divided after the variables are put in, at space that is neither quoted nor escaped."""
+    """The words of the text: it is divided after expansion, at space that is neither quoted nor escaped.
+
+    Raises Invalid.
+    """
     return split(Lexer(text, variables, escape).pieces())
 
 
 def split(pieces: Iterator[tuple[str, bool]]) -> list[str]:
-    """The words that pieces of text make, where only the pieces marked so divide; none is empty."""
+    """The words that pieces of text make. Only pieces marked True are divided at space; no word is empty."""
     words: list[str] = []
     word: list[str] = []
     for text, divides in pieces:
@@ -52,20 +59,21 @@ def split(pieces: Iterator[tuple[str, bool]]) -> list[str]:
 
 @cache
 def _plain(stop: str, quotes: bool, escape: str) -> re.Pattern[str]:
-    """Text that is nothing special where `stop` ends it."""
+    """The expression of text without special characters, up to the character `stop`."""
     marks = "'\"" if quotes else ""
     return re.compile(f"[^$<{marks}{re.escape(escape + stop)}]+")
 
 
 class _Unfinished(Exception):
-    """The text ended where more was needed."""
+    """The text ended inside a quote or a substitution."""
 
 
 @dataclass
 class Lexer:
     """One pass over one text.
 
-    quotes: whether they mean anything; keep_quotes, keep_escapes: they stay; keep_unset: so do unset variables.
+    quotes: whether quotes have a meaning; keep_quotes, keep_escapes: they stay in the result
+    keep_unset: a variable that is not set stays as written
     """
 
     text: str
@@ -82,7 +90,10 @@ class Lexer:
         self._room = len(self.text) + LONGEST
 
     def pieces(self) -> Iterator[tuple[str, bool]]:
-        """The text in pieces, and of each whether space in it divides words; Invalid for what cannot be read."""
+        """The expanded text in pieces, each with whether space in it divides words.
+
+        Raises Invalid for malformed text.
+        """
         try:
             yield from self._until("", self.keep_escapes)
         except _Unfinished as error:
@@ -146,13 +157,13 @@ class Lexer:
                 parts.append(self._escaped_in_quotes(keep_escapes))
             else:
                 plain = _QUOTED[self.escape].match(self.text, self._place)
-                assert plain is not None  # the character is none of those that end it
+                assert plain is not None  # the character is none of those that end plain text
                 self._place = plain.end()
                 parts.append(plain[0])
         raise _Unfinished("unexpected end of statement while looking for matching double-quote")
 
     def _escaped_in_quotes(self, keep_escapes: bool) -> str:
-        """Only a quote, a dollar and the escape itself can be escaped here."""
+        """An escape within double quotes: it escapes only a quote, a dollar sign and the escape character itself."""
         self._place += 1
         kept = self.escape if keep_escapes else ""
         if not self._peek():
@@ -160,7 +171,10 @@ class Lexer:
         return kept + (self._next() if self._peek() in ('"', "$", self.escape) else self.escape)
 
     def _redirection(self) -> str:
-        """`<<` and the space after it hold on to the word that follows: the name of a heredoc."""
+        """`<<` and the space after it, as a piece that does not divide words.
+
+        A heredoc's name is part of the same word.
+        """
         begin = self._place
         self._place += 1
         if self._peek() == "<":
@@ -202,7 +216,7 @@ class Lexer:
         return found[0]
 
     def _substitution(self, begin: int) -> str:
-        """What `${` began."""
+        """The value of a substitution whose `${` has been read."""
         if not self._peek():
             raise _Unfinished("syntax error: missing '}'")
         if self._peek() in "{}:":
@@ -247,7 +261,7 @@ class Lexer:
         return self._grown(globs.replace(value or "", pattern, replacement, every))
 
 
-# Single digits or all of them, one of the shell's own, or a name.
+# A variable's name: a number, a special parameter of the shell, or an identifier.
 _NAME = re.compile(rf"\d+|[{re.escape(_SPECIAL)}]|\w+")
 _QUOTED = {escape: re.compile(f'[^"${re.escape(escape)}]+') for escape in ("\\", "`")}
 

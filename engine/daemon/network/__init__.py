@@ -1,1 +1,1 @@
-"""Networks: what they are, their addresses, their devices in the kernel, the firewall, published ports, names."""
+"""Container networks: records, addresses, subnets, devices in the kernel, the firewall, published ports, and names."""

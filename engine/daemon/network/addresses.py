@@ -1,6 +1,6 @@
-"""IP addresses and subnets as numbers: from their texts and back, and what lies within what.
+"""Arithmetic on IP addresses and subnets as integers: parsing and printing them, and tests of what lies within what.
 
-Pure. The module ipaddress says the same and more, and costs a daemon 0.4 MB that it would keep for good.
+Pure. The standard module ipaddress can do the same and more, but it would cost the daemon 0.4 MB for good.
 """
 
 import socket
@@ -11,7 +11,7 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 def parse_address(text: str) -> tuple[int, int]:
-    """(4 or 6, the address as a number). Raises ValueError; a zone (`%eth0`) is none of an address here."""
+    """(4 or 6, the address as a number). Raises ValueError, also for an address with a zone (`%eth0`)."""
     version = 6 if ":" in text else 4
     try:
         return version, int.from_bytes(socket.inet_pton(_FAMILIES[version], text), "big")
@@ -20,18 +20,21 @@ def parse_address(text: str) -> tuple[int, int]:
 
 
 def show_address(version: int, number: int) -> str:
-    """The address in its canonical text."""
+    """The address as its canonical text."""
     return socket.inet_ntop(_FAMILIES[version], number.to_bytes(BITS[version] // 8, "big"))
 
 
 def canonical(text: str) -> str:
-    """An address's one text among its many. Raises ValueError."""
+    """The canonical text of an address, which can be written in many ways. Raises ValueError."""
     return show_address(*parse_address(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """A block of addresses. first: its lowest address, with no bit set behind the prefix; bits: the prefix's length."""
+    """A block of addresses.
+
+    version: 4 or 6; first: its lowest address, with no bit set after the prefix; bits: the prefix's length
+    """
 
     version: int
     first: int
@@ -39,7 +42,7 @@ class Subnet:
 
     @classmethod
     def parse(cls, text: str) -> "Subnet":
-        """From CIDR form; bits behind the prefix are cleared. Raises ValueError."""
+        """A subnet from its CIDR form; bits after the prefix are cleared. Raises ValueError."""
         address, slash, length = text.partition("/")
         version, number = parse_address(address)
         if not slash or not (length.isascii() and length.isdigit()) or len(length) > 3 or int(length) > BITS[version]:
@@ -48,7 +51,7 @@ class Subnet:
 
     @classmethod
     def around(cls, version: int, number: int, bits: int) -> "Subnet":
-        """The subnet of this length that an address is in."""
+        """The subnet with a prefix of this length that contains an address."""
         behind = BITS[version] - bits
         return cls(version, number >> behind << behind, bits)
 

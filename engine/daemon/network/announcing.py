@@ -1,8 +1,9 @@
-"""Telling a bridge's other containers that an address has a new owner, before they ask the one who is gone.
+"""Gratuitous ARP and neighbour advertisements: tell a bridge's other containers that an address has a new MAC address.
 
-A container gets the lowest address that is free, so often one that another has just given back; its neighbours may know
-that one's MAC for half a minute yet. The frames are broadcast from the bridge itself, as the container's own link may
-not be forwarding yet; the host's own table is set by `plugging`. Runs in the daemon's request threads.
+Runs in the daemon's request threads. A new container gets the lowest free address, which is often one that another
+container has just given back. Its neighbours may remember the old container's MAC address for half a minute more, and
+would send to that. The frames are broadcast from the bridge itself, as the bridge may not yet forward what the new
+container's own link sends. `plugging` sets the entry in the host's own neighbour table.
 """
 
 import errno
@@ -21,19 +22,26 @@ _HOPS = 255
 _NEIGHBOUR_ADVERTISEMENT = 136
 _OVERRIDE = 0x20000000
 _TARGET_LINK_ADDRESS = bytes((2, 1))
-# The link has gone, is down or has no memory for it now: the neighbours will find out by themselves, only later.
+# The link is gone, is down or has no memory for the frame now. The neighbours then learn the new address by themselves,
+# only later.
 _LOST = (errno.ENODEV, errno.ENXIO, errno.ENETDOWN, errno.ENOBUFS)
 
 
 class Announcer:
-    """One packet socket for all bridges: closing one waits for the whole machine, so it stays open."""
+    """Sends announcements on all bridges through one packet socket.
+
+    The socket stays open for good, because closing a packet socket waits for all processors of the machine.
+    """
 
     def __init__(self) -> None:
-        """Raises OSError."""
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)  # 0: it hears nothing
+        """Open the socket. Raises OSError."""
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)  # 0: none received
 
     def announce(self, bridge: str, mac: str, addresses: tuple[str, ...]) -> None:
-        """Say on a bridge that these addresses are at this MAC."""
+        """Announce on a bridge that these addresses are at this MAC address.
+
+        Raises OSError, but not for a link that is gone.
+        """
         for address in addresses:
             frame = advertisement(mac, address) if ":" in address else gratuitous_arp(mac, address)
             try:
@@ -44,14 +52,14 @@ class Announcer:
 
 
 def gratuitous_arp(mac: str, address: str) -> bytes:
-    """The frame in which an IPv4 address asks for itself (RFC 5227, 3)."""
+    """The Ethernet frame of an ARP announcement, in which an IPv4 address asks for itself (RFC 5227, 3)."""
     ours = bytes.fromhex(mac.replace(":", ""))
     packed = socket.inet_pton(socket.AF_INET, address)
     return _ETHERNET.pack(_BROADCAST, ours, _ARP) + _ARP_HEAD + ours + packed + bytes(6) + packed
 
 
 def advertisement(mac: str, address: str) -> bytes:
-    """The frame with an unsolicited neighbour advertisement (RFC 4861, 7.2.6)."""
+    """The Ethernet frame of an unsolicited neighbour advertisement for an IPv6 address (RFC 4861, 7.2.6)."""
     ours = bytes.fromhex(mac.replace(":", ""))
     packed = socket.inet_pton(socket.AF_INET6, address)
     body = struct.pack("!I", _OVERRIDE) + packed + _TARGET_LINK_ADDRESS + ours

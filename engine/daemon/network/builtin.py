@@ -1,7 +1,8 @@
-"""The three networks that are always there: `bridge`, as the daemon's settings make it, `host` and `none`.
+"""Makes the records of the three predefined networks: `bridge`, out of the daemon's settings, `host` and `none`.
 
-Called at the first question about networks after the daemon's start, again when the first container joins `bridge`, and
-as long as that one cannot be had, in a request's thread; it writes nothing and changes nothing.
+Runs in a request's thread, and changes neither the database nor the kernel. It is called at the first use of any
+network after the daemon's start, again when the first container joins `bridge`, and at each use for as long as `bridge`
+cannot be had.
 """
 
 import itertools
@@ -24,18 +25,19 @@ from engine.kernel.netlink import addresses
 from engine.kernel.netlink.socket import Netlink
 from engine.settings.every import Settings
 
-_DEVICE = "engine"  # and a number: several engines may share a host
+_DEVICE = "engine"  # followed by a number, as several engines may share a host
 _DRIVERS = {"host": "host", "none": "null"}
 
 
 def networks(
     known: Iterable[Network], in_use: set[str], around: Surroundings, settings: Settings, engine_id: str
 ) -> tuple[list[Network], EngineError | None]:
-    """The predefined networks as they are to be from now on, and why the default one cannot be what the settings say.
+    """The predefined networks as they are to be from now on, and the error that keeps `bridge` from its settings.
 
-    known: all networks there are; in_use: the ids of those with endpoints, which stay what they are
-    What is refused: Invalid where the settings contradict each other or no subnet is free, Conflict where they want
-    another network's addresses, SystemFailure where the bridge that they name is not there. It then stays what it was.
+    known: all existing networks; in_use: the ids of those with endpoints, which are not changed
+    The error is Invalid where the settings contradict each other or no subnet is free, Conflict where the settings want
+    addresses of another network, SystemFailure where the bridge that they name does not exist. With an error the
+    network stays as it was.
     """
     before = {network.name: network for network in known if network.builtin}
     wanted = [before.get(name) or _new(name, driver) for name, driver in _DRIVERS.items()]
@@ -75,14 +77,17 @@ def _bridge(
 
 
 def _device(old: Network | None, taken: Collection[str]) -> str:
-    """The device of before, or the first that nobody has."""
+    """The previous device's name, if it is an `engineN` that nothing else has; else the first free `engineN`."""
     if old is not None and old.device.startswith(_DEVICE) and old.device not in taken:
         return old.device
     return next(name for name in (f"{_DEVICE}{number}" for number in itertools.count()) if name not in taken)
 
 
 def _options(device: str, settings: Settings) -> dict[str, str]:
-    """In the order in which dockerd shows them; --default-network-opt is for networks that clients create."""
+    """The options of `bridge`, in the order in which dockerd shows them.
+
+    The setting --default-network-opt does not count here: it is for networks that clients create.
+    """
     return {
         bridge.DEFAULT_BRIDGE: "true",
         bridge.ICC: _word(settings.icc),
@@ -98,7 +103,7 @@ def _word(value: bool) -> str:
 
 
 def _asked(version: int, settings: Settings) -> tuple[str, str, str]:
-    """The bridge's own address with its prefix, the range of the containers', their gateway; empty for none."""
+    """The bridge's own address with its prefix length, the containers' range, their gateway; each empty for none."""
     if version == 4:
         own, fixed, gateway = settings.bip, settings.fixed_cidr, settings.default_gateway
     else:
@@ -107,7 +112,10 @@ def _asked(version: int, settings: Settings) -> tuple[str, str, str]:
 
 
 def _address_of(device: str, version: int) -> str:
-    """The address of a bridge that somebody else has made, with its prefix; empty where it has none, or for no name."""
+    """The address with prefix length of an existing bridge that the daemon did not make.
+
+    Empty where the bridge has none, and for an empty name. Raises SystemFailure where the bridge does not exist.
+    """
     if not device:
         return ""
     try:
@@ -119,7 +127,7 @@ def _address_of(device: str, version: int) -> str:
             f"bridge device with non default name {device} must be created manually: {error}"
         ) from error
     found = [(each, parse_address(each.address)) for each in here]
-    # A link-local address is every link's and no subnet of a network.
+    # Every link has link-local addresses, and they are no subnet of a network.
     usable = (each for each, (of, number) in found if of == version and number not in LINK_LOCAL[version])
     return next((f"{each.address}/{each.prefix}" for each in usable), "")
 
@@ -165,7 +173,7 @@ def _chosen(
     settings: Settings,
     engine_id: str,
 ) -> Subnet:
-    """The subnet of before, unless the host reaches something else there by now; or a new one."""
+    """The previous subnet, unless the host now reaches something else there; or else a new one from the pools."""
     sources = pools.sources(settings.default_address_pools, engine_id)
     busy = [*taken, *around.near, *around.far]
     for text in kept:

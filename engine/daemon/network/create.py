@@ -1,7 +1,7 @@
-"""A new network from the body of POST /networks/create: dockerd's checks, in its order and words, and its subnets.
+"""POST /networks/create: checks the body as dockerd does, in its order and words, and makes the new network's record.
 
-Runs in the daemon's request threads. `AskedNetwork` is pure; `make` runs under the lock of `networks.Networks`, and
-what it returns is in no table yet.
+Runs in the daemon's request threads. `AskedNetwork` is pure. `make` runs under the lock of `networks.Networks`, and the
+caller puts its result into the database.
 """
 
 import os
@@ -28,7 +28,7 @@ _IPAM_DRIVERS = ("default", "null")
 
 @dataclass(frozen=True, slots=True)
 class AskedNetwork:
-    """What a client asks for, checked as far as it can be without a look at what is there."""
+    """The network that a client asks for, checked as far as that needs no look at the existing networks."""
 
     name: str
     driver: str
@@ -48,7 +48,10 @@ class AskedNetwork:
 
     @classmethod
     def read(cls, body: Mapping[str, Any], settings: Settings) -> "AskedNetwork":
-        """From the decoded body. settings: the daemon's, for `default_network_opts`. Raises Invalid, Forbidden."""
+        """The request from the decoded body. settings: the daemon's, for `default_network_opts`.
+
+        Raises Invalid, Forbidden.
+        """
         name = body.get("Name") or ""
         if name in BUILTIN or name == "default" or name.startswith("container:"):
             raise Forbidden(f"operation is not permitted on predefined {name} network ")
@@ -108,9 +111,9 @@ def _enabled(version: int, asked: bool | None, options: dict[str, str], *, defau
 def make(
     asked: AskedNetwork, known: list[Network], around: Surroundings, settings: Settings, engine_id: str
 ) -> tuple[Network, str]:
-    """The network with its subnets, gateways and device, and a warning where something asked for has no effect.
+    """The network with its subnets, gateways and device's name, and a warning where something asked for has no effect.
 
-    known: all networks there are. Raises Invalid, Forbidden, NotFound, EngineError in docker's words.
+    known: all existing networks. Raises Invalid, Forbidden, NotFound, EngineError in docker's words.
     """
     _check_configuration(asked)
     network = Network(
@@ -179,7 +182,7 @@ def _check_scope(asked: AskedNetwork) -> None:
 
 
 def _configured(network: Network, known: Iterable[Network]) -> Network:
-    """The network with what its configuration network says."""
+    """The network with the settings of its configuration network."""
     for other in known:
         if other.config_only and other.name == network.config_from:
             return replace(

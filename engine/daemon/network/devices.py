@@ -1,7 +1,8 @@
-"""A network's device on the host: a bridge, or the link that macvlan and ipvlan hang on; made, completed and removed.
+"""A network's device on the host (a bridge, or the parent link of macvlan and ipvlan): made, completed and removed.
 
-Runs in the daemon's request threads, one at a time for each network (see `wiring`). What the engine made carries its
-mark, the alias `engine:<id of the network>`; what somebody else made is used as it is and never removed.
+Runs in the daemon's request threads, one at a time for each network (see `wiring`). A device that the engine made
+carries its mark, the alias `engine:<id of the network>`. A device that something else made is used as it is and never
+removed.
 """
 
 import os
@@ -21,7 +22,7 @@ _LOCAL_MAC = 0x02
 
 
 def stands(network: Network) -> bool:
-    """Whether the network's device is there, and up if it is a bridge; at the cost of one ioctl."""
+    """Whether the network's device exists, and is up if it is a bridge; this costs one ioctl."""
     with Netlink() as netlink:
         if network.driver == "bridge":
             return links.is_up(netlink, network.device)
@@ -29,9 +30,9 @@ def stands(network: Network) -> bool:
 
 
 def make(network: Network) -> bool:
-    """Make the network's device, or complete what is there; whether it was not there.
+    """Make the network's device, or complete an existing one; True when it did not exist.
 
-    Raises SystemFailure, Invalid (a parent that cannot be).
+    Raises SystemFailure, and Invalid for a parent link that cannot be used.
     """
     try:
         with Netlink() as netlink:
@@ -43,9 +44,9 @@ def make(network: Network) -> bool:
 
 
 def attach(network: Network, endpoints: Iterable[Endpoint]) -> bool:
-    """After the bridge was made anew: let the ends of running containers be its ports again; whether there are any.
+    """Make the host's ends of running containers' veth pairs ports of a bridge that was made anew.
 
-    Raises SystemFailure.
+    Returns whether there are any such ends. Raises SystemFailure.
     """
     try:
         with Netlink() as netlink:
@@ -61,9 +62,9 @@ def attach(network: Network, endpoints: Iterable[Endpoint]) -> bool:
 
 
 def remove(network: Network, others: Iterable[Network]) -> None:
-    """Take the device away, if it is one that the engine made for this network. Raises SystemFailure.
+    """Remove the device, if the engine made it for this network. Raises SystemFailure.
 
-    One that another network hangs on too (a VLAN) is that network's from now on.
+    A device that another network uses too (a VLAN) is kept and gets that network's mark.
     """
     heirs = [other for other in others if other.device == network.device and other.id != network.id]
     try:
@@ -80,17 +81,17 @@ def remove(network: Network, others: Iterable[Network]) -> None:
 
 
 def mark(network: Network) -> str:
-    """The alias of a link that the engine made for this network."""
+    """The alias that marks a link which the engine made for this network."""
     return _MARK + network.id
 
 
 def belongs_to_another(network: Network, found: Link) -> bool:
-    """Whether a link was made for another network: by another daemon on this host, or by an earlier one."""
+    """Whether a link was made for another network, by another daemon on this host or by an earlier one."""
     return found.alias.startswith(_MARK) and found.alias != mark(network)
 
 
 def words(error: OSError) -> str:
-    """The kernel's reason, as the inner part of an error's text."""
+    """The kernel's reason for an error, in the form of the inner part of an error's text."""
     return (error.strerror or str(error)).lower()
 
 
@@ -109,7 +110,8 @@ def _make_bridge(netlink: Netlink, network: Network) -> bool:
     there = {(each.address, each.prefix) for each in addresses.addresses(netlink) if each.link == found.index}
     wanted = set(bridge.addresses(network))
     if network.builtin and found.alias == mark(network):
-        # The default network moves, while nobody is in it, when the host has come to reach its subnet elsewhere.
+        # The default network gets other addresses, while no container is in it, when the host now reaches its subnet
+        # elsewhere.
         stale = {pair for pair in there - wanted if not pair[0].startswith(_LINK_LOCAL)}
         requests += [addresses.remove(found.index, address, bits) for address, bits in sorted(stale)]
     requests += [addresses.add(found.index, address, bits) for address, bits in sorted(wanted - there)]
@@ -121,7 +123,7 @@ def _make_bridge(netlink: Netlink, network: Network) -> bool:
 
 
 def _new_bridge(netlink: Netlink, network: Network, mtu: int) -> Link:
-    """A new bridge, down, with its mark."""
+    """Make a bridge, down, with the network's mark."""
     mac = bytes((_LOCAL_MAC,)) + os.urandom(5)
     netlink.send(links.bridge(network.device, mac.hex(":"), mtu, mark(network)))
     found = links.find(netlink, network.device)
@@ -139,7 +141,10 @@ def _check_bridge(network: Network, found: Link) -> None:
 
 
 def _keep_apart(network: Network) -> None:
-    """No container makes itself the host's router (CVE-2020-13401), or reaches the host by an IPv6 it does not have."""
+    """Keep containers from becoming the host's router, and from reaching the host by IPv6 where the network has none.
+
+    The first is CVE-2020-13401.
+    """
     _set(network.device, "accept_ra", "0")
     _set(network.device, "disable_ipv6", "0" if network.ipv6 else "1")
 
@@ -149,4 +154,4 @@ def _set(device: str, name: str, value: str) -> None:
         with open(f"{_SYSCTLS}/{device}/{name}", "wb", buffering=0) as file:
             file.write(value.encode())
     except FileNotFoundError:
-        pass  # a kernel without IPv6; where the network wants it, its address will be refused
+        pass  # a kernel without IPv6; it refuses the address of a network that wants IPv6

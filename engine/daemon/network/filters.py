@@ -1,6 +1,6 @@
-"""The filters of the listing of networks and of their pruning: from names and values to one function.
+"""The filters of GET /networks and POST /networks/prune: compiles names and values into one test of a network.
 
-Pure; runs in the daemon's request threads. Any value of a filter will do, but labels must all be there.
+Pure; runs in the daemon's request threads. One matching value of a filter is enough, but for labels all must match.
 """
 
 import time
@@ -24,12 +24,12 @@ _TYPES = {"builtin": True, "custom": False}
 
 
 def listed(filters: Mapping[str, Values], in_use: Callable[[Network], bool]) -> Match:
-    """For GET /networks. in_use: whether a network has endpoints. Raises Invalid."""
+    """The test for GET /networks. in_use: returns whether a network has endpoints. Raises Invalid."""
     return _all(filters, {**_LISTING, "dangling": lambda values: _dangling(values, in_use)})
 
 
 def pruned(filters: Mapping[str, Values]) -> Match:
-    """For POST /networks/prune. Raises Invalid."""
+    """The test for POST /networks/prune. Raises Invalid."""
     return _all(filters, _PRUNING)
 
 

@@ -1,7 +1,7 @@
-"""Which addresses of a pool are given away, and which one is next: the lowest that is free.
+"""Allocates the addresses of a network's pools: which are taken, and which is next, the lowest free one.
 
-Pure state in memory, made from the rows of networks and endpoints; `networks.Networks` owns it and guards it by its
-lock. Whoever takes an address here writes the endpoint's row in the same breath, or gives it back.
+Pure state in memory, made from the rows of networks and endpoints. `networks.Networks` owns it and guards it with its
+lock. A caller that takes an address here writes the endpoint's row under the same lock, or releases the address.
 """
 
 from collections.abc import Iterable
@@ -10,22 +10,22 @@ from engine.daemon.network.addresses import Subnet, parse_address, show_address
 from engine.daemon.network.record import Pool
 from engine.errors import EngineError, Forbidden, Invalid
 
-_LARGEST_COUNT = 2**64 - 1  # what the API can carry
+_LARGEST_COUNT = 2**64 - 1  # the largest number that the API can carry
 
 
 class Space:
     """The addresses of one pool.
 
-    Those that nobody is given are taken from the start: an IPv4 subnet's first and last one (unless it has only two),
-    an IPv6 subnet's first one, the gateway, the auxiliary ones.
+    Some are taken from the start and never given to a container: an IPv4 subnet's first and last address (unless it has
+    only two), an IPv6 subnet's first address, the gateway, and the auxiliary addresses.
     """
 
     def __init__(self, pool: Pool) -> None:
-        """Raises Forbidden where the gateway or an auxiliary address is one of the others."""
+        """Raises Forbidden where the gateway or an auxiliary address is one of the others that are taken."""
         self.subnet = Subnet.parse(pool.subnet)
         self.range = Subnet.parse(pool.ip_range) if pool.ip_range else self.subnet
         self._taken: set[int] = set()
-        self._lowest = self.range.first  # below it, all of the range is taken
+        self._lowest = self.range.first  # all lower addresses of the range are taken
         self._reserve()
         if pool.gateway:
             self.take(pool.gateway)
@@ -53,7 +53,7 @@ class Space:
         self._taken.add(number)
 
     def restore(self, address: str) -> None:
-        """Take an address of the subnet, whether or not it is taken."""
+        """Mark an address of the subnet as taken, even if it is already."""
         self._taken.add(parse_address(address)[1])
 
     def take_lowest(self) -> str | None:
@@ -67,7 +67,7 @@ class Space:
         return show_address(self.subnet.version, self._lowest)
 
     def release(self, address: str) -> None:
-        """Make an address free that was taken."""
+        """Make a taken address free again."""
         _, number = parse_address(address)
         self._taken.discard(number)
         if number in self.range:
@@ -93,10 +93,11 @@ class Addresses:
         return [space for space in self.spaces if space.subnet.version == version]
 
     def take(self, version: int, wanted: str, network: str) -> tuple[str, Space]:
-        """An address, the one wanted or else the lowest free one of the first pool that has any.
+        """Take the wanted address, or else the lowest free one of the first pool that has any.
 
-        network: its name and id, for the text of the error. Raises Forbidden when it is taken, Invalid when it is in no
-        pool, EngineError when no pool has any left.
+        Returns it and its space.
+        network: its name and id, for the text of the error. Raises Forbidden when the address is taken, Invalid when it
+        is in no pool, EngineError when no pool has any left.
         """
         if wanted:
             for space in self.of(version):
@@ -111,18 +112,18 @@ class Addresses:
         raise EngineError(f"no available IPv{version} addresses on this network's address pools: {network}")
 
     def status(self) -> dict[str, dict[str, int]]:
-        """How they stand: subnet → SubnetStatus of the API."""
+        """How many addresses are taken and free: subnet → SubnetStatus of the API."""
         return {str(space.subnet): space.status() for space in self.spaces}
 
     def restore(self, *addresses: str) -> None:
-        """Take what an endpoint has that was there before this; empty texts are none."""
+        """Mark the addresses of an existing endpoint as taken; empty texts are ignored."""
         for address in filter(None, addresses):
             for space in self.spaces:
                 if space.holds(address):
                     space.restore(address)
 
     def release(self, *addresses: str) -> None:
-        """Make these free; empty texts are none."""
+        """Make these addresses free; empty texts are ignored."""
         for address in filter(None, addresses):
             for space in self.spaces:
                 if space.holds(address):

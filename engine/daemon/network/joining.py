@@ -1,7 +1,7 @@
-"""A new endpoint from what a client asks of it and what its network has: addresses, gateways, MAC, interfaces' names.
+"""Makes the record of a new endpoint: allocates its addresses, and chooses gateways, MAC address and interface names.
 
-Runs in the daemon's request threads under the lock of `networks.Networks`; it takes addresses from the network's and
-makes nothing else. Loaded with the first question about a network.
+Runs in the daemon's request threads under the lock of `networks.Networks`. It takes addresses from the network's pools
+and changes nothing else. It is loaded at the first use of any network.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from engine.daemon.network.ipam import Addresses, Space
 from engine.daemon.network.record import Endpoint, Network, Published
 from engine.errors import EngineError, Forbidden, Invalid
 
-# Auxiliary addresses of these names are the containers' gateway in the place of the bridge (--default-gateway).
+# Auxiliary addresses with these names are the containers' gateway in place of the bridge (--default-gateway).
 GATEWAYS = {4: "DefaultGatewayIPv4", 6: "DefaultGatewayIPv6"}
 
 _MAC = re.compile(r"[0-9a-f]{12}")
 LINK_LOCAL = {4: Subnet.parse("169.254.0.0/16"), 6: Subnet.parse("fe80::/10")}
 _OUTSIDE = "no configured subnet contains IP address {}"
-_LOCAL, _MULTICAST = 0x02, 0x01  # bits of a MAC's first byte
+_LOCAL, _MULTICAST = 0x02, 0x01  # bits of a MAC address's first byte
 
 
 def make(
@@ -36,17 +36,18 @@ def make(
     beside: Iterable[Endpoint],
     reserved: Iterable[str] = (),
 ) -> Endpoint:
-    """The endpoint; its addresses are taken from `addresses`, or nothing is when this raises.
+    """The endpoint's record. Its addresses are taken from `addresses`; when this raises, none is.
 
-    settings: complete EndpointSettings; beside: the container's other endpoints; reserved: names of interfaces that
-        others of them have asked for
+    settings: complete EndpointSettings; beside: the container's other endpoints
+    reserved: names of interfaces that other endpoints of the container ask for
     Raises Invalid, Forbidden, EngineError in docker's words.
     """
     identity = os.urandom(32).hex()
     priority, names = settings["GwPriority"], tuple(settings.get("DNSNames") or ())
     given = dict(settings["DriverOpts"] or {})
     if not network.wired:
-        # Without a row it is made again by each daemon that finds its container, and is to be the same one.
+        # This endpoint has no row. Each daemon that finds its container makes it again, so its id is derived from fixed
+        # values and is the same each time.
         identity = hashlib.sha256(f"{network.id} {container_id}".encode()).hexdigest()
         return Endpoint(identity, network.id, container_id, names=names, priority=priority, driver_opts=given)
     mac = _mac(settings["MacAddress"])
@@ -88,15 +89,15 @@ def make(
 
 
 def interfaces_asked_for(wanted: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The names of interfaces that a container's EndpointSettings ask for: no other one of it is given them."""
+    """The interface names that a container's EndpointSettings ask for; no other endpoint of it may get one of them."""
     asked = ((settings["DriverOpts"] or {}).get(IFNAME) for settings in wanted)
     return {name for name in asked if name}
 
 
 def outside(network: Network, ipam: Mapping[str, Any] | None) -> list[str]:
-    """What an IPAMConfig asks of this network that is in none of its subnets, each in docker's words; takes nothing.
+    """The addresses in an IPAMConfig that are in none of the network's subnets, as docker's error texts; takes none.
 
-    ipam: with addresses that are some, each of its kind
+    ipam: its addresses have been checked to be addresses of the right version
     """
     wrong = []
     for key, enabled in (("IPv4Address", network.ipv4), ("IPv6Address", network.ipv6)):
@@ -123,7 +124,7 @@ def _refused(address: str) -> Invalid:
 
 
 def _placed(network: Network, version: int, taken: Mapping[int, tuple[str, Space]]) -> tuple[str, int, str]:
-    """Of one version of IP an endpoint's address, the bits of its prefix and its gateway; empty and 0 for none."""
+    """An endpoint's address, prefix length and gateway for one version of IP; empty and 0 for none."""
     if version not in taken:
         return "", 0, ""
     address, space = taken[version]
@@ -151,7 +152,7 @@ def _link_local(asked: Iterable[str]) -> tuple[str, ...]:
     for text in asked:
         try:
             version, number = parse_address(text)
-        except ValueError:  # it has a zone
+        except ValueError:  # an address with a zone
             version, number = 6, 0
         if number not in LINK_LOCAL[version]:
             raise Invalid(f"invalid link local IP address: {text}")
@@ -160,7 +161,10 @@ def _link_local(asked: Iterable[str]) -> tuple[str, ...]:
 
 
 def _interface(network: Network, given: Mapping[str, str], taken: set[str], reserved: set[str]) -> str:
-    """The name of the interface in the container. Raises Invalid for one that the kernel would not take, Forbidden."""
+    """The interface's name in the container.
+
+    Raises Invalid for a name that the kernel does not take, Forbidden for one in use.
+    """
     name = given.get(IFNAME, "")
     if name:
         options.check_name(name)

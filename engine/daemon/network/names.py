@@ -1,7 +1,8 @@
-"""The names of containers in user-defined networks: who is told of them, and when.
+"""The front of `resolving` that every daemon loads: passes on which containers have which DNS names.
 
-Runs in the daemon, on any thread. This much is loaded in an idle daemon; what speaks to the resolver (the process that
-answers, see `engine.resolver`) is loaded, and that process started, with the first container of a user-defined network.
+Runs in the daemon, on any thread. The resolver is the process that answers DNS queries (see `engine.resolver`). An idle
+daemon has loaded only this module. The first container of a user-defined network loads `resolving`, which speaks to the
+resolver, and starts the process.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +24,7 @@ NO_LINKS: Links = {}
 
 
 class _Resolving(Protocol):
-    """The part of `resolving.Resolving` that is used here: that module is loaded with the first name."""
+    """The part of `resolving.Resolving` that is used here; that module is loaded with the first name."""
 
     def join(
         self,
@@ -43,7 +44,10 @@ class _Resolving(Protocol):
 
 
 class Names:
-    """What the resolver is to know. exec_root: where it is found; spawner: who starts it; links: who hears its end."""
+    """The names that the resolver is to know.
+
+    exec_root: where the resolver's socket is; spawner: starts the resolver; links: watches the link to it for its end
+    """
 
     def __init__(self, exec_root: str, settings: Settings, spawner: Spawner, links: Monitors) -> None:
         self._made = exec_root, settings, spawner, links
@@ -59,12 +63,12 @@ class Names:
         host_config: Mapping[str, Any],
         links: Links = NO_LINKS,
     ) -> None:
-        """A container has these endpoints from now on, and is found by their names and asks by 127.0.0.11.
+        """Have the resolver serve a container with these endpoints: answer for its names, and answer it at 127.0.0.11.
 
-        pairs: all of its endpoints, in the order in which they are asked; for one that has only predefined networks,
-            and is not known yet, nothing is done
+        pairs: all of its endpoints, in the order in which the resolver searches them. Nothing is done for a container
+            that has only predefined networks and is not known yet.
         netns: a descriptor of its network namespace; pid, pid_start: of its process 1
-        links: the aliases that it alone may ask for
+        links: the aliases that only this container may ask for
         Raises SystemFailure.
         """
         resolving = self._resolving
@@ -75,20 +79,20 @@ class Names:
         resolving.join(pairs, netns, pid, pid_start, host_config, links)
 
     def leave(self, endpoints: Iterable[Endpoint]) -> None:
-        """These endpoints are no more. Never raises."""
+        """Have the resolver forget these endpoints. Never raises."""
         if self._resolving is not None:
             self._resolving.leave(endpoints)
 
     def adopt(self, running: Sequence[Run]) -> None:
-        """At start-up: all that run and have an endpoint in a user-defined network.
+        """At the daemon's start: serve all running containers with an endpoint in a user-defined network.
 
-        An earlier daemon's resolver goes on, and forgets all others. Never raises.
+        An earlier daemon's resolver goes on, and forgets all other containers. Never raises.
         """
         if running:
             self._made_now().adopt(running)
 
     def shown(self) -> str:
-        """What there is of the resolver, in words; under no lock, for an operator who looks inside."""
+        """The state of the resolver in words, for an operator who inspects the daemon; takes no lock."""
         return "none was asked for" if self._resolving is None else self._resolving.shown()
 
     def _made_now(self) -> _Resolving:

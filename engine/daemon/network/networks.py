@@ -1,13 +1,13 @@
-"""The daemon's networks and the endpoints of its containers: who has which address, found, added and taken away.
+"""The registry of all networks and endpoints: finds, creates and removes networks, and adds and removes endpoints.
 
 Runs in the daemon, on any thread, under one lock, which comes after `Container.operation` and before the database's.
-Nothing is made in the kernel in here: a network is a row, an endpoint is a row while its container runs. What the host
-has is asked before the lock is taken, but for the one link that a driver's check or a setting names. `_settling` comes
-before it: one thread alone finds out what the predefined networks are to be. An address is free when the row is gone,
-so no crash gives one away twice.
+Nothing is made in the kernel here: a network is a row, and an endpoint is a row while its container runs. What the host
+can reach is looked up before the lock is taken, except for the one link that a driver's check or a setting names. The
+lock `_settling` comes before it, so that only one thread works out what the predefined networks are to be. An address
+is free when its endpoint's row is deleted, so no crash gives one away twice.
 
-An idle daemon has read the rows and no more. What a network is made of (its addresses in memory, the default network's
-subnet) comes with the first question about one.
+An idle daemon has only read the rows. What else a network needs (its addresses in memory, the default network's subnet)
+is made at the first use of one.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ _SHORT = 12
 
 
 class _Addresses(Protocol):
-    """The part of `ipam.Addresses` that is used here: that module comes with the first question about a network."""
+    """The part of `ipam.Addresses` that is used here; that module is loaded at the first use of a network."""
 
     def release(self, *addresses: str) -> None: ...
 
@@ -47,10 +47,10 @@ class _Addresses(Protocol):
 
 
 class Networks:
-    """The networks of a data root.
+    """The networks and endpoints of a data root.
 
-    settings: those of the daemon, of which the default network is made; engine_id: its IPv6 subnets are made of it
-    events: the bus, which hears of each network that is made or destroyed
+    settings: the daemon's, which the default network is made from; engine_id: decides the default IPv6 subnets
+    events: the bus that each creation and removal of a network is published on
     """
 
     def __init__(self, database: Database, settings: Settings, engine_id: str, events: Events) -> None:
@@ -61,30 +61,32 @@ class Networks:
         self._lock = locks.Reentrant("networks")
         self._settling = locks.Lock("default network")
         self._settled = False
-        self._refusal: EngineError | None = None  # why the default network cannot be what the settings say
-        self._begun = False  # whether anybody has joined the default network
+        self._refusal: EngineError | None = None  # why the default network cannot follow the settings
+        self._begun = False  # whether a container has joined the default network
         with database.reading() as connection:
             self._networks = {network.id: network for network in table.load_networks(connection)}
             rows = table.load_endpoints(connection)
-        self._endpoints: dict[str, Endpoint] = {}  # by id, in the order in which they came
+        self._endpoints: dict[str, Endpoint] = {}  # by id, in the order of their creation
         self._members: dict[str, dict[str, None]] = {}  # id of a network or of a container → ids of its endpoints
-        self._numbers = {endpoint.id: number for number, endpoint in rows}  # of those that have a row
+        # The number of each endpoint's row; endpoints of `host` and `none` have none.
+        self._numbers = {endpoint.id: number for number, endpoint in rows}
         self._last_number = max(self._numbers.values(), default=0)
         self._show(endpoint for _, endpoint in rows)
         self._going: set[str] = set()
-        self._addresses: dict[str, _Addresses] = {}  # by the network's id, made at the first look
+        self._addresses: dict[str, _Addresses] = {}  # by the network's id, made at the first use
 
     # Networks
 
     @property
     def has_default(self) -> bool:
-        """Whether there is to be a default network at all."""
+        """Whether the settings want a default network at all."""
         return self.settings.bridge != "none"
 
     def find(self, reference: str) -> Network:
         """The network of this id, name or prefix of an id.
 
-        Raises NotFound, Invalid for a prefix of several, and for the default network why it cannot be had.
+        Raises NotFound, Invalid for a prefix of several ids, and for the default network the error that keeps it from
+        being made.
         """
         self._settle()
         with self._lock:
@@ -105,14 +107,14 @@ class Networks:
         return matches[0] if matches else None
 
     def all(self) -> list[Network]:
-        """Every network, oldest first; without the default one while it cannot be what the settings say."""
+        """Every network, oldest first; without the default network while that cannot follow the settings."""
         self._settle()
         with self._lock:
             refused = DEFAULT if self._refusal is not None else ""
             return [network for network in self._networks.values() if network.name != refused]
 
     def create(self, body: Mapping[str, Any]) -> tuple[Network, str]:
-        """Make a network, whose device comes with its first endpoint; with a warning, mostly empty.
+        """Make a network, and a warning, which is mostly empty; the network's device is made with its first endpoint.
 
         body: the decoded body of POST /networks/create
         Raises Invalid, Conflict (the name), Forbidden (overlaps and others), NotFound (the driver) in docker's words.
@@ -132,12 +134,12 @@ class Networks:
 
     @contextlib.contextmanager
     def removing(self, network: Network) -> Iterator[list[Network]]:
-        """Around the dismantling of what a network has in the kernel: nobody joins it, and afterwards it is gone.
+        """Around the removal of a network's parts in the kernel: no container joins it, and then its row is deleted.
 
-        Gives those that stay, some of which may have their device in common with it.
-        A daemon that dies within leaves the network as it was, whose device is made again at the next use.
-        Raises Forbidden for a predefined network, for one that is in use and a configuration that another one has;
-        NotFound when it is gone already.
+        Yields the networks that stay, as some of them may share its device.
+        If the daemon dies within, the network stays as it was, and its device is made again at the next use.
+        Raises Forbidden for a predefined network, for one in use, and for a configuration that another network uses;
+        NotFound when the network is gone already.
         """
         with self._lock:
             self._check_removal(network)
@@ -172,7 +174,7 @@ class Networks:
         self._events.publish("network", action, network.id, {"name": network.name, "type": network.driver})
 
     def _settle(self) -> None:
-        """Before the first look: the predefined networks are there, as the settings and the host make them."""
+        """Before the first use: make the predefined networks what the settings and the host ask for."""
         if self._settled:
             return
         with self._settling:
@@ -216,15 +218,15 @@ class Networks:
         wanted: Mapping[str, Mapping[str, Any]],
         ports: Mapping[str, tuple[Published, ...]] | None = None,
     ) -> tuple[Endpoint, ...]:
-        """Endpoints for a container, in the order of `wanted`, all or none; their rows are there when this returns.
+        """Make a container's endpoints, in the order of `wanted`, all or none; this returns after writing their rows.
 
         wanted: name or id of a network → its complete EndpointSettings (`IPAMConfig`, `MacAddress`, `GwPriority` and
             `DriverOpts` are obeyed, `DNSNames` become the endpoint's names)
-        ports: by the same keys, what is published through that endpoint, where it is known already
+        ports: by the same keys, what is published through that endpoint, where that is known already
 
-        Each has its addresses, gateways, MAC, the name of its interface in the container (`eth0`: the lowest that this
-        container has free) and, with the driver bridge, that of its host's end. Those of `host` and `none` have nothing
-        of it, and no row: a daemon that starts joins them again.
+        Each endpoint has its addresses, gateways, MAC address, the interface's name in the container (`eth0`: the
+        lowest number that this container has free) and, with the driver bridge, the name of the host's end. Endpoints
+        of `host` and `none` have none of these, and no row: a daemon that starts joins them again.
         Raises NotFound, Forbidden (there already, address taken), Invalid, EngineError when no address is left.
         """
         found = self._found(wanted)
@@ -236,7 +238,7 @@ class Networks:
                     beside = [*self.endpoints(container_id=container_id), *made]
                     network = self._joinable(network, beside, wanted[reference])
                     addresses = self._addresses_of(network)
-                    assert isinstance(addresses, ipam.Addresses)  # none is made of anything else
+                    assert isinstance(addresses, ipam.Addresses)  # no other class is ever put there
                     asked = wanted[reference], (ports or {}).get(reference, ())
                     made.append(joining.make(network, addresses, container_id, *asked, beside, reserved))
                 self._add(made)
@@ -249,12 +251,13 @@ class Networks:
         found = [(self.find(reference), reference) for reference in wanted]
         if self._begun or not any(network.name == DEFAULT for network, _ in found):
             return found
-        # Somebody may have looked at it long ago, and the host may reach its subnet, or have its device, since.
+        # The default network may have been settled long ago. Since then the host may have come to reach its subnet, or
+        # to have its device.
         self._begun, self._settled = True, False
         return [(self.find(reference), reference) for reference in wanted]
 
     def _joinable(self, network: Network, beside: list[Endpoint], settings: Mapping[str, Any]) -> Network:
-        """The network as it is now. beside: the container's other endpoints. Raises NotFound, Forbidden."""
+        """The network's current record. beside: the container's other endpoints. Raises NotFound, Forbidden."""
         name, now = network.name, self._networks.get(network.id)
         if now is None or now.id in self._going:
             raise NotFound(f"network {name} not found")
@@ -301,9 +304,9 @@ class Networks:
                 del self._members[holder]
 
     def update(self, endpoint: Endpoint) -> None:
-        """Put this in the place of the endpoint of the same id, if it is there; its addresses stay as they are.
+        """Replace the endpoint of the same id, if it is still there. The addresses in use are not changed.
 
-        It costs nothing on the disk when nothing has changed.
+        Writes nothing to the disk when nothing has changed.
         """
         with self._lock:
             before = self._endpoints.get(endpoint.id)
@@ -315,7 +318,7 @@ class Networks:
             self._endpoints[endpoint.id] = endpoint
 
     def leave(self, endpoints: Iterable[Endpoint]) -> None:
-        """Forget endpoints: their addresses are free. Those that are gone already are passed over."""
+        """Delete endpoints, and make their addresses free. Those that are gone already are ignored."""
         with self._lock:
             going = [endpoint for endpoint in endpoints if endpoint.id in self._endpoints]
             numbers = [self._numbers[endpoint.id] for endpoint in going if endpoint.id in self._numbers]
@@ -334,17 +337,18 @@ class Networks:
                 addresses.release(endpoint.ipv4, endpoint.ipv6)
 
     def endpoints(self, network_id: str | None = None, container_id: str | None = None) -> list[Endpoint]:
-        """The endpoints of a network, of a container, of both or of all, in the order in which they came."""
+        """The endpoints of a network, of a container, of both or of all, in the order of their creation."""
         with self._lock:
             if network_id is None and container_id is None:
                 return list(self._endpoints.values())
-            # A container has few networks, a network may have many containers.
+            # The container's set is the smaller one: a container has few networks, and a network may have many
+            # containers.
             members = self._members.get(container_id or network_id or "", {})
             found = [self._endpoints[identity] for identity in members]
         return [endpoint for endpoint in found if network_id in (None, endpoint.network)]
 
     def status(self, network: Network) -> dict[str, dict[str, int]]:
-        """How the addresses of a network stand: subnet → SubnetStatus of the API; nothing for a configuration."""
+        """How many addresses are taken and free: subnet → SubnetStatus of the API; empty for a configuration."""
         self._settle()
         if network.config_only:
             return {}
@@ -352,7 +356,7 @@ class Networks:
             return self._addresses_of(network).status()
 
     def adopt(self, running: set[str]) -> list[Endpoint]:
-        """At start-up: the endpoints of containers that are not in `running`; the caller unplugs them and `leave`s."""
+        """At the daemon's start: the endpoints of containers not in `running`; the caller unplugs and `leave`s them."""
         return [endpoint for endpoint in self.endpoints() if endpoint.container not in running]
 
 

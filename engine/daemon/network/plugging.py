@@ -1,8 +1,8 @@
-"""The interface of one endpoint: made in a container's network namespace, configured, and taken away again.
+"""Makes and removes the interface of an endpoint in a container's network namespace: link, addresses, sysctls, routes.
 
-Runs in the daemon's request threads, in both namespaces at once: one netlink socket for each, and the thread itself in
-the container's for as long as it writes kernel parameters there. A container that already runs may do what it likes to
-its own interfaces meanwhile: nothing in here trusts what it finds there, and none of it touches the host.
+Runs in the daemon's request threads. It works in two network namespaces, with a netlink socket for each. The thread
+itself is in the container's meanwhile, as it writes kernel parameters there. A running container may change its own
+interfaces at the same time: nothing here trusts what it finds in the container, and none of that affects the host.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from engine.kernel.netlink.message import Request
 from engine.kernel.netlink.socket import Netlink, Refused
 
 _MOST_NAMES = 1024
-# The link went meanwhile, or lost its bridge.
+# The link is gone meanwhile, or is no longer a port of its bridge.
 _GONE = (errno.ENODEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENETDOWN)
 _IPV6 = os.path.exists("/proc/net/if_inet6")
 _LINK_LOCAL_BITS = {False: 16, True: 64}
@@ -33,7 +33,10 @@ Announce = Callable[[str, str, tuple[str, ...]], None]
 
 
 def announcer() -> Announce:
-    """What `plug` tells the neighbours with; one for the life of the daemon. Raises SystemFailure."""
+    """The function that `plug` announces new addresses with, made once for the life of the daemon.
+
+    Raises SystemFailure.
+    """
     try:
         return Announcer().announce
     except OSError as error:
@@ -45,8 +48,8 @@ def plug(
 ) -> tuple[Endpoint, ...]:
     """Make the interfaces of these endpoints, in their order, and then the default routes; all of it or nothing.
 
-    others: what the container has already; unheard: ids of endpoints whose addresses no neighbour can know
-    Raises SystemFailure.
+    others: what the container has already; unheard: ids of endpoints whose addresses no neighbour can know yet
+    Returns the endpoints with the names of their interfaces. Raises SystemFailure.
     """
     done: list[Pair] = []
     with _both(namespace) as (host, inside):
@@ -71,9 +74,9 @@ def plug(
 
 
 def unplug(network: Network, endpoint: Endpoint, namespace: int | None, others: Sequence[Pair]) -> None:
-    """Take the interface away, and let the default routes be those of `others`, which stay. Raises SystemFailure.
+    """Remove the interface, and set the default routes for `others`, the endpoints that stay. Raises SystemFailure.
 
-    namespace: None where only the host's end of it is known; with it dies the container's.
+    namespace: None where only the host's end of the veth pair is known; the kernel removes the container's end with it
     """
     try:
         if namespace is None:
@@ -90,7 +93,7 @@ def unplug(network: Network, endpoint: Endpoint, namespace: int | None, others: 
 
 
 def silence(endpoints: Iterable[Endpoint]) -> None:
-    """Cut the wires of a container that has ended from their bridges. Raises SystemFailure."""
+    """Disable the bridge ports of a container that has ended, so that they pass nothing more. Raises SystemFailure."""
     try:
         with Netlink() as host:
             found = (links.index_of(host, endpoint.host_interface) for endpoint in endpoints if endpoint.host_interface)
@@ -103,7 +106,7 @@ def silence(endpoints: Iterable[Endpoint]) -> None:
 
 
 def remaining(names: Iterable[str]) -> list[str]:
-    """Those of these host's ends that are there. Raises SystemFailure."""
+    """Those of these host's ends that still exist. Raises SystemFailure."""
     try:
         with Netlink() as host:
             return [name for name in names if links.index_of(host, name)]
@@ -112,7 +115,7 @@ def remaining(names: Iterable[str]) -> list[str]:
 
 
 def discard(names: Iterable[str]) -> None:
-    """Remove these host's ends, if they are there. Raises SystemFailure."""
+    """Remove these host's ends of veth pairs, if they exist. Raises SystemFailure."""
     try:
         with Netlink() as host:
             for name in names:
@@ -123,7 +126,7 @@ def discard(names: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def _both(namespace: int) -> Iterator[tuple[Netlink, Netlink]]:
-    """Sockets of the host's network and of the container's, with the thread in the latter."""
+    """Netlink sockets of the host's and of the container's network namespace, with the thread in the container's."""
     with Netlink() as host, netns.entered(namespace), Netlink() as inside:
         yield host, inside
 
@@ -135,7 +138,7 @@ def _names(pairs: Iterable[Pair]) -> set[str]:
 def _plug(
     host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, namespace: int, taken: set[str]
 ) -> Endpoint:
-    """Make one interface, or nothing. taken: the names of those that the container has from its other networks"""
+    """Make one interface, or nothing. taken: names of the interfaces of the container's other endpoints"""
     name = _free_name(inside, endpoint, taken)
     endpoint = replace(endpoint, interface=name)
     parent = links.index_of(host, network.device)
@@ -146,14 +149,16 @@ def _plug(
         host.send(_make(network, endpoint, parent, namespace))
         made = True
         if endpoint.ports and endpoint.host_interface:
-            # It may call itself by the host's address, and then its packets go back to where they came from.
+            # The container may connect to its own published port. Its packets then leave the bridge by the port that
+            # they came from.
             host.send((links.hairpin(links.index_of(host, endpoint.host_interface)),))
         _set_parameters(network, endpoint)
         inside.send(_configure(network, endpoint, links.index_of(inside, name)))
         if endpoint.host_interface:
             links.settle(host, endpoint.host_interface)
     except BaseException as error:
-        # Of several requests the first one makes it; a name that was taken is somebody else's.
+        # The first request makes the interface. Where that one was refused as the name is taken, the interface is not
+        # ours.
         if made or (isinstance(error, Refused) and error.index):
             _undo(host, inside, network, endpoint, taken)
         if isinstance(error, OSError):
@@ -163,7 +168,10 @@ def _plug(
 
 
 def _free_name(inside: Netlink, endpoint: Endpoint, taken: set[str]) -> str:
-    """The name that the endpoint is to have; or, where the container has it for something of its own, the next one."""
+    """The name that the endpoint asks for, or the next free number where the container uses that name itself.
+
+    Raises SystemFailure where the client has fixed the name.
+    """
     wanted = endpoint.interface or "eth0"
     if wanted not in taken and not links.index_of(inside, wanted):
         return wanted
@@ -177,25 +185,25 @@ def _free_name(inside: Netlink, endpoint: Endpoint, taken: set[str]) -> str:
 
 
 def _make(network: Network, endpoint: Endpoint, index: int, namespace: int) -> list[Request]:
-    """What makes the interface, down, in the container's namespace. index: of the network's device"""
+    """The requests that make the interface, down, in the container's namespace. index: of the network's device"""
     mtu = options.mtu_of(network.options)
     name = endpoint.interface
     if network.driver == "macvlan":
         return [links.macvlan(name, index, macvlan.mode(network), endpoint.mac, mtu, namespace)]
     if network.driver == "ipvlan":
         return [links.ipvlan(name, index, ipvlan.mode(network), ipvlan.flag(network), mtu, namespace)]
-    # The host may still know the MAC of who had the address before.
+    # The host's neighbour table may still have the MAC address of the container that had the address before.
     known = [addresses.neighbour(index, address, endpoint.mac) for address in (endpoint.ipv4, endpoint.ipv6) if address]
     pair = links.veth(endpoint.host_interface, index, mtu, name, endpoint.mac, namespace, ipv6=_IPV6)
     return [*pair, *known]
 
 
 def _set_parameters(network: Network, endpoint: Endpoint) -> None:
-    """Kernel parameters of the interface, before it is up; the thread is in the container's network."""
+    """Write the interface's kernel parameters before it is up; the thread is in the container's network namespace."""
     name = endpoint.interface
     wanted = [(f"net/ipv6/conf/{name}/disable_ipv6", "0" if endpoint.ipv6 else "1")]
     if endpoint.ipv6 and network.driver == "bridge":
-        # The routers of this network are known; whoever else says that he is one is a neighbour who lies.
+        # The daemon sets this network's routes. A router advertisement on the bridge comes from a neighbour that lies.
         wanted.append((f"net/ipv6/conf/{name}/accept_ra", "0"))
     elif endpoint.ipv6:
         wanted.append((f"net/ipv6/conf/{name}/ndisc_notify", "1"))
@@ -204,12 +212,12 @@ def _set_parameters(network: Network, endpoint: Endpoint) -> None:
             with open(f"/proc/sys/{path}", "wb", buffering=0) as file:
                 file.write(value.encode())
         except FileNotFoundError:
-            if value != "1" or not path.endswith("/disable_ipv6"):  # there is no IPv6 in this kernel to be disabled
+            if value != "1" or not path.endswith("/disable_ipv6"):  # else this kernel has no IPv6 to disable
                 raise
 
 
 def _configure(network: Network, endpoint: Endpoint, index: int) -> list[Request]:
-    """What makes a new interface one with addresses, up."""
+    """The requests that give a new interface its addresses and bring it up."""
     requests = []
     if network.driver != "bridge":
         requests.append(links.change(index, announce=True))
@@ -223,7 +231,10 @@ def _configure(network: Network, endpoint: Endpoint, index: int) -> list[Request
 
 
 def _route(inside: Netlink, pairs: Sequence[Pair], before: tuple[Endpoint | None, Endpoint | None]) -> None:
-    """Set the default routes that are others than before; a route that has to go went with its interface."""
+    """Set the default routes that differ from those before.
+
+    A route that is no longer wanted went with its interface.
+    """
     bare = {endpoint.id for network, endpoint in pairs if gateways.without_gateway(network)}
     requests = []
     for ipv6, (chosen, earlier) in enumerate(zip(gateways.choose_gateways(pairs), before, strict=True)):
@@ -237,16 +248,17 @@ def _route(inside: Netlink, pairs: Sequence[Pair], before: tuple[Endpoint | None
 
 
 def _undo(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, staying: set[str]) -> None:
-    with contextlib.suppress(OSError):  # what has failed first is what is told
+    with contextlib.suppress(OSError):  # the first error is the one to report
         _remove(host, inside, network, endpoint, staying)
 
 
 def _remove(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, staying: set[str]) -> None:
-    """Remove the interface. staying: the names of those of the container's other networks"""
+    """Remove the interface. staying: names of the interfaces of the container's other endpoints"""
     if endpoint.host_interface:
         links.discard(host, endpoint.host_interface)
         return
-    # The container may have given it another name: it is every link of this parent that no other endpoint has.
+    # The container may have renamed the interface. So this removes every link on this parent that belongs to no other
+    # endpoint.
     parent = links.index_of(host, network.device)
     for link in links.every(inside):
         theirs = link.name in staying and link.name != endpoint.interface

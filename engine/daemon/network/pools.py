@@ -1,7 +1,7 @@
-"""Where subnets come from that nobody asks for by name: the pools of the daemon, split into pieces.
+"""The daemon's address pools: chooses a free subnet for a network whose client has named none.
 
-Pure. A piece is the lowest one of its pool that overlaps no other network of the engine and nothing that the host can
-reach already; `surroundings` finds out what that is.
+Pure. The subnet is the lowest piece of its pool that overlaps no other network of the engine, and nothing that the host
+can reach already (see `surroundings`).
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from engine.daemon.network.addresses import BITS, Subnet
 from engine.daemon.network.surroundings import Surroundings
 from engine.errors import Invalid
 
-# Those of dockerd: the base that is split, and the length of the pieces.
+# dockerd's pools: the base that is split, and the prefix length of the pieces.
 DEFAULTS = (
     ("172.17.0.0/16", 16),
     ("172.18.0.0/16", 16),
@@ -22,7 +22,7 @@ DEFAULTS = (
     ("172.28.0.0/14", 16),
     ("192.168.0.0/16", 20),
 )
-_LOCAL_BITS = 40  # of an IPv6 unique local address that are chosen at random, RFC 4193
+_LOCAL_BITS = 40  # the bits of an IPv6 unique local address that RFC 4193 wants chosen at random
 _LOCAL_SHIFT = 80
 _LOCAL_FIRST = 0xFD << 120
 _LOCAL_BASE, _LOCAL_PIECE = 48, 64
@@ -30,7 +30,7 @@ _LOCAL_BASE, _LOCAL_PIECE = 48, 64
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A pool that is split: its base, and the length of the pieces."""
+    """A pool: the base that is split, and the prefix length of the pieces."""
 
     base: Subnet
     bits: int
@@ -39,7 +39,7 @@ class Source:
 def sources(configured: Iterable[str], engine_id: str) -> tuple[Source, ...]:
     """The pools of a daemon, lowest first: `base,bits` as the settings have them, or else dockerd's.
 
-    Where none is of IPv6, there is one of unique local addresses that are this daemon's own.
+    Where no pool is of IPv6, one of unique local addresses that belong to this daemon is added.
     """
     given = [Source(Subnet.parse(base), int(bits)) for base, bits in (text.split(",") for text in configured)]
     found = given or [Source(Subnet.parse(base), bits) for base, bits in DEFAULTS]
@@ -49,7 +49,7 @@ def sources(configured: Iterable[str], engine_id: str) -> tuple[Source, ...]:
 
 
 def unique_local(engine_id: str) -> Subnet:
-    """The /48 of unique local addresses that belongs to this daemon: the same at every start."""
+    """The /48 of unique local addresses that belongs to this daemon; it is the same at every start."""
     digest = int.from_bytes(hashlib.sha256(engine_id.encode()).digest()[:8], "big")
     chosen = digest & ((1 << _LOCAL_BITS) - 1)
     return Subnet(6, _LOCAL_FIRST | chosen << _LOCAL_SHIFT, _LOCAL_BASE)
@@ -58,10 +58,11 @@ def unique_local(engine_id: str) -> Subnet:
 def choose(
     given: Iterable[Source], version: int, taken: Iterable[Subnet], around: Surroundings, bits: int = 0
 ) -> Subnet:
-    """A piece that overlaps nothing of `taken`, which are the engine's networks, and nothing of the host's.
+    """A piece that overlaps nothing in `taken`, the subnets of the engine's networks, nor what the host reaches.
 
-    What is behind a gateway is avoided as long as there is another piece: a host may send half of the world there.
-    bits: the piece's length, 0 for what the pool says. Raises Invalid.
+    Subnets behind a gateway are avoided only as long as another piece is free: a host may have routes for half of the
+    world.
+    bits: the piece's prefix length, 0 for the pool's. Raises Invalid.
     """
     fitting = [source for source in given if source.base.version == version]
     if bits:
@@ -83,7 +84,7 @@ def choose(
 def _lowest(source: Source, in_the_way: list[Subnet]) -> Subnet | None:
     size = 1 << BITS[source.base.version] - source.bits
     at = source.base.first
-    for subnet in in_the_way:  # by their first address, so that one look at each is enough
+    for subnet in in_the_way:  # sorted by first address, so one pass is enough
         if subnet.first >= at + size:
             break
         if subnet.last >= at:

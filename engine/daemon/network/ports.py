@@ -1,8 +1,9 @@
-"""The host's ports that containers publish: chosen, and held by sockets, so that nobody else can take them.
+"""Chooses the host's ports for published container ports, and holds each one by a bound socket.
 
-Runs in the daemon's threads, under a lock of its own that is held over nothing slower than bind(2). A socket receives
-nothing and serves nobody: the firewall leads what comes to its port elsewhere, and it is what makes two that want one
-port learn of it. The sockets die with the daemon; the next one binds them again.
+Runs in the daemon's threads, under a lock of its own, which is held over nothing slower than bind(2). No data is ever
+read from these sockets: the firewall leads what comes to a port to the container. The socket makes sure that no other
+program takes the port, and that two which want the same one get an error. The sockets are closed with the daemon, and
+the next daemon binds them again.
 """
 
 import errno
@@ -46,7 +47,10 @@ def _family(address: str) -> int:
 
 
 class Ports:
-    """The ports that a daemon's containers hold. settings: `iptables`, `ip6tables`: for which families it has rules"""
+    """The host's ports that a daemon's containers hold.
+
+    settings: `iptables`, `ip6tables`: the families for which the daemon may have firewall rules
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._rules = {4: settings.iptables, 6: settings.ip6tables}
@@ -56,10 +60,10 @@ class Ports:
         self._last = 0
 
     def reserve(self, container_id: str, network: Network, wanted: Iterable[PortRequest]) -> tuple[Published, ...]:
-        """Hold a port of the host for each that is wanted, all or none; in the order of `wanted`, IPv4's first.
+        """Hold a port of the host for each request, all or none; in the order of `wanted`, IPv4's first.
 
-        Nothing for a network that publishes nothing (internal, or not a bridge). In a routed network the ports are the
-        container's own: `host_port` 0, and nothing is held. Raises SystemFailure in docker's words where a port is
+        Empty for a network that publishes nothing (internal, or not a bridge). In a routed network the ports are the
+        container's own: `host_port` is 0, and nothing is held. Raises SystemFailure in docker's words where a port is
         taken, NotBuilt for an address of a family that the network does not have or the daemon has no rules for.
         """
         if network.driver != "bridge" or network.internal:
@@ -93,12 +97,12 @@ class Ports:
         return tuple(published)
 
     def release(self, container_id: str) -> None:
-        """Let go of all that the container holds."""
+        """Release all ports that the container holds."""
         with self._lock:
             self._let_go(self._held.pop(container_id, {}))
 
     def adopt(self, container_id: str, published: Iterable[Published]) -> None:
-        """Hold again what a container that runs has published; one that somebody else has meanwhile is logged."""
+        """Hold again the ports of a running container; one that another program has taken meanwhile is logged."""
         with self._lock:
             held = self._held.setdefault(container_id, {})
             for port in published:
@@ -120,7 +124,7 @@ class Ports:
     ) -> int:
         """Take the first port that is free at all these addresses. Raises SystemFailure.
 
-        tried: how far others that want one of the same have come
+        tried: for each wish, the last port that an earlier request with the same wish got
         """
         problem = None
         same = request.first, request.last, request.protocol, tuple(addresses)
@@ -157,7 +161,7 @@ class Ports:
         return itertools.chain(range(begin, last + 1), range(first, begin))
 
     def _take(self, place: Place, held: dict[Place, socket.socket | None]) -> None:
-        """Hold one port. Raises SystemFailure where a container has it, OSError where somebody else has."""
+        """Hold one port. Raises SystemFailure where a container has it, OSError where another program has it."""
         protocol, address, port = place
         any_address = _ANY[_family(address)]
         for other in self._by_number.get((protocol, port), ()):
@@ -181,8 +185,8 @@ class Ports:
 
 
 def _room() -> int:
-    """How many ports may be held: what is left of the daemon's open files is for all else that it does."""
-    import resource  # with the first port
+    """How many ports may be held. The rest of the daemon's open files is for its other work."""
+    import resource  # loaded with the first port
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return limit // 4 * 3 if limit != resource.RLIM_INFINITY else _UNLIMITED
@@ -193,10 +197,11 @@ _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 def _addresses(network: Network, modes: Mapping[int, str | bool], request: PortRequest) -> list[tuple[str, bool]]:
-    """Where a port is to be bound, and whether it must be: IPv6 that nobody has asked for may be missing on the host.
+    """The addresses to bind a port at, each with whether that must succeed.
 
-    An address that nobody has named is the network's `host_binding_ipv4`; where that is any of IPv4's, any of IPv6's
-    as well, and the other way round.
+    IPv6 may fail where the client did not ask for it, as the host may have none. Without an address in the request it
+    is the network's `host_binding_ipv4`; where that is any address of one family, any address of the other family is
+    added.
     """
     if request.host_ip:
         family = _family(request.host_ip)
@@ -242,7 +247,7 @@ def _in_use(place: Place, error: OSError) -> str:
 def _bound(place: Place) -> socket.socket | None:
     """A socket that holds the port. Raises OSError, mostly EADDRINUSE.
 
-    None for SCTP where the kernel has no such sockets: no program of the host can have that port then.
+    None for SCTP where the kernel has no such sockets: then no program of the host can have that port.
     """
     protocol, address, port = place
     try:
@@ -252,7 +257,7 @@ def _bound(place: Place) -> socket.socket | None:
             return None
         if protocol != "tcp" or error.errno != errno.EADDRINUSE:
             raise
-    # Perhaps only the last of somebody's connections still wait for their time to be over.
+    # Perhaps only old connections of that port are in TIME_WAIT, which SO_REUSEADDR ignores.
     return _bind(protocol, address, port, again=True)
 
 
@@ -265,10 +270,10 @@ def _bind(protocol: str, address: str, port: int, *, again: bool) -> socket.sock
         if again:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if protocol == "udp":
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # nobody reads what strays in here
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # datagrams that arrive here are never read
         bound.bind((address, port))
         if again:
-            # Only who listens keeps out others that do not mind (SO_REUSEADDR); nobody ever accepts.
+            # Only a listening socket keeps out other programs that set SO_REUSEADDR. No connection is ever accepted.
             bound.listen(0)
     except BaseException:
         bound.close()

@@ -1,8 +1,8 @@
-"""A network, an endpoint and a published port as the daemon knows them: plain data that belongs to no verb.
+"""The records of networks, endpoints, pools and published ports: dataclasses that the other modules share.
 
-Owned by `networks.Networks`; the store keeps it, everybody reads it. Addresses are text in their canonical form, so
-that an idle daemon needs nothing to read them with. A `Network` never changes; an `Endpoint` is there while its
-container runs (or is about to) and is replaced, never changed, once others know it.
+Owned by `networks.Networks`; the store saves them, and any thread reads them. Addresses are in their canonical text
+form, so that an idle daemon needs no module to parse them. A `Network` never changes. An `Endpoint` exists while its
+container runs, or is about to. It is replaced, and never changed, once other threads know it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One entry of IPAM.Config: a subnet in CIDR form, and of it the range that addresses are taken from (or empty).
+    """One entry of IPAM.Config: a subnet in CIDR form, and the range in it for addresses (empty: all of the subnet).
 
     gateway: the bridge's own address in it, without a prefix length; empty: none
-    aux: name → address that nobody is given
+    aux: name → auxiliary address, which no container is given
     """
 
     subnet: str
@@ -31,7 +31,8 @@ class Network:
     id: 64 hex digits; driver: `bridge`, `host`, `null`, `macvlan` or `ipvlan`; ipv4, ipv6: EnableIPv4, EnableIPv6
     pools: IPv4's first; options, labels: as the client gave them
     device: the bridge's or parent's interface on the host; empty for `host` and `null`
-    config_from: the name of the network that lent its configuration; config_only: that is all it is for
+    config_from: name of the configuration network that its settings come from; config_only: it is a configuration
+    network
     """
 
     id: str
@@ -55,25 +56,25 @@ class Network:
 
     @property
     def builtin(self) -> bool:
-        """One of the three that are always there: `bridge`, `host`, `none`."""
+        """Whether it is one of the three predefined networks: `bridge`, `host`, `none`."""
         return self.name in BUILTIN
 
     @property
     def user_defined(self) -> bool:
-        """One whose containers find each other by name."""
+        """Whether its containers find each other by name."""
         return not self.builtin
 
     @property
     def wired(self) -> bool:
-        """One in which a container has an interface and addresses: any but those of the drivers `host` and `null`."""
+        """Whether a container has an interface and addresses in it, as with any driver except `host` and `null`."""
         return self.driver not in ("host", "null")
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A port of a container that is reached at one of the host's: as the firewall has it.
+    """A port of a container that is reached at a port of the host, as the firewall has it.
 
-    protocol: `tcp`, `udp` or `sctp`; host_ip: `0.0.0.0` or `::` for any of that family
+    protocol: `tcp`, `udp` or `sctp`; host_ip: `0.0.0.0` or `::` for any address of that family
     """
 
     container_port: int
@@ -84,9 +85,9 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class PortRequest:
-    """What a container asks of the host for one of its ports, or none (first 0): any port that is free.
+    """What a container asks of the host for one of its ports.
 
-    host_ip: empty for what the network or the daemon has for it; first, last: the range that the port is taken from
+    host_ip: empty for the network's or daemon's default; first, last: the range to choose from, 0 for any free port
     """
 
     container_port: int
@@ -98,16 +99,16 @@ class PortRequest:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One container's place in one network, for one run of it.
+    """One container's place in one network, for one run of the container.
 
     id: 64 hex digits; network, container: their ids
-    interface: its name in the container (`eth0`), empty until it is there; host_interface: of its other end
-        (`veth...`), empty where there is none
+    interface: its name in the container (`eth0`), empty until it is there; host_interface: the name of the veth pair's
+        host end (`veth...`), empty where there is none
     mac: `aa:bb:cc:dd:ee:ff`; ipv4, ipv6: addresses without prefix length, empty for none; prefix4, prefix6: bits
-    gateway4, gateway6: empty for none; priority: GwPriority, the highest one is the container's default route
-    names: what the resolver answers to in this network (container name, short id, aliases, ...), first come first shown
+    gateway4, gateway6: empty for none; priority: GwPriority, the highest one has the container's default route
+    names: what the resolver answers to in this network (container name, short id, aliases, ...), the first is shown
     ports: what is published through this network; only one endpoint of a container has any
-    link_local: further addresses of the interface (IPAMConfig.LinkLocalIPs), that nobody else is kept from using
+    link_local: further addresses of the interface (IPAMConfig.LinkLocalIPs), which other containers may use too
     """
 
     id: str
@@ -144,5 +145,5 @@ BUILTIN = (DEFAULT, "host", "none")
 
 
 def has_resolver(pairs: Iterable[Pair]) -> bool:
-    """Whether the names of one with these endpoints are the resolver's to answer."""
+    """Whether the resolver answers the queries of a container with these endpoints."""
     return any(network.user_defined and network.wired for network, _ in pairs)

@@ -1,4 +1,4 @@
-"""Networks that go: one that a client names, or all that nobody uses; with what they have in the kernel.
+"""DELETE /networks/{id} and POST /networks/prune: removes networks with their firewall rules and devices.
 
 Runs in the daemon's request threads.
 """
@@ -25,10 +25,10 @@ def remove(engine: NetworkParts, network: Network) -> None:
 
 
 def prune(engine: NetworkParts, asked: Mapping[str, tuple[str, ...]]) -> list[Network]:
-    """Remove the networks that the filters choose and nobody uses; configurations and predefined ones stay.
+    """Remove the networks that the filters choose and no container uses; configurations and predefined networks stay.
 
-    One that cannot be removed, as somebody has just begun to use it, is left out. Raises Invalid, and Conflict while
-    another prune is under way.
+    A network that cannot be removed, as a container has just begun to use it, is left out. Raises Invalid, and Conflict
+    while another prune is under way.
     """
     chosen = filters.pruned(asked)
     if not _pruning.acquire(blocking=False):

@@ -1,8 +1,9 @@
-"""What the daemon says to the resolver, and a new resolver when that one has died.
+"""The daemon's link to the resolver process: starts it, tells it of containers' names, and replaces it when it dies.
 
-Runs in the daemon, on any thread, under one lock: one says something at a time and waits until it is done. The resolver
-was started by the spawner, at the first name or by an earlier daemon. All that it was told is kept in here too, so that
-another one can be told when it is gone; the end of its link is heard by the thread that watches the monitors.
+Runs in the daemon, on any thread, under one lock: one thread sends a message at a time and waits for the answer. The
+spawner starts the resolver, at the first name; an earlier daemon may have had it started. All that the resolver was
+told is kept here too, so that a new one can be told. The thread that watches the monitors also notices the end of this
+link.
 """
 
 import contextlib
@@ -40,7 +41,7 @@ _PEER = struct.Struct("=iII")  # struct ucred
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the resolver knows of one run of a container, but for its networks: `wire.schema.Serve`."""
+    """What the resolver was told of one run of a container, before it becomes a `wire.schema.Serve`."""
 
     pairs: tuple[Pair, ...]
     pid: int
@@ -72,9 +73,10 @@ class _Told:
 
 
 def _leads_out(pair: Pair) -> bool:
-    """Whether there is a way to others' servers: of an internal network no query leaves (CVE-2024-29018).
+    """Whether queries may go out to other name servers here: from an internal network they never do (CVE-2024-29018).
 
-    Nor of one whose link the engine has made, as nobody named a parent: that leads nowhere.
+    Nor do they go out from a macvlan or ipvlan network without a named parent: its link is the engine's, and leads
+    nowhere.
     """
     network, each = pair
     nowhere = network.driver in ("ipvlan", "macvlan") and parents.own(network)
@@ -82,7 +84,7 @@ def _leads_out(pair: Pair) -> bool:
 
 
 class Resolving:
-    """The link to the resolver: what `names.Names` does once there is a name."""
+    """The link to the resolver, which does the work of `names.Names` once there is a name."""
 
     def __init__(self, exec_root: str, settings: Settings, spawner: Spawner, links: Monitors) -> None:
         self._exec_root, self._settings, self._spawner, self._links = exec_root, settings, spawner, links
@@ -120,9 +122,10 @@ class Resolving:
                 raise
 
     def leave(self, endpoints: Iterable[Endpoint]) -> None:
-        """Have the resolver forget these endpoints. What goes wrong is logged."""
+        """Have the resolver forget these endpoints. A failure is logged."""
         gone = {each.id: each.container for each in endpoints}
-        # Looked up without the lock: whom nobody has told of need not wait for a resolver that is slow with others.
+        # This is looked up without the lock: a container that the resolver does not know need not wait while the
+        # resolver is slow with others.
         for container in [each for each in dict.fromkeys(gone.values()) if each in self._told]:
             try:
                 self._leave(container, gone)
@@ -130,7 +133,7 @@ class Resolving:
                 log.warning("container %s: its names stay: %s", container, error)
 
     def adopt(self, running: Sequence[Run]) -> None:
-        """Take up an earlier daemon's resolver, or start one, for these runs alone. What goes wrong is logged."""
+        """Take over an earlier daemon's resolver, or start one, to serve exactly these runs. A failure is logged."""
         with self._lock:
             for pairs, pid, pid_start, host_config, links in running:
                 told = self._telling(pairs, pid, pid_start, host_config, links)
@@ -177,7 +180,7 @@ class Resolving:
             else:
                 del self._told[container]
                 if self._link is None:
-                    return  # none is started to be told that
+                    return  # no resolver is started just to forget something
                 try:
                     self._ask(Forget(container))
                 except _Lost:
@@ -185,7 +188,10 @@ class Resolving:
                         self._begin()
 
     def _serve(self, told: _Told, netns: int = -1) -> None:
-        """Tell the resolver of a run, and start one if need be. The caller holds the lock, as for all below."""
+        """Tell the resolver of a run, and start one if none runs.
+
+        The caller of this and of all methods below holds the lock.
+        """
         for last in (False, True):
             if self._link is None:
                 self._begin(told)
@@ -197,7 +203,7 @@ class Resolving:
                     raise
 
     def _put(self, told: _Told, netns: int = -1) -> None:
-        """Tell the resolver of one run. netns: the container's network namespace, if it is at hand."""
+        """Tell the resolver of one run. netns: a descriptor of the container's network namespace, -1 for none."""
         with signalling.opened(told.pid, told.pid_start) as pidfd:
             if pidfd is None:
                 raise SystemFailure("its process has ended")
@@ -205,7 +211,10 @@ class Resolving:
                 self._ask(told.serve(), (namespace, pidfd))
 
     def _put_all(self, but: _Told | None = None) -> None:
-        """Tell the resolver of all; one container's failure is not another's. Raises _Lost."""
+        """Tell the resolver of all runs but one; one container's failure does not keep it from the others.
+
+        Raises _Lost.
+        """
         for container, told in self._told.items():
             if told is but:
                 continue
@@ -224,14 +233,14 @@ class Resolving:
         return f"process {self._process[0]}, descriptor {link.fileno()}, serves {len(self._told)} containers"
 
     def _ask(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Have something done. Raises _Lost; SystemFailure with the resolver's own words."""
+        """Send a message and wait for the answer. Raises _Lost; SystemFailure with the resolver's own words."""
         link = self._link
         if link is None:
             raise _Lost("no resolver runs")
         try:
             link.send(message, list(descriptors))
             received = link.receive()
-        except (OSError, Invalid) as error:  # too late is too late
+        except (OSError, Invalid) as error:  # a timeout counts as its end
             self._lose(link)
             raise _Lost(f"the resolver does not answer: {error}") from error
         if received is None or not isinstance(received[0], Served):
@@ -241,7 +250,7 @@ class Resolving:
             raise SystemFailure(received[0].text)
 
     def _begin(self, but: _Told | None = None) -> None:
-        """Have the spawner make a resolver, and tell it of all that run. Raises SystemFailure, Unavailable."""
+        """Have the spawner start a resolver, and tell it of all runs. Raises SystemFailure, Unavailable."""
         self._log_crash()
         ours, theirs = Channel.pair()
         with theirs:
@@ -256,7 +265,7 @@ class Resolving:
         self._put_all(but)
 
     def _find(self) -> set[str] | None:
-        """Meet the resolver of an earlier daemon: whom it serves; None where there is none that answers."""
+        """Connect to an earlier daemon's resolver: the containers that it serves; None where none answers."""
         try:
             connection = endpoint.connect(self._exec_root, _SECONDS, endpoint.RESOLVER)
         except OSError:
@@ -264,12 +273,12 @@ class Resolving:
         pid = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
         found = self._meet(Channel(connection))
         if found is None:
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, as is best
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended by itself
                 signalling.kill_and_wait(pid, syscalls.process_start(pid), _KILLED_SECONDS)
         return found
 
     def _meet(self, link: Channel) -> set[str] | None:
-        """Hear a resolver's greeting: whom it serves already; None where there is none."""
+        """Receive a resolver's greeting: the containers that it serves already; None where none comes."""
         link.socket.settimeout(_SECONDS)
         try:
             received = link.receive()
@@ -284,14 +293,14 @@ class Resolving:
         return {container for container, _ in greeting.serves}
 
     def _lose(self, link: Channel) -> None:
-        """Have no resolver any more; one that only says nothing must not stand in the way of the next."""
+        """Close the link and kill the resolver: one that hangs would stand in the way of the next."""
         self._links.off_end(link.fileno())
         link.close()
         self._link = None
         signalling.kill_and_wait(*self._process, _KILLED_SECONDS)
 
     def _revive(self, link: Channel) -> None:
-        """The end of this link was heard: where there is somebody to serve, start another."""
+        """The link has ended: start another resolver where there are containers to serve."""
         with self._lock:
             if self._link is not link:
                 return
@@ -305,7 +314,7 @@ class Resolving:
                 self._log_crash()
 
     def _drop_ended(self) -> None:
-        """Forget the runs that are over: another resolver would serve nobody for their sake."""
+        """Forget the runs whose process has ended: no new resolver is needed for them."""
         for container, told in list(self._told.items()):
             with signalling.opened(told.pid, told.pid_start) as pidfd:
                 if pidfd is None:
@@ -319,12 +328,15 @@ class Resolving:
 
 
 class _Lost(SystemFailure):
-    """There is no resolver any more."""
+    """The resolver has died, or does not answer."""
 
 
 @contextlib.contextmanager
 def _namespace(pid: int, netns: int) -> Iterator[int]:
-    """A descriptor of the network namespace of a process that a pidfd is held of, unless there is one already."""
+    """A descriptor of a process's network namespace: `netns`, or one opened by the pid.
+
+    The caller holds a pidfd of it.
+    """
     if netns >= 0:
         yield netns
         return
@@ -343,4 +355,4 @@ def _host_file() -> str:
         with open(resolvconf.HOST, errors="replace") as file:
             return file.read(_LARGEST)
     except OSError:
-        return ""  # many a host has none
+        return ""  # the file need not exist

@@ -1,4 +1,4 @@
-"""What the API shows of a network, and of the containers in it.
+"""The JSON of a network and of its containers that the API shows (NetworkInspect).
 
 Runs in the daemon's request threads; it changes nothing. Keys and their order are dockerd's.
 """

@@ -1,7 +1,7 @@
-"""The subnets of a new network: what a client's IPAM.Config says of them, and what the daemon adds to it.
+"""Checks a client's IPAM.Config, and completes it to a new network's pools: subnets, ranges and gateways.
 
-Pure; runs in the daemon's request threads. dockerd tells all that is wrong with a configuration at once, and so does
-`read`; what is taken by others comes after that.
+Pure; runs in the daemon's request threads. dockerd reports all errors of a configuration at once, and so does `read`.
+Overlaps with other networks are found after that, by `allocated`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,13 +20,14 @@ _OVERLAP = "invalid pool request: Pool overlaps with other one on this address s
 
 
 def read(config: Iterable[Mapping[str, Any] | None], ipv6: bool) -> tuple[Pool, ...]:
-    """IPAM.Config as pools, IPv4's first; a subnet may be empty, or of zeros with the length alone. Raises Invalid.
+    """IPAM.Config as pools, IPv4's first. Raises Invalid.
 
-    The texts in it are prefixes and addresses, as the body's decoding has seen to.
+    A subnet may be empty, or be zeros with only a length. The decoding of the body has checked that all texts are
+    prefixes and addresses.
     """
     found, wrong = [], []
     config = list(config)
-    if len(config) > _MOST:  # each is compared with each
+    if len(config) > _MOST:  # each pool is compared with each
         raise Invalid(f"invalid network config:\nmore than {_MOST} subnets")
     for entry in config:
         entry = entry or {}
@@ -46,7 +47,7 @@ def read(config: Iterable[Mapping[str, Any] | None], ipv6: bool) -> tuple[Pool, 
 
 
 def _plain(address: str) -> str:
-    """Its canonical text; an address of a network's has no zone."""
+    """An address in its canonical text. Raises Invalid for one with a zone, which no address of a network has."""
     try:
         return canonical(address)
     except ValueError as error:
@@ -54,7 +55,7 @@ def _plain(address: str) -> str:
 
 
 def _wrong(pool: Pool) -> list[str]:
-    """All that is wrong with one entry in itself."""
+    """All errors of one entry that need no look at others."""
     subnet = Subnet.parse(pool.subnet)
     wrong = []
     if _shown(pool.subnet) != str(subnet):
@@ -69,7 +70,7 @@ def _wrong(pool: Pool) -> list[str]:
 
 
 def _shown(prefix: str) -> str:
-    """A prefix with the bits behind it as they are."""
+    """A prefix in canonical text, with the bits after the prefix unchanged."""
     address, _, bits = prefix.partition("/")
     return f"{canonical(address)}/{int(bits)}"
 
@@ -102,10 +103,10 @@ def allocated(
     around: Surroundings,
     gateways: tuple[bool, bool],
 ) -> tuple[Pool, ...]:
-    """The pools of a network in full: each with a subnet that no other has, and with its gateway.
+    """The complete pools of a network: each with a subnet that overlaps no other, and with its gateway.
 
-    gateways: whether an IPv4, an IPv6 pool has a gateway that nobody asked for
-    Raises Forbidden for an overlap, Invalid where no subnet is left, EngineError for addresses that cannot be.
+    gateways: whether an IPv4 pool, and an IPv6 pool, gets a gateway where the client named none
+    Raises Forbidden for an overlap, Invalid where no subnet is left, EngineError for addresses that are not possible.
     """
     if network.ipam_driver == "null":
         return _without_addresses(network)
@@ -133,7 +134,7 @@ def _placed(
     pool: Pool, version: int, taken: list[Subnet], sources: Iterable[pools.Source], around: Surroundings
 ) -> Pool:
     subnet = Subnet.parse(pool.subnet) if pool.subnet else Subnet(version, 0, 0)
-    if subnet.first == 0:  # of zeros: only the length is meant
+    if subnet.first == 0:  # zeros: only the length counts
         if pool.ip_range:
             raise EngineError("failed to parse pool request: invalid address subpool")
         return replace(pool, subnet=str(pools.choose(sources, version, taken, around, subnet.bits)))

@@ -1,7 +1,7 @@
-"""What the host can reach already: the subnets that no network of the engine is to cover by its own choice.
+"""Lists the subnets that the host can reach already, so that the engine's own choice of a subnet avoids them.
 
-Runs in the daemon's request threads; asks the kernel over netlink, reads /etc/resolv.conf, changes nothing. A subnet
-that a client names is the client's to answer for: only choices of the daemon's own look here.
+Runs in the daemon's request threads. It asks the kernel over netlink and reads /etc/resolv.conf, and changes nothing. A
+subnet that a client names is not compared with these: that is the client's responsibility.
 """
 
 import contextlib
@@ -21,8 +21,9 @@ _LARGEST = 65536
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """near: on a link of the host's, and its name servers; far: behind a gateway, the default route not among them.
+    """What the host can reach.
 
+    near: subnets on a link of the host, and its name servers; far: subnets behind a gateway, without the default route
     devices: the names of the host's links
     """
 
@@ -32,9 +33,9 @@ class Surroundings:
 
 
 def look(own: Iterable[Network]) -> Surroundings:
-    """What is there now, but for what bears the mark of one of our networks. Raises SystemFailure.
+    """The host's surroundings now, without links that bear the mark of a network in `own`. Raises SystemFailure.
 
-    The name of a link says nothing: there may be another engine on this host.
+    The mark decides and not the name: another engine on this host may use the same names.
     """
     marks = {mark(network) for network in own}
     try:
@@ -64,11 +65,11 @@ def _name_servers() -> list[Subnet]:
     try:
         with open(resolvconf.HOST, encoding="utf-8", errors="replace") as file:
             text = file.read(_LARGEST)
-    except FileNotFoundError:  # many a host has none
+    except FileNotFoundError:  # the file need not exist
         return []
     found = []
     for server in resolvconf.nameservers(text):
-        with contextlib.suppress(ValueError):  # one with a zone is on a link, whatever is on it
+        with contextlib.suppress(ValueError):  # an address with a zone is link-local: nothing to avoid
             version, number = parse_address(server)
             found.append(Subnet(version, number, BITS[version]))
     return found

@@ -1,10 +1,11 @@
-"""Networks' devices on the host, and the wires from them into containers; all of it made through netlink.
+"""The entry to network devices and container interfaces: takes the locks, calls `devices` and `plugging`, keeps track.
 
-Runs in the daemon's request threads. This much is loaded in an idle daemon; what speaks to the kernel is loaded with
-the first container that has an endpoint. A lock for each network guards the making and the removing of its device (the
-firewall's is taken under it); plugging takes none, the kernel refuses what cannot be. One more, under which no other is
-taken, guards what is remembered of all of them. It knows networks, endpoints and descriptors of network namespaces,
-never containers, and writes no row.
+Runs in the daemon's request threads. A wire is the link of one endpoint, with the driver bridge a veth pair from the
+bridge into the container. An idle daemon has loaded only this module: `devices` and `plugging`, which speak to the
+kernel over netlink, are loaded with the first container that has an endpoint. A lock for each network guards the making
+and removing of its device (the firewall's lock is taken under it). Plugging takes no lock, as the kernel refuses what
+is not possible. One more lock, under which no other is taken, guards what is remembered of all networks. This module
+knows networks, endpoints and descriptors of network namespaces, but no containers, and writes no row.
 """
 
 import threading
@@ -23,7 +24,10 @@ else:
 
 
 class Wiring:
-    """The wires of one daemon. opened: is told of each device that is new to it, before anybody is plugged in there"""
+    """The wires of one daemon.
+
+    opened: called for each device that is new to this daemon, before any endpoint is plugged in there
+    """
 
     def __init__(self, opened: Callable[[Network], None] = lambda _: None) -> None:
         self._opened = opened
@@ -31,14 +35,14 @@ class Wiring:
         self._making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._known: set[str] = set()
         self._announce: Callable[[str, str, tuple[str, ...]], None] | None = None  # see `plugging.announcer`
-        # Of networks whose bridge this daemon has made: each address that somebody has had there since.
+        # By the id of a network whose bridge this daemon has made: each address that an endpoint has had there since.
         self._had: dict[str, set[str]] = {}
 
     def ensure(self, network: Network) -> bool:
-        """The network's device is there, up, with its addresses and its MTU; cheap where it is so already.
+        """Make sure that the network's device exists, is up, and has its addresses and MTU; cheap if it has already.
 
-        True when this daemon sees the device for the first time, or has made it (again) just now. Raises SystemFailure,
-        Invalid in docker's words, and what `opened` raises; then the next call does it all again.
+        True when this daemon sees the device for the first time, or has just made it (again). Raises SystemFailure,
+        Invalid in docker's words, and what `opened` raises. After an error the next call does all of it again.
         """
         if not network.wired:
             return False
@@ -54,7 +58,7 @@ class Wiring:
             return True
 
     def attach(self, network: Network, endpoints: Iterable[Endpoint]) -> None:
-        """After `ensure` was True: make the wires of endpoints that run ports of this bridge, where they are not.
+        """After `ensure` was True: make the wires of running endpoints ports of this bridge, where they are not.
 
         Raises SystemFailure.
         """
@@ -63,7 +67,7 @@ class Wiring:
                 self._had.pop(network.id, None)  # they may know addresses of before
 
     def remove(self, network: Network, others: Iterable[Network] = ()) -> None:
-        """Take the network's device away, if it is one that this engine made and none of `others` hangs on it too.
+        """Remove the network's device, if this engine made it and none of `others` uses it too.
 
         Raises SystemFailure.
         """
@@ -79,8 +83,8 @@ class Wiring:
     def plug(self, pairs: Sequence[Pair], netns: int, others: Sequence[Pair] = ()) -> tuple[Endpoint, ...]:
         """Make the interfaces of these endpoints in the network namespace behind a descriptor, in their order.
 
-        others: what the container has already, for a hot plug; the default routes become those of all together
-        Returns the endpoints with the names of their interfaces. Raises SystemFailure, and then none of it is there.
+        others: the container's existing endpoints, for a hot plug; the default routes are chosen among all of them
+        Returns the endpoints with the names of their interfaces. Raises SystemFailure, and then has made none of it.
         """
         with self._lock:
             if self._announce is None:
@@ -93,7 +97,10 @@ class Wiring:
         return tuple(made.get(endpoint.id, endpoint) for _, endpoint in pairs)
 
     def _unheard(self, pairs: Iterable[Pair]) -> set[str]:
-        """The endpoints whose addresses nobody has had before: a broadcast, which all get, would tell nothing."""
+        """The endpoints whose addresses no endpoint had before.
+
+        A broadcast to their neighbours would tell nothing new.
+        """
         found = set()
         with self._lock:
             for network, endpoint in pairs:
@@ -106,10 +113,10 @@ class Wiring:
         return found
 
     def silence(self, endpoints: Iterable[Endpoint]) -> None:
-        """Let a container that has ended be heard no more, before its addresses are given to others.
+        """Disable the bridge ports of a container that has ended, before its addresses are given to others.
 
-        Its namespace goes when the kernel comes to it, some 30 ms later, and would answer until then; to wait for that,
-        or to remove the wire, would take as long. Raises SystemFailure.
+        The kernel removes the container's network namespace some 30 ms later, and the namespace would answer until
+        then. To wait for that, or to remove the wire, would take as long. Raises SystemFailure.
         """
         plugging.silence(endpoints)
 
@@ -122,9 +129,9 @@ class Wiring:
         plugging.discard(names)
 
     def unplug(self, network: Network, endpoint: Endpoint, netns: int | None, others: Sequence[Pair] = ()) -> None:
-        """Take the interface away; it is no failure that it is gone. others: what stays in the container
+        """Remove the interface; it is no error if it is gone. others: the endpoints that stay in the container
 
-        netns: of a container that runs on; None where only the host's end is known. Raises SystemFailure.
+        netns: of a container that goes on running; None where only the host's end is known. Raises SystemFailure.
         """
         if not network.wired:
             return

@@ -1,1 +1,1 @@
-"""COPY and ADD: what is copied, where it goes, and the layer that it makes."""
+"""COPY and ADD: finding and digesting their sources, their destination in the base image, and packing the layer."""

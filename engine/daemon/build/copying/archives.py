@@ -1,9 +1,10 @@
-"""ADD of a local archive: unpacked beside the base, as if it were unpacked in it.
+"""Unpacks the local archives of an ADD into a scratch directory that stands for the destination in the base image.
 
-Runs in the build's thread; into the base it looks in a thread of its own. What comes out is in a directory of the
-build's scratch, so nothing of the base is written to, and the layer is packed from there. A link of the base, or of the
-archive, on the way to a member leads where it leads within the destination, never further: docker unpacks in a chroot
-there. Names that look like whiteouts are names until the layer is unpacked, and whiteouts then: so they are for docker.
+Runs in the build's thread; it looks into the base through `merged`, which may use a separate thread. The base is never
+written to: the layer is packed from the scratch directory. The result is the same as if the archive were unpacked in
+the base. A symbolic link of the base, or of the archive, on the way to a member is followed within the destination and
+never further, as docker unpacks in a chroot there. Names that look like whiteouts are ordinary names here, and become
+whiteouts when the layer is unpacked: docker does the same.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ _FAILED = "failed to copy files: Error processing tar file: "
 
 
 def is_archive(directory: int, name: str) -> bool:
-    """Whether the file, plain or compressed, begins as a tar does: its name says nothing. Raises OSError."""
+    """Whether the file's contents, plain or compressed, begin like a tar; its name does not count. Raises OSError."""
     fd, _ = open_file(directory, name)
     with os.fdopen(fd, "rb") as file:
         try:
@@ -43,9 +44,10 @@ def is_archive(directory: int, name: str) -> bool:
 
 
 class Tree:
-    """What the archives of one instruction bring to `place`, a real path of the base. A context manager.
+    """A context manager for the scratch directory with what the archives of one instruction bring to `place`.
 
-    top: a descriptor of the directory that they are unpacked in, one over the other
+    place: a real path of the base, without symbolic links
+    top: a descriptor of the scratch directory; the archives are unpacked there one over the other
     """
 
     def __init__(self, base: Base, place: str, check: Callable[[], None]):
@@ -64,7 +66,7 @@ class Tree:
         remove_tree(self._base.scratch, self._name)
 
     def unpack(self, directory: int, name: str) -> None:
-        """One archive more. Raises Invalid, SystemFailure."""
+        """Unpack one more archive. Raises Invalid, SystemFailure."""
         fd, _ = open_file(directory, name)
         with os.fdopen(fd, "rb") as file:
             merged.within(
@@ -76,7 +78,7 @@ class Tree:
 
 def _unpack(root: int, place: str, top: int, file: io.BufferedReader, check: Callable[[], None]) -> None:
     below = -1
-    # A place that the base does not have, or has as something else with --link, has nothing in it.
+    # Where the base has no directory at this place, or has something else there (with --link), nothing lies below.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         below = open_beneath(root, place or ".", extract.DIRECTORY)
     try:
@@ -97,7 +99,10 @@ def _unpack(root: int, place: str, top: int, file: io.BufferedReader, check: Cal
 
 
 class _Into(extract.Extraction):
-    """An extraction into an empty tree that lies over a directory of the base (-1: over none)."""
+    """Unpacks an archive into a tree that lies over a directory of the base.
+
+    below: descriptor of the directory of the base, -1 for none
+    """
 
     what = "archive"
 
@@ -107,38 +112,46 @@ class _Into(extract.Extraction):
         self._holes = 0
 
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
-        """Make one member."""
+        """Make one member of the archive."""
         parts = self.parts_of(entry.name)
         self.check(entry)
         if entry.fragments is not None:
-            # Holes cost nothing here, but in the layer they are bytes like others.
+            # The holes of a sparse file take no space in this directory, but in the layer they are bytes like all
+            # others.
             self._holes += entry.size - entry.stored
             check_room(self.root, self._holes)
-        # The place itself is not the archive's to change.
+        # The archive may not change the destination directory itself.
         if not parts:
             return
         self.make(entry, parts, reader)
         if entry.kind != tar.FILE and self._below >= 0:
-            # What the base has as a link is something else from now on, also for what was opened through it.
+            # The member may replace a symbolic link of the base. Directories that were opened through that link are no
+            # longer what their paths mean.
             self._forget_open_except(-1)
 
     def parts_of(self, name: str) -> list[str]:
-        """The parts of a name, which is cleaned first, as docker does it: only what leads out is refused."""
+        """The parts of a member's path.
+
+        The path is cleaned first, as docker does: only one that leads out is refused.
+        """
         clean = posixpath.normpath(name)
         if clean == ".." or clean.startswith("../"):
             raise Invalid(f'"{name}" is outside of the destination')
         return [part for part in clean.split("/") if part not in ("", ".")]
 
     def open_directory(self, path: str) -> int:
-        """The directory of the tree, made where only the base has it, or nothing yet."""
+        """Open the directory of the tree. It is made where only the base has it, or where neither has it yet."""
         return open_beneath(self.root, self._real(path) or ".", extract.DIRECTORY, no_symlinks=True)
 
     def _real(self, path: str) -> str:
-        """The path with its links followed, every directory of it there."""
+        """The path with its symbolic links followed. Every directory on it is made in the tree."""
         return followed(path, self._enter)
 
     def _enter(self, path: str) -> str | None:
-        """Make sure that the directory is in the tree; what it says where it is a symbolic link instead."""
+        """Make sure that the directory is in the tree.
+
+        Where a symbolic link stands at the path, return its target instead.
+        """
         found, link = _seen(self.root, path)
         if found is not None:
             return link
@@ -162,12 +175,15 @@ class _Into(extract.Extraction):
 
 
 def _seen(root: int, path: str) -> tuple[os.stat_result | None, str | None]:
-    """What is at the path and no link leads to; what it says if it is a link itself. Raises NotADirectoryError."""
+    """What stands at the path, no link followed: its status, and its target if it is a link; (None, None) for nothing.
+
+    Raises NotADirectoryError where it is neither a directory nor a link.
+    """
     directory, _, name = path.rpartition("/")
     try:
         parent = open_beneath(root, directory or ".", extract.DIRECTORY, no_symlinks=True)
     except OSError as error:
-        # Of the base a directory may be hidden by one of the archive's, and be a link or a file itself.
+        # A directory above this path may be a link or a file in the base, where a directory of the archive hides it.
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             raise
         return None, None

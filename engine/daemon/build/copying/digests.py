@@ -1,7 +1,7 @@
-"""The digest of what is copied: names, contents, kinds, modes, owners, attributes and link targets, never times.
+"""Digests of what COPY and ADD copy, over names, contents, kinds, modes, owners, attributes, link targets, never times.
 
-Runs in the build's thread. Large files go through one buffer. Two trees have one digest only if a copy of the one is a
-copy of the other: every part of a record stands behind its length.
+Runs in the build's thread. Files are read through one buffer, so a large file needs no more memory. Two trees have the
+same digest only if a copy of the one is a copy of the other: every part of a record is preceded by its length.
 """
 
 import hashlib
@@ -20,22 +20,23 @@ _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class _Hash(Protocol):
-    """What a digest is made with."""
+    """The method of a hashlib object that is used here."""
 
     def update(self, data: bytes, /) -> None: ...
 
 
 class Digester:
-    """The digests of one request's sources."""
+    """Digests the sources of one request."""
 
     def __init__(self, request: Request):
         self._request = request
         self._buffer = memoryview(bytearray(_BUFFER))
-        # Which file each of several names is: copied by one source, they stay one.
+        # (device, inode) of a file with several names → the first of them. The names that one source copies stay names
+        # of one file.
         self._links: dict[tuple[int, int], bytes] = {}
 
     def source(self, source: Source) -> str:
-        """`file:HASH` or `dir:HASH`. Raises OSError."""
+        """The digest of one source: `file:HASH` or `dir:HASH`. Raises OSError."""
         self._links.clear()
         total = hashlib.sha256()
         self._field(total, os.fsencode(source.name))
@@ -45,7 +46,7 @@ class Digester:
             self._at(total, source.root, source.path, source.name)
             return f"file:{total.hexdigest()}"
         if self._request.parents:
-            # Else only what is in it is copied.
+            # Without --parents the directory itself is not copied, only its contents are.
             self._record(total, source.found, source.name, {}, b"")
         for member in sources.contents(source, self._request):
             self._request.check()
@@ -53,7 +54,7 @@ class Digester:
         return f"dir:{total.hexdigest()}"
 
     def inline(self, name: str, data: bytes) -> str:
-        """`file:HASH` of a file that the Dockerfile itself holds."""
+        """`file:HASH` of a file whose contents are a here-document in the Dockerfile."""
         total = hashlib.sha256()
         self._field(total, b"inline", os.fsencode(name), data)
         return f"file:{total.hexdigest()}"
@@ -111,7 +112,7 @@ class Digester:
 
 
 def combined(digests: list[str]) -> str:
-    """What docker's history calls several sources."""
+    """`multi:HASH`, the one digest of several sources that docker's history shows."""
     total = hashlib.sha256()
     total.update(",".join(digests).encode())
     return f"multi:{total.hexdigest()}"

@@ -1,6 +1,6 @@
-"""ADD of a URL: the file downloaded into the build's scratch directory, with the name and the time that it has there.
+"""ADD of a URL: downloads the file into the build's scratch directory, and takes its name and time from the answer.
 
-Runs in the build's thread, before anything is digested.
+Runs in the build's thread, before the sources are digested.
 """
 
 import hashlib
@@ -31,9 +31,10 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A downloaded file: what it is called by its URL (empty: the URL does not say), and where it is.
+    """A downloaded file.
 
-    directory: the scratch directory's descriptor; stored: its name in there
+    name: what the file is called by its URL or its header; empty where neither tells a usable name
+    directory: the scratch directory's descriptor; stored: the file's name in that directory
     """
 
     url: str
@@ -45,7 +46,11 @@ class Fetched:
 def fetch(
     url: str, checksum: str, scratch: int, progress: Callable[[int, int], None] | None = None, shown: str = "ADD"
 ) -> Fetched:
-    """Download; progress(bytes so far, bytes in all or -1). Raises NotFound, SystemFailure, Invalid."""
+    """Download a URL into the scratch directory. Raises NotFound, SystemFailure, Invalid.
+
+    checksum: `sha256:` and 64 hex digits that the contents must have, or empty
+    progress: takes (bytes so far, bytes in all or -1); shown: the instruction's name for error texts
+    """
     if is_git(url):
         raise Invalid(f"{shown} failed: {url}: a git repository is not fetched here; ADD an archive of it instead")
     algorithm, _, wanted = checksum.partition(":")
@@ -89,8 +94,8 @@ def _stored(answer: "remote.Remote", scratch: int, stored: str, progress: Callab
 
 
 def _time(text: str) -> int:
-    """Seconds since the epoch, which it is too where the server says nothing."""
-    import email.utils  # an idle daemon does without
+    """A Last-Modified header as seconds since the epoch; 0 where the header is missing or unreadable."""
+    import email.utils  # imported here, as an idle daemon needs it not
 
     try:
         return max(0, int(email.utils.parsedate_to_datetime(text).timestamp()))
@@ -103,7 +108,7 @@ def _name(url: str, disposition: str) -> str:
     name = _usable(path) if not path.endswith("/") else ""
     if name or not disposition:
         return name
-    import email.message  # an idle daemon does without
+    import email.message  # imported here, as an idle daemon needs it not
 
     message = email.message.Message()
     message["Content-Disposition"] = disposition

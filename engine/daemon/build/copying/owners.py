@@ -1,19 +1,20 @@
-"""What --chown says: numbers, or names as the base image's own files have them.
+"""The value of --chown as a uid and a gid: numbers as written, names by the base image's passwd and group files.
 
-Runs in the thread that looks into the base. The host's user database is never asked. Words and rules are dockerd's.
+Runs in the thread that looks into the base. The host's user database is never asked. Rules and error texts are
+dockerd's.
 """
 
 from engine.errors import Invalid
 from engine.literals import natural
 from engine.sandbox import users
 
-_DIGITS = 10  # of a number; what is longer is a name
+_DIGITS = 10  # the digits of a number; a longer text is a name
 _LARGEST = 2**32 - 2
 _FAILED = "unable to convert uid/gid chown string to host mapping: "
 
 
 def split(text: str) -> tuple[str, str]:
-    """User and group; a user alone names the group too. Raises Invalid."""
+    """User and group of a --chown; a user alone is the name of the group too. Raises Invalid."""
     parts = text.split(":")
     if len(parts) > 2:
         raise Invalid(f"{_FAILED}invalid chown string format: {text}")
@@ -21,7 +22,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 def numbers(text: str) -> tuple[int, int] | None:
-    """uid and gid where both are numbers, None where names have to be looked up. Raises Invalid."""
+    """uid and gid where both are written as numbers, None where a name has to be looked up. Raises Invalid."""
     user, group = split(text)
     if not (_is_number(user) and _is_number(group)):
         return None
@@ -29,7 +30,7 @@ def numbers(text: str) -> tuple[int, int] | None:
 
 
 def look_up(root: int, text: str) -> tuple[int, int]:
-    """uid and gid by the passwd and group files beneath `root`. Raises Invalid, OSError."""
+    """uid and gid, with names looked up in the passwd and group files beneath `root`. Raises Invalid, OSError."""
     user, group = split(text)
     return (
         _found(root, "/etc/passwd", "uid", "user", user),

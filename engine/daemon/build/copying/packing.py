@@ -1,7 +1,8 @@
-"""The layer that a COPY or an ADD makes, as a tar: what is copied, at its place, with the directories that lead there.
+"""Packs the layer of a COPY or an ADD as a tar: the copied files at their destination, and the directories above them.
 
-Runs in the build's thread; into the base it looks in a thread of its own (see `merged`). Which directories are made and
-whose they are is dockerd's way: for a file all new ones belong to the one that --chown names, for a directory the last.
+Runs in the build's thread; it looks into the base through `merged`, which may use a separate thread. dockerd's rules
+decide which directories are made and who owns them. For a file, all new directories belong to the owner that --chown
+names; for a directory, only the last one does.
 """
 
 import contextlib
@@ -30,14 +31,14 @@ _ROOT = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where it goes, and the owner that --chown names, None without one."""
+    """The destination in the base, and the owner that --chown names (None without --chown)."""
 
     place: Place
     owner: tuple[int, int] | None
 
 
 def chunks(root: int, request: Request, base: Base) -> Iterator[Chunk]:
-    """The plain tar. Raises Invalid, SystemFailure in docker's words."""
+    """The chunks of the uncompressed tar. Raises Invalid, SystemFailure in docker's words."""
     try:
         target = merged.within(base.layer_root, base.layers, lambda top: _look(top, request))
         yield from _Layer(root, request, base, target).chunks()
@@ -49,21 +50,21 @@ def _look(top: int, request: Request) -> _Target:
     where = request.destination
     if not where.startswith("/"):
         where = posixpath.join("/", request.workdir, where)
-    # Cleaned before any link is followed, as docker does.
+    # The path is cleaned before any link is followed, as in docker.
     place = places.destination(top, posixpath.normpath(where), follow=not request.link)
     owner = (owners.numbers(request.chown) or owners.look_up(top, request.chown)) if request.chown else None
     return _Target(place, owner)
 
 
 class _Layer:
-    """One layer in the making."""
+    """Packs one layer."""
 
     def __init__(self, root: int, request: Request, base: Base, target: _Target):
         self._root = root
         self._request = request
         self._base = base
         self._place = target.place
-        # Whose new directories are, and the files; None: they keep theirs.
+        # The owner of the files and of new directories; None: files keep their owners (COPY --from).
         self._owner = target.owner or (None if request.keep_owners else _ROOT)
         self._mode = permissions.parse(request.chmod) if request.chmod else None
         self._packer = Packer(shown_as=self._shown_as)
@@ -75,12 +76,12 @@ class _Layer:
         self._is_directory = self._place.is_directory or request.destination.endswith("/") or request.parents
 
     def chunks(self) -> Iterator[Chunk]:
-        """All of it."""
+        """All chunks of the tar, the end mark included."""
         with self._stack:
             parent = _Parent()
             self._stack.callback(parent.close)
             for source in sources.find(self._root, self._request):
-                # Names of one file stay one within what one source brings, as docker copies them.
+                # Hard links are kept among the files of one source, and not across sources, as in docker's copies.
                 self._packer.unlink()
                 if not source.is_directory and self._is_unpacked(source, parent):
                     self._archive(source, parent)
@@ -106,7 +107,7 @@ class _Layer:
     # Kinds of sources
 
     def _contents(self, source: Source) -> Iterator[Chunk]:
-        """What is in a directory goes into the place, which takes nothing from the directory itself."""
+        """Add a directory's contents to the destination. Mode and owner of the directory itself are not copied."""
         if not self._place.is_directory and self._place.found is not None:
             raise _refused(f"failed to copy directory: mkdir /{self._place.path}: not a directory")
         self._lead(self._place.path, _ROOT, last=self._owner or _ROOT)
@@ -115,7 +116,7 @@ class _Layer:
             yield from self._packer.one(member.parent, member.name, self._at(member.path))
 
     def _kept(self, source: Source, parent: "_Parent") -> Iterator[Chunk]:
-        """With --parents a directory goes there itself."""
+        """Add a directory itself with its contents, as --parents wants it."""
         yield from self._file(source, parent)
         for member in sources.contents(source, self._request):
             self._request.check()
@@ -143,7 +144,7 @@ class _Layer:
         return wanted and is_file and archives.is_archive(*parent.of(source.root, source.path))
 
     def _archive(self, source: Source, parent: "_Parent") -> None:
-        """An archive's members keep their owners and modes, whatever --chown says, as docker's do."""
+        """Unpack an archive. Its members keep their owners and modes, whatever --chown says, as in docker."""
         if not self._place.is_directory and self._place.found is not None:
             raise _refused(f"Error processing tar file: mkdir /{self._place.path}: not a directory")
         self._lead(self._place.path, _ROOT)
@@ -153,11 +154,11 @@ class _Layer:
         self._unsent = True
 
     def _unpacked(self) -> Iterator[Chunk]:
-        """What the archives so far have brought, unless that is in the layer already."""
+        """Pack what the archives so far have unpacked, unless it is in the layer already."""
         if self._tree is not None and self._unsent:
             self._unsent = False
             yield from self._packer.flushed()
-            # A packer of its own: its hard links are nobody else's.
+            # This packer is separate, so that no hard link joins the archives' files and other files of the layer.
             packer = Packer()
             yield from packer.contents(self._tree.top, f"{self._place.path}/" if self._place.path else "")
             yield from packer.flushed()
@@ -168,7 +169,7 @@ class _Layer:
         return f"{self._place.path}/{path}" if self._place.path else path
 
     def _name(self, name: str) -> str:
-        """What a file is called in the layer, its directories being there."""
+        """The path of a file in the layer. Adds the directories above it to the layer first."""
         owner = self._owner or _ROOT
         if self._is_directory:
             if not self._place.is_directory and self._place.found is not None:
@@ -179,9 +180,9 @@ class _Layer:
         return self._place.path
 
     def _lead(self, path: str, owner: tuple[int, int], last: tuple[int, int] | None = None) -> None:
-        """Add the directories down to `path`: those of the base as they are, new ones as `owner`'s.
+        """Add the directories down to `path`: those of the base as they are, new ones owned by `owner`.
 
-        last: whose `path` itself is, if it is new; what --chmod says is for it too then
+        last: the owner of `path` itself, if it is new; with `last`, the mode of --chmod holds for `path` too
         """
         for name, found in self._place.above:
             if len(name) > len(path):
@@ -198,14 +199,14 @@ class _Layer:
 
 
 class _Parent:
-    """The directory of the file that is copied now, kept open for the next one."""
+    """The open directory of the file that is copied now, kept open for the next file of the same directory."""
 
     def __init__(self) -> None:
         self._key: tuple[int, str] | None = None
         self._fd = -1
 
     def of(self, root: int, path: str) -> tuple[int, str]:
-        """An open directory, good until the next call, and the name in it. Raises OSError."""
+        """An open directory, good until the next call, and the file's name in it. Raises OSError."""
         directory, _, name = path.rpartition("/")
         if self._key != (root, directory):
             self.close()
@@ -214,7 +215,7 @@ class _Parent:
         return self._fd, name
 
     def close(self) -> None:
-        """Close it."""
+        """Close the directory, if one is open."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._key = -1, None

@@ -1,4 +1,4 @@
-"""What --chmod says: an octal mode, or chmod(1)'s symbolic ones.
+"""The value of --chmod as a function on a file's mode: an octal mode, or the symbolic modes of chmod(1).
 
 Pure.
 """
@@ -18,7 +18,7 @@ _BITS = {"r": 4, "w": 2, "x": 1}
 
 
 def parse(text: str) -> Callable[[int], int]:
-    """What makes a file's new st_mode of its old one. Raises Invalid."""
+    """The function that makes a file's new st_mode of its old st_mode. Raises Invalid."""
     wanted = natural(text, _MOST, octal=True) if len(text) <= _DIGITS else None
     if wanted is not None:
         return lambda mode: stat.S_IFMT(mode) | wanted
@@ -43,7 +43,7 @@ def _applied(mode: int, who: str, operator: str, what: str) -> int:
     for one in dict.fromkeys(who):
         mask |= 7 << _SHIFTS[one]
         wanted |= _wanted(mode, what) << _SHIFTS[one]
-    # The bits beside the permissions belong to somebody each, the sticky one to all.
+    # setuid belongs to the owner's class, setgid to the group's, and the sticky bit to all three classes together.
     for bit, letter, owner in ((stat.S_ISUID, "s", "u"), (stat.S_ISGID, "s", "g"), (stat.S_ISVTX, "t", "")):
         if owner in who if owner else whole:
             mask |= bit
@@ -52,17 +52,17 @@ def _applied(mode: int, who: str, operator: str, what: str) -> int:
         return mode | wanted
     if operator == "-":
         return mode & ~wanted
-    # As chmod(1): `=` leaves a directory's setuid and setgid alone unless they are named.
+    # As in chmod(1), `=` keeps a directory's setuid and setgid bits.
     kept = mode & (stat.S_ISUID | stat.S_ISGID) if stat.S_ISDIR(mode) else 0
     return mode & ~mask | wanted | kept
 
 
 def _wanted(mode: int, what: str) -> int:
-    """The three bits that the letters ask for, of this file."""
+    """The three permission bits that the letters ask for, for a file with this mode."""
     if what in _SHIFTS:
         return mode >> _SHIFTS[what] & 7
     bits = sum(_BITS[letter] for letter in set(what) if letter in _BITS)
-    # X: to search directories, and to run what somebody can run.
+    # X sets the execute bit of directories, and of files that anybody may execute already.
     if "X" in what and (stat.S_ISDIR(mode) or mode & 0o111):
         bits |= 1
     return bits

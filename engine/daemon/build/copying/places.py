@@ -1,7 +1,7 @@
-"""Where a path leads beneath a root: symbolic links followed inside it, never out, as its containers would.
+"""Resolves a path beneath a root directory: symbolic links are followed inside the root, as in a container, never out.
 
-Runs in the build's thread and in the one that looks into the base. Both roots are strangers': an image's `/etc` may be
-a link to `../../..`, which is the root again.
+Runs in the build's thread, and in the thread that looks into the base. Neither root, context or base image, is trusted:
+an image's `/etc` may be a link to `../../..`, which resolves to the root again.
 """
 
 import errno
@@ -19,7 +19,7 @@ _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 class Place:
     """A destination with its links resolved.
 
-    above: each directory on the way and the place itself, topmost first, with what is there now (None: nothing yet)
+    above: each directory on the way and the place itself, topmost first, each with its status now (None: nothing there)
     path: of the place, without a slash at either end; empty: the root itself
     """
 
@@ -28,20 +28,20 @@ class Place:
 
     @property
     def found(self) -> os.stat_result | None:
-        """What is at the place; None: nothing, or it is the root."""
+        """The status of what is at the place; None where nothing is, or where the place is the root."""
         return self.above[-1][1] if self.above else None
 
     @property
     def is_directory(self) -> bool:
-        """Whether the place is a directory already; the root is always one."""
+        """Whether the place is a directory already; the root always is one."""
         return not self.above or (self.found is not None and stat.S_ISDIR(self.found.st_mode))
 
 
 def within(root: int, path: str, whole: bool, follow: bool = True) -> list[tuple[str, os.stat_result | None]]:
-    """Each real directory on the way to `path` and what it leads to in the end, paths from the root.
+    """Each real directory on the way to `path`, and what it leads to, each with its status; paths are from the root.
 
-    whole: all of it must be there; else what is missing is taken as it is named
-    follow: symbolic links lead somewhere; else one, or a file on the way, counts as nothing at all. Raises OSError.
+    whole: all of the path must exist; else the missing rest of it is taken as named
+    follow: symbolic links are followed; else a link, or a file on the way, counts as nothing (None). Raises OSError.
     """
     seen: dict[str, os.stat_result | None] = {}
 
@@ -66,7 +66,7 @@ def within(root: int, path: str, whole: bool, follow: bool = True) -> list[tuple
 
 
 def _look(root: int, path: str, whole: bool) -> tuple[os.stat_result | None, str | None]:
-    """What is at the path, whose directories are real ones, and what it says if it is a symbolic link."""
+    """The status of what is at the path, and its target if it is a symbolic link. (None, None) for nothing."""
     try:
         fd = open_beneath(root, path, _PLACE)
     except FileNotFoundError:
@@ -81,7 +81,10 @@ def _look(root: int, path: str, whole: bool) -> tuple[os.stat_result | None, str
 
 
 def destination(root: int, path: str, follow: bool = True) -> Place:
-    """Where an instruction's destination is in the base; see `within`. Raises Invalid for a file in the way."""
+    """The place of an instruction's destination in the base.
+
+    Raises Invalid for a file in the way; `follow`: see `within`.
+    """
     try:
         above = within(root, path, False, follow)
     except NotADirectoryError as error:

@@ -1,7 +1,7 @@
-"""COPY and ADD in two steps: what is to be copied and its digest, then the layer's tar.
+"""The two steps of a COPY or an ADD: `prepare` finds and digests the sources, then `Prepared.tar` packs the layer.
 
-Runs in the build's thread. The first step reads every file once and looks at no base: what a base decides is in its
-image's id. The second is only taken where the cache knows nothing.
+Runs in the build's thread. The first step reads every file once and looks into no base: the base's part in the outcome
+is in its image's id. The second step is taken only where the cache has no image for this digest.
 """
 
 import hashlib
@@ -14,16 +14,16 @@ from engine.daemon.tar.writer import Chunk
 from engine.errors import Invalid, SystemFailure
 from engine.sandbox.mounts import words
 
-# So many digests are kept to be put together; more become one on the way.
+# So many digests are held in memory; when there are more, they are combined into one on the way.
 _FEW = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is copied.
+    """The sources of one COPY or ADD, found and digested.
 
-    digest: sha256, in hex, of all that decides the outcome but the base
-    shown: `file:HASH`, `dir:HASH` or `multi:HASH`, as docker's history has it
+    digest: sha256 in hex of all that decides the outcome, except for the base
+    shown: `file:HASH`, `dir:HASH` or `multi:HASH`, as docker's history shows the sources
     """
 
     digest: str
@@ -33,8 +33,9 @@ class Prepared:
     _base: Base
 
     def tar(self) -> Iterator[Chunk]:
-        """The layer, while the root is still open. A chunk may be gone when the next one is asked for.
+        """The chunks of the layer's tar, while the root is still open.
 
+        A chunk is valid only until the next one is asked for.
         Raises Invalid, SystemFailure.
         """
         return packing.chunks(self._root, self._request, self._base)
@@ -50,7 +51,7 @@ def prepare(root: int, request: Request, base: Base) -> Prepared:
         raise SystemFailure(f"{request.shown} failed: {words(error)}") from error
     flags = (request.parents, request.link, request.unpack, request.unpack_fetched, request.keep_owners)
     total = hashlib.sha256()
-    # What the instruction says in words decides as much as the files do.
+    # The instruction's flags and paths decide the outcome as much as the files do.
     for part in (
         shown,
         request.shown,

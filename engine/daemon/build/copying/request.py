@@ -1,4 +1,4 @@
-"""What a COPY or an ADD asks for, and where it is to be put: plain data between the executor and this room.
+"""The request of one COPY or ADD, and the base image that it copies into: plain data from the executor to this package.
 
 Pure.
 """
@@ -10,19 +10,19 @@ from engine.daemon.build.copying.fetching import Fetched
 
 
 def _never() -> None:
-    """Nothing ends the copying early."""
+    """The default of `check`: nothing ends the copying early."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One COPY or ADD, its words expanded.
+    """One COPY or ADD, with the variables in its words expanded.
 
-    sources: paths and patterns in the root; what `fetching.fetch` got in the place of each URL
+    sources: paths and patterns in the root; in the place of each URL what `fetching.fetch` returned for it
     inline: (name, contents) of each here-document
-    keep_owners: COPY --from: files keep their owners unless there is a chown; else they are root's
-    link: the destination's links in the base are not followed
+    keep_owners: for COPY --from: files keep their owners unless there is a chown; else all files are root's
+    link: symbolic links of the base on the way to the destination are not followed (--link)
     unpack: local archives are unpacked (ADD); unpack_fetched: downloaded ones are (ADD --unpack)
-    shown: the instruction's name for texts: COPY or ADD; check: called again and again, raises to end it
+    shown: the instruction's name for texts, COPY or ADD; check: called again and again, raises to end the copying
     """
 
     sources: tuple[str | Fetched, ...]
@@ -45,7 +45,7 @@ class Request:
 class Base:
     """The image that is copied into: its layers' directories below `layer_root`, lowest first.
 
-    scratch: the context's directory for what is made on the way
+    scratch: descriptor of the context's directory for intermediate files
     """
 
     layers: tuple[str, ...]

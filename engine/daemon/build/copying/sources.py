@@ -1,7 +1,7 @@
-"""What a COPY or an ADD names: the files and directories of the context, or of another image, that it speaks of.
+"""Finds the files and directories that the sources of a COPY or an ADD name, in the context or in another image.
 
-Runs in the build's thread. Links in the root lead where they lead inside it, never out. What is found is given one by
-one, and may be asked for again: a pattern can match more than the memory should hold.
+Runs in the build's thread. Symbolic links in the root are followed inside it, never out. The sources are yielded one by
+one, and found again for a second pass: a pattern can match more names than the memory should hold.
 """
 
 import errno
@@ -25,11 +25,12 @@ _PIVOT = "/./"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One thing to be copied.
+    """One file or directory to be copied.
 
-    root, path: where it is, no part of the path a symbolic link (but perhaps the last, with --parents)
-    name: what it is called where it comes to: of a directory what is in it is copied, so only --parents gives it one
-    above: with --parents, the directories that come along: (name at the destination, path beneath the root)
+    root, path: where it is; no part of the path is a symbolic link (except perhaps the last one, with --parents)
+    name: its name at the destination. Of a directory only the contents are copied, so it has a name only with
+    --parents.
+    above: with --parents, the directories that are copied with it: (name at the destination, path beneath the root)
     """
 
     root: int
@@ -41,7 +42,7 @@ class Source:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is one."""
+        """Whether the source is a directory."""
         return stat.S_ISDIR(self.found.st_mode)
 
 
@@ -57,21 +58,21 @@ def find(root: int, request: Request) -> Iterator[Source]:
             found = _with_parents(root, text) if request.parents else _plain(root, text)
             for source in found:
                 request.check()
-                # A directory's own name is no matter: what is in it is looked at, one by one.
+                # A directory's own name is not tested: its contents are, one by one.
                 if excluded is None or source.is_directory or not excluded.matches(source.name):
                     yield source
         except FileNotFoundError as error:
             missing = "" if request.keep_owners else "file not found in build context or excluded by .dockerignore: "
             raise NotFound(f"{failed}{missing}stat {error.filename}: file does not exist") from error
         except OSError as error:
-            # An ordinary path brings this about by a file in its middle, by links in a circle, or by its length.
+            # An ordinary path causes these by a file in its middle, by symbolic links in a circle, or by its length.
             if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG):
                 raise SystemFailure(f"{failed}{os.strerror(error.errno or errno.EIO).lower()}") from error
             raise Invalid(f"{failed}forbidden path outside the build context: {error.filename} ()") from error
 
 
 def contents(source: Source, request: Request) -> Iterator[walking.Member]:
-    """What is in a source that is a directory, but for what `exclude` says. Raises OSError."""
+    """The members of a source that is a directory, without those that `exclude` names. Raises OSError."""
     top = open_beneath(source.root, source.path, os.O_RDONLY | os.O_DIRECTORY, no_symlinks=True)
     try:
         if not request.exclude:
@@ -99,12 +100,15 @@ def _fetched(text: Fetched, request: Request, failed: str) -> Source:
 
 
 def _shown(text: str) -> str:
-    """The path as docker's texts have it."""
+    """The path in the form of docker's error texts."""
     return text.removeprefix("/").removeprefix("./")
 
 
 def _cleaned(text: str) -> str:
-    """The path without what says nothing; `.` for the root. Raises OSError (EXDEV) for one that leads out."""
+    """The path without redundant parts; `.` for the root.
+
+    Raises OSError (EXDEV) for a path that leads out of the root.
+    """
     shown = _shown(text)
     if "\0" in shown:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), shown)
@@ -118,13 +122,13 @@ def _plain(root: int, text: str) -> Iterator[Source]:
     if not is_pattern(text):
         yield _one(root, _cleaned(text), _shown(text))
         return
-    # Not cleaned: docker compares the pattern as it stands, but for what it begins with.
+    # The pattern is not cleaned: docker compares it as it stands, except for what `_shown` takes from its beginning.
     for path in _matched(root, Pattern(_shown(text))):
         yield _one(root, path, path)
 
 
 def _one(root: int, path: str, shown: str) -> Source:
-    """What the path leads to. Raises OSError with `shown` in it."""
+    """The source that the path leads to. Raises OSError with `shown` as its file name."""
     try:
         real = places.within(root, path, whole=True)
     except OSError as error:
@@ -133,12 +137,12 @@ def _one(root: int, path: str, shown: str) -> Source:
     if not real:
         return Source(root, ".", ".", os.fstat(root))
     place, found = real[-1]
-    assert found is not None  # or `within` had raised: the whole of it was to be there
+    assert found is not None  # `within` raises where a part is missing, as whole=True
     return Source(root, place, posixpath.basename(path), found)
 
 
 def _matched(top: int, pattern: Pattern) -> Iterator[str]:
-    """The paths beneath `top` that match; what is in a directory that does is a part of it."""
+    """The paths beneath `top` that match. The contents of a directory that matches belong to it and are not listed."""
 
     def state_of(path: str) -> frozenset[int]:
         state = pattern.start
@@ -156,7 +160,10 @@ def _matched(top: int, pattern: Pattern) -> Iterator[str]:
 
 
 def _with_parents(root: int, text: str) -> Iterator[Source]:
-    """What the text names, each with the directories that stand between the pivot (`/./`, else the root) and it."""
+    """The sources that the text names, each with the directories between the pivot and it.
+
+    The pivot is the part `/./` of the text; without one it is the root.
+    """
     before, pivot, after = text.partition(_PIVOT)
     start, rest = (_cleaned(before), _cleaned(after)) if pivot else (".", _cleaned(text))
     if not is_pattern(rest):
@@ -188,7 +195,7 @@ def _kept(root: int, start: str, rest: str) -> Source:
         above = tuple(
             ("/".join(names[:count]), prefix + "/".join(names[:count])) for count in range(1, len(names)) if rest != "."
         )
-        # Each directory that comes along is a real one, or what is copied would be called what it is not.
+        # Each of these directories must be a real one; through a symbolic link the copy would have a wrong path.
         if above:
             os.close(open_beneath(root, above[-1][1], _PLACE, no_symlinks=True))
     except OSError as error:

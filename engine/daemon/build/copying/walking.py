@@ -1,7 +1,7 @@
-"""Walking a tree that a stranger shaped: every member once, in the order of its names, and never a step outside.
+"""Walks a directory tree that is not trusted: every member once, in the order of names, and never out of the tree.
 
-Runs in the build's thread. Holds a bounded number of names and of descriptors, however wide and deep the tree is: of a
-very large directory the names are read again for each part of them.
+Runs in the build's thread. It holds a bounded number of names and of descriptors, however wide and deep the tree is.
+The names of a very large directory are read again for each part of them.
 """
 
 import heapq
@@ -19,9 +19,9 @@ _MOST_NAMES = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What is called `name` in the open directory `parent`, which stays open until the next member is asked for.
+    """One entry of the tree: `name` in the directory `parent`, which stays open until the next member is asked for.
 
-    path: from the directory that is walked; is_directory: a symbolic link to one is none
+    path: from the directory that is walked; is_directory: false for a symbolic link to a directory
     """
 
     parent: int
@@ -30,7 +30,7 @@ class Member:
     is_directory: bool
 
 
-# For a path: whether it is a member, and, of a directory, whether what is in it is looked at.
+# For a path, and whether it is a directory: whether it is yielded, and whether a directory's contents are looked at.
 Choice = Callable[[str, bool], tuple[bool, bool]]
 
 
@@ -39,7 +39,7 @@ def _all(_path: str, _is_directory: bool) -> tuple[bool, bool]:
 
 
 def members(top: int, choose: Choice = _all) -> Iterator[Member]:
-    """What is beneath the directory `top`, a directory before what it holds. Raises OSError."""
+    """The members beneath the directory `top`, a directory before its contents. Raises OSError."""
     levels = [_Level(os.open(".", _DIRECTORY, dir_fd=top), "")]
     try:
         while levels:
@@ -67,7 +67,7 @@ def members(top: int, choose: Choice = _all) -> Iterator[Member]:
 
 
 class _Level:
-    """One directory: its descriptor (-1: closed meanwhile), its path, and the entries still to come."""
+    """One directory on the way: its descriptor (-1: closed meanwhile), its path, and the entries still to come."""
 
     __slots__ = ("entries", "fd", "path")
 
@@ -77,7 +77,7 @@ class _Level:
         self.entries = self._sorted()
 
     def _sorted(self) -> Iterator[tuple[str, bool]]:
-        """Names in order, each with whether it is a directory."""
+        """The directory's names in order, each with whether it is a directory."""
         with os.scandir(self.fd) as found:
             part = [_entry(each) for each in itertools.islice(found, _MOST_NAMES)]
             whole = next(found, None) is None

@@ -1,7 +1,7 @@
-"""The patterns of COPY and ADD: Go's filepath.Match, and `**` for COPY --parents.
+"""The wildcard patterns of COPY and ADD sources: those of Go's filepath.Match, and `**` for COPY --parents.
 
-Pure. A pattern and a name are a stranger's both, and a regular expression holds the interpreter while it runs: each one
-made here is for one part of a path and never goes back further than to its last `*`.
+Pure. Neither the pattern nor the names are trusted, and a regular expression holds the interpreter while it runs. So
+each expression that is made here is for one part of a path, and never backtracks further than to its last `*`.
 """
 
 import re
@@ -14,7 +14,7 @@ State = frozenset[int]
 
 
 def is_pattern(text: str) -> bool:
-    """Whether the text has a wildcard that no backslash takes away."""
+    """Whether the text has a wildcard that no backslash escapes."""
     place = 0
     while place < len(text):
         if text[place] == "\\":
@@ -26,23 +26,23 @@ def is_pattern(text: str) -> bool:
 
 
 class Pattern:
-    """A path's pattern, followed name by name: `start`, then `step` for each name, and `accepts` at the end.
+    """The pattern of a path, matched name by name: `start`, then `step` for each name, and `accepts` at the end.
 
-    deep: a part `**` stands for any number of directories. A malformed pattern matches nothing, as for docker.
+    deep: a part `**` stands for any number of directories. A malformed pattern matches nothing, as in docker.
     """
 
     def __init__(self, text: str, deep: bool = False):
         try:
             # None is the part `**`.
             parts = [None if deep and part == "**" else _part(part) for part in text.split("/")]
-            # Any number of directories, twice, is any number of them; each would be a way more to follow.
+            # Two `**` in a row mean the same as one, and each would be one more state to follow.
             self._parts = [part for part, last in zip(parts, (*parts[1:], ""), strict=True) if part or last is not None]
         except Invalid:
             self._parts = [re.compile("(?!)")]
         self.start = self._skipped({0})
 
     def step(self, state: State, name: str) -> State:
-        """Where one more name leads; empty: nothing that begins so can match."""
+        """The state after one more name; empty: no path that begins with these names can match."""
         further = set()
         for place in state:
             if place == len(self._parts):
@@ -66,7 +66,7 @@ class Pattern:
         return self.accepts(state)
 
     def _skipped(self, state: set[int]) -> State:
-        """With what is reached when a `**` stands for nothing."""
+        """The state with those added that are reached when a `**` stands for no directory."""
         for place in sorted(state):
             while place < len(self._parts) and self._parts[place] is None:
                 place += 1
@@ -75,7 +75,10 @@ class Pattern:
 
 
 def _part(pattern: str) -> re.Pattern[str]:
-    """One part of a path. Between two `*` the first place that fits is as good as any other, so it is never left."""
+    """The expression of one part of a path.
+
+    Between two `*` the first place that fits is as good as any later one, so the expression never leaves it (atomic).
+    """
     pieces = [""]
     place = 0
     while place < len(pattern):
@@ -102,7 +105,7 @@ def _part(pattern: str) -> re.Pattern[str]:
 
 
 def _class(pattern: str, place: int) -> tuple[str, int]:
-    """`[...]`, its bracket passed already, and the place after it."""
+    """The expression of `[...]`, whose bracket was passed already, and the place after it."""
     negated = pattern[place : place + 1] == "^"
     place += negated
     ranges = ""
@@ -112,7 +115,7 @@ def _class(pattern: str, place: int) -> tuple[str, int]:
         high = low
         if pattern[place : place + 1] == "-":
             high, place = _bound(pattern, place + 1)
-        # A range the wrong way round holds nothing; Go takes it so.
+        # A range from a higher to a lower character holds nothing, as in Go.
         ranges += f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""
         count += 1
     if not ranges:

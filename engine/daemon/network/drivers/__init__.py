@@ -1,1 +1,1 @@
-"""One module a driver: what a network of its kind takes, and the devices that it is made of."""
+"""The network drivers, one module each: the options that a network of the driver takes, and the device it needs."""

@@ -1,7 +1,7 @@
-"""The driver `bridge`: a bridge device on the host, and a pair of virtual links from it into each container.
+"""The driver `bridge`: options and checks of networks with a bridge on the host and a veth pair into each container.
 
-Pure; what is made of this in the kernel is in `devices` and `plugging`. The options that the firewall and the published
-ports obey are named and checked here too.
+Pure; `devices` and `plugging` make the links in the kernel. The options for the firewall and for published ports are
+named and checked here too.
 """
 
 from collections.abc import Iterable
@@ -46,9 +46,9 @@ _MULTICAST = "ff"
 
 
 def check(network: Network, others: Iterable[Network]) -> None:
-    """Raise docker's refusal of a network that cannot be: Invalid, Forbidden, SystemFailure.
+    """Raise docker's refusal of a network that is not possible: Invalid, Forbidden, SystemFailure.
 
-    others: all networks that there are
+    others: all existing networks
     """
     given = network.options
     options.check(OPTIONS, given)
@@ -69,22 +69,22 @@ def check(network: Network, others: Iterable[Network]) -> None:
 
 
 def device(network: Network) -> str:
-    """The name of the bridge: as asked for, or made of the network's id."""
+    """The name of the bridge: as the options say, or else made of the network's id."""
     return network.options.get(NAME) or f"br-{network.id[:12]}"
 
 
 def mode(network: Network, version: int) -> str:
-    """How it is reached from outside over IPv4 or IPv6: `nat`, `nat-unprotected`, `routed` or `isolated`."""
+    """How containers are reached from outside over IPv4 or IPv6: `nat`, `nat-unprotected`, `routed` or `isolated`."""
     return network.options.get(GATEWAY_MODES[version]) or "nat"
 
 
 def trusted(network: Network) -> tuple[str, ...]:
-    """The host's interfaces from which published ports are also reached at the containers' own addresses."""
+    """The host's interfaces from which published ports are reached at the containers' own addresses too."""
     return options.interfaces(network.options.get(TRUSTED, ""))
 
 
 def gateways(network: Network) -> tuple[bool, bool]:
-    """Whether an address of its IPv4 pool, and of its IPv6 pool, is kept for the bridge or a router in its place."""
+    """Whether an address of the IPv4 pool, and of the IPv6 pool, is kept for the bridge or a router in its place."""
     given = network.options
     inhibited = options.switched_on(given, INHIBIT_IPV4) and network.internal
     isolated4, isolated6 = (mode(network, version) == "isolated" for version in (4, 6))
@@ -92,7 +92,7 @@ def gateways(network: Network) -> tuple[bool, bool]:
 
 
 def addresses(network: Network) -> list[tuple[str, int]]:
-    """What the bridge itself is called: (address, prefix length)."""
+    """The addresses of the bridge itself: (address, prefix length)."""
     kept = gateways(network)
     inhibited = options.switched_on(network.options, INHIBIT_IPV4)
     found = []
@@ -109,7 +109,8 @@ def _check_pools(network: Network) -> None:
     if families.count(True) > 1 or families.count(False) > 1:
         raise Forbidden("bridge driver doesn't support multiple subnets")
     for pool in network.pools:
-        # A prefix as canonical text: what is within fe80::/64 begins with fe80: and no further digit before the ::
+        # The prefix is in canonical form: all subnets within fe80::/64 begin with fe80: and have no other digit before
+        # the ::
         if pool.subnet.startswith(_LINK_LOCAL) and pool.subnet != "fe80::/64":
             raise Invalid(f"'{pool.subnet}' clashes with the Link-Local prefix 'fe80::/64'")
         if ":" in pool.subnet and pool.subnet.startswith(_MULTICAST):

@@ -1,7 +1,7 @@
-"""Which driver a network has: the names that there are, and docker's words for those that there are not.
+"""Finds a network driver's module by its name, with docker's error texts for names of swarm drivers and unknown ones.
 
-Runs in the daemon's request threads. A driver is a module, which is imported when somebody asks for it. What is made in
-the kernel for it is in `devices` and `plugging`.
+Runs in the daemon's request threads. A driver's module is imported when a network of that driver is first used.
+`devices` and `plugging` make the links in the kernel for all drivers.
 """
 
 from collections.abc import Iterable
@@ -29,16 +29,16 @@ NO_MANAGER = (
 
 
 class Driver(Protocol):
-    """What every driver's module has."""
+    """The functions that every driver's module has."""
 
     def check(self, network: Network, others: Iterable[Network], /) -> None:
-        """Raise docker's refusal of a network that cannot be. others: all networks that there are"""
+        """Raise docker's refusal of a network that is not possible. others: all existing networks"""
 
     def device(self, network: Network, /) -> str:
-        """The name of the link on the host; empty for none."""
+        """The name of the network's link on the host; empty for none."""
 
     def gateways(self, network: Network, /) -> tuple[bool, bool]:
-        """Whether an IPv4, an IPv6 pool has a gateway that nobody asked for."""
+        """Whether an IPv4 pool, and an IPv6 pool, gets a gateway from the daemon where the client named none."""
 
 
 _DRIVERS: dict[str, Driver] = {"bridge": bridge, "host": host, "ipvlan": ipvlan, "macvlan": macvlan, "null": null}
@@ -46,15 +46,22 @@ LOCAL = tuple(_DRIVERS)
 
 
 def find(name: str) -> Driver:
-    """The driver's module. Raises NotFound, Forbidden for a driver of a swarm."""
-    found = _DRIVERS.get(name)
-    if found is None:
-        check_local(name)
-        raise NotFound(f'plugin "{name}" not found')
-    return found
+    """The driver's module. Raises NotFound for an unknown name, Forbidden for a driver of a swarm."""
+    if name == "bridge":
+        return bridge
+    if name == "host":
+        return host
+    if name == "ipvlan":
+        return ipvlan
+    if name == "macvlan":
+        return macvlan
+    if name == "null":
+        return null
+    check_local(name)
+    raise NotFound(f'plugin "{name}" not found')
 
 
 def check_local(name: str) -> None:
-    """Raise Forbidden for a driver of a swarm."""
+    """Raise Forbidden for the name of a swarm's driver."""
     if name in _SWARM:
         raise Forbidden(NO_MANAGER)

@@ -1,6 +1,6 @@
-"""Options of one container's endpoint: the name of its interface, and kernel parameters of that interface alone.
+"""Driver options of one container's endpoint: its interface's name, and kernel parameters (sysctls) of that interface.
 
-Pure. Checked when a container is created or connected, obeyed by `plugging` when its interface is made.
+Pure. The options are checked when a container is created or connected, and `plugging` applies them to the interface.
 """
 
 import re
@@ -13,14 +13,14 @@ IFNAME = "com.docker.network.endpoint.ifname"
 SYSCTLS = "com.docker.network.endpoint.sysctls"
 
 _FAMILIES = frozenset(("ipv4", "ipv6", "mpls"))
-# The command line client writes all of an option in lower case.
+# The command line client converts the whole option to lower case.
 _PLACES = frozenset(("IFNAME", "ifname"))
 _PART = re.compile(r"[a-z0-9_]+")
 _PARTS = 5
 
 
 def problems(given: Mapping[str, str]) -> list[str]:
-    """What is wrong with these options, in docker's words where it has any."""
+    """The errors in these options, in docker's words where docker has any."""
     found = []
     if IFNAME in given:
         try:
@@ -37,7 +37,10 @@ def problems(given: Mapping[str, str]) -> list[str]:
 
 
 def sysctls(given: Mapping[str, str], interface: str) -> list[tuple[str, str]]:
-    """(path below /proc/sys, value) of each parameter, for an interface of this name; they have been checked."""
+    """(path below /proc/sys, value) of each kernel parameter, for an interface of this name.
+
+    The options have been checked.
+    """
     parsed = [_parsed(wanted) for wanted in _wanted(given)]
     return [(f"net/{family}/{kind}/{interface}/{key}", value) for family, kind, key, value in filter(None, parsed)]
 

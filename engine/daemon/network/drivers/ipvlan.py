@@ -1,6 +1,7 @@
-"""The driver `ipvlan`: containers have addresses of their own, behind the MAC address of one of the host's links.
+"""The driver `ipvlan`: options and checks of networks whose containers share the MAC address of a link of the host.
 
-What is made of this in the kernel is in `parents` and `plugging`; it runs in the daemon's request threads.
+Runs in the daemon's request threads. Each container has IP addresses of its own. `parents` and `plugging` make the
+links in the kernel.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ _PREFIX = "di-"
 
 
 def check(network: Network, others: Iterable[Network]) -> None:
-    """Raise docker's refusal of a network that cannot be: Invalid."""
+    """Raise docker's refusal of a network that is not possible: Invalid."""
     options.check(OPTIONS, network.options)
     options.check_mtu(network.options)
     if mode(network) not in MODES:
@@ -33,27 +34,27 @@ def check(network: Network, others: Iterable[Network]) -> None:
         raise Invalid(f"requested ipvlan flag '{flag(network)}' is not valid, 'bridge' is the ipvlan driver default")
     parent = device(network)
     for other in others:
-        # The mode is the parent's: a second network would change it for the first.
+        # The mode belongs to the parent link: a second network would change it for the first one.
         if other.id != network.id and other.driver == "ipvlan" and other.device == parent:
             raise Invalid(f"network {_PREFIX}{other.id[:12]} is already using parent interface {parent}")
     parents.check(network, "ipvlan")
 
 
 def device(network: Network) -> str:
-    """The name of the link that the containers' ones are made of."""
+    """The name of the parent link, on which the containers' links are made."""
     return parents.device(network, _PREFIX)
 
 
 def mode(network: Network) -> str:
-    """Whether the host's link switches frames (l2) or routes packets (l3, l3s: with the host's netfilter)."""
+    """Whether the parent link switches frames (l2) or routes packets (l3; l3s: also through the host's netfilter)."""
     return network.options.get(MODE) or "l2"
 
 
 def flag(network: Network) -> str:
-    """How the containers' links speak to each other."""
+    """Whether the containers' links reach each other: `bridge`, `private` or `vepa`."""
     return network.options.get(FLAG) or "bridge"
 
 
 def gateways(_: Network) -> tuple[bool, bool]:
-    """Nothing of a pool is kept for a gateway that nobody asked for: the gateway is a router out there."""
+    """False for both families: no address is kept for a gateway, as the gateway is a router outside the host."""
     return False, False

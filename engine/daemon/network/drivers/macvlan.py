@@ -1,6 +1,6 @@
-"""The driver `macvlan`: each container has a MAC address of its own on the network of one of the host's links.
+"""The driver `macvlan`: options and checks of networks whose containers have own MAC addresses on a link of the host.
 
-What is made of this in the kernel is in `parents` and `plugging`; it runs in the daemon's request threads.
+Runs in the daemon's request threads. `parents` and `plugging` make the links in the kernel.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _PREFIX = "dm-"
 
 
 def check(network: Network, others: Iterable[Network]) -> None:
-    """Raise docker's refusal of a network that cannot be: Invalid."""
+    """Raise docker's refusal of a network that is not possible: Invalid."""
     options.check(OPTIONS, network.options)
     options.check_mtu(network.options)
     if mode(network) not in MODES:
@@ -38,15 +38,15 @@ def check(network: Network, others: Iterable[Network]) -> None:
 
 
 def device(network: Network) -> str:
-    """The name of the link that the containers' ones are made of."""
+    """The name of the parent link, on which the containers' links are made."""
     return parents.device(network, _PREFIX)
 
 
 def mode(network: Network) -> str:
-    """How the containers' links speak to each other."""
+    """Whether the containers' links reach each other: `bridge`, `private`, `passthru` or `vepa`."""
     return network.options.get(MODE) or "bridge"
 
 
 def gateways(_: Network) -> tuple[bool, bool]:
-    """Nothing of a pool is kept for a gateway that nobody asked for: the gateway is a router out there."""
+    """False for both families: no address is kept for a gateway, as the gateway is a router outside the host."""
     return False, False

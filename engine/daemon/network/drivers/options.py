@@ -1,7 +1,7 @@
-"""Options of network drivers: what stands in one, read in docker's way and refused in docker's words.
+"""Parsers and checks for the option values of network drivers (addresses, MTU, interface names, ...), as in docker.
 
-Pure. A driver that takes options has a table OPTIONS of its own, from an option's name to its kind in here. What stands
-in no table is kept and shown, and obeyed by nobody, as dockerd does.
+Pure. A driver that takes options has a table OPTIONS, from an option's name to its kind in this module. An option in no
+table is kept and shown, but has no effect, as with dockerd.
 """
 
 import socket
@@ -12,7 +12,7 @@ from engine.literals import boolean, integer
 
 MTU = "com.docker.network.driver.mtu"
 PREFIX = "com.docker.network.container_iface_prefix"
-HIGHEST_MTU = 65535  # what a bridge or a veth may have (linux/if_ether.h, ETH_MAX_MTU)
+HIGHEST_MTU = 65535  # the limit of a bridge and of a veth pair (linux/if_ether.h, ETH_MAX_MTU)
 NAME_BYTES = 15
 
 _GATEWAY_MODES = frozenset(("nat", "nat-unprotected", "routed", "isolated"))
@@ -22,7 +22,7 @@ Kind = Callable[[str], object]
 
 
 def address(text: str) -> str:
-    """An IP address."""
+    """An IP address of either family."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, text)
@@ -47,7 +47,7 @@ def address6(text: str) -> str:
 
 
 def interfaces(text: str) -> tuple[str, ...]:
-    """Names of the host's interfaces, with colons between them."""
+    """Names of the host's interfaces, separated by colons."""
     names = tuple(filter(None, text.split(":")))
     for name in names:
         check_name(name)
@@ -55,7 +55,7 @@ def interfaces(text: str) -> tuple[str, ...]:
 
 
 def gateway_mode(text: str) -> str:
-    """How containers reach the world through the bridge."""
+    """How a bridge connects its containers with the outside: nat, nat-unprotected, routed or isolated."""
     if text in _GATEWAY_MODES:
         return text
     raise Invalid(f"unknown gateway mode {text}")
@@ -67,7 +67,7 @@ def words(text: str) -> str:
 
 
 def check(table: Mapping[str, Kind], given: Mapping[str, str]) -> None:
-    """Raise Invalid for the first option that the table knows and that is not of its kind."""
+    """Raise Invalid for the first given option that is in the table and is not of its kind."""
     for name, text in given.items():
         if name in table:
             try:
@@ -84,22 +84,22 @@ def check_mtu(given: Mapping[str, str]) -> None:
 
 
 def mtu_of(given: Mapping[str, str]) -> int:
-    """The MTU that is asked for, 0 for none; the options have been checked."""
+    """The MTU that the options ask for, 0 for none. The options have been checked."""
     return integer(given.get(MTU, "0"))
 
 
 def prefix_of(given: Mapping[str, str]) -> str:
-    """What the names of the containers' interfaces begin with."""
+    """The prefix of the names of the containers' interfaces, by default `eth`."""
     return given.get(PREFIX) or "eth"
 
 
 def switched_on(given: Mapping[str, str], name: str, otherwise: bool = False) -> bool:
-    """A boolean option; they have been checked."""
+    """The value of a boolean option, or `otherwise`. The options have been checked."""
     return boolean(given[name]) if name in given else otherwise
 
 
 def check_name(name: str) -> None:
-    """Raise Invalid for what the kernel does not take as a link's name."""
+    """Raise Invalid for a name that the kernel does not take as a link's name."""
     strange = any(letter.isspace() or letter in "/:%\0" for letter in name)
     if strange or name in (".", "..", "lo") or not 0 < len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES:
         rule = f"1 to {NAME_BYTES} bytes without space, / : or %, and not lo"

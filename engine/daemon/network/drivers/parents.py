@@ -1,7 +1,7 @@
-"""The link of the host that a macvlan or an ipvlan network hangs on: there already, a VLAN of one, or one of its own.
+"""The parent link of a macvlan or ipvlan network on the host: an existing link, a VLAN made on one, or a dummy link.
 
-Runs in the daemon's request threads. `check` and `make` have dockerd's rules and words. What was made carries the mark
-of the engine, so that nothing else is ever removed.
+Runs in the daemon's request threads. `check` and `make` use dockerd's rules and words. A link that was made here
+carries the engine's mark, so that no other link is ever removed.
 """
 
 import re
@@ -17,17 +17,17 @@ _TAGS = range(1, 4095)
 
 
 def device(network: Network, prefix: str) -> str:
-    """The name of the parent; where none was asked for that of a link which leads nowhere, to be made."""
+    """The name of the parent link. Where the client named none, it is that of a dummy link, which leads nowhere."""
     return network.options.get(OPTION) or prefix + network.id[:12]
 
 
 def own(network: Network) -> bool:
-    """Whether the network has no way out: nobody named a parent."""
+    """Whether the parent is the engine's own dummy link, as no parent was named: the network has no way out."""
     return not network.options.get(OPTION)
 
 
 def check(network: Network, driver: str) -> None:
-    """Raise docker's refusal of a parent that is not there and cannot be made: Invalid."""
+    """Raise docker's refusal of a parent that does not exist and cannot be made: Invalid."""
     if network.options.get(OPTION) == "lo":
         raise Invalid(f"loopback interface is not a valid {driver} parent link")
     if not own(network):
@@ -38,7 +38,7 @@ def check(network: Network, driver: str) -> None:
 
 
 def make(netlink: Netlink, network: Network, mark: str) -> bool:
-    """See to it that the parent is there; True when it was made just now. Raises Invalid, SystemFailure."""
+    """Make the parent link if it does not exist; True when it was made just now. Raises Invalid, SystemFailure."""
     name = network.device
     if _index(netlink, name):
         return False
@@ -59,7 +59,7 @@ def _index(netlink: Netlink, name: str) -> int:
 
 
 def _vlan(netlink: Netlink, name: str) -> tuple[int, int]:
-    """The index of the link that `name` is a VLAN of, and the VLAN's number."""
+    """The index of the link that `name` is a VLAN of, and the VLAN's number. Raises Invalid."""
     if "." not in name:
         raise Invalid(f"invalid subinterface vlan name {name}, example formatting is eth0.10")
     parent, _, tag = name.partition(".")

@@ -1,1 +1,1 @@
-"""The engine's own table of nf_tables: what it holds, and how it is changed in one piece."""
+"""The engine's own nf_tables table: fixed rules, each network's rules, changes to it, and the host's forwarding."""

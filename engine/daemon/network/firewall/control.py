@@ -1,10 +1,10 @@
-"""The engine's own table of nf_tables, as the daemon drives it: networks opened, ports published, all of it made anew.
+"""Changes the engine's nf_tables table in the kernel: opens networks, publishes ports, makes all of it anew.
 
-Runs in the daemon, on any thread. It remembers what the table is to hold, so that one that somebody has flushed is made
-again in one piece. Its lock is held around one transaction with the kernel and the host's switches that go with it (see
-`forwarding`), comes after every other lock, and nothing else is taken under it. Nothing is made before the first
-network is opened, and nobody else's table is ever touched. It costs an idle daemon no more than this module: what
-writes the rules is imported with the first of them.
+Runs in the daemon, on any thread. The object remembers what the table is to hold (the model), so that a table which
+another program has flushed is made again in one transaction. Its lock is held around one transaction with the kernel
+and the host's sysctls that go with it (see `forwarding`). The lock comes after every other lock, and no lock is taken
+under it. Nothing is made before the first network is opened, and no other program's table is ever touched. An idle
+daemon has loaded only this module: the modules that write rules are imported with the first rule.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ else:
 log = logging.getLogger(__name__)
 
 _IPV4, _IPV6 = 2, 10
-# The kernel's words for: the table is not as we left it.
+# The kernel's errors for a table that is not as the daemon left it.
 _CHANGED = (errno.ENOENT, errno.EEXIST, errno.EBUSY)
 _NO_SUCH_PART = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOENT)
 _FORGET_PORTS = 64
@@ -45,7 +45,7 @@ class Firewall:
 
     engine_id: the daemon's; its table is `inet engine-` and the first 8 digits of it
     settings: `iptables`, `ip6tables` (may it have rules for IPv4, IPv6), `ip_forward` (may it switch forwarding on),
-        `ip_forward_no_drop` (without keeping the host from forwarding for others)
+        `ip_forward_no_drop` (without the guard that keeps the host from forwarding for others)
     """
 
     def __init__(self, engine_id: str, settings: Settings) -> None:
@@ -62,13 +62,13 @@ class Firewall:
         self._connections: socket.Netlink | None = None
         self._forgetting = Turn("connections")
         self._looked = False
-        self._ours = False  # what the table has is of this daemon's making
+        self._ours = False  # this daemon has made what the table holds
 
     def open_network(self, network: Network) -> None:
-        """The rules of a network whose bridge has just been made (again): masquerade, isolation, internal, icc.
+        """Add the rules of a network whose bridge has just been made (again): masquerade, isolation, internal, icc.
 
-        For drivers other than `bridge` nothing. Switches the host's forwarding on where that is needed. Raises
-        SystemFailure, Unavailable when the kernel lacks what it takes.
+        Does nothing for drivers other than `bridge`. Switches the host's forwarding on where the network needs it.
+        Raises SystemFailure, and Unavailable when the kernel lacks a needed part.
         """
         if network.driver != "bridge" or not self._families():
             return
@@ -76,10 +76,10 @@ class Firewall:
             self._open(network)
 
     def close_network(self, network: Network) -> None:
-        """Take the network's rules away; of one that is not open nothing. With the last one the table goes.
+        """Remove the network's rules, if it is open. The table is deleted with the last network.
 
-        So does the table of an earlier daemon, where this one has opened no network yet: that may have the rules of
-        this network, and nobody who runs needs it, or `sync` had been asked. Raises SystemFailure.
+        An earlier daemon's table is deleted too, where this daemon has opened no network yet: it may hold rules of this
+        network, and no running container needs it, or else `sync` would have been called. Raises SystemFailure.
         """
         with self._lock, self._failing():
             known = self._networks.pop(network.id, None)
@@ -96,7 +96,7 @@ class Firewall:
                 self._drop({known.device})
 
     def publish(self, network: Network, endpoint: Endpoint) -> None:
-        """Lead the host's ports in `endpoint.ports` to the container; without any nothing.
+        """Forward the host's ports in `endpoint.ports` to the container; does nothing without ports.
 
         Raises SystemFailure; Unavailable when the daemon may have no rules.
         """
@@ -122,15 +122,16 @@ class Firewall:
                 del self._endpoints[endpoint.id]
                 self._there = self._there and before is None
                 raise
-        # Who sends datagrams to a port already is known as a connection that leads nowhere: it is to begin anew. Of a
-        # wide range only the first ports: what is sent there before anybody has published it is unheard of.
+        # A client that sends UDP datagrams to the port already has a tracked connection that leads nowhere. It is
+        # deleted, so that the next datagram reaches the container. Of a wide range, to which hardly a client sends
+        # beforehand, only the first ports.
         udp = [port for port in endpoint.ports if port.protocol == "udp" and port.host_port][:_FORGET_PORTS]
         if udp:
             places = [(rules.family_of(port.host_ip), rules.PROTOCOLS["udp"], port.host_port) for port in udp]
             self._forgetting.add(self._forget_connections, [conntrack.to_port(*place) for place in places])
 
     def withdraw(self, network: Network, endpoint: Endpoint) -> None:
-        """Take its published ports and links away again; of one that has none nothing, and nothing is raised."""
+        """Remove the endpoint's published ports and links, if it has any. A failure is logged and not raised."""
         with self._lock:
             known = endpoint.id in self._endpoints
             if not known and not any(endpoint.id in pair for pair in self._links):
@@ -144,14 +145,14 @@ class Firewall:
                 log.warning("endpoint %s: its rules stay until the next change: %s", endpoint.id[:12], error)
                 self._there = False
         if any(port.protocol == "udp" for port in endpoint.ports):
-            # The next container with its addresses is to hear nothing that was meant for this one.
+            # The next container with these addresses must not get datagrams that were meant for this one.
             addresses = [rules.packed(each) for each in (endpoint.ipv4, endpoint.ipv6) if each]
             self._forgetting.add(self._forget_connections, [conntrack.answered_by(address) for address in addresses])
 
     def link(self, network: Network, endpoint: Endpoint, other: Endpoint, ports: Iterable[tuple[int, str]]) -> None:
-        """Where the network is closed within (icc off): let `endpoint` reach these (port, protocol) of `other`.
+        """In a network with icc off, let `endpoint` reach these (port, protocol) of `other`.
 
-        Ends with the `withdraw` of either. In a network that is open within nothing. Raises SystemFailure.
+        The `withdraw` of either endpoint ends it. Does nothing in a network with icc on. Raises SystemFailure.
         """
         if network.driver != "bridge" or not self._families() or rules.open_within(network):
             return
@@ -167,14 +168,15 @@ class Firewall:
                 self._change([*old, *nftables.new_elements(self.table, elements)])
             except BaseException:
                 del self._links[pair]
-                self._there = False  # what the link had before may be there
+                self._there = False  # the link's earlier elements may be in the table
                 raise
 
     def sync(self, networks: Iterable[Network], endpoints: Iterable[Endpoint]) -> None:
         """Make the table exactly what these need, in one transaction, whatever an earlier daemon has left in it.
 
-        networks: those in use; endpoints: those that run. With no networks the table goes. Called before a network is
-        opened, or what runs would be without its rules for a moment. Links are to be told anew. Raises SystemFailure.
+        networks: those in use; endpoints: those of running containers. Without networks the table is deleted. It must
+        be called before a network is opened, or running containers would lose their rules for a moment. The caller must
+        add links again afterwards. Raises SystemFailure.
         """
         with self._lock, self._failing():
             before = {network.device for network in self._networks.values()}
@@ -190,12 +192,12 @@ class Firewall:
                 self._drop(before)
                 return
             for network, endpoint in self._endpoints.values():
-                with contextlib.suppress(FileNotFoundError):  # its device is gone; whoever makes it opens the network
+                with contextlib.suppress(FileNotFoundError):  # no device now; `open_network` does this later
                     self._admit_loopback(network, endpoint)
             self._there = False
             self._take_up(tuple(self._networks.values()))
 
-    # All below is called with the lock held.
+    # The caller of each method below holds the lock.
 
     def _families(self) -> tuple[int, ...]:
         options = ((_IPV4, "iptables"), (_IPV6, "ip6tables"))
@@ -203,7 +205,7 @@ class Firewall:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Say in words what the kernel refuses: SystemFailure for OSError."""
+        """Turn an OSError of the kernel into a SystemFailure in words."""
         try:
             yield
         except OSError as error:
@@ -217,7 +219,7 @@ class Firewall:
         self._loopback.discard(network.id)
         try:
             if known is not None:
-                # Its device is new. The rules know it by its name, but what was set for it is lost.
+                # The device is new. The rules name it, so they still fit, but its sysctls are lost.
                 for of, endpoint in self._endpoints.values():
                     if of.id == network.id:
                         self._admit_loopback(network, endpoint)
@@ -231,7 +233,7 @@ class Firewall:
             raise
 
     def _take_up(self, networks: tuple[Network, ...]) -> None:
-        """Make the rules of these networks, and have the host forward for them."""
+        """Make the rules of these networks, and switch on the host's forwarding for them."""
         enabled = self._families()
         for network in networks:
             if not rules.open_within(network):
@@ -254,13 +256,13 @@ class Firewall:
             self._look_around()
 
     def _look_around(self) -> None:
-        """A packet has to be accepted by everybody's chains: who drops what he does not know is named in the log."""
+        """Log each chain of another table that drops by default: a packet must be accepted by all tables' chains."""
         self._looked = True
         for chain in nftables.droppers(self._socket(), nftables.FORWARD):
             log.warning("%s drops what it does not accept: it has the last word on containers' traffic too", chain)
 
     def _forwarded(self, networks: tuple[Network, ...]) -> list[int]:
-        """The families that these need the host to forward, where the engine may see to that."""
+        """The address families that the host has to forward for these networks, where the engine may switch that on."""
         if not self._settings.ip_forward:
             return []
         outward = [network for network in networks if not network.internal]
@@ -281,7 +283,7 @@ class Firewall:
         return [*requests, *nftables.new_elements(self.table, rules.network_elements(network))]
 
     def _change(self, requests: list["Request"]) -> None:
-        """Carry out a change that the model has already; when the table is not as it was left, make all of it anew."""
+        """Carry out a change that the model has already; make the table anew if it is not as the daemon left it."""
         if not self._there:
             self._rebuild()
         elif requests:
@@ -320,7 +322,7 @@ class Firewall:
         return self._tables
 
     def _drop(self, devices: set[str]) -> None:
-        """Take the table away, and what it guarded."""
+        """Delete the table, and switch off the forwarding that its guard belongs to."""
         guards = self._known_guards()
         self._there, self._guards, self._ours = False, {}, True
         for family, before in guards.items():
@@ -328,7 +330,7 @@ class Firewall:
         self._commit(table.gone(self.table))
 
     def _drop_the_last_daemons(self, network: Network) -> None:
-        """Take away what an earlier daemon has left; a kernel without nf_tables has nothing of it."""
+        """Delete an earlier daemon's table; a kernel without nf_tables has none."""
         try:
             self._drop({network.device})
         except OSError as error:
@@ -349,7 +351,7 @@ class Firewall:
             self._loopback.add(network.id)
 
     def _forget_connections(self, requests: list["Request"]) -> None:
-        """In the background, because the kernel walks through all connections of the host for each of them."""
+        """Delete tracked connections, in the background: the kernel walks through all of them for each request."""
         try:
             if self._connections is None:
                 self._connections = _socket()

@@ -1,10 +1,10 @@
-"""What the engine switches on in the host's kernel for its networks, and what keeps that from opening more than them.
+"""The host's sysctls that the engine sets for its networks (forwarding, ...), and the rules that guard other traffic.
 
-Runs in the daemon's threads, under the firewall's lock; /proc/sys/net is the daemon's own network's. A host that did
-not forward before goes on not to: what its interfaces of that moment would now send to each other is dropped by a guard
-in the engine's table. What comes later and is made to forward (another engine's bridge, a tunnel) is left alone, and so
-is a host that forwarded already. Nothing else of the host's settings is changed, and with the last network forwarding
-goes off again, unless somebody has come since who may count on it.
+Runs in the daemon's threads, under the firewall's lock; /proc/sys/net is that of the daemon's own network namespace. A
+host that did not forward before still does not forward for others: the guard, a chain in the engine's table, drops what
+the interfaces of that moment would now send to each other. Interfaces that come later and are made to forward (another
+engine's bridge, a tunnel) are left alone, and so is a host that forwarded already. No other setting of the host is
+changed. With the last network forwarding is switched off again, unless an interface has come since that may need it.
 """
 
 import logging
@@ -42,7 +42,7 @@ def _write(name: str, value: str) -> None:
 
 
 def is_on(family: int) -> bool:
-    """Whether the host forwards; a kernel without IPv6 never does. Raises OSError."""
+    """Whether the host forwards packets of this family; a kernel without IPv6 never does. Raises OSError."""
     try:
         return _read(_SWITCH[family]) != "0"
     except FileNotFoundError:
@@ -50,14 +50,14 @@ def is_on(family: int) -> bool:
 
 
 def switch_on(family: int) -> None:
-    """Have the host forward. Raises OSError."""
+    """Switch the host's forwarding on. Raises OSError."""
     if family == nft.IPV6:
         _keep_advertised()
     _write(_SWITCH[family], "1")
 
 
 def _keep_advertised() -> None:
-    """A host that forwards forgets what routers have told it, unless told to listen all the same (accept_ra 2)."""
+    """Set accept_ra to 2, or a host that forwards would ignore the routes that routers advertise to it."""
     for name in os.listdir(os.path.join(_ROOT, "ipv6/conf")):
         try:
             if _read(f"ipv6/conf/{name}/accept_ra") == "1" and _read(f"ipv6/conf/{name}/forwarding") == "0":
@@ -67,7 +67,10 @@ def _keep_advertised() -> None:
 
 
 def switch_off(family: int, before: Collection[int], devices: Collection[str]) -> None:
-    """End what `switch_on` has begun, if nothing has come since but what is an engine's own. Raises OSError."""
+    """Switch forwarding off, if no interface has come since `switch_on` but the engine's own. Raises OSError.
+
+    before: indexes of the interfaces of that moment; devices: names of the engine's bridges
+    """
     for index, name in socket.if_nameindex():
         if index not in before and name not in devices and not _HOST_END.fullmatch(name):
             log.info("the host goes on to forward: %s has come since the engine switched that on", name)
@@ -76,19 +79,25 @@ def switch_off(family: int, before: Collection[int], devices: Collection[str]) -
 
 
 def interfaces() -> list[int]:
-    """The host's interfaces as they are now, by index; ports of bridges have no part in forwarding."""
+    """The indexes of the host's interfaces now, without the engine's veth ends.
+
+    Those are ports of bridges, which take no part in forwarding.
+    """
     return [index for index, name in socket.if_nameindex() if not _HOST_END.fullmatch(name)]
 
 
 def kinds(table: str) -> list[Request]:
-    """The set of the kinds of interface that may forward when they came after the engine's switch."""
+    """The set of the kinds of interface that may forward when they were made after the engine's switch."""
     elements = [Element(_NEWCOMERS, kind.encode().ljust(16, b"\0")) for kind in _KINDS]
     declared = nftables.new_set(table, Set(_NEWCOMERS, (INTERFACE,)), 100)
     return [declared, *nftables.new_elements(table, elements)]
 
 
 def guard(table: str, family: int, before: Iterable[int]) -> list[Request]:
-    """Drop what would be forwarded between interfaces that are not the engine's; at the end of `forward`."""
+    """The requests for the guard: a chain at the end of `forward` that drops what other interfaces send to each other.
+
+    Other interfaces are those that are not the engine's. before: indexes of the interfaces of the moment of the switch
+    """
     own, known = named("guard", family), named("before", family)
     requests = [
         nftables.new_set(table, Set(known, (INTERFACE_INDEX,)), 100 + family),
@@ -104,18 +113,18 @@ def guard(table: str, family: int, before: Iterable[int]) -> list[Request]:
 
 
 def guarded(netlink: Netlink, table: str, family: int) -> list[int] | None:
-    """What an earlier daemon's guard has for the interfaces of its moment; None: it did not switch. Raises OSError."""
+    """The indexes in an earlier daemon's guard; None where it has not switched forwarding on. Raises OSError."""
     found = nftables.keys(netlink, table, named("before", family))
     return None if found is None else [int.from_bytes(key, sys.byteorder) for key in found]
 
 
 def let_loopback_in(device: str) -> None:
-    """Let the host's 127.0.0.1 talk to the containers of a bridge. Raises OSError."""
+    """Let packets from the host's 127.0.0.1 reach the containers of a bridge (route_localnet). Raises OSError."""
     _write(f"ipv4/conf/{device}/route_localnet", "1")
 
 
 def filter_bridged(families: Iterable[int]) -> None:
-    """Have what is bridged pass the firewall: for networks closed within. Raises Unavailable, OSError."""
+    """Make bridged packets pass the firewall, as networks with icc off need it. Raises Unavailable, OSError."""
     for family in families:
         name = "bridge/bridge-nf-call-ip6tables" if family == nft.IPV6 else "bridge/bridge-nf-call-iptables"
         try:

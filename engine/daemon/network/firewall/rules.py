@@ -1,11 +1,11 @@
-"""What one network, and one container's endpoint in it, add to the engine's table: chains and elements.
+"""The chains, rules and set elements that one network, and one container's endpoint, add to the engine's table.
 
-Pure: a network in, what stands for it in the table out, the same each time, so that what was added can be taken out
-again by asking once more. `table` says what the sets and the chains that lead here are.
+Pure. The same network always gives the same result, so what was added can be removed by asking for it again. `table`
+describes the sets, and the chains that lead here.
 
-A network has three chains of its own, called by its device: `from` (what comes in from the bridge, before tracking),
-`to` (what is forwarded into it and belongs to nothing accepted before), `out` (the first packet of what a container of
-it sends anywhere).
+A network has three chains of its own, named after its device. `from` sees what comes in from the bridge, before
+connection tracking. `to` sees what is forwarded into the bridge and belongs to no accepted connection. `out` sees the
+first packet of each connection that a container of the network opens.
 """
 
 import socket
@@ -25,17 +25,17 @@ _VERSION = {nft.IPV4: 4, nft.IPV6: 6}
 
 
 def open_within(network: Network) -> bool:
-    """Whether its containers may reach each other (enable_icc)."""
+    """Whether the network's containers may reach each other (enable_icc)."""
     return switched_on(network.options, bridge.ICC, otherwise=True)
 
 
 def packed(address: str) -> bytes:
-    """An address in bytes: 4 or 16."""
+    """An address as 4 or 16 bytes."""
     return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
 
 
 def family_of(address: str) -> int:
-    """The family of an address in words."""
+    """The address family of an address in text form."""
     return nft.IPV6 if ":" in address else nft.IPV4
 
 
@@ -44,7 +44,7 @@ def _interface(name: str) -> bytes:
 
 
 def subnet(pool: Pool) -> tuple[int, bytes, bytes]:
-    """Family, first address and mask of a pool."""
+    """The family, first address and mask of a pool."""
     address, _, bits = pool.subnet.partition("/")
     first = packed(address)
     width = len(first) * 8
@@ -58,7 +58,7 @@ def _chain(kind: str, network: Network) -> str:
 
 
 def chains(network: Network) -> dict[str, list[bytes]]:
-    """The network's own chains, and the expressions of each of their rules."""
+    """The network's own chains: name → the expressions of each rule."""
     return {
         _chain("from", network): list(_from(network)),
         _chain("to", network): list(_to(network)),
@@ -68,7 +68,8 @@ def chains(network: Network) -> dict[str, list[bytes]]:
 
 def _from(network: Network) -> Iterator[bytes]:
     if open_within(network):
-        # What goes from container to container is not the host's, and costs nothing more than a plain bridge.
+        # Traffic between containers of the bridge does not concern the host. Untracked, it costs no more than on a
+        # plain bridge.
         for pool in network.pools:
             family, first, mask = subnet(pool)
             within = nft.family(family) + nft.destination(family) + nft.masked(mask) + nft.compare(first)
@@ -76,7 +77,7 @@ def _from(network: Network) -> Iterator[bytes]:
                 within += nft.destination(family) + nft.compare(packed(pool.gateway), nft.DIFFERENT)
             yield within + nft.DO_NOT_TRACK + nft.decide(nft.ACCEPT)
     for family in table.FAMILIES:
-        # The way to the host's loopback that `route_localnet` would open (CVE-2020-8558).
+        # These rules close the way to the host's loopback that `route_localnet` opens (CVE-2020-8558).
         for loaded in (nft.source(family), nft.destination(family)):
             yield nft.family(family) + loaded + LOOPBACK[family] + nft.decide(nft.DROP)
 
@@ -104,7 +105,8 @@ def _entrance(how: str, family: int) -> Iterator[bytes]:
 
 
 def _out(network: Network) -> Iterator[bytes]:
-    # A container that reaches its neighbour, or itself, by the host's address: the answer must come back the same way.
+    # A container may reach its neighbour, or itself, by the host's address. The answer must come back the same way, so
+    # the source is masqueraded.
     stays = nft.interface("oifname", network.device)
     yield stays + nft.status(nft.DESTINATION_CHANGED) + nft.MASQUERADE
     yield stays + nft.decide(nft.ACCEPT)
@@ -120,7 +122,7 @@ def _out(network: Network) -> Iterator[bytes]:
 
 
 def network_elements(network: Network) -> list[Element]:
-    """What leads to the network's chains, and says what it is."""
+    """The elements that lead packets to the network's chains, and those that describe the network."""
     device = _interface(network.device)
     within = nft.ACCEPT if open_within(network) else nft.goto(table.CLOSED)
     found = [
@@ -136,20 +138,20 @@ def network_elements(network: Network) -> list[Element]:
         name = named("sources", family)
         after = int.from_bytes(first, "big") + (1 << len(mask) * 8) - int.from_bytes(mask, "big")
         found.append(Element(name, first, verdict=nft.goto(_chain("out", network))))
-        if after < 1 << len(mask) * 8:  # a range that reaches to the last address there is has no end
+        if after < 1 << len(mask) * 8:  # a range up to the last address of all needs no end
             found.append(Element(name, after.to_bytes(len(mask), "big"), end=True))
     return found
 
 
 def port_elements(network: Network, endpoint: Endpoint) -> list[Element]:
-    """What leads the host's ports to the container, and opens its own to those who may come by its address."""
+    """The elements that lead the host's ports to the container, and open its ports to hosts that use its address."""
     trusting = bool(bridge.trusted(network))
     return list(dict.fromkeys(each for port in endpoint.ports for each in _port(endpoint, port, trusting)))
 
 
 def _port(endpoint: Endpoint, port: Published, trusting: bool) -> Iterator[Element]:
     protocol, inside = bytes((PROTOCOLS[port.protocol],)), port.container_port.to_bytes(2, "big")
-    if trusting or not port.host_port:  # no port of the host: a routed network
+    if trusting or not port.host_port:  # in a routed network no port of the host is used
         for address in filter(None, (endpoint.ipv4, endpoint.ipv6)):
             yield Element(named("opened", family_of(address)), padded(protocol, packed(address), inside))
     if not port.host_port:
@@ -157,7 +159,7 @@ def _port(endpoint: Endpoint, port: Published, trusting: bool) -> Iterator[Eleme
     family = family_of(port.host_ip)
     address = endpoint.ipv6 if family == nft.IPV6 else endpoint.ipv4
     if not address:
-        return  # an address of the other family cannot be led here; nobody is told that it could
+        return  # the container has no address of this family; `ports` reports no such port as published
     target, outside = padded(packed(address), inside), port.host_port.to_bytes(2, "big")
     if port.host_ip in ANYWHERE:
         yield Element(named("everywhere", family), padded(protocol, outside), target)
@@ -166,7 +168,7 @@ def _port(endpoint: Endpoint, port: Published, trusting: bool) -> Iterator[Eleme
 
 
 def link_elements(endpoint: Endpoint, other: Endpoint, ports: Iterable[tuple[int, str]]) -> list[Element]:
-    """What lets one container reach ports of another in a network that is closed within."""
+    """The elements that let one container reach ports of another in a network with icc off."""
     found: dict[Element, None] = {}
     for number, protocol in ports:
         for own, others in ((endpoint.ipv4, other.ipv4), (endpoint.ipv6, other.ipv6)):

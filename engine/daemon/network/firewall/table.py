@@ -1,18 +1,21 @@
-"""What stands in the engine's table whatever networks there are: its sets, its maps, the chains that the kernel asks.
+"""The fixed part of the engine's nf_tables table: its sets, maps and base chains, the same for any networks.
 
-Pure. The rules never change; what changes are elements: a network adds chains of its own and a few elements that lead
-to them (`rules`), a published port adds elements alone, so neither needs to know what else is there. A packet's way:
+Pure. The rules here never change; only elements do. A network adds chains of its own and a few elements that lead to
+them (see `rules`). A published port adds only elements. So neither needs to know what else is in the table. The way of
+a packet:
 
-    raw          before tracking: what stays within one bridge is not tracked; nobody reaches the host's loopback
+    raw          before tracking: what stays within one bridge is not tracked; no container reaches the host's
+                 loopback
     prerouting   what comes to a published port of the host is led to the container
     output       the same for what the host itself sends
-    forward      within one bridge; nothing else of an internal one; what belongs to an accepted connection; into a
-                 bridge only what was led there
-    input        from an internal network no more of the host than the bridge's own address
+    forward      traffic within one bridge is accepted, with icc off only what `closed` lets pass; all other traffic of
+                 an internal bridge is dropped; what belongs to an accepted connection is accepted; into a bridge goes
+                 only what was led there
+    input        an internal network reaches no more of the host than the bridge's own address
     postrouting  what leaves its bridge gets the host's address, and so does what could not be answered otherwise
 
-An accepted packet still passes other people's tables; a dropped one is gone, so what is dropped is only what has to do
-with the engine's own bridges, and what the host forwards because the engine has switched that on (`guard`).
+An accepted packet still passes the tables of other programs, but a dropped one is gone. So the table drops only what
+concerns the engine's own bridges, and what the host forwards because the engine has switched that on (`guard`).
 """
 
 from engine.kernel.netlink import nftables
@@ -31,7 +34,7 @@ from engine.kernel.netlink.nftables import (
 FAMILIES = (nft.IPV4, nft.IPV6)
 _ADDRESS = {nft.IPV4: ADDRESS4, nft.IPV6: ADDRESS6}
 _DIGIT = {nft.IPV4: "4", nft.IPV6: "6"}
-_WIDTH = {nft.IPV4: 1, nft.IPV6: 4}  # registers of an address
+_WIDTH = {nft.IPV4: 1, nft.IPV6: 4}  # how many registers an address takes
 
 BRIDGES, INTERNAL = "bridges", "internal"
 WITHIN, ARRIVING, INCOMING = "within", "arriving", "incoming"
@@ -40,7 +43,7 @@ ICMP = {nft.IPV4: 1, nft.IPV6: 58}
 
 
 def named(name: str, family: int) -> str:
-    """How a set or chain that each family has one of is called: `published4`, `published6`."""
+    """The name of a set or chain that exists once for each family: `published4`, `published6`."""
     return name + _DIGIT[family]
 
 
@@ -78,7 +81,7 @@ Rules = list[tuple[str, bytes]]
 
 
 def destination_key(family: int) -> bytes:
-    """Load protocol, destination and port, as `published` and `opened` have them for keys."""
+    """Load protocol, destination and port into registers: the key of `published` and `opened`."""
     return nft.meta("l4proto", 0) + nft.destination(family, 1) + nft.port(1 + _WIDTH[family])
 
 
@@ -92,7 +95,7 @@ def _publish() -> Rules:
     rules = []
     for family in FAMILIES:
         width = _WIDTH[family]
-        result = 8 if family == nft.IPV6 else 4  # behind the longest key
+        result = 8 if family == nft.IPV6 else 4  # after the registers of the longest key
         led = nft.lead_to(family, result, result + width)
         for key, name in (
             (destination_key(family), "published"),
@@ -106,7 +109,8 @@ def _publish() -> Rules:
 def _prerouting() -> Rules:
     rules = []
     for family in FAMILIES:
-        # Only the host itself may mean its loopback: a neighbour on the cable may not.
+        # Only the host itself may use a published port on its loopback. A packet from another interface to such an
+        # address is accepted here, so that it is not led to a container.
         mine = nft.family(family) + nft.destination(family) + LOOPBACK[family]
         rules.append(("prerouting", nft.interface("iifname", "lo", nft.DIFFERENT) + mine + nft.decide(nft.ACCEPT)))
     rules.append(("prerouting", nft.address_kind(nft.LOCAL) + nft.decide(nft.goto(PUBLISH))))
@@ -114,8 +118,8 @@ def _prerouting() -> Rules:
 
 
 def _output() -> Rules:
-    # What is sent to ::1 cannot be led elsewhere: the kernel takes no answer to that address from another interface. So
-    # it is refused at once, and clients go on to 127.0.0.1.
+    # A packet to ::1 cannot be led to a container: the kernel takes no answer to that address from another interface.
+    # So the connection is refused at once, and clients go on to 127.0.0.1.
     mine = nft.family(nft.IPV6) + nft.destination(nft.IPV6) + LOOPBACK6
     return [
         ("output", mine + nft.decide(nft.ACCEPT)),
@@ -124,7 +128,7 @@ def _output() -> Rules:
 
 
 def _postrouting() -> Rules:
-    # What the host sends to itself has an address that no container could answer to.
+    # A packet that the host sends from its loopback has a source address that no container could answer to.
     own = nft.family(nft.IPV4) + nft.source(nft.IPV4) + LOOPBACK4
     rules = [("postrouting", own + nft.meta("oifname") + nft.lookup(BRIDGES) + nft.MASQUERADE)]
     for family in FAMILIES:
@@ -136,7 +140,8 @@ def _postrouting() -> Rules:
 def _forward() -> Rules:
     return [
         ("forward", nft.meta("iifname", 0) + nft.meta("oifname", 4) + nft.verdict_of(WITHIN)),
-        # Before the answers: who calls itself by another's address would have a way out in that one's connections.
+        # These stand before the rule for answers. Otherwise a container that uses another one's address could send
+        # packets out in the other one's connections.
         ("forward", nft.meta("iifname") + nft.lookup(INTERNAL) + nft.decide(nft.DROP)),
         ("forward", nft.meta("oifname") + nft.lookup(INTERNAL) + nft.decide(nft.DROP)),
         ("forward", _ANSWERS + nft.decide(nft.ACCEPT)),
@@ -151,7 +156,8 @@ def _closed() -> Rules:
         allowed = nft.lookup(named("links", family)) + nft.decide(nft.ACCEPT)
         rules.append((CLOSED, nft.family(family) + _link_key(family) + allowed))
     for kind in _NEIGHBOURS:
-        # Or those that are linked would not find each other on the cable; IPv4's ARP does not come by here.
+        # Without neighbour discovery, linked containers would not find each other's MAC address over IPv6. IPv4 uses
+        # ARP, which does not pass here.
         seen = nft.family(nft.IPV6) + nft.meta("l4proto") + nft.compare(bytes((ICMP[nft.IPV6],)))
         rules.append((CLOSED, seen + nft.payload(2, 0, 1) + nft.compare(bytes((kind,))) + nft.decide(nft.ACCEPT)))
     return [*rules, (CLOSED, nft.decide(nft.DROP))]
@@ -182,7 +188,7 @@ BASE = {
 
 
 def empty(table: str, families: tuple[int, ...]) -> list[Request]:
-    """Make the table without any network, in place of what may be there.
+    """The requests that make the table without any network, and replace an existing one.
 
     families: those that the engine may have rules for
     """
@@ -208,5 +214,5 @@ def empty(table: str, families: tuple[int, ...]) -> list[Request]:
 
 
 def gone(table: str) -> list[Request]:
-    """Take the table away, if it is there."""
+    """The requests that delete the table; it need not exist."""
     return [nftables.new_table(table), nftables.delete_table(table)]
