@@ -161,4 +161,4 @@ class Daemon:
 
 
 NewDaemon = Callable[[Peer], Daemon]
-"""Starts an engine afresh; who calls it closes it."""
+"""A function that starts a new engine; its caller must close the engine."""

@@ -13,7 +13,7 @@ from typing import Protocol
 from bench.cases import BY_KEY, CASES, Case, Goal
 
 OURS = "engine"
-"""The column that the others are compared with."""
+"""The column of this engine, with which the others are compared."""
 
 
 class Record(Protocol):

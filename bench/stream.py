@@ -7,10 +7,10 @@ same programs.
 from bench import client, image
 
 LINE = 100
-"""Bytes of a line, with its end."""
+"""Bytes of a line, its newline included."""
 
 HEADER = 8
-"""Bytes of the mark before each frame of a stream without a terminal."""
+"""Bytes of the header of each frame in a stream without a terminal."""
 
 
 def size(megabytes: int) -> int:

@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         _seal()
         _stay_small()
         # a daemon executes this when its spawner has died; it is of no use to a user
-        return be_spawner(*words[1:])
+        return boot.be_spawner(*words[1:])
     if words[:1] == ["inspect-processes"]:
         return verb.main(words[1:])
     return verbs.main(words)

@@ -60,4 +60,4 @@ def be_spawner(descriptor: str, muxer: str, stage: str) -> int:
 
     descriptor: number of the inherited socket to the daemon; muxer: `auto`, `c` or `python`; stage: an empty directory
     """
-    return serve(Channel.adopt(int(descriptor)), muxer, stage)
+    return spawner.serve(Channel.adopt(int(descriptor)), muxer, stage)

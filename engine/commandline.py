@@ -14,9 +14,9 @@ _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 Value = str | bool | tuple[str, ...]
-"""What is given for an option: a `text`, a `flag`, or all of a `list`."""
+"""The value given for an option: of a `text`, of a `flag`, or all values of a `list`."""
 Given = Mapping[str, Value]
-"""By the long names of options, what is given for them."""
+"""The values given for options, by the options' long names."""
 
 
 @dataclass(frozen=True, slots=True)

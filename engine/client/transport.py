@@ -18,7 +18,7 @@ _PIECE = 64 * 1024
 _BODILESS = frozenset((204, 304))
 
 Object = dict[str, Any]
-"""A JSON object as the API's definition has it."""
+"""A JSON object, shaped by the API's definition."""
 
 
 def socket_path(environ: Mapping[str, str], uid: int) -> str:

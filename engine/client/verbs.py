@@ -20,7 +20,9 @@ _INTERRUPTED = 130
 _NOBODY_READS = 141  # the status that a shell shows for a program killed by SIGPIPE
 
 Function = Callable[[Api | None, Given, Sequence[str]], int]
-"""What a verb does: with the daemon, where it speaks to one, its options and its other arguments; an exit status."""
+"""A verb's function. It gets the Api (None for a verb that speaks to no daemon), the options and the other arguments,
+and returns the exit status.
+"""
 
 
 @dataclass(frozen=True, slots=True)

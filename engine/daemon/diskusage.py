@@ -86,4 +86,4 @@ _MEASURES: dict[str, Callable[[ContainerParts], Object]] = {
     "build-cache": _builds,
 }
 KINDS = tuple(_MEASURES)
-"""In the order in which they are told."""
+"""The kinds, in the order in which they are shown."""

@@ -13,7 +13,7 @@ from typing import Any
 from engine.errors import Invalid
 
 Object = dict[str, Any]
-"""A JSON object whose members are looked up by name: a schema, or the code that made it, says what they are."""
+"""A JSON object whose members are looked up by name; a schema, or the code that made it, says which ones it has."""
 
 DEEPEST = 100
 # A value takes 50 bytes and more in memory, but its text may take two: a small document must not become a large object.

@@ -23,7 +23,7 @@ _ABOUT = re.compile("container ([0-9a-f]{64})(?![0-9a-f])")
 _DIGITS = 12
 
 Named = Callable[[str], tuple[str, str] | None]
-"""(id, name) of a container, by its id, name or prefix; None where it is not known. Waits for nobody."""
+"""A function: id, name or prefix of a container → (id, name), or None for an unknown container. It must not block."""
 
 
 def _nobody(_: str) -> None:

@@ -10,7 +10,7 @@ import re
 from engine.errors import Invalid
 
 MOST_SEARCHED = 128
-"""Characters of a text that is searched: no container's name or id is longer in earnest."""
+"""The most characters of a text that are searched: no real name or id of a container is longer."""
 
 _LONGEST = 256
 

@@ -18,7 +18,7 @@ from engine.settings.every import Settings
 log = logging.getLogger(__name__)
 
 CHANGEABLE = ("debug", "insecure_registries", "registry_mirrors")
-"""The settings that are asked for whenever they are needed, of those that dockerd takes over too."""
+"""The settings that dockerd reloads too and that this daemon looks up at each use, so that a change takes effect."""
 
 
 def reload(engine: DaemonParts, read: Callable[[], Settings]) -> None:

@@ -10,7 +10,7 @@ import struct
 
 MODIFIED = 0x2
 CREATED = 0x100
-"""A file has come into the watched directory."""
+"""A file was created in the watched directory."""
 
 _EVENT = struct.Struct("iIII")
 _ROOM = 64 * 1024

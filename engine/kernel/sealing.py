@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # it loads ctypes, which a sealed program must do again by it
 else:
     syscalls = late("engine.kernel.syscalls")
 
-# A kernel before 5.12, a user without rights to mount, a profile around the engine: then it runs as it is.
+# A kernel before 5.12, a user without the right to mount, or a seccomp profile around the engine: then the program runs
+# unsealed.
 _CANNOT = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
 _EXE = "/proc/self/exe"
 

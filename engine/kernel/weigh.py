@@ -12,9 +12,9 @@ import stat
 from collections.abc import Callable
 
 DEEPEST = 256
-"""Levels of directories that are looked into; two descriptors each. What lies deeper counts nothing."""
+"""The most levels of directories that are read, with two descriptors each. Files below them count nothing."""
 MOST_LINKED = 1 << 18
-"""Files with several links that are known again; of those beyond, each link counts its share of the file."""
+"""The most files with several links that are remembered. Of any further such file each link counts its share."""
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _BLOCK = 512

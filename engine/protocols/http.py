@@ -48,7 +48,9 @@ _STATUS_LINES = {status: f"HTTP/1.1 {status} {reason}\r\n" for status, reason in
 
 
 _State = Callable[[bytes], "_State | None"]
-"""What takes the next line of a chunked body; it says what takes the one after that, None after the last."""
+"""A function that takes the next line of a chunked body and returns the function for the line after it, None after the
+last.
+"""
 
 
 class BadRequest(Invalid):

@@ -32,7 +32,9 @@ CROWD = 16
 _TRIM_PAUSE = 1.0  # seconds between two trims at least; the end of the last connections is trimmed at once
 
 _Request = socket.socket | tuple[bytes, socket.socket]
-"""What `socketserver` calls a request: of a stream its connection, of datagrams, which are not here, one of them."""
+"""What `socketserver` calls a request: for a stream socket the connection, for a datagram socket (unused here) one
+datagram.
+"""
 
 
 class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):

@@ -32,7 +32,9 @@ from engine.errors import (
 log = logging.getLogger(__name__)
 
 Handler = Callable[[DaemonParts, Request], Response | None]
-"""What answers a request: with a whole answer, or with None once it has streamed one or taken the connection over."""
+"""A function that answers a request. It returns a whole answer, or None once it has streamed one or taken the
+connection over.
+"""
 
 STATUSES = {
     Invalid: 400,

@@ -13,9 +13,9 @@ from engine.daemon.runtime.events import Event
 from engine.errors import Invalid
 
 SCOPE = "local"
-"""Of every event here: the other is `swarm`."""
+"""The scope of every event here; dockerd's other scope is `swarm`."""
 KINDS = ("config", "container", "daemon", "network", "node", "plugin", "secret", "service", "volume")
-"""What may be a filter by name; an image's is different."""
+"""The kinds of events whose name is a filter too; the filter `image` has rules of its own."""
 
 Match = Callable[[Event], bool]
 

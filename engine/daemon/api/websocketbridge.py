@@ -16,7 +16,9 @@ from engine.protocols.websocket import Closed, Machine
 _PIECE = 64 * 1024
 _CLOSE_SECONDS = 2.0
 _LINGER_SECONDS = 1.0
-"""How long the other side is waited for once one has said that it is done, and to hang up once all is said."""
+"""_CLOSE_SECONDS: how long to wait for the other side once one side has closed; _LINGER_SECONDS: how long to wait for
+the client to hang up after the last frame.
+"""
 _LINGER_PIECES = 64
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 

@@ -64,7 +64,7 @@ class Wiring:
         """
         if network.driver == "bridge" and devices.attach(network, endpoints):
             with self._lock:
-                self._had.pop(network.id, None)  # they may know addresses of before
+                self._had.pop(network.id, None)  # these containers may know earlier addresses
 
     def remove(self, network: Network, others: Iterable[Network] = ()) -> None:
         """Remove the network's device, if this engine made it and none of `others` uses it too.
@@ -121,11 +121,11 @@ class Wiring:
         plugging.silence(endpoints)
 
     def remaining(self, names: Iterable[str]) -> list[str]:
-        """Those of these wires that are there. Raises SystemFailure."""
+        """Those of these wires that still exist, by the names of the host's ends. Raises SystemFailure."""
         return plugging.remaining(names)
 
     def discard(self, names: Iterable[str]) -> None:
-        """Take away these wires of containers that have ended, those that are there. Raises SystemFailure."""
+        """Remove those of these wires that still exist; their containers have ended. Raises SystemFailure."""
         plugging.discard(names)
 
     def unplug(self, network: Network, endpoint: Endpoint, netns: int | None, others: Sequence[Pair] = ()) -> None:

@@ -30,7 +30,7 @@ _ERROR = struct.Struct("=i")
 _ATTRIBUTE = struct.Struct("=HH")
 
 Request = tuple[int, int, bytes]
-"""A request before it has its number: kind, flags, payload."""
+"""A request that has no sequence number yet: (kind, flags, payload)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from engine.kernel.netlink.nftexpressions import value
 from engine.kernel.netlink.socket import Netlink, Refused
 
 NETFILTER = 12
-"""The protocol of netlink that all of this speaks."""
+"""The netlink protocol of all these messages."""
 PREROUTING, INPUT, FORWARD, OUTPUT, POSTROUTING = range(5)
-"""Hooks: where in a packet's way a base chain is asked."""
+"""Hooks: the points on a packet's way at which the kernel runs a base chain."""
 INTERVAL, MAP = 0x4, 0x8
-"""Flags of a set: its keys are where ranges begin and end; its elements have data."""
+"""Flags of a set. INTERVAL: its keys are the beginnings and ends of ranges; MAP: its elements have data."""
 
 # Types of values, numbered as the program nft does; the kernel gives them no meaning.
 ADDRESS4, ADDRESS6, PROTOCOL, SERVICE, INTERFACE_INDEX, INTERFACE = 7, 8, 12, 13, 20, 41

@@ -13,13 +13,13 @@ REGISTER = 8
 """The number of the first register of 4 bytes (NFT_REG32_00)."""
 
 IPV4, IPV6 = 2, 10
-"""Protocol families, as NFPROTO_ has them (and AF_)."""
+"""Protocol families (NFPROTO_, the same numbers as AF_)."""
 ESTABLISHED, RELATED = 2, 4
-"""States of a connection (NFT_CT_STATE), to be combined."""
+"""States of a connection (NFT_CT_STATE); they can be combined."""
 DESTINATION_CHANGED = 32
-"""Of a connection's status: it was led elsewhere (IPS_DST_NAT)."""
+"""Bit of a connection's status: its destination was translated (IPS_DST_NAT)."""
 LOCAL, BROADCAST, MULTICAST = 2, 3, 5
-"""Kinds of address, as the routing tables have them (RTN_)."""
+"""Kinds of address, numbered as in the routing tables (RTN_)."""
 
 EQUAL, DIFFERENT = 0, 1
 
@@ -52,7 +52,7 @@ def _verdict(code: int, chain: str = "") -> bytes:
 
 
 ACCEPT = _verdict(_ACCEPT)
-"""Verdicts stand in `decide` and as the data of a map: this hook of this table is done, the packet goes on."""
+"""A verdict, for `decide` or as the data of a map: this hook of this table is finished, and the packet goes on."""
 DROP = _verdict(_DROP)
 
 

@@ -69,7 +69,7 @@ def fetch(
 
 
 def _stored(answer: "remote.Remote", scratch: int, stored: str, progress: Callable[[int, int], None] | None) -> str:
-    """Write the body; its sha256."""
+    """Write the answer's body into the file; returns its sha256 in hex."""
     total, count, unchecked = hashlib.sha256(), 0, 0
     fd = os.open(stored, _CREATE, _MODE, dir_fd=scratch)
     try:

@@ -19,7 +19,7 @@ from engine.errors import SystemFailure, Unavailable
 from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
 
-if TYPE_CHECKING:  # what speaks to the kernel is loaded with the first rule
+if TYPE_CHECKING:  # the modules that speak to the kernel are loaded with the first rule
     from engine.daemon.network.firewall import forwarding, rules, table
     from engine.kernel.netlink import conntrack, nftables, socket
     from engine.kernel.netlink.message import Request
@@ -316,7 +316,7 @@ class Firewall:
         nftables.commit(self._socket(), requests)
 
     def _socket(self) -> "socket.Netlink":
-        """The one socket, kept for good: to close it would take as long as the kernel's freeing of what is removed."""
+        """The one socket, kept for good: closing it would wait until the kernel has freed all that was removed."""
         if self._tables is None:
             self._tables = _socket()
         return self._tables
@@ -338,7 +338,7 @@ class Firewall:
                 raise
 
     def _forget(self, endpoint_id: str) -> list["nftables.Element"]:
-        """Take an endpoint out of the model; the elements of its links, which are the caller's to take out."""
+        """Remove an endpoint from the model; returns its links' elements, which the caller deletes from the table."""
         self._endpoints.pop(endpoint_id, None)
         pairs = [pair for pair in self._links if endpoint_id in pair]
         return [element for pair in pairs for element in self._links.pop(pair)]

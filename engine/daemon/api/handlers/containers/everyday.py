@@ -34,7 +34,8 @@ if TYPE_CHECKING:  # loaded for the few containers that have links
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
-# An empty object, and the spaces around it: older clients send it with a start, and it means nothing.
+# The most bytes of a body that counts as empty: an empty object and the spaces around it. Older clients send it with a
+# start, and it means nothing.
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
 _LARGEST_SIZE = 0xFFFF  # rows or columns of a terminal, struct winsize
