@@ -1,1 +1,1 @@
-"""From fork to execve: what a container's process 1, and one more process of it, go through."""
+"""The steps from fork to execve of a container's process 1, and of each further process in it (exec)."""

@@ -1,10 +1,10 @@
-"""From fork to execve: turn the child of the monitor into a container's process 1.
+"""Turns the forked child of a monitor into process 1 of a container: namespaces, mounts, devices, rights, then execve.
 
 Runs in that child only, single-threaded, and never returns: it ends in execve or os._exit. The steps stand in one
-table, in order; each is told to the monitor by name if it fails (see `wire.report`). Those that any process of a
+table, in order; a step that fails is told to the monitor by its name (`wire.report`). Steps that every process of a
 container has are in `process`. What does not depend on the daemon's part (cgroups, network) is done while the daemon
-does it, before `PROCEED` is awaited. It never touches the host's mounts, which are private copies by then, and trusts
-nothing in the image's files.
+does that part, before `PROCEED` is awaited. It never changes the host's mounts: by then it has private copies of them.
+It trusts nothing in the image's files.
 
 Everything is imported and bound here at import time: after the fork each object built is a page copied.
 """
@@ -25,7 +25,10 @@ from engine.wire import report as protocol
 
 
 class _Init(Process):
-    """One run: what the steps hand to each other. Descriptors end with the process."""
+    """One run of the steps, and the state that steps hand to each other.
+
+    Its descriptors are closed when the process ends.
+    """
 
     def __init__(
         self, sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, staged: stage.Stage | None
@@ -33,20 +36,20 @@ class _Init(Process):
         super().__init__(sandbox, stdio, report)
         self.staged = staged
         self.furnished = staged is not None and stage.furnishes(sandbox)
-        self.ready = staged is not None  # told when its namespaces were made
+        self.ready = staged is not None  # the monitor was told that the namespaces exist
         self.proceeding = False
         self.sources: dict[Mount, int] = {}
         self.late: tuple[Mount, ...] = ()
 
     def wait(self) -> None:
-        """Wait for PROCEED, once; the end of file says that nobody wants this container any more."""
+        """Wait for PROCEED, once; an end of file instead means that nobody wants this container any more."""
         if not self.proceeding:
             if os.read(self.report, 16) != protocol.PROCEED:
                 os._exit(FAILED)
             self.proceeding = True
 
     def before_failure(self) -> None:
-        """A failure is told after P, see `wire.report`."""
+        """A failure after N is told only after P was received (`wire.report`)."""
         if self.ready:
             self.wait()
 
@@ -65,10 +68,11 @@ class _Init(Process):
     def unshare(self) -> None:
         flags = namespaces.flags(self.sandbox.namespaces, without=namespaces.LATER | namespaces.BY_MONITOR)
         if not flags & syscalls.CLONE_NEWNS:
-            # What comes next would be done to the host.
+            # Without it, the next steps would change the host's mounts.
             raise Invalid("a sandbox cannot be made without a mount namespace of its own")
         if self.staged is None:
-            # Opened while /proc is the host's, entered when no mount can be mistaken for one of theirs.
+            # ^The namespaces to join are opened while /proc is the host's. They are entered only after the unshare, so
+            # that no mount of this init is taken for a mount of theirs.
             joined = namespaces.open_joined(self.sandbox.joined)
             syscalls.unshare(flags)
             namespaces.enter(joined)
@@ -78,7 +82,9 @@ class _Init(Process):
             loopback.set_up()
 
     def tell(self) -> None:
-        """From here on the daemon plugs in what the network needs, and names are served on a loopback that is up."""
+        """Report N: from here on the daemon connects the network, and names can be served on a loopback interface that
+        is up.
+        """
         if not self.ready:
             os.write(self.report, protocol.READY)
             self.ready = True
@@ -100,7 +106,9 @@ class _Init(Process):
         self.root_fd = mounts.mount_root(self.sandbox.root)
 
     def mount(self) -> None:
-        """The mounts in their order, but for the view of the cgroups and what might lie in it: those come later."""
+        """The mounts in their order, except the view of the cgroups and mounts that might lie within it: they come
+        later.
+        """
         done = 0
         if self.staged is not None and self.furnished:
             stage.furnish(self.staged, self.root_fd)
@@ -118,7 +126,7 @@ class _Init(Process):
             self.terminal = devices.open_terminal(self.root_fd, self.sandbox.rows, self.sandbox.columns)
 
     def protect(self) -> None:
-        """Where something asked for is mounted late, masks come after it: it must not cover them."""
+        """Where a mount that the user asked for comes late, the masks come after it, so that it does not cover them."""
         if not (self.furnished or any(mount.asked for mount in self.late)):
             self.mask()
 
@@ -139,7 +147,7 @@ class _Init(Process):
             syscalls.unshare(syscalls.CLONE_NEWCGROUP)
 
     def parameters(self) -> None:
-        """After PROCEED: one may be of an interface that the daemon has made."""
+        """After PROCEED: a sysctl may concern an interface that the daemon has made."""
         if self.sandbox.sysctls:
             joined = [name for name, _, _ in self.sandbox.joined]
             sysctls.apply(self.sandbox.sysctls, (*self.sandbox.namespaces, *joined))
@@ -193,10 +201,10 @@ STEPS: tuple[tuple[str, Callable[[_Init], None]], ...] = (
 def prepare(place: str) -> stage.Stage:
     """Do what can be done before the Sandbox is known, in an init forked ahead of time, to make `run` shorter.
 
-    place: a host directory to mount the stage on, in this process's own mount namespace. Nobody else sees it there, but
-        this process no longer sees what is in that directory: it is an empty one
+    place: a host directory on which the stage is mounted, in this process's own mount namespace. No other process sees
+        the stage there, but this process no longer sees what is in that directory: it must be an empty one
 
-    The caller hands the result to `run` when `stage.suits(sandbox)`, and uses another init otherwise. Raises
+    The caller passes the result to `run` when `stage.suits(sandbox)`, and uses another init otherwise. Raises
     SystemFailure, OSError: such an init is of no use and should exit.
     """
     seclude()
@@ -211,15 +219,15 @@ def run(sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, stage
     """Build the sandbox around this process and execute its command.
 
     stdio: the descriptors to become 0, 1 and 2; None with `sandbox.tty`
-    report: this end of the socket of `wire.report`, close-on-exec; the caller has closed its copy of the other end,
-        else init would not see the monitor's death
-    staged: what `prepare` returned, in this process, for a sandbox that suits; the caller has reported READY since
+    report: this end of the socket of `wire.report`, close-on-exec. The caller has closed its copy of the other end,
+        since init would not see the monitor's death otherwise
+    staged: what `prepare` returned, in this process, for a sandbox that suits; the caller has reported READY after that
 
-    The caller is already in the new PID namespace, if there is one: the first child of the process that made it.
+    The caller is already in the new PID namespace, if there is one: it is the first child of the process that made it.
     """
     try:
         if staged is not None:
-            close_on_exec()  # what came since then
+            close_on_exec()  # descriptors that came after `prepare`
         _Init(sandbox, stdio, report, staged).run()
     finally:
         # Whatever happened, this process must not go on as a second monitor.
@@ -227,7 +235,10 @@ def run(sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, stage
 
 
 def _late(wanted: tuple[Mount, ...]) -> tuple[Mount, ...]:
-    """The mounts that have to wait until the cgroups are entered: their view, and from there on those near it."""
+    """The mounts that must wait until the cgroups are entered.
+
+    They are the cgroup view, and the mounts after it below the same top directory.
+    """
     at = next((at for at, mount in enumerate(wanted) if mount.kind == "cgroup"), len(wanted))
     top = wanted[at].target.split("/")[1:2] if at < len(wanted) else []
     return tuple(mount for mount in wanted[at:] if mount.target.split("/")[1:2] == top)

@@ -1,11 +1,12 @@
-"""From fork to execve: run one more process in a container that runs already (exec).
+"""Runs one more process in a running container (exec): enters its cgroups and namespaces, drops rights, then execve.
 
-Two processes run this, one beside the other, and neither returns. The joiner is the exec's launcher, after its last
-word to the keeper, or a child of a monitor that is one process. It closes all that it has, enters the container's
-cgroups and namespaces, and becomes what its process is to be: user, capabilities, filter. Only then it makes that
-process, for a PID namespace is entered by children alone. So the first moment in which anybody in the container can
-see, or trace, the new process, there is nothing to be had from it (CVE-2016-9962): its root and its directory are
-inside, its rights the container's, and it holds no descriptor that leads out (CVE-2024-21626).
+Two processes run this, one after the other, and neither returns. The joiner is the launcher of the exec, after its
+handover to the keeper, or a child of a monitor that is one process. It closes all descriptors that it does not need,
+enters the container's cgroups and namespaces, and takes the user, the capabilities and the seccomp filter that the new
+process is to have. Only then it makes that process, because only children enter a PID namespace. So from the first
+moment in which a process in the container can see, or trace, the new process, the new process gives nothing away
+(CVE-2016-9962): its root and its directory are inside the container, it has the container's rights, and it holds no
+descriptor that leads out (CVE-2024-21626).
 
 Everything is imported and bound here at import time: after the fork each object built is a page copied.
 """
@@ -44,14 +45,17 @@ once it has: `engine.monitor.nativeprocess` has one. It must not copy this proce
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A container's process 1. pidfd: consumed; pid: for kernels whose setns(2) takes no pidfd."""
+    """A container's process 1. pidfd: closed by the run; pid: for kernels whose setns(2) takes no pidfd."""
 
     pidfd: int
     pid: int
 
 
 class _Join(Process):
-    """One run. Of the sandbox what concerns a process is looked at, and nothing else: not root, mounts, devices."""
+    """One run of the steps.
+
+    Of the sandbox only what concerns a single process is used: not its root, mounts or devices.
+    """
 
     def __init__(
         self,
@@ -97,7 +101,10 @@ class _Join(Process):
             os.close(fd)
 
     def enter(self) -> None:
-        """All of the container's namespaces at once, its own and those it shares; the PID namespace is the child's."""
+        """Enter all namespaces of the container at once, its own and those that it shares.
+
+        The PID namespace is entered by children only.
+        """
         try:
             syscalls.setns(self.pidfd, _FLAGS)
         except OSError as error:
@@ -114,10 +121,10 @@ class _Join(Process):
         links = [
             os.open(f"/proc/{self.pid}/ns/{NAMESPACES[name].link}", os.O_RDONLY | os.O_CLOEXEC) for name in _JOINED
         ]
-        # Process 1 still lives, so its number was its own all the time.
+        # Process 1 still lives, so no other process can have had its number meanwhile.
         if select.select([self.pidfd], [], [], 0)[0]:
             raise Conflict("the container is not running")
-        for link in links[1:] + links[:1]:  # the mounts last: with them /proc is another
+        for link in links[1:] + links[:1]:  # the mount namespace last: after it /proc is the container's
             syscalls.setns(link, 0)
             os.close(link)
 
@@ -126,13 +133,16 @@ class _Join(Process):
             self.terminal = devices.open_terminal(self.root_fd, self.sandbox.rows, self.sandbox.columns, console=False)
 
     def directory(self) -> None:
-        """Found beneath the root, without magic links, and seen to be inside; unlike a start, an exec makes none."""
+        """Change to the working directory, which is opened beneath the root and without magic links.
+
+        It must lie inside the root. Unlike a start, an exec makes no missing directory.
+        """
         cwd = self.sandbox.cwd or "/"
         try:
             place = open_beneath(self.root_fd, cwd, _PLACE)
             os.fchdir(place)
             os.close(place)
-            os.getcwd()  # fails for what cannot be reached from the root
+            os.getcwd()  # fails for a directory that cannot be reached from the root
         except OSError as error:
             raise command.Refusal(
                 error.errno or 0,
@@ -141,12 +151,12 @@ class _Join(Process):
             ) from error
 
     def bear(self) -> None:
-        """The short way, without a fork of all this memory: the newborn executes its command at once.
+        """Make the new process without a fork that copies all this memory: the child executes its command at once.
 
-        The joiner itself sees another /proc/self than its child, so it goes this way only with a command that it finds
-        without a doubt. What is wrong with any other is for the child to see. The child has the joiner's memory, and
-        the joiner is in the host's PID namespace: where somebody may trace the child, there is no such way (see
-        `wire.schema.Exec`).
+        The joiner sees another /proc/self than its child, so it goes this way only with a command that it finds without
+        a doubt; the child itself looks for any other command, and finds what is wrong with it. The child shares the
+        joiner's memory, and the joiner is in the host's PID namespace: where a process may trace the child, this way is
+        not taken (see `wire.schema.Exec`).
         """
         if self.newborn is None:
             return
@@ -163,7 +173,7 @@ class _Join(Process):
         os._exit(0)
 
     def fork(self) -> None:
-        """The joiner ends here, the newborn goes on."""
+        """Fork the new process, which goes on with the steps; the joiner ends here."""
         pid = os.fork()
         if pid:
             os.write(self.report, protocol.encode_birth(pid, executed=False))
@@ -194,13 +204,16 @@ STEPS: tuple[tuple[str, Callable[[_Join], None]], ...] = (
 
 
 def prepare() -> None:
-    """Do what can be done in a joiner that was forked before anyone has asked for it."""
+    """Do what can be done in a joiner that was forked before a request has come."""
     seclude()
     default_signals()
 
 
 def rehearse() -> None:
-    """Do as if, with what changes nothing: a page is copied when it is touched first, and now nobody waits for that."""
+    """Run code of a later exec in a way that changes nothing.
+
+    A page is copied when it is touched first; after this no exec waits for that copy.
+    """
     users.resolve("0:0", ("0",), "root:x:0:0:root:/root:/bin/sh\n", "root:x:0:root\n")
     root = os.open("/", _PLACE)
     os.close(open_beneath(root, "/", _PLACE))
@@ -225,8 +238,8 @@ def run(
 ) -> None:
     """Enter the container of this process 1, and execute the sandbox's command there.
 
-    stdio, report: as `init.run` takes them; newborn: see `Newborn`, None to fork; prepared: `prepare` was called in
-        this process; held: descriptors that are to be closed only by the end of this process
+    stdio, report: the same as for `init.run`; newborn: see `Newborn`, None to fork; prepared: `prepare` was called in
+        this process; held: descriptors that stay open until this process ends
     """
     try:
         _Join(sandbox, stdio, report, target, newborn, prepared, held).run()

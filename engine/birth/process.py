@@ -1,8 +1,9 @@
-"""What every process of a container becomes before its command runs, be it process 1 (`init`) or one more (`join`).
+"""The steps that process 1 of a container (`init`) and an exec's process (`join`) share: user, streams, privileges,
+execve.
 
-Runs in a forked child only, single-threaded, which ends in execve or os._exit. Here are the steps that both kinds have
-in common, the state that steps hand to each other, and how a step that fails is told to the monitor (`wire.report`). It
-never decides in which order, and trusts nothing in the image's files.
+Runs in a forked child only, single-threaded, which ends in execve or os._exit. It also has the state that steps hand to
+each other, and tells the monitor of a step that fails (`wire.report`). The order of the steps is not decided here.
+Nothing in the image's files is trusted.
 
 Everything is imported and bound here at import time: after the fork each object built is a page copied.
 """
@@ -23,14 +24,15 @@ from engine.wire import report as protocol
 
 FAILED = 125
 _SIGNALS = tuple(signal.valid_signals())
-# The C library's own, ignored in whatever posix_spawn(3) has started and in all that comes of it.
+# The C library's own signals. Whatever posix_spawn(3) has started ignores them, and so do its descendants.
 _INTERNAL_SIGNALS = (32, 33)
 _LAST_CAPABILITY = capabilities.last_known()
 _NULL = os.makedev(1, 3)
 
 
 class Process:
-    """One run: what the steps hand to each other. Descriptors end with the process.
+    """One run of the steps, and the state that steps hand to each other. Its descriptors are closed when the process
+    ends.
 
     stdio: the descriptors to become 0, 1 and 2; None with a terminal; report: the socket of `wire.report`
     """
@@ -50,14 +52,14 @@ class Process:
             os.write(self.report, protocol.encode_warning(text))
 
     def before_failure(self) -> None:
-        """What is due before a failure may be told."""
+        """Do what must come before a failure is told; by default nothing."""
 
     @abstractmethod
     def go(self) -> None:
         """Do the steps in their order; `step` names the one that is being done."""
 
     def run(self) -> None:
-        """Do the steps; the first that fails is told, and ends the process."""
+        """Do the steps. The first step that fails is told to the monitor, and the process ends."""
         try:
             self.go()
         except command.Refusal as refusal:
@@ -67,7 +69,8 @@ class Process:
         except OSError as error:
             name = f" {error.filename}" if error.filename else ""
             self._fail(error.errno or 0, f"{self.step}:{name} {mounts.words(error)}", FAILED)
-        except Exception as error:  # a mistake of ours: there is nobody above to show it, so the client reads it
+        # A mistake of the engine: no caller above could show it, so the client reads it.
+        except Exception as error:
             self._fail(0, f"{self.step}: {type(error).__name__}: {error}", FAILED)
 
     def _fail(self, number: int, text: str, status: int) -> None:
@@ -78,13 +81,16 @@ class Process:
     def tell_failure(self, failure: protocol.Failure) -> None:
         os.write(self.report, protocol.encode_failure(failure))
 
-    # Steps that both kinds have.
+    # Steps that both kinds of process have.
 
     def user(self) -> None:
         self.identity = users.identify(self.root_fd, self.sandbox.user, self.sandbox.groups)
 
     def streams(self) -> None:
-        """0, 1 and 2: the terminal, or what the monitor gave; owned by the user, who may want to open them by name."""
+        """Make 0, 1 and 2 the terminal, or the descriptors that the monitor gave.
+
+        They get the container's user as owner, because its programs may open them by name.
+        """
         master, slave = self.terminal
         if self.sandbox.tty:
             with socket.socket(fileno=os.dup(self.report)) as channel:
@@ -99,7 +105,10 @@ class Process:
         self.warn(limits.apply_rlimits(each for each in self.sandbox.rlimits if not limits.hinders(each)))
 
     def privileges(self) -> None:
-        """In runc's order. Without no_new_privs only CAP_SYS_ADMIN may install a filter: then it goes in first."""
+        """Take the rights of the container, in runc's order.
+
+        Without no_new_privs only CAP_SYS_ADMIN may install a seccomp filter: then the filter is installed first.
+        """
         if self.sandbox.apparmor:
             apparmor.change_on_exec(self.sandbox.apparmor)
         _, permitted, _ = syscalls.capget()
@@ -131,7 +140,7 @@ class Process:
     # Parts of the last step.
 
     def command(self, *, certain: bool = False) -> tuple[bytes, list[bytes], dict[bytes, bytes]]:
-        """What execve(2) is to be told. Raises Refusal; certain: see `command.find`."""
+        """The path, arguments and variables for execve(2). Raises Refusal; certain: see `command.find`."""
         environment = dict(entry.partition("=")[::2] for entry in self.sandbox.env if "=" in entry)
         environment.setdefault("HOME", self.identity.home)
         path = command.find(self.sandbox.argv[0], environment.get("PATH", ""), self.root_fd, certain=certain)
@@ -139,7 +148,7 @@ class Process:
         return _encoded(path), arguments, {_encoded(key): _encoded(value) for key, value in environment.items()}
 
     def let_go(self) -> None:
-        """Leave nothing of the engine's to the command, and nothing to itself but execve."""
+        """Set what the command inherits; with no_new_privs the filter comes last, and then only execve may follow."""
         os.umask(self.sandbox.umask)
         limits.apply_rlimits(filter(limits.hinders, self.sandbox.rlimits))
         default_signals()
@@ -149,7 +158,7 @@ class Process:
 
 
 def default_signals() -> None:
-    """No signal is ignored any more."""
+    """Give every ignored signal its default action."""
     for number in _SIGNALS:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -158,7 +167,9 @@ def default_signals() -> None:
 
 
 def seclude() -> None:
-    """Be nobody's: no inherited descriptor survives execve, no process may look into this one, own session."""
+    """Leave no way to the engine: no descriptor survives execve, no process may look into this one, a session of its
+    own.
+    """
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     close_on_exec()
     os.setsid()
@@ -166,18 +177,18 @@ def seclude() -> None:
     try:
         syscalls.join_session_keyring()
     except OSError as error:
-        # No keyrings in this kernel, a quota that is used up, a profile around the engine: then it keeps ours,
-        # which the default seccomp profile keeps from it.
+        # This kernel has no keyrings, or a quota is used up, or a security profile around the engine forbids it. Then
+        # the process keeps the engine's keyring; the default seccomp profile keeps the command from using it.
         if error.errno not in (errno.ENOSYS, errno.EDQUOT, errno.EPERM):
             raise
 
 
 def close_on_exec() -> None:
-    """Mark every descriptor above 2."""
+    """Mark every descriptor above 2 as close-on-exec."""
     try:
         syscalls.close_range(3, 0xFFFFFFFF, syscalls.CLOSE_RANGE_CLOEXEC)
     except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.EINVAL):  # before Linux 5.9, and before 5.11
+        if error.errno not in (errno.ENOSYS, errno.EINVAL):  # ENOSYS before Linux 5.9, EINVAL before 5.11
             raise
         for name in os.listdir("/proc/self/fd"):
             if int(name) > 2:
@@ -210,14 +221,18 @@ def _if_open(do: Callable[..., None], fd: int, *arguments: object) -> None:
 
 
 def _place(wanted: tuple[int, int, int]) -> None:
-    """Make these descriptors 0, 1 and 2, whatever order and numbers they come in."""
+    """Make these descriptors 0, 1 and 2, whatever order and numbers they have."""
     copies = [os.dup(fd) if fd < 3 else fd for fd in wanted]
     for target, fd in enumerate(copies):
         os.dup2(fd, target)
 
 
 def _adopt(fd: int, uid: int) -> None:
-    """Give the stream to the user; /dev/null becomes the container's own, as the host's is not there to be held."""
+    """Make the user the owner of the stream.
+
+    If it is the host's /dev/null, it is replaced by the container's own: the host's must not stay open in the
+    container.
+    """
     found = os.fstat(fd)
     if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL:
         try:
@@ -230,7 +245,7 @@ def _adopt(fd: int, uid: int) -> None:
         try:
             os.fchown(fd, uid, -1)
         except OSError as error:
-            # Sockets, and files on file systems without owners or read-only ones: runc passes over these too.
+            # Sockets, and files on file systems that have no owners or are read-only: runc passes over these too.
             if error.errno not in (errno.EINVAL, errno.EPERM, errno.EROFS):
                 raise
 

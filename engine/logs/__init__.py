@@ -1,1 +1,1 @@
-"""A container's output: the log's files, their writer and reader, and the pump that moves the bytes."""
+"""The logs of containers: their formats on disk, their writers and readers, and the log drivers."""

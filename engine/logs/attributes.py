@@ -1,7 +1,7 @@
-"""What a container's log says of the container: its tag, and the labels and variables that the options name.
+"""The tag, labels and variables that a container's log options ask to be added to its log lines.
 
-Pure; used by the daemon's request threads, at each start. Values are those of create: a rename later changes a tag with
-the next start, as in dockerd.
+Pure; used by the daemon's request threads, at each start. The values are those of the container's creation; the tag has
+the name at the start, so that a rename changes it with the next start, as in dockerd.
 """
 
 import re
@@ -13,8 +13,8 @@ from engine.logs.drivers import jsonfile
 
 OPTIONS = frozenset({"labels", "labels-regex", "env", "env-regex", "tag"})
 _SHORT = 12
-_SEARCHED = 128  # characters of a name: Python's expressions are not linear
-# Without braces in it, or an end would be looked for anew from each beginning.
+_SEARCHED = 128  # characters of a name to search: Python's regular expressions take more than linear time
+# No braces inside: otherwise each beginning would start a new search for an end.
 _ACTION = re.compile(r"\{\{-?([^{}]*?)-?\}\}")
 _FIELD = re.compile(r"\s*\.([A-Za-z_]\w*)\s*")
 
@@ -31,7 +31,7 @@ class Described:
     labels: dict[str, str]
 
 
-# Every field of a tag's template. dockerd's {{.DaemonName}} is `docker`, whatever its name.
+# Every field of a tag's template. dockerd's {{.DaemonName}} is `docker`, whatever the daemon's name is.
 _FIELDS: dict[str, Callable[[Described], str]] = {
     "ID": lambda one: one.id[:_SHORT],
     "FullID": lambda one: one.id,
@@ -48,7 +48,10 @@ _FIELDS: dict[str, Callable[[Described], str]] = {
 
 
 def tag(template: str, described: Described) -> str:
-    """A tag's template filled in. Of Go's language the fields are known, no functions. Raises Invalid in Go's words."""
+    """A tag's template filled in.
+
+    Of Go's template language it knows fields, no functions. Raises Invalid in Go's words.
+    """
     if "{{" in _ACTION.sub("", template):
         raise Invalid("template: log-tag:1: unclosed action")
 
@@ -90,7 +93,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def of(config: dict[str, str], described: Described) -> dict[str, str]:
-    """All attributes of each line in a log of JSON lines; a tag only where one was asked for."""
+    """All attributes of each line in a log of JSON lines; with a tag only if one was asked for. Raises Invalid."""
     found = extra(config, described)
     if config.get("tag"):
         found["tag"] = tag(config["tag"], described)
@@ -98,12 +101,12 @@ def of(config: dict[str, str], described: Described) -> dict[str, str]:
 
 
 def as_json(attributes: dict[str, str]) -> bytes:
-    """What stands between the stream and the time of a JSON line: `"attrs":{...},` as Go writes it, or nothing."""
+    """The part of a JSON line between the stream and the time: `"attrs":{...},` as Go writes it, or nothing."""
     if not attributes:
         return b""
 
     def text(value: str) -> bytes:
-        # A tab is the one thing that encoding/json writes otherwise than dockerd's writer of lines.
+        # Only a tab differs between encoding/json, which dockerd uses here, and its writer of lines.
         parts = (jsonfile.escape(part.encode("utf-8", "surrogateescape")) for part in value.split("\t"))
         return b'"' + b"\\t".join(parts) + b'"'
 

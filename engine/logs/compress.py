@@ -1,7 +1,7 @@
-"""Compresses the older files of a log of JSON lines, as dockerd does.
+"""Compresses the older files of a log of JSON lines with gzip, as dockerd does.
 
 Run by a child of the monitor that does nothing else and ends. Each file is replaced by its compressed form in one step,
-so that a reader finds the one or the other; the file that is being written is never touched.
+so that a reader finds one or the other. The file that is being written is never touched.
 """
 
 import os
@@ -14,13 +14,13 @@ _TAIL = 8192  # bytes at a file's end in which its last line's time is looked fo
 
 
 def compress_all(directory_fd: int, name: str, most: int) -> None:
-    """Compress each of the log's older files (`name`.1 to `name`.`most`) that is not yet. Raises OSError."""
+    """Compress each of the log's older files (`name`.1 to `name`.`most`) that is not compressed yet. Raises OSError."""
     for number in range(most, 0, -1):
         old = f"{name}.{number}"
         try:
             source = os.open(old, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory_fd)
         except FileNotFoundError:
-            continue  # it is compressed, or there never was one
+            continue  # it is compressed, or never existed
         with open(source, "rb") as file:
             _compress(file, directory_fd, f"{name}.gz.new")
         os.rename(f"{name}.gz.new", f"{old}.gz", src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
@@ -38,7 +38,7 @@ def _compress(source: BufferedReader, directory_fd: int, to: str) -> None:
             made.write(deflate.compress(block))
         made.write(deflate.flush() + check.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little"))
         made.flush()
-        os.fdatasync(made.fileno())  # before the other form of it goes
+        os.fdatasync(made.fileno())  # before the uncompressed file is removed
 
 
 def _last_time(source: BufferedReader) -> bytes:

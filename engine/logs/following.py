@@ -1,7 +1,7 @@
-"""Follows a log that is being written: reads on whenever its directory changes, until it is complete.
+"""Follows a log that is still written: lets a reader send what is new, with inotify or by polling, until the log ends.
 
-Run by a thread of the daemon, for the readers of every form of log. It opens nothing but the watch on the directory.
-Where inotify has nothing left to give, following goes on by looking at short intervals.
+Run by a thread of the daemon, for the readers of every log format. It opens nothing but the watch on the directory. If
+inotify has no watches left, it looks at the log at short intervals instead.
 """
 
 import errno
@@ -28,7 +28,7 @@ def follow(
     with _Changes(directory) as changes:
         while True:
             changes.begin()
-            # Asked before reading: what was written before the end was told is then certain to be read.
+            # Checked before reading: what was written before the end was signalled is then certain to be read.
             last = bool(_ready({ended_fd: select.POLLIN}, 0)) or 0 < query.until_ns <= time.time_ns()
             if advance(last) or last:
                 return True
@@ -45,16 +45,19 @@ def follow(
 
 
 class _Changes:
-    """A watch on one directory: readable at `fd` after a change. Without one, `fd` is -1 and `patience_ms` is short."""
+    """A watch on one directory: `fd` is readable after a change.
+
+    Without a watch, `fd` is -1 and `patience_ms` is short.
+    """
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self.fd = -1
 
     def begin(self) -> None:
-        """Begins to watch, unless that is so already; to be called before the reading, so that no change is missed.
+        """Begins to watch, unless it does already; to be called before the reading, so that no change is missed.
 
-        Where there are no watches left (128 per user by default), or no directory yet, it does nothing. Raises OSError.
+        Does nothing where there are no watches left (128 per user by default) or no directory yet. Raises OSError.
         """
         if self.fd >= 0:
             return
@@ -68,15 +71,15 @@ class _Changes:
 
     @property
     def patience_ms(self) -> int | None:
-        """How long to wait at most before looking again: for ever (None) when the kernel tells of changes."""
+        """How long to wait at most before looking again: for ever (None) when the kernel reports changes."""
         return None if self.fd >= 0 else _INTERVAL_MS
 
     def drain(self) -> None:
-        """Takes the events away; which they were does not matter, for the reader looks at everything."""
+        """Reads the events away. Which events they were does not matter, because the reader looks at everything."""
         inotify.read(self.fd)
 
     def close(self) -> None:
-        """Gives the descriptor back."""
+        """Closes the watch's descriptor."""
         if self.fd >= 0:
             os.close(self.fd)
         self.fd = -1

@@ -1,7 +1,7 @@
-"""The shapes on disk of a container's log, and the limits that bind them.
+"""The format on disk of a log of the engine's own form (driver `local`): frames, index records and their limits.
 
 Pure: bytes in, values out; used by the monitor (which writes), by the daemon's threads (which read) and by the tests.
-It never opens a file. `_muxer/muxer.h` says the same in C.
+It never opens a file. `_muxer/log/format.h` says the same in C.
 
 A log is a directory of numbered segments. Segment n is two files:
 
@@ -9,8 +9,9 @@ A log is a directory of numbered segments. Segment n is two files:
                4 bytes big-endian payload length, payload; the frame of the API's attach stream
     %08d.idx   24 bytes of header, then one record of 24 bytes per frame, all little-endian
 
-The frame is written before its record, and only what a valid record points at is ever read back, so a frame that a
-crash tore has no reader. A record is judged by itself: a torn one is passed over and its neighbours live on.
+The frame is written before its record, and a reader uses only frames that a valid record points at, so no reader sees a
+frame that a crash tore. Each record is judged by itself: a torn record is passed over, and its neighbours are still
+read.
 """
 
 import struct
@@ -42,10 +43,10 @@ NEVER = (1 << 64) - 1
 
 @dataclass(slots=True)
 class Record:
-    """One frame as the index tells of it. Not frozen, which would make each of them slower to come by.
+    """One frame as its index record describes it. Not frozen, because frozen objects are slower to make.
 
-    open_lines: which streams are in the middle of a line after this frame, the sum of `line_bit` of each; it spares
-        a reader who begins here the search for the last frame of a stream that says little
+    open_lines: which streams are in the middle of a line after this frame, the sum of `line_bit` of each; without it, a
+        reader that begins here would have to search for the last frame of a stream with little output
     """
 
     offset: int
@@ -66,18 +67,18 @@ def line_bit(stream: int) -> int:
 
 
 def open_after(open_lines: int, stream: int, payload: bytes | memoryview) -> int:
-    """What `open_lines` becomes with this chunk."""
+    """The value of `open_lines` after this chunk."""
     bit = line_bit(stream)
     return open_lines & ~bit if payload[-1] == 0x0A else open_lines | bit
 
 
 def log_name(number: int) -> str:
-    """The name of the segment's frames."""
+    """The name of the file with the segment's frames."""
     return f"{number:08d}.log"
 
 
 def index_name(number: int) -> str:
-    """The name of the segment's index."""
+    """The name of the file with the segment's index."""
     return f"{number:08d}.idx"
 
 
@@ -118,7 +119,7 @@ def stamp(time_ns: int) -> bytes:
     """A time as docker writes it before a line: RFC 3339 in UTC with nine digits, and a space."""
     seconds, fraction = divmod(time_ns, 1_000_000_000)
     days, second = divmod(seconds, 86400)
-    # Days to a date with March as the first month (Howard Hinnant's civil_from_days): gmtime(3) is bound to the
+    # Days to a date with March as the first month (Howard Hinnant's civil_from_days). Not gmtime(3): it is bound to the
     # platform's time_t, which ends in 2038 on some 32-bit systems.
     era, day = divmod(days + 719468, 146097)
     year = (day - day // 1460 + day // 36524 - day // 146096) // 365

@@ -1,7 +1,7 @@
-"""The lines of a log of JSON lines, read: bytes to messages.
+"""Parses the lines of a log of JSON lines (driver `json-file`) into messages.
 
-Pure; used by the reader in the daemon's threads and by a monitor. Whoever wrote the line (dockerd, this engine), and
-whatever stands in it, a line is a message or it is passed over.
+Pure; used by the reader in the daemon's threads and by a monitor. Whichever program wrote a line (dockerd, this
+engine), and whatever the line contains, it is a message or it is passed over.
 """
 
 import json
@@ -20,9 +20,9 @@ _ZONED = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d
 
 @dataclass(slots=True)
 class Message:
-    """One line: its stream (1, 2), its time in ns, the bytes that the container has said, and its attributes or None.
+    """One line: its stream (1, 2), its time in ns, the bytes that the container wrote, and its attributes or None.
 
-    Not frozen, which would make each of them slower to come by.
+    Not frozen, because frozen objects are slower to make.
     """
 
     stream: int
@@ -46,7 +46,7 @@ def _epoch(year: int, month: int, day: int, hour: int, minute: int, second: int)
 def parse_time(text: bytes) -> int | None:
     """RFC 3339 in UTC as ns since the epoch; None for anything else."""
     global _seconds
-    known, seconds = _seconds  # read at once: threads share it
+    known, seconds = _seconds  # read in one step, because threads share it
     if text[:19] != known:
         found = _TIME.fullmatch(text)
         if found is None:
@@ -60,9 +60,9 @@ def parse_time(text: bytes) -> int | None:
 
 
 def parse(line: bytes) -> Message | None:
-    """The message in a line (with its end or without); None when it is none."""
+    """The message in a line (with its end or without); None when there is none."""
     if line.startswith(_BEGIN):
-        # What this engine and dockerd write for text without anything to escape, by far the most of it.
+        # What this engine and dockerd write for text without anything to escape, which is most text.
         place = line.find(_BETWEEN)
         stream = _FAST_STREAMS.get(line[place + 12 : place + 28])
         if stream:
@@ -92,7 +92,7 @@ def _parse_any(line: bytes) -> Message | None:
         attributes = None
     else:
         attributes = {name: value for name, value in attributes.items() if isinstance(value, str)}
-    # A lone half of a pair is read as Go reads it.
+    # A lone surrogate is replaced, as Go does when it reads JSON.
     return Message(number, time_ns, _LONE.sub("\ufffd", text or "").encode(), attributes)
 
 

@@ -1,7 +1,7 @@
-"""Sends a log of JSON lines to a client: dockerd's own files as well as this engine's.
+"""Reads a log of JSON lines (driver `json-file`), also one that dockerd has written, and sends it to a client.
 
-Run by a thread of the daemon, which it blocks until the client has everything or is gone; holds no lock and writes no
-file. What is new in a log is found by the files' inodes: a rotation renames them, and a compression replaces one.
+Run by a thread of the daemon, which it blocks until the client has everything or is gone; it holds no lock and writes
+no file. It finds what is new in a log by the files' inodes: a rotation renames files, and a compression replaces one.
 """
 
 import os
@@ -15,13 +15,15 @@ from engine.logs.query import Query
 from engine.logs.sink import GONE, Sink
 
 _BLOCK = 1 << 16
-_MOST_FILES = 10_000  # no log has more; a bound for a directory that is somebody's joke
+_MOST_FILES = 10_000  # no log has more; a bound for a directory that was filled on purpose
 _TRIES = 5
 
 
 @dataclass(slots=True)
 class _File:
-    """One file of a log, open: read from `offset` on. number: 0 the present one; rest: the beginning of a line."""
+    """One open file of a log, read from `offset` on. number: 0 for the one being written; rest: the beginning of a
+    line.
+    """
 
     fd: int
     inode: int
@@ -44,9 +46,9 @@ def send(
 ) -> tuple[int, int] | None:
     """Write the wanted lines to `sink_fd`; the (inode, offset) up to which they were read, None when the client left.
 
-    details: each line's own attributes stand before it, and `query.prefix` is not looked at. after: not the whole log,
-    but what is behind this (inode, offset). The rest is as in `engine.logs.reader.send`. Raises OSError for anything
-    but a client that has left.
+    details: each line's own attributes stand before it, and `query.prefix` is not used. after: not the whole log, but
+        what comes after this (inode, offset). The other arguments are those of `engine.logs.reader.send`. Raises
+        OSError for anything but a client that has left.
     """
     sink = Sink(sink_fd, chunked)
     dress = _Dress(query, details)
@@ -71,7 +73,7 @@ def send(
 
 
 def later(directory_fd: int, name: str, after: tuple[int, int]) -> Iterator[tuple[int, bytes]]:
-    """(stream, text) of every line behind (inode, offset), of a log that is not being written just now."""
+    """(stream, text) of every line after (inode, offset), of a log that is not being written at this moment."""
     with _Log(f"/proc/self/fd/{directory_fd}", name) as log:
         log.begin_after(*after)
         for message in log.new():
@@ -91,8 +93,8 @@ def _follow(log: "_Log", dress: "_Dress", sink: Sink, sink_fd: int, query: Query
 
 
 def details_of(attributes: dict[str, str] | None) -> bytes:
-    """The attributes as docker shows them with `details`, and the space behind them."""
-    from urllib.parse import quote_plus  # only a daemon's threads show them, and it weighs more than all of this
+    """The attributes as docker shows them with `details`, and the space after them."""
+    from urllib.parse import quote_plus  # only the daemon shows them, and it needs more memory than all of this
 
     pairs = (
         f"{quote_plus(name, safe='~')}={quote_plus(value, safe='~')}"
@@ -102,7 +104,7 @@ def details_of(attributes: dict[str, str] | None) -> bytes:
 
 
 class _Dress:
-    """What of a message goes out, and with what before it."""
+    """Decides which messages go out, and what stands before each."""
 
     def __init__(self, query: Query, details: bool) -> None:
         self._streams = query.streams
@@ -110,7 +112,7 @@ class _Dress:
         self._timestamps, self._tty, self._details = query.timestamps, query.tty, details
 
     def put(self, sink: Sink, message: Message) -> bool:
-        """Put the message if it is wanted; False when no later one can be."""
+        """Put the message if it is wanted; False when no later message can be wanted."""
         if message.time_ns > self._last:
             return False
         if message.stream in self._streams and message.time_ns >= self._first:
@@ -124,7 +126,7 @@ class _Dress:
 
 
 class _Log:
-    """The files of a log, oldest first, as far as they are not read."""
+    """The files of a log that are not read to their end yet, oldest first."""
 
     def __init__(self, directory: str, name: str) -> None:
         self.directory = directory
@@ -145,7 +147,7 @@ class _Log:
         return (self._files[-1].inode, self._files[-1].offset - len(self._files[-1].rest)) if self._files else (0, 0)
 
     def begin(self, tail: int | None) -> bool:
-        """Open the log, at its last `tail` lines or its beginning; False when there is none yet."""
+        """Open the log, at its last `tail` lines or its beginning; False when there is no log yet."""
         self._files = self._open_all()
         self._begun = bool(self._files)
         if tail is not None and self._files:
@@ -153,7 +155,7 @@ class _Log:
         return self._begun
 
     def begin_after(self, inode: int, offset: int) -> None:
-        """Open the log behind what was read of it."""
+        """Open the log just after what was read of it."""
         self._files = self._open_all()
         for place, file in enumerate(self._files):
             if file.inode == inode and not file.compressed:
@@ -163,18 +165,18 @@ class _Log:
         self._begun = True
 
     def new(self) -> Iterator[Message]:
-        """Every message that is there and was not read yet."""
+        """Every message that is in the log and was not read yet."""
         while self._files:
             file = self._files[0]
             yield from self._read(file)
             if len(self._files) == 1 and not self._go_on(file):
                 return
             if self._files[0] is file and len(self._files) > 1:
-                yield from self._read(file)  # what was written between the last look and its rotation
+                yield from self._read(file)  # what was written between the last read and the rotation
                 self._close([self._files.pop(0)])
 
     def _go_on(self, file: _File) -> bool:
-        """Open what has come after the last file; False when it is still the one that is written."""
+        """Open the files that are newer than the last one; False when the last one is still the one being written."""
         try:
             found = os.stat(os.path.join(self.directory, self._name))
         except FileNotFoundError:
@@ -184,7 +186,8 @@ class _Log:
         every = self._open_all()
         place = next((place for place, each in enumerate(every) if each.inode == file.inode), None)
         if place is None:
-            # Compressed or removed meanwhile: what is newer is what begins later than this one ends.
+            # The last file was compressed or removed meanwhile. The newer files are those that begin after its last
+            # message.
             place = (
                 next((place for place, each in enumerate(every) if self._begins(each) >= self._last_ns), len(every)) - 1
             )
@@ -194,7 +197,7 @@ class _Log:
         return bool(newer)
 
     def _begins(self, file: _File) -> int:
-        """The time of a file's first message; that of the present one is never too early."""
+        """The time of a file's first message; for the file being written, a time that is never too early."""
         if file.number == 0:
             return format.NEVER
         for block in _blocks(file, 0):
@@ -204,11 +207,12 @@ class _Log:
 
     def _read(self, file: _File) -> Iterator[Message]:
         if not file.compressed and os.fstat(file.fd).st_size < file.offset:
-            file.offset, file.rest = 0, b""  # cut: by a rotation of a single file, or by hand
+            file.offset, file.rest = 0, b""  # the file was cut: by a rotation of a log with a single file, or by hand
         for block in _blocks(file, file.offset):
             file.offset += len(block)
             block = file.rest + block
-            # A line at a time: a client that takes nothing is to hold a block, and not an object for each of its lines.
+            # One line at a time: a client that takes nothing then holds a block, and not an object for each of its
+            # lines.
             start = 0
             while (end := block.find(b"\n", start)) >= 0:
                 message = parse(block[start:end])
@@ -219,7 +223,7 @@ class _Log:
             file.rest = block[start:]
 
     def _open_all(self) -> list[_File]:
-        """Every file, oldest first, opened while none was renamed (or so at the last of several tries)."""
+        """Open every file, oldest first, while no rotation renamed one (or so at the last of several tries)."""
         for _ in range(_TRIES):
             before = self._identity()
             found = self._open_each()
@@ -259,7 +263,7 @@ class _Log:
         return list(reversed(found.values()))
 
     def _seek(self, tail: int) -> None:
-        """Go to the last `tail` lines, of whichever stream, as dockerd counts them."""
+        """Go to the last `tail` lines, of both streams together, as dockerd counts them."""
         for place in range(len(self._files) - 1, -1, -1):
             file = self._files[place]
             count = sum(block.count(b"\n") for block in _blocks(file, 0)) if file.compressed else None
@@ -280,7 +284,7 @@ class _Log:
 
 
 def _blocks(file: _File, offset: int) -> Iterator[bytes]:
-    """The file's bytes (of a compressed one, what is in it) from `offset` on."""
+    """The file's bytes from `offset` on; for a compressed file, its uncompressed bytes."""
     if not file.compressed:
         while block := os.pread(file.fd, _BLOCK, offset):
             offset += len(block)
@@ -294,7 +298,7 @@ def _blocks(file: _File, offset: int) -> Iterator[bytes]:
         try:
             block = inflate.decompress(packed)
         except zlib.error:
-            return  # damaged: what came before it counts
+            return  # damaged: what came before is used
         skipped = min(offset, len(block))
         offset -= skipped
         if len(block) > skipped:
@@ -302,7 +306,7 @@ def _blocks(file: _File, offset: int) -> Iterator[bytes]:
 
 
 def _start_of_tail(file: _File, tail: int) -> tuple[int, int]:
-    """Where the last `tail` whole lines of a plain file begin, and how many it has too few."""
+    """Where the last `tail` whole lines of a plain file begin, and how many lines are missing in it."""
     end, first = os.fstat(file.fd).st_size, True
     while end > 0:
         start = max(end - _BLOCK, 0)
@@ -315,7 +319,7 @@ def _start_of_tail(file: _File, tail: int) -> tuple[int, int]:
             if tail == 0:
                 return start + whole + 1, 0
             block, first = block[: whole + 1], False
-            tail += 1  # the end of the last line begins none
+            tail += 1  # the newline at the end of the last line begins no line
         count = block.count(b"\n")
         if count >= tail:
             place = len(block)
@@ -328,7 +332,7 @@ def _start_of_tail(file: _File, tail: int) -> tuple[int, int]:
 
 
 def _skip(file: _File, lines: int) -> int:
-    """The offset behind the first `lines` lines."""
+    """The offset just after the first `lines` lines."""
     offset = 0
     for block in _blocks(file, 0):
         count = block.count(b"\n")

@@ -1,9 +1,8 @@
-"""What a loss of power leaves of a log's older files: a rotation never deletes what is on the disk before what is not.
+"""Syncs a log's remaining files before a rotation deletes an old one, so that a power loss cannot take both.
 
-Run by the monitor, in its only thread, at a rotation alone; the twin of what `_muxer/log/writer.c` says of it. To wait
-for the disk stops the container's output for so long. So nobody waits for a file to be deleted that is itself so young
-that it may be nowhere but in memory: a container that fills its whole log in so short a time loses no more than that by
-it.
+Run by the monitor, in its only thread, only at a rotation; `_muxer/log/lasting.c` does the same in C. Waiting for the
+disk stops the container's output for that time. So there is no wait when the file to be deleted is itself so young that
+it may be only in memory: a container that fills its whole log in so short a time loses no more than that.
 """
 
 import os
@@ -13,7 +12,7 @@ YOUNG_NS = 30 * 10**9
 
 
 def is_old(directory_fd: int, name: str, now_ns: int) -> bool:
-    """Whether a file of the log was written so long ago that it is on the disk. False for one that is not there."""
+    """Whether a file of the log was written so long ago that it is on the disk. False if the file does not exist."""
     try:
         written_ns = os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mtime_ns
     except FileNotFoundError:
@@ -22,7 +21,7 @@ def is_old(directory_fd: int, name: str, now_ns: int) -> bool:
 
 
 def sync(directory_fd: int, name: str) -> None:
-    """Put a file of the log on the disk, if it is there. Raises OSError."""
+    """Write a file of the log to the disk, if it exists. Raises OSError."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory_fd)
     except FileNotFoundError:

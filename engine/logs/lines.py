@@ -1,7 +1,8 @@
-"""Cuts the chunks of a log into lines and dresses each for the client.
+"""Cuts the chunks of a log of the engine's own form into lines, and adds to each its time, details and frame.
 
-Pure: chunks in, bytes out; used by the Python reader, and the oracle of `_muxer/log/lines.c`. One frame per line, for
-clients iterate frames and expect lines; a line longer than LINE_LIMIT goes out in pieces, as docker's does.
+Pure: chunks in, bytes out; used by the Python reader, and tests compare `_muxer/log/lines.c` with it. Each line is one
+frame, because clients iterate frames and expect lines. A line longer than LINE_LIMIT goes out in pieces, as docker's
+does.
 """
 
 from engine.logs import format
@@ -16,7 +17,7 @@ class _Line:
     def __init__(self) -> None:
         self.inside = False  # a first byte has been seen and no end
         self.wanted = False  # its time is within the query
-        self.dress = b""  # what the next piece is to begin with
+        self.dress = b""  # what stands before the next piece
         self.held = bytearray()
 
 
@@ -37,7 +38,7 @@ class Lines:
         self._lines[stream].inside, self._lines[stream].wanted = True, False
 
     def feed(self, stream: int, time_ns: int, payload: bytes) -> bytes:
-        """What the chunk completes, ready for the client. Streams that are not wanted are passed over."""
+        """The lines that the chunk completes, ready for the client. Streams that are not wanted are passed over."""
         line = self._lines.get(stream)
         if line is None:
             return b""
@@ -58,7 +59,7 @@ class Lines:
         return b"".join(out)
 
     def end(self) -> bytes:
-        """Ends every line in progress where it stands, stdout first."""
+        """Ends every line in progress where it stands, stdout first; returns what that sends."""
         out = [self._piece(stream, line) for stream, line in self._lines.items() if line.held]
         for line in self._lines.values():
             line.inside = False

@@ -1,6 +1,6 @@
-"""The C muxer's reader behind the same name as its Python twin: `send`.
+"""Calls the C muxer's log reader, with the same signature as `send` of the Python reader.
 
-Run by the daemon's threads. While bytes move no Python object is touched and the interpreter's lock is free.
+Run by the daemon's threads. While bytes move, no Python object is touched and the interpreter's lock is free.
 """
 
 import os
@@ -10,7 +10,7 @@ from engine.logs.query import Query
 
 
 def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ended_fd: int | None = None) -> bool:
-    """Writes the wanted lines of a log to `sink_fd`, as `engine.logs.reader.send` tells it. Raises OSError."""
+    """Writes the wanted lines of a log to `sink_fd`, in the same way as `engine.logs.reader.send`. Raises OSError."""
     prefix = ffi.from_buffer(query.prefix)
     asked = ffi.new(
         "struct mux_query *",

@@ -1,6 +1,6 @@
-"""What the open ends of logs of every form have in common: three descriptors, and the place that is reached.
+"""The abstract open end of a log, which both log writers inherit: its descriptors, its write position, its rotation.
 
-Owned by the monitor. With the C pump an open end only owns the descriptors, and the C moves the fields.
+Owned by the monitor. With the C pump the object only owns the descriptors, and the C code changes the fields.
 """
 
 import os
@@ -12,11 +12,11 @@ class OpenLog:
 
     max_size: bytes after which a file is full, 0 for never; max_files: how many files are kept
     limit: bytes at which the present file is full, 0 for never; position: bytes in it
-    number: of the present file; records: how many of its frames are indexed; open_lines: as in format.Record
-    log_fd, index_fd: the present file and what belongs to it; directory_fd: the log itself; -1 when closed
-    last_ns: the latest time written; times never step back, so that the index can be searched by halves
-    readable: what is in it can be sent again, frame by frame. The others are of a log of JSON lines
-    json, compress, busy, name: a log of JSON lines' own, see `engine.logs.drivers.jsonfile.JsonWriter`
+    number: the number of the present file; records: how many of its frames are indexed; open_lines: as in format.Record
+    log_fd, index_fd: the present file and its index or attributes; directory_fd: the log's directory; -1 when closed
+    last_ns: the latest time written; times never step back, so that the index allows a binary search
+    readable: whether its content can be sent again, frame by frame; False for a log of JSON lines
+    json, compress, busy, name: only used by a log of JSON lines, see `engine.logs.drivers.jsonfile.JsonWriter`
     """
 
     readable: bool
@@ -33,7 +33,7 @@ class OpenLog:
 
     @classmethod
     def taken_over(cls, fields: dict[str, int | bytes]) -> "OpenLog":
-        """One that another process has opened: `fields` are all its own, with this process's numbers."""
+        """A log that another process has opened: `fields` are all of its fields, with this process's descriptors."""
         log = cls.__new__(cls)
         for name, value in fields.items():
             setattr(log, name, value)
@@ -41,26 +41,26 @@ class OpenLog:
         return log
 
     def go_on(self) -> None:
-        """Make what is not among the fields of a log that was taken over."""
+        """Make the state of a taken-over log that is not among its fields."""
 
     @abstractmethod
     def append(self, stream: int, payload: bytes | memoryview) -> None:
-        """Writes one chunk of a stream, of 1 to LARGEST_CHUNK bytes. Raises OSError for what is lost."""
+        """Writes one chunk of a stream, of 1 to LARGEST_CHUNK bytes. Raises OSError when something is lost."""
 
     @abstractmethod
     def end(self, stream: int) -> None:
-        """The stream has ended: what is left of its unfinished line is written. Raises OSError."""
+        """Writes what is left of the stream's unfinished line, since the stream has ended. Raises OSError."""
 
     @abstractmethod
     def unfinished(self, stream: int) -> bytes:
-        """What is held back of the stream's unfinished line."""
+        """The bytes of the stream's unfinished line that are held back."""
 
     @abstractmethod
     def rotate(self) -> None:
         """Goes on in a new file, and removes the oldest past `max_files`.
 
-        Where the host refuses a new one (a full disk) it goes on in the old, for another `max_size`, as the container
-        is worth more than the size of its log; and raises OSError.
+        If the host refuses a new file (a full disk), it goes on in the old file for another `max_size`, because the
+        container matters more than the size of its log; and raises OSError.
         """
 
     def __enter__(self) -> "OpenLog":
@@ -75,7 +75,7 @@ class OpenLog:
         return 0 < self.limit <= self.position
 
     def close(self) -> None:
-        """Gives the descriptors back. A second call does nothing."""
+        """Closes the descriptors. A second call does nothing."""
         for fd in (self.log_fd, self.index_fd, self.directory_fd):
             if fd >= 0:
                 os.close(fd)

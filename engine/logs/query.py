@@ -1,6 +1,6 @@
-"""What a reader of a log asks for.
+"""The query of a client that reads a log: streams, times, tail and how each line is shown.
 
-Pure data; made by the daemon from the request's query, used by whichever twin does the reading.
+Pure data; made by the daemon from the request's query, used by the C and Python readers.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from engine.logs.format import NEVER, STDERR, STDOUT
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which lines of a log, and how they are dressed.
+    """Which lines of a log are wanted, and how they are shown.
 
     stdout, stderr: the streams wanted
-    since_ns, until_ns: only lines whose time is in [since_ns, until_ns], ns since the epoch; until_ns 0 is "no end".
-        A line's time is that of the chunk that holds its first byte
+    since_ns, until_ns: only lines whose time is in [since_ns, until_ns], ns since the epoch; until_ns 0 is "no end". A
+        line's time is that of the chunk that holds its first byte
     tail: only the last so many lines of the wanted streams, counted (as docker does) before since and until; None: all
     timestamps: each line begins with its time, RFC 3339 with nine digits, and a space
-    prefix: put before each line, after the time, exactly as it stands: the details with the space that ends them
+    prefix: put before each line, after the time, unchanged: the details with the space that ends them
     tty: raw bytes, no frames
     """
 
@@ -37,10 +37,10 @@ class Query:
 
     @property
     def first_ns(self) -> int:
-        """The earliest time wanted; a time before the epoch is the epoch."""
+        """The earliest time wanted, in ns; a time before the epoch is the epoch."""
         return min(max(self.since_ns, 0), NEVER)
 
     @property
     def last_ns(self) -> int:
-        """The latest time wanted."""
+        """The latest time wanted, in ns."""
         return NEVER if self.until_ns <= 0 else min(self.until_ns, NEVER)

@@ -1,8 +1,8 @@
-"""Sends a container's log to a client: the Python twin of `_muxer/log/reader.c`, and its oracle.
+"""Reads a log of the engine's own form (driver `local`) and sends the wanted lines to a client; the Python version.
 
-Run by a thread of the daemon, which it blocks until the client has everything or is gone; holds no lock, and does not
-care whether the container's monitor, or anything else, still writes. It never serves a byte that no valid record
-points at.
+Tests compare `_muxer/log/reader.c` with it. Run by a thread of the daemon, which it blocks until the client has
+everything or is gone. It holds no lock, and works whether or not the container's monitor still writes. It sends only
+bytes that a valid record points at.
 """
 
 import os
@@ -21,8 +21,8 @@ def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ende
     """Writes the wanted lines of the log in `directory` to `sink_fd`; True when the client got all, False when it left.
 
     chunked: as an HTTP/1.1 chunked body, with its end. ended_fd: None reads what is there now; else a descriptor that
-    becomes readable (or hangs up) when the log is complete: until then new lines are sent as they come. A log that
-    does not exist is empty. Raises OSError for anything but a client that has left.
+        becomes readable (or hangs up) when the log is complete: until then new lines are sent as they come. A log that
+        does not exist is empty. Raises OSError for anything but a client that has left.
     """
     sink = Sink(sink_fd, chunked)
     try:
@@ -40,7 +40,7 @@ def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ende
 
 
 class _Reading:
-    """One client's way through the segments."""
+    """One client's progress through the segments."""
 
     def __init__(self, directory: str, query: Query, following: bool):
         self.directory = directory
@@ -64,12 +64,12 @@ class _Reading:
             os.close(self._directory_fd)
 
     def advance(self, sink: Sink, last: bool) -> bool:
-        """Sends all that is there; `last`: and the lines in progress. True when no later line can be wanted."""
+        """Sends all that is there, and with `last` the lines in progress. True when no later line can be wanted."""
         self._open_new()
         if not self._begun and (self._segments or last):
             self._begin()
         while self._segments:
-            # Whether there is a next segment is known from before; only then is this one's end its last word.
+            # The next segment was seen before this one is read: only then nothing more can be added to this one.
             closed = len(self._segments) > 1
             if self._following:
                 self._segments[0].refresh()
@@ -84,7 +84,7 @@ class _Reading:
         return False
 
     def _begin(self) -> None:
-        """Finds the place to start from, once the log is there."""
+        """Finds the place to start from, once the log exists."""
         self._begun = True
         for segment in self._segments:
             segment.trim()
@@ -97,7 +97,7 @@ class _Reading:
             self._lines.pass_over(stream)
 
     def _open_new(self) -> None:
-        """Opens every segment that has come: once open, the rotation cannot take it away."""
+        """Opens every segment that is new. Once a segment is open, a rotation cannot take it away."""
         if self._directory_fd < 0:
             try:
                 self._directory_fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -108,7 +108,7 @@ class _Reading:
                 try:
                     self._segments.append(Segment(self._directory_fd, number))
                 except FileNotFoundError:
-                    continue  # removed by a rotation between the listing and now
+                    continue  # a rotation removed it between the listing and now
                 self._newest = number
 
     def _read(self, segment: Segment, sink: Sink) -> bool:
@@ -123,6 +123,7 @@ class _Reading:
             if number >= first:
                 payload = segment.payload(record)[byte if number == first else 0 :]
                 sink.put(self._lines.feed(record.stream, record.time_ns, payload))
-            # Torn records at the end are not passed: the next writer cuts them and puts good ones in their place.
+            # Torn records at the end are not skipped: the next writer cuts them off and writes good ones in their
+            # place.
             self._record = number + 1
         return False

@@ -1,9 +1,9 @@
-"""Finds where in a log the reading has to begin for `tail` and `since`.
+"""Finds the record at which the reading of a log must begin for `tail` and `since`.
 
-Run by a thread of the daemon; reads segments, keeps nothing. The oracle of `_muxer/log/seek.c`.
+Run by a thread of the daemon; reads segments, keeps nothing. Tests compare `_muxer/log/seek.c` with it.
 
-Streams are interleaved and lines go out in the order in which they end, so a place is not one number but one per
-stream: a line of stdout may begin long before the last line of stderr and still end after it.
+The streams are interleaved and lines are sent in the order in which they end, so a place is not one number but one for
+each stream: a line of stdout may begin long before the last line of stderr and still end after it.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from engine.logs.segment import Segment
 class Start:
     """Where to begin: in `segments[segment]` at record `record`.
 
-    skip: by stream, the (record, byte within its payload) before which nothing of the stream is to be looked at
+    skip: by stream, the (record, byte within its payload) before which nothing of the stream is used
     middle: streams that are in the middle of an unwanted line at `record`
     """
 
@@ -28,17 +28,17 @@ class Start:
 
 
 def start(segments: list[Segment], query: Query, following: bool) -> Start:
-    """The place to begin at. When `following`, an unfinished last line is no line yet, and so not counted by tail."""
+    """The place to begin at. With `following`, an unfinished last line is no line yet, so tail does not count it."""
     begin = _tail(segments, query, max(query.tail, 0), following) if query.tail is not None else Start(0, 0, {})
     return _since(segments, query, begin) if query.first_ns else begin
 
 
 def _tail(segments: list[Segment], query: Query, left: int, following: bool) -> Start:
-    """Counts ends of lines from the back until one too many is found; the reading begins just after that one."""
+    """Counts ends of lines from the back until one too many is found; the reading begins just after that end."""
     for place in range(len(segments) - 1, -1, -1):
         segment = segments[place]
         if place < len(segments) - 1 or not following:
-            # The end of a segment ends the lines in progress, stdout's first: seen from behind, stderr's first.
+            # The end of a segment ends the lines in progress, stdout's first; counted backwards, stderr's first.
             for stream in sorted(query.streams, reverse=True):
                 if _open_at(segment, segment.count, stream):
                     if left == 0:
@@ -75,7 +75,7 @@ def _after(segment: Segment, place: int, query: Query, stream: int, number: int,
 
 
 def _line_start(segment: Segment, before: int, stream: int) -> tuple[int, int]:
-    """Where the line of `stream` begins that is in progress, or next to come, at record `before`."""
+    """Where the line of `stream` that is in progress, or comes next, at record `before` begins."""
     if not _open_at(segment, before, stream):
         return before, 0
     for number in range(before - 1, -1, -1):
@@ -97,7 +97,10 @@ def _open_at(segment: Segment, before: int, stream: int) -> bool:
 
 
 def _since(segments: list[Segment], query: Query, begin: Start) -> Start:
-    """Moves `begin` on to the first record that is not older than the query; found by halves, for times never fall."""
+    """Moves `begin` on to the first record that is not older than the query.
+
+    A binary search finds it, because times never step back.
+    """
     place = begin.segment
     while place < len(segments) - 1 and (
         segments[place].count == 0 or segments[place].time_ns(segments[place].count - 1) < query.first_ns
@@ -116,6 +119,7 @@ def _since(segments: list[Segment], query: Query, begin: Start) -> Start:
     skip = begin.skip if place == begin.segment else {}
     if place == begin.segment and low <= begin.record:
         return begin
-    # A stream whose tail begins at or after this record begins with a line; another may be within an older one.
+    # A stream whose tail begins at or after this record begins with a line; any other stream may be within an older
+    # line.
     streams = (stream for stream in query.streams if skip.get(stream, (0, 0)) < (low, 0))
     return Start(place, low, skip, frozenset(stream for stream in streams if _open_at(segment, low, stream)))

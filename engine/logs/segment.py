@@ -1,7 +1,7 @@
-"""Reads one segment of a log, trusting nothing that it finds in it.
+"""Reads the frames and the index of one segment of a log, and checks everything that it finds in the files.
 
-Run by a thread of the daemon (and by the tests), never by the one who writes. Only preads: a file that is cut short
-under a mapping kills the process that looks at it (SIGBUS), and a log is a thing that people truncate by hand.
+Run by a thread of the daemon (and by the tests), never by the writer. It uses only pread(2): a file that is cut while
+it is mapped kills the process that reads the mapping (SIGBUS), and people truncate logs by hand.
 """
 
 import os
@@ -14,7 +14,7 @@ _BLOCK = 4096  # records per read of the index
 class Segment:
     """One segment, open for reading; it stays readable after it was removed from the directory.
 
-    number: of the segment; count: how many records there were at the last `refresh`, valid or not
+    number: the segment's number; count: how many records there were at the last `refresh`, valid or not
     """
 
     def __init__(self, directory_fd: int, number: int):
@@ -33,12 +33,12 @@ class Segment:
         self.refresh()
 
     def close(self) -> None:
-        """Gives the descriptors back."""
+        """Closes the descriptors."""
         os.close(self._index_fd)
         os.close(self._log_fd)
 
     def refresh(self) -> None:
-        """Takes notice of what was written since."""
+        """Updates `count` to what was written since."""
         size = os.fstat(self._index_fd).st_size
         self._size = os.fstat(self._log_fd).st_size  # after the index: a frame is written before its record
         self.count = 0
@@ -70,7 +70,7 @@ class Segment:
         return os.pread(self._log_fd, record.length, record.offset + format.FRAME.size)
 
     def _data(self, number: int) -> bytes:
-        """The 24 bytes of a record, by blocks; empty when the file has become shorter."""
+        """The 24 bytes of a record, read in blocks; empty when the file has become shorter."""
         size = format.RECORD.size
         place = number - self._block_start
         if place < 0 or (place + 1) * size > len(self._block):

@@ -1,4 +1,4 @@
-"""Which of the two readers sends a log to a client: the C muxer's, or its Python twin."""
+"""Chooses the log reader that sends a log to a client, the one in C or the one in Python, by the selected muxer."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Send = Callable[[str, int, Query, bool, int | None], bool]
 
 
 def sender(muxer: str) -> Send:
-    """The function `send` of the reader that was chosen; muxer: what `engine.muxer.select` has said."""
+    """The function `send` of the chosen reader. muxer: what `engine.muxer.select` has chosen."""
     if muxer == "python":
         return reader.send
     return nativereader.send

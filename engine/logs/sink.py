@@ -1,8 +1,8 @@
-"""Hands the reader's bytes to the client's descriptor, in HTTP chunks where asked.
+"""Buffers a log reader's output and writes it to the client's descriptor, in HTTP chunks where asked.
 
-Run by the daemon's thread that serves the client. The descriptor may be blocking or not, a socket or a pipe; it stays
-its owner's. Writing to a client that has gone raises BrokenPipeError or ConnectionResetError (SIGPIPE is ignored in
-every Python process).
+Run by the daemon's thread that serves the client. The descriptor may be blocking or not, a socket or a pipe; its owner
+closes it. Writing to a client that has gone raises BrokenPipeError or ConnectionResetError (SIGPIPE is ignored in every
+Python process).
 """
 
 import errno
@@ -17,16 +17,16 @@ _GATHER = 1 << 16  # bytes worth a system call
 
 
 class Sink:
-    """Gathers bytes and writes them in large pieces."""
+    """Collects bytes and writes them in large pieces."""
 
     def __init__(self, fd: int, chunked: bool):
         self._fd = fd
         self._chunked = chunked
-        # One buffer: a client that takes nothing is not to hold an object for each of its lines.
+        # One buffer, so that a client that takes nothing does not hold an object for each of its lines.
         self._gathered = bytearray()
 
     def put(self, data: bytes) -> None:
-        """Takes bytes; they are written by and by. Raises OSError."""
+        """Takes bytes, which are written once enough have come, or by `flush`. Raises OSError."""
         self._gathered += data
         if len(self._gathered) >= _GATHER:
             self.flush()

@@ -1,8 +1,8 @@
-"""Appends chunks of output to a container's log, one segment after the other.
+"""Writes chunks of output to a log of the engine's own form (driver `local`), segment after segment, and rotates it.
 
 Run by the monitor, in its only thread; one writer per log. With the C pump this object only owns the descriptors and
-the place reached, and the C moves both. It never changes what it has once indexed, never renames, and cuts only what
-no reader was ever shown.
+the position, and the C code changes both. It never changes a frame or record once it is indexed, never renames a file,
+and cuts off only bytes that no reader could have read.
 """
 
 import os
@@ -21,7 +21,7 @@ class Writer(OpenLog):
     def __init__(self, directory: str, max_size: int = 0, max_files: int = 1) -> None:
         """Opens the newest segment and cuts its torn tail, or begins the first. Raises OSError.
 
-        directory: host path; made (0700) when it is missing, its parents must be there
+        directory: host path; made (0700) when it is missing, its parents must exist
         """
         super().__init__(max_size, max_files)
         try:
@@ -38,7 +38,7 @@ class Writer(OpenLog):
             raise
 
     def append(self, stream: int, payload: bytes | memoryview) -> None:
-        """Writes one chunk (1 to LARGEST_CHUNK bytes) with the time of now. Raises OSError; then nothing was added."""
+        """Writes one chunk (1 to LARGEST_CHUNK bytes) with the present time. Raises OSError; then nothing was added."""
         self.last_ns = max(time.time_ns(), self.last_ns)
         open_lines = format.open_after(self.open_lines, stream, payload)
         record = format.Record(self.position, self.last_ns, len(payload), stream, open_lines)
@@ -49,16 +49,16 @@ class Writer(OpenLog):
         self.records += 1
 
     def end(self, stream: int) -> None:
-        """The stream has ended; every byte of it is written already."""
+        """Does nothing: every byte of the stream is written already."""
 
     def unfinished(self, stream: int) -> bytes:
-        """What is held back of the stream: nothing."""
+        """Returns nothing: this log holds no bytes of a stream back."""
         return b""
 
     def rotate(self) -> None:
-        """Goes on in the next segment, as `OpenLog` says."""
+        """Goes on in the next segment (see `OpenLog.rotate`)."""
         try:
-            # A write that failed half-way may have left bytes past the last frame.
+            # A write that failed half-way may have left bytes after the last frame.
             os.ftruncate(self.log_fd, self.position)
             self._begin(self.number + 1)
             self._remove_oldest()
@@ -75,15 +75,16 @@ class Writer(OpenLog):
             if not synced and lasting.is_old(self.directory_fd, format.log_name(number), self.last_ns):
                 self._sync(kept)
                 synced = True
-            # The index goes first: a reader lists by it, and so never misses the frames of what it has listed.
+            # The index goes first: a reader lists segments by their indexes, and so never misses the frames of a listed
+            # one.
             for name in (format.index_name(number), format.log_name(number)):
                 try:
                     os.unlink(name, dir_fd=self.directory_fd)
                 except FileNotFoundError:
-                    pass  # half of it was removed by a rotation that was cut short
+                    pass  # a rotation that was cut short has removed one of the two files
 
     def _sync(self, kept: list[int]) -> None:
-        """Put the segments on the disk that stay and are full; a clean one costs next to nothing."""
+        """Write the full segments that stay to the disk; one that is on the disk already costs next to nothing."""
         for number in kept:
             if number < self.number:
                 for name in (format.index_name(number), format.log_name(number)):
@@ -94,7 +95,7 @@ class Writer(OpenLog):
         return list_segments(self.directory_fd)
 
     def _begin(self, number: int) -> None:
-        """Makes segment `number`: the frames' file first, for a reader takes a segment as there when its index is."""
+        """Makes segment `number`: the file of frames first, since for a reader a segment exists when its index does."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         log_fd = index_fd = -1
         try:
@@ -116,7 +117,7 @@ class Writer(OpenLog):
         self.limit = self.max_size
 
     def _resume(self, number: int) -> bool:
-        """Opens segment `number` at its last whole frame; False when its index cannot be gone on with."""
+        """Opens segment `number` at its last whole frame; False when its index cannot be continued."""
         flags = os.O_RDWR | os.O_CLOEXEC
         index_fd = log_fd = -1
         try:
@@ -132,7 +133,7 @@ class Writer(OpenLog):
                 self.index_fd, self.log_fd, index_fd, log_fd = index_fd, log_fd, -1, -1
                 return True
         except FileNotFoundError:
-            pass  # an index without frames: the next segment's number is free
+            pass  # an index without frames: the caller begins the next segment
         finally:
             for fd in (index_fd, log_fd):
                 if fd >= 0:
@@ -147,7 +148,7 @@ def list_segments(directory_fd: int) -> list[int]:
 
 
 def last_valid(index_fd: int, log_fd: int) -> tuple[int, format.Record | None]:
-    """How many records there are up to the last valid one, and that one; (0, None) when none is."""
+    """How many records there are up to the last valid one, and that record; (0, None) when none is valid."""
     size, header = format.RECORD.size, format.INDEX_HEADER.size
     count = max(os.fstat(index_fd).st_size - header, 0) // size
     log_size = os.fstat(log_fd).st_size
@@ -162,7 +163,7 @@ def last_valid(index_fd: int, log_fd: int) -> tuple[int, format.Record | None]:
 
 
 def _write_at(fd: int, parts: tuple[bytes | memoryview, ...], position: int) -> None:
-    """pwritev(2) of all the parts, however often a full disk or a signal cuts it short."""
+    """Writes all the parts with pwritev(2), however often a full disk or a signal cuts a write short."""
     wanted = sum(map(len, parts))
     done = os.pwritev(fd, parts, position)
     while done < wanted:

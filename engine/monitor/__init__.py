@@ -1,1 +1,1 @@
-"""The monitor: one process a container; it owns the container's output, log, clients and exit status."""
+"""The monitor: one process for each container or exec; it owns the output, log, attached clients and exit status."""

@@ -1,6 +1,6 @@
-"""Those who wait for a container's end, as its monitor sees them: when it answers them itself, and when it does not.
+"""When a monitor itself answers the clients that wait for its container's end, instead of leaving that to the daemon.
 
-Runs in the monitor's one thread. Why a monitor has them at all is told in `engine.monitor.waiters`.
+Runs in the monitor's one thread. `engine.monitor.waiters` tells why a monitor holds these clients' connections at all.
 """
 
 import os
@@ -11,7 +11,7 @@ from engine.wire.schema import Exited
 
 
 class Kept:
-    """Those who wait for the container's end; nothing is made for them before the first has come."""
+    """The clients that wait for the container's end. No `Waiters` object is made before the first of them has come."""
 
     def __init__(self, pump: Pump, make: type[Waiters], kept: Waiters | None = None) -> None:
         self._pump = pump
@@ -23,11 +23,14 @@ class Kept:
 
     @property
     def fd(self) -> int:
-        """What is readable when one of them has hung up; -1 before the first has come."""
+        """The descriptor that is readable when a waiting client has hung up; -1 before the first client has come."""
         return self._kept.fd if self._kept is not None else -1
 
     def take(self, datagram: bytes, fd: int) -> None:
-        """Keep one more; where there is no room for it, it has the daemon alone."""
+        """Keep one more waiting client. If the monitor cannot keep it, its connection is closed here.
+
+        The daemon has that connection too, and is then the only one that can answer the client.
+        """
         try:
             if self._kept is None:
                 self._kept = self._make()
@@ -37,7 +40,10 @@ class Kept:
             os.close(fd)
 
     def hear(self, word: bytes, datagram: bytes, ended: Exited | None) -> None:
-        """What the daemon says of them, once somebody waits."""
+        """Act on a word of the daemon about the waiting clients (`engine.wire.waits`).
+
+        Nothing happens while nobody waits.
+        """
         if self._kept is None:
             return
         if word == waits.ANSWERED:
@@ -46,14 +52,15 @@ class Kept:
             self._kept.answer(ended.exit_code, word == waits.REMOVED)
 
     def look(self) -> None:
-        """Forget those who have hung up."""
+        """Forget the clients that have hung up."""
         if self._kept is not None:
             self._kept.look()
 
     def lose_daemon(self, ended: Exited | None, exec_dir: str) -> None:
-        """There is no daemon to answer them: once the container has ended, they are answered here.
+        """The daemon has gone, so it cannot answer the clients. If the container has ended, they are answered here.
 
-        Who waits for the removal waits for the next daemon, which sees to that; unless it could not find this monitor.
+        A client that waits for the removal is left to the next daemon, which removes the container. It is answered here
+        only if the next daemon could not find this monitor, because its socket is not in the exec directory.
         """
         if self._kept is None:
             return

@@ -1,7 +1,10 @@
-"""One attached client of a container: what it is owed, what it has sent, and where it is in the log.
+"""One attached client of a container: the output still to be sent to it, its detach keys, and its place in the log.
 
-Run by the monitor, inside the Python pump; the oracle of `_muxer/pump/client.c`. It never blocks: every send and
-receive says MSG_DONTWAIT, whatever the mode of the descriptor, which others may share.
+Used in the monitor by the Python pump; tests compare `_muxer/pump/client.c` with it. It never blocks: every send and
+receive says MSG_DONTWAIT, whatever the mode of the descriptor is, because other processes may share the descriptor.
+
+A client is "owed" the bytes that are still to be sent to it. Its "head" is the head of the HTTP answer, which the
+daemon sent on the same connection before it passed the connection to the monitor.
 """
 
 import errno
@@ -17,19 +20,19 @@ from engine.logs.writer import list_segments
 
 _BLOCK = format.FRAME.size + format.LARGEST_CHUNK  # room for the largest frame
 _FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-_SIOCOUTQ = 0x5411  # how much of what was sent the other side has not read yet (unix(7))
-HEAD_SECONDS = 10.0  # for so long at most is a head waited for that is not read
+_SIOCOUTQ = 0x5411  # how many of the sent bytes the peer has not read yet (unix(7))
+HEAD_SECONDS = 10.0  # the longest time to wait for a client to read its head
 _LONGEST_LOOK = 0.02
 
 
 class Client:
-    """A client's socket and its state; the pump decides, this keeps the books.
+    """A client's socket and its state. The pump decides what happens; this class keeps the state.
 
-    sends: it may still send bytes for stdin; hung_up: it takes nothing any more
-    pending: what it is owed of chunks it was given. replaying: it reads the log, and is given no chunk until it has
-    reached the log's end; segment: the number of the one that it has open
-    held: since when (time.monotonic) it is kept from what it is owed until it has read what it was sent before it came
-    here, the head of its answer; 0: it is not
+    sends: it may still send bytes for stdin. hung_up: it receives nothing any more
+    pending: bytes of chunks it was given that are not sent yet. replaying: it reads the log, and is given no chunk
+        until it has reached the log's end. segment: the number of the log segment that it has open
+    held: the time (time.monotonic) since which its bytes are kept back because it has not read its head yet; 0: they
+        are not kept back
     """
 
     def __init__(self, number: int, fd: int, streams: int, framed: bool, detach: bytes) -> None:
@@ -44,10 +47,10 @@ class Client:
         self.segment = 0
         self.held = 0.0
         self._socket = socket.socket(fileno=fd)
-        # Of a TCP socket the kernel knows what has arrived, not what was read.
+        # The queue of a TCP socket tells what has arrived at the peer's host, not what the client has read.
         self._fresh = self._socket.family == socket.AF_UNIX
         self._detach = detach
-        self._matched = 0  # how many of the detach keys were the last bytes sent
+        self._matched = 0  # how many bytes at the start of the detach keys were the last bytes that the client sent
         self._directory_fd = self._log_fd = -1
         self._offset = 0
 
@@ -59,7 +62,7 @@ class Client:
     def close(self) -> None:
         """Ends the connection so that the client reads all that was sent, and then the end.
 
-        A Unix socket that is closed with bytes unread tells its peer ECONNRESET instead of the end.
+        If a Unix socket is closed while bytes in it are unread, its peer gets ECONNRESET instead of the end.
         """
         self._stop_replay()
         try:
@@ -74,21 +77,21 @@ class Client:
 
     @property
     def full(self) -> bool:
-        """True while it has taken too little for the container to be read on."""
+        """True while the container's outputs may not be read because this client has taken too little."""
         if self.replaying or not self.pending:
             return False
         return not self.held or len(self.pending) >= format.LARGEST_CHUNK
 
-    # What it is owed.
+    # What the client is owed.
 
     def look_again(self) -> float | None:
-        """In how many seconds to look whether it has read its head; None: nothing that it is owed waits for that."""
+        """In how many seconds to check again whether the client has read its head; None: nothing waits for that."""
         if not self.held:
             return None
         return min(max((time.monotonic() - self.held) / 4, 0.001), _LONGEST_LOOK)
 
     def _is_held(self) -> bool:
-        """Whether it has not read yet what it was sent before it came here. No event tells that it has."""
+        """Whether the client has not read its head yet. This is polled, since no event tells it."""
         if not self._fresh:
             return False
         if struct.unpack("i", fcntl.ioctl(self._socket, _SIOCOUTQ, bytes(4)))[0]:
@@ -100,15 +103,18 @@ class Client:
         return False
 
     def take(self, frame: memoryview) -> None:
-        """Owes it one chunk, given with its header; the bytes are only borrowed until `send` has returned."""
+        """Adds one chunk, given with its header, to what is owed.
+
+        The bytes are only borrowed until `send` has returned.
+        """
         piece = frame if self.framed else frame[format.FRAME.size :]
         self.pending = memoryview(bytes(self.pending) + piece) if self.pending else piece
 
     def send(self) -> bool:
-        """Sends what it takes now of what it is owed; False when it has gone.
+        """Sends as much of the owed bytes as the client takes now; False when the client has gone.
 
-        Nothing goes before it has read the head of its answer: the docker SDK for Python throws away what it reads
-        along with that.
+        Nothing is sent before the client has read its head: the docker SDK for Python throws away what it reads
+        together with the head.
         """
         if self.pending and self._is_held():
             self.pending = memoryview(bytes(self.pending))
@@ -125,29 +131,32 @@ class Client:
                 if error.errno == errno.ENOBUFS:
                     self.pending = memoryview(bytes(self.pending))
                     return True
-                return False  # whatever the reason, nothing reaches it any more
+                return False  # whatever the reason is, nothing reaches the client any more
         return True
 
     def drop_pending(self) -> None:
-        """Forgets what it is owed."""
+        """Forgets all bytes that the client is owed."""
         self.pending = memoryview(b"")
         self._fresh, self.held = False, 0.0
         self._stop_replay()
 
     def begin_replay(self, log: OpenLog) -> None:
-        """Sets it at the beginning of the log."""
+        """Makes the client read the log from its beginning."""
         numbers = list_segments(log.directory_fd)
         self.fall_back(log, numbers[0] if numbers else log.number, 0)
 
     def fall_back(self, log: OpenLog, segment: int, offset: int) -> None:
-        """Lets it read on in the log, at this place, instead of being given chunks."""
+        """Makes the client read the log from this place on, instead of being given chunks."""
         self.replaying = True
         self._directory_fd = os.dup(log.directory_fd)
         self._open(segment, log.number)
         self._offset = offset if self.segment == segment else 0
 
     def load(self, log: OpenLog) -> None:
-        """Owes it the next block of the log; at the log's end the replay is over. For when nothing is pending."""
+        """Adds the next block of the log to what is owed; ends the replay at the log's end.
+
+        To be called when nothing is pending.
+        """
         while self.replaying and not self.pending:
             last = self.segment >= log.number
             room = min(_BLOCK, log.position - self._offset) if last else _BLOCK
@@ -160,7 +169,7 @@ class Client:
                 self._open(self.segment + 1, log.number)
 
     def _pick(self, block: bytes) -> int:
-        """Makes pending of the whole frames in the block that are for this client; how many bytes the frames were."""
+        """Puts the whole frames that this client wants into `pending`; returns the size of all whole frames."""
         pieces, place = [], 0
         while place + format.FRAME.size <= len(block):
             stream, size = format.FRAME.unpack_from(block, place)
@@ -174,7 +183,7 @@ class Client:
         return place
 
     def _open(self, number: int, newest: int) -> None:
-        """Goes to the first segment from `number` on that is there, at its beginning."""
+        """Opens the first segment that exists among `number` and later ones, at its beginning."""
         if self._log_fd >= 0:
             os.close(self._log_fd)
         self._log_fd, self._offset = -1, 0
@@ -186,7 +195,7 @@ class Client:
                 )
                 return
             except FileNotFoundError:
-                continue  # removed by a rotation before it was asked for
+                continue  # a rotation removed it before it was opened here
 
     def _stop_replay(self) -> None:
         self.replaying = False
@@ -195,10 +204,10 @@ class Client:
                 os.close(fd)
         self._directory_fd = self._log_fd = -1
 
-    # What it sends.
+    # What the client sends.
 
     def receive(self) -> bytes | None:
-        """Bytes for stdin; empty when it has ended its sending half, None when there are none now."""
+        """The client's bytes for stdin; empty once it has ended its sending half, None when there are none now."""
         try:
             return self._socket.recv(format.LARGEST_CHUNK, _FLAGS)
         except BlockingIOError:
@@ -209,10 +218,10 @@ class Client:
             raise
 
     def sift(self, data: bytes) -> tuple[bytes, bool]:
-        """What of these bytes goes to stdin, and whether the detach keys were found in them.
+        """Returns the part of these bytes that goes to stdin, and whether the detach keys were found in them.
 
-        Bytes that may be the beginning of the keys are withheld until the next ones decide. What follows the keys is
-        lost, as the client wanted.
+        Bytes that may be the beginning of the keys are withheld until the next bytes decide. Bytes after the keys are
+        lost, because the client has asked to be detached there.
         """
         if not self._detach:
             return data, False
@@ -228,6 +237,6 @@ class Client:
         return joined[: len(joined) - self._matched], False
 
     def withheld(self) -> bytes:
-        """The bytes withheld, once it is certain that no more will come."""
+        """The withheld bytes, for when it is certain that no more bytes will come."""
         rest, self._matched = self._detach[: self._matched], 0
         return rest

@@ -1,7 +1,8 @@
-"""What a monitor asks of a muxer: who moves a container's bytes, and who keeps those that wait for its end.
+"""Abstract classes Pump (moves a container's bytes) and Waiters (clients that wait for its end), and a pump's events.
 
-The C and the Python have one class of each name here, and inherit from it: the C's are in `nativepump`, the Python's in
-`pump` and `waiters`. No ABCMeta: which methods there must be is checked where the types are, not in each monitor.
+The muxer is the code that moves bytes; there is one in C and one in Python. Each has one subclass of each class here:
+those of C are in `nativepump`, those of Python in `pump` and `waiters`. The classes have no ABCMeta: the type checker
+finds a missing method, so no monitor spends time on it.
 """
 
 from abc import abstractmethod
@@ -24,28 +25,29 @@ Event = tuple[str] | tuple[str, int] | tuple[str, int, str]
 class Pump:
     """All the byte streams of one container.
 
-    name: which muxer's it is. Descriptors given to `add_output`, `set_input` and `add_client` belong to the pump, which
-    closes them; those given to `watch` stay their owner's. SIGPIPE must be ignored in the process, as Python does.
+    name: the muxer that the class belongs to, `c` or `python`. The pump owns and closes the descriptors that are given
+        to `add_output`, `set_input` and `add_client`. The caller still owns those given to `watch`. SIGPIPE must be
+        ignored in the process; Python ignores it by default.
     """
 
     name: str
 
     @abstractmethod
     def __init__(self, log: OpenLog | None, tty: bool = False) -> None:
-        """log: what the output is written to, None for nothing; it stays the caller's."""
+        """log: what the output is written to, None for no log. The caller still owns it."""
 
     @abstractmethod
     def add_output(self, stream: int, fd: int) -> None:
-        """Takes over the reading end of the container's stdout (1) or stderr (2), or (as 1) the master of its tty."""
+        """Takes over the reading end of the container's stdout (1) or stderr (2), or (as 1) its terminal's master."""
 
     @abstractmethod
     def set_input(self, fd: int, close_on_eof: bool = False) -> None:
-        """Takes over the writing end of the container's stdin, or the master of its tty; -1: there is none.
+        """Takes over the writing end of the container's stdin, or the master of its terminal; -1: there is no stdin.
 
-        The master may be the descriptor that `add_output` was given: it is then the pump's once.
+        The master may be the descriptor that `add_output` was given: the pump then owns that one descriptor once.
 
-        close_on_eof: it is closed once a client has ended its sending half and all of that is written (StdinOnce);
-        never on a tty, whose master carries the output as well.
+        close_on_eof: stdin is closed once a client has ended its sending half and all of its bytes are written
+            (StdinOnce). It has no effect on a terminal, whose master carries the output as well.
         """
 
     @abstractmethod
@@ -55,24 +57,26 @@ class Pump:
         """Takes over a client's connected socket and returns the client's number.
 
         streams: the sum of 1 (its bytes go to stdin), 2 (it gets stdout), 4 (it gets stderr)
-        framed: a frame per chunk, else raw bytes. detach: the bytes that detach it, at most 64, empty for none
-        replay: first all that is in the log, then what comes, without gap or duplicate; nothing of a log that is not
-            `readable`. owed: bytes that it gets before all that comes
+        framed: it gets a frame for each chunk, else raw bytes. detach: the bytes that detach it, at most 64, empty for
+            none
+        replay: it first gets all that is in the log, then what comes, without gap or duplicate; it gets nothing of a
+            log that is not `readable`. owed: bytes that it gets before all output that comes from now on
 
-        What was sent on a Unix socket before, the head of an answer, it is to have read before it is given anything.
+        On a Unix socket, the pump sends nothing before the client has read what was sent to it earlier, which is the
+        head of an HTTP answer.
         """
 
     @abstractmethod
     def unfinished(self, stream: int) -> bytes:
-        """What the log holds back of the stream's unfinished line."""
+        """The bytes of the stream's unfinished line, which the log holds back until the line ends."""
 
     @abstractmethod
     def watch(self, fd: int) -> None:
-        """Has `run` return when `fd` is readable or hangs up; `fd` stays the caller's."""
+        """Makes `run` return when `fd` is readable or hangs up. The caller still owns `fd`."""
 
     @abstractmethod
     def unwatch(self, fd: int) -> None:
-        """Ends the watch; to be called before `fd` is closed. Raises ValueError for what is not watched."""
+        """Ends the watch; to be called before `fd` is closed. Raises ValueError if it is not watched."""
 
     @property
     @abstractmethod
@@ -85,57 +89,70 @@ class Pump:
 
     @abstractmethod
     def drain(self) -> None:
-        """Reads what is left in the outputs, into the log, without waiting for any client; for when process 1 is gone.
+        """Reads what is left in the outputs into the log, without waiting for any client; for when process 1 has ended.
 
-        The log may pass its size for once: a rotation could take away what a client has not read yet.
-        Clients that cannot take it now get it later: from the log, or, without one, from memory.
+        The log may grow past its size this once, because a rotation could remove what a client has not read yet.
+        Clients that cannot take the bytes now get them later: from the log, or, without a log, from memory.
         """
 
     @abstractmethod
     def close_clients(self, patience_ms: int = 10_000) -> None:
-        """Lets every client have all that it is owed, then closes it; drops them once none takes anything for a while.
+        """Sends every client all that it is owed, then closes it; drops them once none takes anything for a while.
 
-        patience_ms: that while. No event is told of them any more. Watched descriptors wait meanwhile.
+        patience_ms: how long that while is. No event about these clients is returned any more. Watched descriptors are
+            not looked at meanwhile.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Gives every descriptor back at once, whatever is still owed. A second call does nothing."""
+        """Closes every descriptor of the pump at once, whatever is still owed. A second call does nothing."""
 
 
 class Waiters:
-    """All who wait for one container. `fd` is readable when one of them has hung up (see `look`)."""
+    """All clients that wait for the end of one container. `fd` is readable when one of them has hung up (see `look`).
+
+    The owner of the class decides when they are answered (`engine.monitor.adopting`).
+    """
 
     fd: int
 
     @abstractmethod
     def __init__(self) -> None:
-        """Nobody waits yet."""
+        """Begin with no client."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many wait."""
+        """How many clients wait."""
 
     @abstractmethod
     def take(self, datagram: bytes, fd: int) -> None:
-        """Keep one who waits, and its connection. Raises OSError and ValueError; then `fd` is still the caller's."""
+        """Keep one waiting client and its connection. datagram: a W datagram of `engine.wire.waits`.
+
+        Raises OSError and ValueError; the caller then still owns `fd`.
+        """
 
     @abstractmethod
     def answered(self, datagram: bytes) -> None:
-        """The daemon that lives has answered one; of one that has hung up nothing is known any more."""
+        """Forget the client that the living daemon has answered. datagram: an A datagram of `engine.wire.waits`.
+
+        A client that has hung up was forgotten before; then nothing happens.
+        """
 
     @abstractmethod
     def look(self) -> None:
-        """Forget those who have hung up."""
+        """Forget the clients that have hung up."""
 
     @abstractmethod
     def orphan(self) -> None:
-        """The daemon has died: who is here now has nobody else."""
+        """Mark the clients that are kept now as orphans: their daemon has died, so only this process can answer."""
 
     @abstractmethod
     def answer(self, code: int, removed: bool) -> None:
-        """Answer the orphans, those who wait for the removal only when it is `removed`, and end their connections."""
+        """Answer the orphans with this exit code, and end their connections.
+
+        Those that wait for the removal are answered only when the container is `removed`.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Give every descriptor back; the connections live on where somebody else has them."""
+        """Close every descriptor here. A connection stays open while another process has it."""

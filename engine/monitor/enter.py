@@ -1,9 +1,9 @@
-"""From a request to one more process in a container that runs: the pipes, and who joins.
+"""Starts an exec in its monitor by making the pipes and the joiner process, which enters the running container.
 
-Runs in the monitor of an exec. The daemon has no part in it, so it is only told how it ended; when the daemon dies
-meanwhile, the process runs all the same. Where a monitor is two processes (`monitor.nativeprocess`), the launcher hands
-everything over and becomes the joiner (see `engine.birth.join`), and the keeper hears what comes of it. A monitor
-that is one process forks a joiner and hears it here.
+Runs in the monitor of an exec. The daemon takes no part in the start and is only told how it ended; when the daemon
+dies meanwhile, the process runs all the same. Where a monitor is two processes (`monitor.nativeprocess`), the launcher
+hands everything over to the keeper and becomes the joiner itself (`engine.birth.join`); the joiner then reports to the
+keeper. A monitor that is one process forks a joiner and reads its reports here.
 """
 
 import os
@@ -19,12 +19,12 @@ from engine.wire.channel import Channel, receive_with_descriptors
 from engine.wire.schema import Client, Exec, Started
 
 _LOST = 125
-_OUTPUTS = {STDOUT: 2, STDERR: 4}  # what stands for them in `Client.streams`
+_OUTPUTS = {STDOUT: 2, STDERR: 4}  # the bit of each output in `Client.streams`
 _REHEARSED = channel.datagram(Exec(REHEARSED.sandbox, 1, clients=(Client(6, True),)))
 
 
 def prepare() -> None:
-    """Be ready to become a joiner, before anyone has asked for it, with every page touched that it will touch."""
+    """Prepare this process to become a joiner before a request comes, and touch every page that a joiner touches."""
     join.prepare()
     asked, _ = channel.unpack(_REHEARSED, [])
     assert isinstance(asked, Exec)
@@ -34,7 +34,10 @@ def prepare() -> None:
 
 
 def become_joiner(asked: Exec, descriptors: list[int], processes: Processes, prepared: bool) -> None:
-    """In the launcher: hand over, join, execute. descriptors: those of the request. Raises before that only."""
+    """In the launcher: hand over to the keeper, join the container, and execute the command.
+
+    descriptors: those of the request. Raises only before the handover is done.
+    """
     link, pidfd, *clients = descriptors
     process = packed.unpack(asked.process)
     streams = _streams(asked)
@@ -60,14 +63,19 @@ def become_joiner(asked: Exec, descriptors: list[int], processes: Processes, pre
     )
     processes.name("launch", process.id[:12])
     processes.hand_over(handed)
-    # Whose end has the spawner make the next spare: that is not to take a processor from this one's start.
+    # `wants` stays open until this process ends: a spawner that watches it forks the next spare at its end, so that the
+    # fork does not take a processor from this start. The C spawner watches it only for a container's start; for an exec
+    # it forks the next spare at once.
     held = (processes.wants,) if prepared else ()
     newborn = None if asked.traced else processes.newborn
     join.run(process, streams.stdio, processes.reports, join.Target(pidfd, asked.pid), newborn, prepared, held)
 
 
 def enter(asked: Exec, link: Channel, pidfd: int) -> Launched | None:
-    """In a whole monitor: make the process and bring it to execve; None when it failed (the daemon was told)."""
+    """In a monitor that is one process: make the exec's process and bring it to execve.
+
+    Returns None when it failed; the daemon was told then.
+    """
     streams = _streams(asked)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     joiner = os.fork()
@@ -91,7 +99,7 @@ def _streams(asked: Exec) -> Streams:
 
 
 def _await(reports: socket.socket, joiner: int, link: Channel, streams: Streams) -> Launched | None:
-    """Hear the reports to their end, which is the execve or the end of those who could have come to it."""
+    """Read the reports to their end: the socket closes at execve, or when the joiner and its child have ended."""
     pid = terminal = -1
     failed = False
     while True:
@@ -106,9 +114,9 @@ def _await(reports: socket.socket, joiner: int, link: Channel, streams: Streams)
         else:
             failed |= kind == report.FAILED
             _pass_on(link, rest)
-    os.waitpid(joiner, 0)  # then its child is not its child any more, but this process's
+    os.waitpid(joiner, 0)  # the joiner's child then becomes a child of this process, which is its subreaper
     if failed or pid < 0 or not is_child(pid):
-        return None  # the daemon hears the end of the link, if nothing else
+        return None  # the daemon hears at least the end of the link
     started = Started(pid, syscalls.process_start(pid), time.time_ns())
     _pass_on(link, channel.datagram(started))
     if terminal >= 0:
@@ -129,4 +137,4 @@ def _pass_on(link: Channel, datagram: bytes) -> None:
     try:
         link.socket.send(datagram, socket.MSG_NOSIGNAL)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # the daemon has died, and the next one will not know of this process
+        pass  # the daemon has died, and the next daemon will not know of this process

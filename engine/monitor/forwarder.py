@@ -1,8 +1,9 @@
-"""The process beside a monitor that sends a container's lines to a driver which is not a file (syslog, journald).
+"""The process beside a monitor that sends a container's lines to a log driver which is not a file (syslog, journald).
 
-Forked before the container is made, ended by the end of its socket. To the monitor it is one more attached client: when
-it takes no more the container waits (mode blocking), unless its lines may be dropped (non-blocking). It outlives the
-daemon as the monitor does; when it is killed, the container runs on and the log beside is kept.
+The monitor forks it before the container is made; it ends when its socket is closed. To the monitor it is one more
+attached client: when it takes no more, the container waits (mode blocking), unless its lines may be dropped
+(non-blocking). It outlives the daemon, like the monitor. If it is killed, the container runs on and the log that the
+engine itself keeps goes on.
 """
 
 import _thread
@@ -22,16 +23,17 @@ from engine.monitor import logs
 from engine.wire.channel import Channel
 from engine.wire.schema import Client, Failed, Forward, Start
 
-_END_SECONDS = 10  # for what is left when the container has ended
+_END_SECONDS = 10  # how long it may send what is left after the container has ended
 
 _Send = Callable[[int, bytes, Partial | None], None]
 """Takes a line: its stream, the text without its end, and of a piece of a line which it is."""
 
 
 def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[int]] | None:
-    """The start and its clients' sockets with the forwarder's among them; None when the driver cannot be had.
+    """Start the forwarder, if the request asks for one.
 
-    The daemon was told why then. For a start that forwards nothing, what was given.
+    Returns the start and its clients' sockets with the forwarder's socket among them; unchanged for a start that
+    forwards nothing. None when the driver cannot be used; the daemon was told why.
     """
     forward = start.log.forward
     if forward is None:
@@ -45,7 +47,8 @@ def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[
     if os.fork() == 0:
         try:
             title.become("forward", os.path.basename(start.exec_dir)[:12])
-            # Nothing else of the monitor's may stay open in here, or its ends would never be seen.
+            # No other descriptor of the monitor may stay open here, or the peers of those descriptors would never see
+            # their end.
             _close_others(ours.fileno(), sender.fileno())
             _forward(forward, sender, ours)
         finally:
@@ -74,14 +77,17 @@ def _forward(forward: Forward, sender: Sender, source: socket.socket) -> None:
         while len(head := frames.read(format.FRAME.size)) == format.FRAME.size:
             stream, size = format.FRAME.unpack(head)
             lines.feed(stream, frames.read(size))
-    signal.alarm(_END_SECONDS)  # ends this process
+    signal.alarm(_END_SECONDS)  # SIGALRM ends this process
     lines.end()
     if ring is not None:
         ring.end()
 
 
 class Lines:
-    """Cuts chunks into lines as dockerd does: a long one goes in pieces of 16 KiB, which know of each other."""
+    """Cuts chunks into lines as dockerd does.
+
+    A line longer than 16 KiB goes in pieces of that size, which carry a common id and their number.
+    """
 
     def __init__(self, send: _Send) -> None:
         self._send = send
@@ -89,7 +95,7 @@ class Lines:
         self._pieces: dict[int, tuple[str, int]] = {}
 
     def feed(self, stream: int, chunk: bytes) -> None:
-        """Take what was said, and send what it completes."""
+        """Take a chunk, and send the lines that it completes."""
         data, place = self._held[stream] + chunk, 0
         while place < len(data):
             newline = data.find(b"\n", place, place + format.LINE_LIMIT)
@@ -104,7 +110,7 @@ class Lines:
         self._held[stream] = data[place:]
 
     def end(self) -> None:
-        """Send what is left without an end."""
+        """Send what is left of a line that has no end."""
         for stream, rest in self._held.items():
             if rest:
                 self._piece(stream, rest, last=False)
@@ -121,22 +127,22 @@ class Lines:
 
 
 class Ring:
-    """Lines that wait for a thread to send them; what finds it full is dropped, as dockerd drops it.
+    """Lines that wait for a thread to send them. A line that finds the ring full is dropped, as dockerd drops it.
 
-    most: bytes of text that may wait; one line may always
+    most: how many bytes of text may wait; one line may wait whatever its size is
     """
 
     def __init__(self, send: _Send, most: int) -> None:
         self._send, self._most = send, most
         self._waiting: SimpleQueue[tuple[int, bytes, Partial | None] | None] = SimpleQueue()
         self._size = 0
-        # Not `threading`, which is much to keep for this alone.
+        # Not `threading`, which takes much memory to be kept for this alone.
         self._counting, self._working = _thread.allocate_lock(), _thread.allocate_lock()
         self._working.acquire()
         _thread.start_new_thread(self._work, ())
 
     def put(self, stream: int, text: bytes, partial: Partial | None) -> None:
-        """Let a line wait, or drop it."""
+        """Put a line into the ring, or drop it if the ring is full."""
         with self._counting:
             if self._size and self._size + len(text) > self._most:
                 return
@@ -144,7 +150,7 @@ class Ring:
         self._waiting.put((stream, text, partial))
 
     def end(self) -> None:
-        """Return when all that waits is sent."""
+        """Return when all waiting lines are sent."""
         self._waiting.put(None)
         self._working.acquire()
 

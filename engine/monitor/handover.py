@@ -1,4 +1,9 @@
-"""What a launcher hands over to its keeper, what the keeper has of it, and who carries it (see `nativeprocess`)."""
+"""What a monitor's launcher process hands over to its keeper process, and the abstract class of the code that does it.
+
+The processes are told in `nativeprocess`: the spawner forks monitors; the launcher starts the container in Python and
+ends; the keeper stays with the container in C; the joiner is the launcher of an exec. A spare is a launcher that was
+forked and prepared before there is a request for it.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -9,13 +14,13 @@ from engine.monitor import contract
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What the launcher hands over. Descriptors; -1 for none: they stay the caller's.
+    """What the launcher hands over. The descriptors are -1 for none, and the caller still owns them.
 
-    mounts: process 1's mount namespace, held until its end is told; exec_dir: the container's exec directory, which
-        is there together with the listener, or neither of them; pid: 0 for an exec, of whose process (pidfd, times,
-        terminal) it hears by `wire.report`
-    container: its id, by which the process is called
-    clients: (descriptor, streams, framed, detach keys, replay) each; log: None when nothing is kept
+    mounts: process 1's mount namespace, held open until the container's end was told; exec_dir: the container's exec
+        directory, present together with the listener or not at all; pid: 0 for an exec, whose process (pidfd, times,
+        terminal) is reported to the keeper later by `wire.report`
+    container: the container's id, which appears in the process's title
+    clients: (descriptor, streams, framed, detach keys, replay) each; log: None when no log is kept
     """
 
     pid: int
@@ -37,10 +42,11 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """What the keeper wakes up with: the container runs, and `event` is the first thing to decide.
+    """What the keeper has when it enters Python: the container runs, and `event` is the first event to act on.
 
-    record: of an exec that has a home, see `engine.monitor.life`; else -1
-    Waiters: the class of `waiters`, who wait for the container's end; None while nobody does
+    record: for an exec that has a home, the descriptor of its record (see `engine.monitor.life`); else -1
+    Waiters: the class of `waiters`, the clients that wait for the container's end; `waiters` is None while there are
+        none
     """
 
     pid: int
@@ -61,27 +67,27 @@ class TakenOver:
 
 
 class Processes:
-    """Spawner, spare, launcher, joiner and keeper: each has a method that is for it. The C alone has them."""
+    """The methods of the spawner, spare, launcher, joiner and keeper processes. Only the C muxer has them."""
 
     @abstractmethod
     def spawn(self, requests: int, spares: bool) -> str:
         """In the spawner: fork a monitor, and from that a launcher, for each request on this socket.
 
-        Returns `launches` in the one, with a `request`; with `spares` also `prepares` or, for an exec, `prepares exec`,
-        with none yet: see `take`.
-        Returns `resolves` in a process that is no monitor, with its `request`.
-        Returns `stays` in the keeper, much later: the container runs, and there is something to decide. Returns
-        `ended` in the spawner when the daemon is gone. Raises OSError.
+        Returns in several processes. `launches`: this is the launcher, and it has a `request`. With `spares` also
+        `prepares` or, for an exec, `prepares exec`: this is a spare, which gets its request by `take`.
+        `resolves`: this process is no monitor, and its `request` says what it is.
+        `stays`: this is the keeper, much later; the container runs, and there is something to decide in Python.
+        `ended`: this is the spawner, and the daemon is gone. Raises OSError.
         """
 
     @abstractmethod
     def take(self) -> bool:
-        """In a spare: wait for the request; False when there will be none. Raises OSError."""
+        """In a spare: wait for the request; False when none will come. Raises OSError."""
 
     @property
     @abstractmethod
     def reports(self) -> int:
-        """In the launcher of an exec: the socket of `wire.report`, once it has been handed over."""
+        """In the launcher of an exec: the socket of `wire.report`, for use after the handover."""
 
     @property
     @abstractmethod
@@ -90,24 +96,26 @@ class Processes:
 
     @abstractmethod
     def name(self, kind: str, of: str) -> None:
-        """Call this process `engine KIND` in ps(1), and its command line `engine KIND OF`; as `engine.kernel.title`."""
+        """Call this process `engine KIND` in ps(1), and its command line `engine KIND OF`, as `engine.kernel.title`
+        does.
+        """
 
     @staticmethod
     @abstractmethod
     def newborn(path: bytes, arguments: list[bytes], variables: dict[bytes, bytes], terminal: bool) -> int:
-        """In a joiner: make the child that executes this command, see `engine.birth.join`; its pid once it has.
+        """In a joiner: make the child that executes this command, and return its pid once it has (`engine.birth.join`).
 
-        Raises OSError as execve(2).
+        Raises OSError with the errno of execve(2).
         """
 
     @property
     @abstractmethod
     def request(self) -> tuple[bytes, list[int]]:
-        """The datagram and its descriptors."""
+        """The request's datagram and its descriptors."""
 
     @abstractmethod
     def hand_over(self, handed: Handover) -> None:
-        """In the launcher: give the container to the keeper, and be about to end. Raises OSError."""
+        """In the launcher: give the container to the keeper. The launcher ends soon afterwards. Raises OSError."""
 
     @abstractmethod
     def awake(self) -> TakenOver:

@@ -1,8 +1,9 @@
-"""From a request to a running process 1: the pipes, the fork, and the handshake between init and the daemon.
+"""Starts process 1 of a container in the monitor: its pipes, the fork of init, and the handshake of init with the
+daemon.
 
-Runs in the monitor, before its loop. Init reports on a SOCK_SEQPACKET pair (`wire.report`), the daemon speaks on the
-link; this is the place where the two meet. When the daemon dies before it has said `Proceed`, the container never
-starts; once it has, the container needs it no more.
+Runs in the monitor, before its loop. Init reports on a SOCK_SEQPACKET pair (`wire.report`), and the daemon sends its
+messages on the link; this file passes between the two. When the daemon dies before it has sent `Proceed`, the container
+never starts. After `Proceed` the container does not need the daemon any more.
 """
 
 import os
@@ -46,14 +47,14 @@ REHEARSED = Start(
     stdin=True,
 )
 """A request like any other, for a spare to rehearse with."""
-_SANDBOX_MAX = 128 * 1024  # above what the daemon calls ordinary
+_SANDBOX_MAX = 128 * 1024  # larger than any sandbox that the daemon marks as ordinary
 
 
 @dataclass(slots=True)
 class Launched:
     """A process 1 that has come to execve, and the monitor's ends of its streams (-1: it has none).
 
-    outputs: (stream, descriptor) pairs; input: the write end of its stdin; terminal: the pty's master
+    outputs: (stream, descriptor) pairs; input: the write end of its stdin; terminal: the master of its terminal
     mounts: its mount namespace, which the monitor holds until the end is told; -1 for an exec
     log: the open end of the container's log; None where it has none, and for an exec
     """
@@ -78,9 +79,9 @@ class Spare:
 
 
 class Streams:
-    """Both ends of a process's standard streams; `stdio` is its side, closed here after the fork.
+    """Both ends of a process's standard streams; `stdio` has the process's ends, which are closed here after the fork.
 
-    outputs: the streams that somebody wants; a terminal has none of its own here
+    outputs: the streams that some client or the log wants. A process with a terminal has no pipes here.
     """
 
     def __init__(self, tty: bool, stdin: bool, outputs: tuple[int, ...] = (STDOUT, STDERR)) -> None:
@@ -96,7 +97,7 @@ class Streams:
         self.stdio = (given, self._output(STDOUT, outputs), self._output(STDERR, outputs))
 
     def _output(self, stream: int, wanted: tuple[int, ...]) -> int:
-        """The process's end of one output; of one that nobody wants it is /dev/null."""
+        """Returns the process's end of one output; it is /dev/null for an output that nobody wants."""
         if stream not in wanted:
             return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         ours, theirs = os.pipe2(os.O_CLOEXEC)
@@ -108,7 +109,7 @@ class Streams:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Close both sides: nothing came of it."""
+        """Close both sides, for when no process was made."""
         self.close_stdio()
         for descriptor in (self.input, *(output for _, output in self.outputs)):
             if descriptor >= 0:
@@ -116,7 +117,10 @@ class Streams:
 
 
 def prepare(stage: str) -> Spare:
-    """Fork an init ahead of time, in a PID namespace of its own. `stage`: an empty directory (see `init.prepare`)."""
+    """Fork an init ahead of time, in a PID namespace of its own.
+
+    stage: an empty directory (see `init.prepare`)
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     syscalls.unshare(syscalls.CLONE_NEWPID)
     pid = os.fork()
@@ -132,7 +136,10 @@ def prepare(stage: str) -> Spare:
 
 
 def rehearse() -> None:
-    """In a spare: touch what a launch touches. A page is copied on its first touch; now nobody waits for that."""
+    """In a spare: touch the pages that a launch touches.
+
+    A page is copied on its first touch; after this no start waits for that copy.
+    """
     streams = Streams(tty=False, stdin=True)
     streams.close()
     channel.unpack(b"J" + codec.encode(REHEARSED), [])
@@ -141,13 +148,16 @@ def rehearse() -> None:
 
 
 def _wait_prepared(reports: socket.socket, place: str) -> None:
-    """In the spare's init: prepare, wait for the sandbox, become it; return when nobody wants it any more."""
+    """In the spare's init: prepare, wait for the sandbox, and build it.
+
+    Returns when no sandbox will come any more.
+    """
     title.become("init")
     try:
         staged = init.prepare(place)
-        reports.send(report.READY)  # waits there for the monitor, who tells the daemon at once
+        reports.send(report.READY)  # the datagram waits in the socket for the monitor, which tells the daemon at once
     except (EngineError, OSError):
-        staged = None  # then everything is made when it is asked for, and what fails is told to who asked
+        staged = None  # then all is made after the request has come, and a failure is told to the daemon that asked
     packed.unpack(REHEARSED.sandbox)
     data, passed, _ = receive_with_descriptors(reports, _SANDBOX_MAX, 3)
     if data:
@@ -156,12 +166,15 @@ def _wait_prepared(reports: socket.socket, place: str) -> None:
 
 
 def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched | None:
-    """Make process 1 and bring it to execve; None when it failed or nobody wants it any more (the daemon was told)."""
+    """Make process 1 and bring it to execve.
+
+    Returns None when it failed, or when nobody wants it any more; the daemon was told.
+    """
     streams = Streams(start.tty, start.stdin)
     if spare is None:
         try:
             spare = _fork_init(start, streams)
-        except SystemFailure as error:  # the container to be joined is not there any more
+        except SystemFailure as error:  # the container whose namespace is to be joined is gone
             streams.close()
             link.send(Failed("namespaces", 0, str(error), _LOST))
             return None
@@ -171,7 +184,7 @@ def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched 
     with spare.reports:
         handshake = _Handshake(link, spare.reports, spare.pid, os.pidfd_open(spare.pid), streams)
         try:
-            log = logs.open_log(start.log)  # while init is at its work; without a log nothing runs that writes to one
+            log = logs.open_log(start.log)  # while init is at its work; nothing runs without the log that it writes to
         except OSError as error:
             text = logs.REFUSED + (error.strerror or "").lower()
             handshake.refuse(Failed("log", error.errno or 0, text, logs.NOT_TRIED))
@@ -183,7 +196,7 @@ def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched 
 
 
 def _fork_init(start: Start, streams: Streams) -> Spare:
-    """An init that is not spare: it begins with its sandbox."""
+    """Fork an init without preparation: it begins with its sandbox."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     if start.own_pids:
         syscalls.unshare(syscalls.CLONE_NEWPID)
@@ -202,7 +215,10 @@ def _fork_init(start: Start, streams: Streams) -> Spare:
 
 
 def is_child(pid: int) -> bool:
-    """Whether this is a child of the caller, one that has ended too: who may trace a newborn can report in its name."""
+    """Whether this is a child of the caller; one that has ended too counts as a child.
+
+    A pid in a report need not be true, because a process that may trace a newborn can send reports in its name.
+    """
     try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (ChildProcessError, OverflowError):
@@ -211,7 +227,10 @@ def is_child(pid: int) -> bool:
 
 
 class _Handshake:
-    """The talk from the fork to execve; `run` ends with the process running, failed, or killed as unwanted."""
+    """The exchange of messages from the fork to execve.
+
+    `run` ends with the process running, failed, or killed as unwanted.
+    """
 
     def __init__(self, link: Channel, reports: socket.socket, pid: int, pidfd: int, streams: Streams) -> None:
         self._link = link
@@ -225,7 +244,7 @@ class _Handshake:
         self._warnings: list[str] = []
 
     def run(self) -> Launched | None:
-        """Talk to its end: the process that runs; None when it failed or is unwanted."""
+        """Run the exchange to its end; returns the running process, or None when it failed or is unwanted."""
         waiting = select.poll()
         waiting.register(self._reports, select.POLLIN)
         waiting.register(self._link, select.POLLIN)
@@ -240,7 +259,7 @@ class _Handshake:
                     continue
                 data, passed, _ = receive_with_descriptors(self._reports, report.LARGEST, 1)
                 if not data:
-                    # Close-on-exec: the report's end is the execve, or the end of an init that was not even ready.
+                    # The socket is close-on-exec: its end means execve, or the end of an init that was not even ready.
                     return self._started() if self._mounts >= 0 else None
                 said = report.decode(data)
                 if isinstance(said, report.Failure):
@@ -261,7 +280,7 @@ class _Handshake:
         self._tell(NamespacesReady(self._pid, self._pid_start))
 
     def _hear_daemon(self) -> bool:
-        """Take one message of the daemon's; False when the daemon is gone."""
+        """Take one message of the daemon; False when the daemon is gone."""
         try:
             received = self._link.receive()
         except Invalid as error:
@@ -278,7 +297,7 @@ class _Handshake:
         try:
             self._link.send(message)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the daemon has died: the link's end of file says the same and decides
+            pass  # the daemon has died: the link's end of file says the same, and `run` acts on that
 
     def _started(self) -> Launched:
         started = Started(self._pid, self._pid_start, time.time_ns(), tuple(self._warnings), keeps_waiters=True)
@@ -300,7 +319,7 @@ class _Handshake:
         self._tell(Failed(failure.step, failure.errno, failure.text, failure.status))
 
     def refuse(self, failure: Failed) -> None:
-        """It is not to run: the daemon is told why."""
+        """Kill the process, which is not to run, and tell the daemon why."""
         self._abandon()
         self._tell(failure)
 

@@ -1,7 +1,10 @@
-"""The monitor's life after execve: move bytes, take in clients and daemons, and see the container's end through.
+"""The monitor's main loop from execve to the container's end: clients, daemons that connect, log rotation, exit status.
 
-Runs in the monitor's one thread, nearly all of it inside `Pump.run`. Order at the end: the pipes are drained, the log
-is closed, the exit file is in place, and only then is anyone told.
+Runs in the monitor's one thread, nearly all of the time inside `Pump.run`. The order at the end: the pipes are drained,
+the log is closed, the exit file is in place, and only then is anyone told.
+
+An exec has a "home" once the daemon has sent it a record (a file for its exit status) and a listening socket, by which
+the next daemon finds it.
 """
 
 import contextlib
@@ -39,9 +42,9 @@ def begin(
     clients: list[int],
     made_of: Parts,
 ) -> None:
-    """Serve what has just been launched by this process, until it has ended and its end is on disk.
+    """Serve the process that this process has just launched, until it has ended and its end is on disk.
 
-    listener: None for an exec, which no other daemon finds again and which leaves nothing on disk, until it has a home
+    listener: None for an exec. Until it gets a home, no other daemon finds it again and it leaves nothing on disk.
     """
     log = launched.log
     pump = made_of.Pump(log, start.tty)
@@ -53,14 +56,15 @@ def begin(
     for each in (link.fileno(), launched.pidfd, *([listener.fileno()] if listener else [])):
         pump.watch(each)
     greeting = Started(launched.pid, launched.pid_start, launched.started_ns, keeps_waiters=True)
-    terminal = os.dup(launched.terminal) if launched.terminal >= 0 else -1  # the pump closes its own with the output
+    # The pump closes its own copy with the output.
+    terminal = os.dup(launched.terminal) if launched.terminal >= 0 else -1
     waiters = Kept(pump, made_of.Waiters)
     held = _Held(launched.pidfd, terminal, launched.mounts)
     _Life(_exec_dir(start), pump, log, greeting, held, link, listener, waiters).run(pump.run())
 
 
 def handed(start: Start, launched: Launched, link: int, listener: socket.socket, clients: list[int]) -> Handover:
-    """What the launcher of a container gives to its keeper."""
+    """Make what the launcher of a container gives to its keeper."""
     return Handover(
         launched.pid,
         launched.pid_start,
@@ -84,7 +88,7 @@ def handed(start: Start, launched: Launched, link: int, listener: socket.socket,
 
 
 def go_on(stayed: TakenOver) -> None:
-    """In the keeper: serve, from the first event on that is not only bytes to move."""
+    """In the keeper: serve the container, beginning with the first event that C could not handle by itself."""
     greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns, keeps_waiters=True)
     link = Channel.adopt(stayed.link) if stayed.link >= 0 else None
     listener = socket.socket(fileno=stayed.listener) if stayed.listener >= 0 else None
@@ -108,9 +112,10 @@ def _add_client(pump: Pump, client: Client, descriptor: int, owed: bytes = b"") 
 
 @dataclass(slots=True)
 class _Held:
-    """What a monitor holds of its process; -1 for none.
+    """The descriptors that a monitor holds of its process; -1 for none.
 
-    record: of an exec, the file in which it leaves its end: where it stands, the daemon has left room
+    record: for an exec with a home, the file in which it leaves its exit status. The daemon has set the file's position
+        to where it belongs, and has left room for it.
     """
 
     pidfd: int
@@ -120,7 +125,10 @@ class _Held:
 
 
 class _Life:
-    """A running container, its pump, and who is told of its end. Every watched descriptor has its handler."""
+    """A running container, its pump, and the processes that are told of its end.
+
+    Every watched descriptor has its handler.
+    """
 
     def __init__(
         self,
@@ -152,7 +160,7 @@ class _Life:
             self._handlers[link.fileno()] = self._listen
 
     def run(self, event: Event) -> None:
-        """Decide this event, and all that follow."""
+        """Handle this event and all that follow, until nothing is left to handle."""
         while True:
             match event:
                 case ("readable", descriptor):
@@ -166,11 +174,11 @@ class _Life:
             event = self._pump.run()
 
     def _meet(self) -> None:
-        """A daemon has connected: it is the daemon from now on, and learns how things stand."""
+        """Accept a connection of a new daemon: it replaces the earlier one, and is told the container's state."""
         assert self._listener is not None  # it is what is readable
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # it has gone again, or there is no room for it now
+        except OSError:  # the daemon has gone again, or there is no free descriptor for it now
             return
         self._drop_link()
         self._link = Channel(connection)
@@ -198,10 +206,10 @@ class _Life:
         try:
             self._link.send(message)
         except (BrokenPipeError, ConnectionResetError):
-            self._drop_link()  # the daemon has died; the next one will ask
+            self._drop_link()  # the daemon has died; the next daemon will ask
 
     def _listen(self) -> None:
-        """One message from the daemon, or its end."""
+        """Handle one message from the daemon, or the end of the link."""
         assert self._link is not None  # it is what is readable
         try:
             packed = self._link.receive_packed()
@@ -218,15 +226,16 @@ class _Life:
         message, descriptors = received
         try:
             self._obey(message, descriptors)
-        except Exception as error:  # a container must not end with a monitor that cannot do, or understand, a word
+        # A container must not end because its monitor cannot carry out, or understand, a message.
+        except Exception as error:
             self._tell(Warned(f"{type(message).__name__}: {type(error).__name__}: {error}"))
         for descriptor in descriptors:
             os.close(descriptor)
 
     def _obey(self, message: Message, descriptors: list[int]) -> None:
-        """Do what the daemon says; the descriptors that are left are closed by the caller."""
+        """Carry out a message of the daemon. The caller closes the descriptors that are left in the list."""
         if self._exited is not None:
-            pass  # there is nothing any more that it could be about
+            pass  # the container has ended, so there is nothing that the message could be about
         elif isinstance(message, Attach):
             owed = logs.missed(self._log, self._pump, message)
             _add_client(self._pump, message.client, descriptors[-1], owed)
@@ -268,7 +277,7 @@ class _Life:
         self._compression = None
 
     def _finish(self) -> None:
-        """Process 1 has ended (and with it, in a namespace of its own, every process of the container)."""
+        """Process 1 has ended (and with it, in a PID namespace of its own, all others): see the end through."""
         _, status = os.waitpid(self._greeting.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         exited = Exited(code if code >= 0 else 128 - code, time.time_ns(), self._greeting.started_ns)
@@ -278,9 +287,10 @@ class _Life:
                 self._compression.end(unwanted=True)
             if self._log is not None:
                 self._log.close()
-        finally:  # whatever the host refuses
+        finally:  # also when the host has refused one of these steps
             if self._exec_dir:
-                with contextlib.suppress(OSError):  # even the space that was reserved: the daemon is told all the same
+                # OSError even for the space that was reserved: the daemon is told all the same.
+                with contextlib.suppress(OSError):
                     exitfile.write(self._exec_dir, codec.encode(exited))
             else:
                 self._write_record(exited)
@@ -295,7 +305,10 @@ class _Life:
         self._handlers.clear()
 
     def _write_record(self, exited: Exited) -> None:
-        """Leave in an exec's record how it has ended; a quick one may not have heard of its home yet."""
+        """Write into an exec's record how it has ended.
+
+        A short exec may not have read the daemon's word about its home yet, so that is done here first.
+        """
         if self._held.record < 0 and self._link is not None:
             self._link.socket.setblocking(False)
             with contextlib.suppress(BlockingIOError, Invalid):
@@ -308,9 +321,9 @@ class _Life:
                 os.write(self._held.record, codec.encode(exited))
 
     def _wait_with_them(self) -> None:
-        """Processes until each of those who wait was answered, by the daemon or by this, or has hung up.
+        """Go on until each waiting client was answered, by the daemon or by this process, or has hung up.
 
-        Nothing else of the container's is held meanwhile.
+        Nothing else of the container is held meanwhile.
         """
         self._pump.close()
         if self._held.mounts >= 0:
@@ -322,5 +335,5 @@ class _Life:
                 if each is not None:
                     poll.register(each.fileno(), select.POLLIN)
             for descriptor, _ in poll.poll():
-                if descriptor in self._handlers:  # the link may have been another's a moment ago
+                if descriptor in self._handlers:  # an earlier handler of this round may have closed the link
                     self._handlers[descriptor]()

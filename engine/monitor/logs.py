@@ -1,6 +1,6 @@
-"""A monitor's log: opened at the start, what an attaching client has missed of it, and its older files' compression.
+"""A monitor's use of its log: opening it, finding what an attaching client has missed, and compressing rotated files.
 
-Runs in the monitor's one thread, the compression in a child of its own, so that the container need not wait for it.
+Runs in the monitor's one thread. The compression runs in a child process, so that the container need not wait for it.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ NOT_TRIED = 128
 
 
 def open_log(target: LogTarget) -> OpenLog | None:
-    """The open end of the container's log, or None when there is none. Raises OSError."""
+    """Open the container's log for writing; None when it has no log. Raises OSError."""
     if not target.directory:
         return None
     if not target.file:
@@ -39,9 +39,9 @@ def open_log(target: LogTarget) -> OpenLog | None:
 
 
 def missed(log: OpenLog | None, pump: Pump, asked: Attach) -> bytes:
-    """What came into a log of JSON lines since the daemon has sent the client all that it saw of it.
+    """The bytes that came into a log of JSON lines after the daemon has sent the client what it had read of the log.
 
-    Nothing is being written meanwhile: the pump stands still.
+    Nothing is written to the log meanwhile, because the pump does not run.
     """
     if asked.after is None or log is None or not log.json:
         return b""
@@ -57,7 +57,7 @@ def missed(log: OpenLog | None, pump: Pump, asked: Attach) -> bytes:
 
 
 class Compression:
-    """The child that compresses the older files of a log; `fd` is readable when it has ended."""
+    """The child process that compresses the older files of a log; `fd` is readable when it has ended."""
 
     def __init__(self, log: OpenLog) -> None:
         self._log = log
@@ -70,7 +70,7 @@ class Compression:
         status = 1
         try:
             title.name("compress")
-            # What this has open of the clients would keep their connections alive.
+            # Descriptors of clients that stayed open here would keep their connections alive.
             directory_fd = self._log.directory_fd
             os.closerange(0, directory_fd)
             os.closerange(directory_fd + 1, 1 << 20)
@@ -80,12 +80,15 @@ class Compression:
             os._exit(status)
 
     def end(self, unwanted: bool = False) -> None:
-        """Take the child's end, and let the log be rotated again; `unwanted`: it need not finish."""
+        """Reap the child, and let the log be rotated again.
+
+        unwanted: the child is killed; it need not finish
+        """
         if unwanted:
             os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
         os.close(self.fd)
         self._log.busy = IDLE
         if unwanted:
-            with contextlib.suppress(FileNotFoundError):  # it had not begun, or was just done
+            with contextlib.suppress(FileNotFoundError):  # the child had not begun, or was just done
                 os.unlink(f"{self._log.name.decode()}.gz.new", dir_fd=self._log.directory_fd)

@@ -1,9 +1,9 @@
-"""The monitor's way in: one forked process a container or exec, from the spawner's fork to that one's end.
+"""Entry points of the process that the spawner has forked as a monitor, one for each container or exec.
 
-One thread. It owns the container's pipes or terminal, its log, its attached clients and its exit status, and needs
-nobody: with the daemon gone it goes on, and a new daemon finds it by its socket. It never imports the daemon. With the
-C muxer it splits at once: a child launches the container, hands over and ends, while this process has not left C, so
-that its memory stays the spawner's but for a few pages.
+It has one thread. It owns the container's pipes or terminal, its log, its attached clients and its exit status, and
+depends on no other process: when the daemon is gone it goes on, and a new daemon finds it by its socket. It never
+imports the daemon. With the C muxer it splits at once: a child, the launcher, launches the container, hands it over and
+ends. The monitor itself does not leave C meanwhile, so that it shares all but a few pages with the spawner.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ def main(data: bytes, descriptors: list[int], made_of: Parts) -> int:
     asked, descriptors = request
     if isinstance(asked, Exec):
         title.become("exec", packed.unpack(asked.process).id[:12])
-        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # the joiner's child is to be this process's
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # the joiner's child is to become this process's child
         return _told(descriptors[0], lambda: _enter_and_see_through(asked, descriptors, made_of))
     title.become("monitor", os.path.basename(asked.exec_dir)[:12])
     link, *clients = descriptors
@@ -42,9 +42,9 @@ def main(data: bytes, descriptors: list[int], made_of: Parts) -> int:
 
 
 def be(part: str, processes: Processes, stage: str) -> int:
-    """Be one part of a monitor (`engine.monitor.nativeprocess`); returns the process's exit status.
+    """Be one of the processes of a monitor (`engine.monitor.nativeprocess`); returns the process's exit status.
 
-    part: `launches`, `prepares`, `prepares exec` or `stays`; stage: an empty directory for what a spare prepares
+    part: `launches`, `prepares`, `prepares exec` or `stays`; stage: an empty directory in which a spare prepares
     """
     if part == "stays":
         stayed = processes.awake()
@@ -70,9 +70,12 @@ def be(part: str, processes: Processes, stage: str) -> int:
 
 
 def settle() -> None:
-    """A session of its own, and no standard streams: whoever reads the daemon's must see their end when it ends."""
+    """Begin a session of its own, and replace the standard streams by /dev/null.
+
+    A reader of the daemon's standard streams must see their end when the daemon ends.
+    """
     os.setsid()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the spawner's children are nobody's to wait for
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the spawner ignores it; a monitor waits for its children
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
@@ -80,7 +83,7 @@ def settle() -> None:
 
 
 def _understood(data: bytes, descriptors: list[int]) -> tuple[Start | Exec, list[int]] | None:
-    """The request and its descriptors; None for what is no request, of which who asks was told."""
+    """The request and its descriptors; None for a datagram that is no request, of which the daemon was told."""
     try:
         request, passed = channel.unpack(data, descriptors)
         if not isinstance(request, Start | Exec):
@@ -89,13 +92,16 @@ def _understood(data: bytes, descriptors: list[int]) -> tuple[Start | Exec, list
     except Invalid as error:
         link = channel.link_of(data, descriptors)
         if link >= 0:
-            with contextlib.suppress(OSError):  # nobody is there any more
+            with contextlib.suppress(OSError):  # the daemon is not there any more
                 Channel.adopt(link).send(Failed("monitor", 0, str(error), _LOST))
         return None
 
 
 def _guarded(exec_dir: str, work: Callable[[], None]) -> int:
-    """Do the work; what goes wrong is left in a file, as there is nobody to tell. An exec has no directory for one."""
+    """Do the work; write a failure into a file of the exec directory, because there is no process to tell it to.
+
+    An exec has no such directory: its failure is not written.
+    """
     try:
         work()
     except BaseException:
@@ -106,11 +112,11 @@ def _guarded(exec_dir: str, work: Callable[[], None]) -> int:
 
 
 def _told(link: int, work: Callable[[], None]) -> int:
-    """Do the work of an exec; what goes wrong is told to the daemon."""
+    """Do the work of an exec; a failure is told to the daemon."""
     try:
         work()
     except BaseException as error:
-        with contextlib.suppress(OSError):  # nobody is there any more
+        with contextlib.suppress(OSError):  # the daemon is not there any more
             os.set_inheritable(link, False)
             Channel.adopt(os.dup(link)).send(Failed("monitor", 0, f"{type(error).__name__}: {error}", _LOST))
         return 1
@@ -118,9 +124,10 @@ def _told(link: int, work: Callable[[], None]) -> int:
 
 
 def _settle_in(exec_dir: str, link: Channel) -> socket.socket | None:
-    """What a monitor needs of its exec directory before there is a container: the space of the exit file, a listener.
+    """Prepare the exec directory before there is a container: reserve the exit file's space, and make the listening
+    socket.
 
-    None where they cannot be had; the daemon was told why.
+    Returns None where that fails; the daemon was told why.
     """
     try:
         exitfile.reserve(exec_dir)

@@ -1,9 +1,9 @@
-"""The spawner's loop and the two processes of a monitor, launcher and keeper, in C (`_muxer/process/`).
+"""The Python side of the C spawner loop and of a monitor's two processes, launcher and keeper (`_muxer/process/`).
 
-A process that runs Python after a fork copies the pages that it touches, half a megabyte in no time. So a monitor forks
-before it runs any: its child, the launcher, starts the container in Python and ends; the monitor itself, the keeper,
-stays in C and comes back to Python only when something has to be decided. There is no Python twin: without the C a
-monitor is one process that does both. What the methods do is told in `engine.monitor.handover`.
+A process that runs Python after a fork copies the pages that it touches, half a megabyte within moments. So a monitor
+forks before it runs any Python: its child, the launcher, starts the container in Python and ends. The monitor itself,
+the keeper, stays in C and comes back to Python only when something has to be decided. There is no Python version of
+this: without the C muxer a monitor is one process that does both. `engine.monitor.handover` tells what the methods do.
 """
 
 import os
@@ -27,13 +27,13 @@ _PARTS = {
 }
 
 
-# Looked up before the forks: each child would do it anew.
+# Looked up before the forks, because each child would have to do it again.
 _HANDOVER = ffi.typeof("struct mux_handover *")
 _TEXT, _TEXTS = ffi.typeof("char[]"), ffi.typeof("char *[]")
 
 
 class Processes(handover.Processes):
-    """Spawner, spare, launcher, joiner and keeper, in C."""
+    """The methods of the spawner, spare, launcher, joiner and keeper processes, done by C."""
 
     def __init__(self) -> None:
         self._c = ffi.new("struct mux_stay *")

@@ -1,7 +1,7 @@
-"""The C muxer's pump and waiters behind the same names as their Python twins.
+"""The pump and the waiters of the C muxer, as subclasses of the abstract classes in `engine.monitor.contract`.
 
-Run by the monitor. While bytes move no Python object is touched and the interpreter's lock is free; what each method
-does is told in `engine.monitor.contract`.
+Run by the monitor. While bytes move, no Python object is touched and the interpreter's lock is free.
+`engine.monitor.contract` tells what each method does.
 """
 
 import os
@@ -13,7 +13,7 @@ from engine.logs.openlog import OpenLog
 from engine.monitor import contract
 from engine.monitor.contract import Event
 
-# What the C changes in a writer.
+# The fields of a log writer that the C code changes.
 _MOVED = ("log_fd", "index_fd", "number", "limit", "position", "records", "open_lines", "last_ns", "busy")
 _OPENED = ("directory_fd", "max_files", "max_size", "json", "compress", "name")
 LENT = _OPENED + _MOVED
@@ -46,7 +46,7 @@ class Pump(contract.Pump):
 
     @classmethod
     def taken_over(cls, pump: "ffi.Pump", c_log: "ffi.Log", log: OpenLog | None, owner: "ffi.Stay") -> "Pump":
-        """The pump that C code has made and run (see `nativeprocess`); `owner` keeps the memory behind it."""
+        """Wrap a pump that C code has made and run (see `nativeprocess`); `owner` keeps the memory behind it."""
         self = cls.__new__(cls)
         self._log, self._c_log, self._pump, self._owner = log, c_log, pump, owner
         self._event = ffi.new("struct mux_event *")
@@ -86,7 +86,7 @@ class Pump(contract.Pump):
         while True:
             self._call(lib.mux_pump_run, self._event)
             make = _EVENTS.get(self._event.kind)
-            if make is not None:  # else a signal came, whose handler has run by now
+            if make is not None:  # any other kind means that a signal came, whose handler has run by now
                 return make(self._event.number)
 
     def drain(self) -> None:
@@ -106,7 +106,7 @@ class Pump(contract.Pump):
         self._pump = ffi.NULL
 
     def _call(self, function: Callable[..., int], *arguments: "int | ffi.Event") -> None:
-        """Calls into the C with the writer's state lent to it."""
+        """Calls a function of C while the log writer's state is lent to it."""
         self._lend()
         result = function(self._pump, *arguments)
         if self._log is not None:
@@ -121,7 +121,7 @@ class Pump(contract.Pump):
 
 
 class Waiters(contract.Waiters):
-    """Those who wait for a container's end, kept by C."""
+    """The clients that wait for a container's end, kept by C."""
 
     def __init__(self) -> None:
         self._waiters = lib.mux_waiters_new()
@@ -131,7 +131,7 @@ class Waiters(contract.Waiters):
 
     @classmethod
     def taken_over(cls, waiters: "ffi.Waiters") -> "Waiters | None":
-        """Those that C code has kept so far; None: nobody waits yet."""
+        """Wrap the waiters that C code has kept so far; None: no client waits yet."""
         if not waiters:
             return None
         self = cls.__new__(cls)
@@ -163,7 +163,7 @@ class Waiters(contract.Waiters):
 
 
 def lent(c_log: "ffi.Log", name: str) -> int | bytes:
-    """A field of a writer as it stands in its C side."""
+    """The value of a log writer's field in its C structure."""
     if name == "name":
         return ffi.string(c_log.name)
     number: int = getattr(c_log, name)
@@ -171,7 +171,7 @@ def lent(c_log: "ffi.Log", name: str) -> int | bytes:
 
 
 def _check(result: int) -> int:
-    """The result of a call, or its errno raised."""
+    """The result of a call; raises OSError for a negative errno."""
     if result < 0:
         raise OSError(-result, os.strerror(-result))
     return result

@@ -1,4 +1,4 @@
-"""What a monitor is made of, by the muxer that was chosen: the C's parts, or their Python twins."""
+"""Chooses the classes that a monitor is made of, those in C or those in Python, by the muxer that was selected."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,11 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """One implementation.
+    """The classes of one muxer.
 
-    Pump: the class that moves a container's bytes; Waiters: the class that keeps those who wait for its end
-    Processes: the class that splits a monitor in two; None: it stays one
+    Pump: the class that moves a container's bytes
+    Waiters: the class that keeps the clients that wait for the container's end
+    Processes: the class that splits a monitor into two processes; None: a monitor is one process
     """
 
     Pump: type[contract.Pump]
@@ -28,7 +29,10 @@ class Parts:
 
 
 def parts(muxer: str) -> Parts:
-    """The parts; muxer: what `engine.muxer.select` has chosen. What was not chosen need not be in memory."""
+    """The classes for this muxer. muxer: what `engine.muxer.select` has chosen.
+
+    The modules of the other muxer are not imported, so that they need no memory.
+    """
     if muxer == "python":
         return Parts(pump.Pump, waiters.Waiters)
     return Parts(nativepump.Pump, nativepump.Waiters, nativeprocess.Processes)

@@ -1,9 +1,9 @@
-"""Moves a container's bytes: its output to the log and the attached clients, theirs to its stdin. The Python twin.
+"""The pump in Python: moves a container's output to its log and attached clients, and the clients' bytes to its stdin.
 
-Run by the monitor, in its only thread, for all the container's life; the oracle of `_muxer/pump/pump.c`. It never
-blocks but in poll(2), never waits for one client while another could be served, and never loses a byte for a client
-that is merely slow: such a client slows the container. A client that is still catching up with the log slows nobody.
-What its methods do is told in `engine.monitor.contract`.
+Run by the monitor, in its only thread, for the container's whole life; tests compare `_muxer/pump/pump.c` with it. It
+blocks only in poll(2), and never waits for one client while it could serve another. It never loses a byte for a client
+that is merely slow: such a client slows the container down (back-pressure). A client that still reads older output from
+the log slows nothing. `engine.monitor.contract` tells what the methods do.
 """
 
 import errno
@@ -19,8 +19,8 @@ from engine.monitor.clients import Client
 from engine.monitor.contract import Event
 
 _TURNS = 8  # chunks of one output, or blocks for one client, before the others have their turn
-_TTY_END = frozenset({errno.EIO})  # what a master reads when the last slave is closed
-_HEARD = 8  # what is watched is told so often before clients are read although it is ready
+_TTY_END = frozenset({errno.EIO})  # what a terminal's master reads when the last slave is closed
+_HEARD = 8  # a ready watched descriptor is returned so many times in a row before clients are read
 _DRAIN_LIMIT = 16 << 20  # bytes: a descendant that outlives process 1 may write for ever
 
 
@@ -36,19 +36,19 @@ class Pump(contract.Pump):
         self._clients: dict[int, Client] = {}
         self._last_number = 0
         self._watched: list[int] = []
-        self._heard = 0  # how often in a row what is watched was told instead of reading clients
+        self._heard = 0  # how many times in a row a watched descriptor was returned before clients were read
         self._events: list[Event] = []
         self._input_fd = -1
-        self._input_closed = False  # it was there once
+        self._input_closed = False  # there was a stdin, and it is closed
         self._close_on_eof = False
-        self._closing_input = False  # a client has sent its end; close when all is written
+        self._closing_input = False  # a client has sent its end; close stdin when all is written
         self._input = memoryview(b"")  # read from a client, not yet written
-        self._input_from: Client | None = None  # whose end of stdin is to be told when _input is written
+        self._input_from: Client | None = None  # the client of the "stdin-closed" that is told when _input is written
         self._buffer = bytearray(format.FRAME.size + format.LARGEST_CHUNK)
         self._draining = False
         self._unlogged = False
 
-    # What the monitor says.
+    # The methods that the monitor calls.
 
     def add_output(self, stream: int, fd: int) -> None:
         fd = os.dup(fd) if fd == self._input_fd else fd
@@ -133,9 +133,11 @@ class Pump(contract.Pump):
     # One turn of the loop.
 
     def _turn(self, wait_ms: float | None) -> int:
-        """Waits, then moves what can be moved. Returns a watched descriptor that is ready, -1, or -2 if nothing was.
+        """Waits, then moves what can be moved. Returns a watched descriptor that is ready, -1 for none, or -2 if
+        nothing was.
 
-        What is watched is heard before clients are read: a terminal has its new size before what is typed after that.
+        Watched descriptors are returned before clients are read, so that a terminal has its new size before it gets the
+        bytes that were typed after the resize.
         """
         looks = [look for client in self._clients.values() if (look := client.look_again()) is not None]
         if looks:
@@ -159,7 +161,7 @@ class Pump(contract.Pump):
             self._write_input()
         watched = next((fd for fd in self._watched if fd in ready), -1)
         if watched >= 0:
-            # It goes to the end of the row, so that a busy one cannot keep the others from being heard.
+            # It goes to the end of the list, so that a busy descriptor cannot keep the others from being returned.
             self._watched.remove(watched)
             self._watched.append(watched)
         self._heard = self._heard + 1 if watched >= 0 and self._heard < _HEARD else 0
@@ -175,13 +177,15 @@ class Pump(contract.Pump):
         return watched if ready or looks else -2
 
     def _tell(self, event: Event) -> None:
-        """Queues an event; one that waits already is not told twice."""
+        """Queues an event; an event that already waits in the queue is not queued twice."""
         if event not in self._events and not (event[0] == "unlogged" and event[0] in [e[0] for e in self._events]):
             self._events.append(event)
 
     def _may_read_outputs(self) -> bool:
-        """False while a client that is up to date has not taken the last chunk (or many, before it has read its head),
-        or a rotation is due and must wait.
+        """Whether the outputs may be read now.
+
+        False while a client that is up to date has not taken the last chunk (or many chunks, before it has read its
+        head), or while a rotation is due and must wait.
         """
         if any(client.full for client in self._clients.values()):
             return False
@@ -204,14 +208,17 @@ class Pump(contract.Pump):
     # Output.
 
     def _read_output(self, stream: int, turns: int) -> None:
-        """Reads chunks of one output until it is empty, or somebody must be waited for, or its turn is over."""
+        """Reads chunks of one output.
+
+        Stops when the output is empty, when the pump must wait for a client or the log, or when its turn is over.
+        """
         fd = self._outputs[stream]
         payload = memoryview(self._buffer)[format.FRAME.size :]
         for _ in range(turns):
             if not self._draining and not self._may_read_outputs():
                 return
             if self._log is not None and self._log.full and not self._draining and not self._log.json:
-                self._logged(self._log, self._log.rotate)  # lines of JSON see to it themselves, between any two
+                self._logged(self._log, self._log.rotate)  # a log of JSON lines rotates itself between two lines
             try:
                 size = os.readv(fd, [payload])
             except BlockingIOError:
@@ -229,7 +236,7 @@ class Pump(contract.Pump):
             self._deliver(stream, memoryview(self._buffer)[: format.FRAME.size + size])
 
     def _deliver(self, stream: int, frame: memoryview) -> None:
-        """One chunk: to the log, then to each client that is up to date."""
+        """Writes one chunk to the log, then gives it to each client that is up to date."""
         readable, place = None, (0, 0)
         if (log := self._log) is not None:
             place = (log.number, log.position)
@@ -239,14 +246,14 @@ class Pump(contract.Pump):
             if client.replaying or client.hung_up or not client.streams & 1 << stream:
                 continue
             if client.pending and readable is not None:
-                client.fall_back(readable, *place)  # only when draining: what it misses it reads from the log
+                client.fall_back(readable, *place)  # only when draining: the client reads from the log what it misses
                 continue
             client.take(frame)
             if not client.send():
                 self._leave(client, "gone")
 
     def _logged(self, log: OpenLog, call: Callable[..., None], *arguments: int | memoryview) -> bool:
-        """Does something to the log; False when that has failed. The first failure of a row is told."""
+        """Calls a method of the log; False when that failed. Only the first of several failures in a row is told."""
         failed = None
         try:
             call(*arguments)
@@ -267,9 +274,9 @@ class Pump(contract.Pump):
     # Clients.
 
     def _serve(self, client: Client, events: int) -> None:
-        """What poll said of one client."""
+        """Acts on what poll(2) reported for one client."""
         if events & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
-            # It takes nothing any more, but what it sent before it left is still to reach the container.
+            # The client receives nothing any more, but what it sent before it left still goes to the container.
             client.hung_up = True
             client.drop_pending()
             return
@@ -289,7 +296,7 @@ class Pump(contract.Pump):
         return True
 
     def _read_client(self, client: Client) -> None:
-        """Takes bytes for stdin, as long as the container takes them."""
+        """Reads the client's bytes for stdin, as long as the container takes them."""
         while client.sends and not self._input and (self._input_fd >= 0 or self._input_closed):
             data = client.receive()
             if data is None:
@@ -332,7 +339,7 @@ class Pump(contract.Pump):
     # Input.
 
     def _write_input(self) -> None:
-        """Writes what was read from a client, and does what was to be done after it."""
+        """Writes what was read from a client, and then does what was due after it."""
         while self._input and self._input_fd >= 0:
             try:
                 self._input = self._input[os.write(self._input_fd, self._input) :]
@@ -341,7 +348,7 @@ class Pump(contract.Pump):
             except OSError as error:
                 if error.errno not in (errno.EPIPE, errno.EIO):
                     raise
-                self._close_input()  # the container has closed its stdin; what more is sent to it is thrown away
+                self._close_input()  # the container has closed its stdin; what clients still send is thrown away
         self._input = memoryview(b"")
         if self._input_from is not None:
             self._tell(("client", self._input_from.number, "stdin-closed"))

@@ -1,13 +1,15 @@
-"""The clients that wait for a container's end, kept for the case that the daemon dies. The Python twin.
+"""Keeps connections of clients that wait for a container's end, to answer them if the daemon dies; the Python version.
 
-Owned by the monitor, in its one thread; the oracle of `_muxer/pump/waiters.c`. It never blocks and reads nothing.
+Owned by the monitor, in its one thread; tests compare `_muxer/pump/waiters.c` with it. It never blocks, and it reads
+from a connection only to end it.
 
-The daemon has each of these connections too, and as long as it lives it is the daemon that answers: only then does who
-waits find the end recorded. It says so (`answered`), and the monitor forgets that one. When the daemon dies, those whom
-it has not answered are orphans, and only orphans are ever answered from here: when the container has ended and there is
-no daemon, or when the next daemon, which does not know them, says that it has recorded the end. So nobody is answered
-by two, but where a daemon dies between its last byte to a client and its word about it; the client has its whole answer
-by then, and looks at nothing that follows on a connection of a dead daemon's.
+The daemon has each of these connections too, and as long as the daemon lives, it answers: only then does a client find
+the end recorded when it is answered. The daemon tells the monitor of each answer (`answered`), and the monitor forgets
+that client. When the daemon dies, the clients that it has not answered become orphans. The monitor answers only
+orphans: when the container has ended and there is no daemon, or when the next daemon, which does not know them, says
+    that it has recorded the end. So no client gets two answers, with one exception: a daemon that dies after its last
+    byte to a client and before its word to the monitor. That client has its whole answer by then, and looks at nothing
+    that follows on a connection of a dead daemon.
 """
 
 import os
@@ -23,7 +25,7 @@ _PIECE = 4096
 
 
 class _Waiter:
-    """One who waits: its connection, and what it waits for."""
+    """A waiting client: its connection, and what it waits for."""
 
     __slots__ = ("connection", "orphan", "wait")
 
@@ -32,13 +34,13 @@ class _Waiter:
 
 
 class Waiters(contract.Waiters):
-    """All who wait for one container, in Python."""
+    """All clients that wait for the end of one container, in Python."""
 
     def __init__(self) -> None:
-        self._hang_ups = select.epoll()  # one descriptor for the pump to look at, however many they are
+        self._hang_ups = select.epoll()  # one descriptor for the pump to watch, however many clients there are
         self._by_fd: dict[int, _Waiter] = {}
         self.fd = self._hang_ups.fileno()
-        # The usual 1024 are soon gone. What the container may have is its own since it was forked.
+        # The usual limit of 1024 is soon reached. The container was forked before and keeps its own limit.
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -70,14 +72,14 @@ class Waiters(contract.Waiters):
             if not waiter.orphan or (waiter.wait.for_removal and not removed):
                 continue
             try:
-                # So little always has room beside the head alone.
+                # So short a text always fits beside the head, which is all that was sent before.
                 waiter.connection.send(waiter.wait.answer(code), _FLAGS)
-                # Closed with bytes unread, a Unix socket would tell its peer ECONNRESET instead of the end.
+                # If it is closed while bytes in it are unread, a Unix socket's peer gets ECONNRESET instead of the end.
                 waiter.connection.shutdown(socket.SHUT_RDWR)
                 while waiter.connection.recv(_PIECE, _FLAGS):
                     pass
             except OSError:
-                pass  # whatever it is, it has gone, or has nothing unread
+                pass  # whatever the error is, the client has gone, or there is nothing unread
             self._forget(fd)
 
     def close(self) -> None:
@@ -86,5 +88,6 @@ class Waiters(contract.Waiters):
         self._hang_ups.close()
 
     def _forget(self, fd: int) -> None:
-        self._hang_ups.unregister(fd)  # the connection may live on in the daemon, and with it what epoll has of it
+        # The connection may stay open in the daemon, and epoll would go on reporting it.
+        self._hang_ups.unregister(fd)
         os.close(self._by_fd.pop(fd).connection.detach())

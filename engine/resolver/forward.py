@@ -1,10 +1,10 @@
-"""Queries that no network of the container's knows, asked of the servers that its host (or --dns) names.
+"""Forwards DNS queries that no network of a container can answer to the servers of its host (or of --dns).
 
-One thread. Each attempt has a socket of its own, connected, with a port and a number that nobody can guess, so that no
-one else's datagram is taken for an answer. The host's servers are asked from the host's network, others from the
-container's. A server that says nothing is asked once more behind the others, and whoever answers first is believed;
-what is asked by TCP is passed on by TCP. All of it is bounded: how many wait, for one container and in all, how long.
-Where as many wait as may, each container has the same share of them.
+One thread. Each attempt has a connected socket of its own, with a port and a query number that nobody can guess, so
+that no other host's datagram is taken for an answer. The host's servers are asked from the host's network, others from
+the container's network. A server that does not answer is asked once more after the others, and the first answer is
+accepted. A query that came by TCP is forwarded by TCP. Everything is bounded: how many queries wait, for one container
+and in all, and how long. When the limit of all is reached, each container has the same share of it.
 """
 
 import collections
@@ -26,21 +26,22 @@ ALL_SECONDS = 8.0
 """When the query is given up."""
 MOST_WAITING = 2048
 MOST_OF_ONE = 256
-_MOST_ATTEMPTS = 2  # of one query that may be answered at a time
+_MOST_ATTEMPTS = 2  # attempts of one query whose answers are awaited at the same time
 _SWEEP_SECONDS = 0.25
 _ROUNDS = 2
 _UNHELPFUL = (packets.FAILED, packets.REFUSED, packets.NOT_DONE, packets.FORMAT_ERROR)
-_SIZE = 2  # bytes before each message on a stream
+_SIZE = 2  # bytes of the length before each message on a stream
 
 _Reply = Callable[[bytes], None]
 """Takes the answer."""
 
 
 class Asker:
-    """One container's part in the forwarding.
+    """The state of one container in the forwarding.
 
-    network: a descriptor of its namespace; servers: whom to ask from there, empty: the host's servers, from the host
-    asked: what waits for others' answers
+    network: a descriptor of its network namespace; servers: the servers to ask from there, empty: the host's servers,
+        from the host's network
+    asked: its queries that wait for an answer
     """
 
     __slots__ = ("asked", "network", "servers")
@@ -52,7 +53,7 @@ class Asker:
 
 
 class _Asked:
-    """One query that waits for others' answers."""
+    """One query that waits for an answer of a server."""
 
     __slots__ = ("asker", "data", "ends", "key", "last", "next", "open", "query", "queue", "reply", "rounds", "stream")
 
@@ -67,30 +68,33 @@ class _Asked:
 
 
 class _Attempt:
-    """One server that was asked: the socket, what was (or is yet to be) sent, and what came of a stream so far."""
+    """One server that was asked: the socket, what was (or is still to be) sent, and what a stream has received."""
 
     __slots__ = ("asked", "came", "message", "server", "socket", "unsent")
 
     def __init__(self, asked: _Asked, server: Address, sock: socket.socket, message: bytes) -> None:
         self.asked, self.server, self.socket, self.message = asked, server, sock, message
         self.unsent = len(message).to_bytes(_SIZE, "big") + message if asked.stream else b""
-        self.came = bytearray()  # a byte at a time, perhaps
+        self.came = bytearray()  # a bytearray, since it may come a byte at a time
 
 
 class Forwarder:
-    """All queries that others are asked. host_servers: says whom the host asks; most: how many queries may wait."""
+    """All queries that are forwarded. host_servers: returns the servers that the host asks; most: how many queries may
+    wait.
+    """
 
     def __init__(self, loop: Loop, host_servers: Callable[[], tuple[Address, ...]], most: int = MOST_WAITING) -> None:
         self._loop = loop
         self._most = most
         self._host_servers = host_servers
         self._waiting: dict[_Asked, None] = {}
-        self._askers: dict[Asker, None] = {}  # of those
+        self._askers: dict[Asker, None] = {}  # the containers of `_waiting`
 
     def ask(self, asker: Asker, key: Hashable, query: Query, data: bytes, stream: bool, reply: _Reply) -> None:
-        """Have others answer it; `reply` is called once, perhaps before this returns, unless it waits already.
+        """Forward the query. `reply` is called once, perhaps before this returns.
 
-        key: names who asked what; the same again is the impatience of one who is being served
+        key: names the client and its query. A query whose key waits already is a repetition, and is dropped without a
+            reply
         """
         if key in asker.asked:
             return
@@ -107,17 +111,17 @@ class Forwarder:
             self._loop.after(_SWEEP_SECONDS, self._sweep)
 
     def _make_room(self, asker: Asker) -> bool:
-        """Where this one has less than its share, give up the oldest query of the one who has most."""
+        """Give up the oldest query of the container with the most, if this container has less than its share."""
         if len(asker.asked) >= self._most // len(self._askers.keys() | {asker}):
             return False
         oldest = next(iter(max(self._askers, key=lambda each: len(each.asked)).asked.values()))
         self._let_go(oldest)
-        # Later: who is told has perhaps the next one to ask.
+        # Later, because the client that gets the reply may send its next query at once.
         self._loop.after(0.0, lambda: oldest.reply(oldest.query.answer([], packets.FAILED)))
         return True
 
     def forget(self, asker: Asker, key: Hashable | None = None) -> None:
-        """Let all that one has asked go, or what has this key; nobody hears of it."""
+        """Drop all queries of one container, or the one with this key, without a reply."""
         for asked in [asker.asked.get(key)] if key is not None else list(asker.asked.values()):
             if asked is not None:
                 self._let_go(asked)
@@ -135,14 +139,14 @@ class Forwarder:
         asked.reply(answer or asked.query.answer([], packets.FAILED))
 
     def _go_on(self, asked: _Asked) -> None:
-        """Ask the next server that can be reached; give up when there is none and nobody is to answer yet."""
+        """Ask the next server that can be reached. Give up when there is none and no answer is awaited."""
         while asked.queue:
             server = asked.queue.popleft()
             asked.rounds[server] += 1
             try:
                 self._attempt(asked, server)
             except OSError:
-                continue  # no way to it from there (or no descriptor left): the next one
+                continue  # no route to it from there, or no descriptor left: try the next server
             asked.next = time.monotonic() + TRY_SECONDS
             return
         asked.next = asked.ends
@@ -160,7 +164,7 @@ class Forwarder:
             try:
                 sock.connect(address)
             except BlockingIOError:
-                pass  # a stream's, under way
+                pass  # a stream's connection is under way
             if not asked.stream:
                 sock.send(attempt.message)
             events = WRITABLE if asked.stream else READABLE
@@ -202,12 +206,15 @@ class Forwarder:
                 self._finish(asked, answer)
 
     def _go_on_without(self, asked: _Asked) -> None:
-        """One has failed: ask the next at once, unless it is being waited for another."""
+        """After a failed attempt, ask the next server at once, unless none is left and another answer is awaited."""
         if asked.queue or not asked.open:
             self._go_on(asked)
 
     def _streamed(self, attempt: _Attempt) -> bytes | None:
-        """Send and receive as far as it goes: the answer, None while it is not whole, empty for an end before that."""
+        """Send and receive on a stream as far as possible without waiting.
+
+        Returns the answer, None while it is not complete, empty for an end before that.
+        """
         if attempt.unsent:
             attempt.unsent = attempt.unsent[attempt.socket.send(attempt.unsent) :]
             if not attempt.unsent:
@@ -223,7 +230,9 @@ class Forwarder:
         return bytes(attempt.came[_SIZE:whole])
 
     def _sweep(self) -> None:
-        """Look for those whose time has come."""
+        """Give up the queries whose time is over, and ask the next server for those whose server has been silent too
+        long.
+        """
         now = time.monotonic()
         for asked in list(self._waiting):
             if asked not in self._waiting:

@@ -1,7 +1,8 @@
-"""What the resolver waits with: descriptors and times, each with what is called when it is its turn.
+"""The resolver's event loop: waits on descriptors and timers with epoll, and calls the handler of each.
 
-One thread. A handler is called when its descriptor may be ready, which it finds out itself without waiting: another
-that was called before it may have changed that, or have closed the descriptor and opened one of the same number.
+One thread. A handler is called when its descriptor may be ready; the handler finds out itself, without waiting. A
+handler that was called before it may have changed that, or may have closed the descriptor and opened another one of the
+same number.
 """
 
 import select
@@ -9,16 +10,16 @@ import time
 from collections.abc import Callable
 
 READABLE, WRITABLE = select.EPOLLIN, select.EPOLLOUT
-_MOST = 64  # events that are dealt with before the times are looked at again
+_MOST = 64  # events that are handled before the timers are checked again
 
 Handler = Callable[[int], None]
 """What is called with the events; an end or an error is one too, whatever is waited for."""
 
 
 class Loop:
-    """The descriptors and times that are waited for; `ended` ends it.
+    """The descriptors and timers that are waited for. Setting `ended` ends `run`.
 
-    failed: called while what a handler has raised is handled; says whether that is to end it all
+    failed: called while an exception of a handler is being handled; returns whether the exception is to end the loop
     """
 
     def __init__(self, failed: Callable[[], bool]) -> None:
@@ -29,29 +30,32 @@ class Loop:
         self.ended = False
 
     def add(self, descriptor: int, handler: Handler, events: int = READABLE) -> None:
-        """Call the handler whenever one of these events is there. Raises OSError."""
+        """Call the handler whenever one of these events occurs. Raises OSError."""
         self._poll.register(descriptor, events)
         self._handlers[descriptor] = handler
 
     def change(self, descriptor: int, events: int) -> None:
-        """Wait for other events; 0: only for the end."""
+        """Wait for other events of the descriptor; 0: only for its end or an error."""
         self._poll.modify(descriptor, events)
 
     def drop(self, descriptor: int) -> None:
-        """Wait for it no more; to be called before it is closed."""
+        """Stop waiting for the descriptor; to be called before it is closed."""
         if self._handlers.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call it once, so many seconds from now; of the same call only the latest wish counts."""
+        """Call `call` once, so many seconds from now.
+
+        A later request for the same function replaces the earlier one.
+        """
         self._due[call] = time.monotonic() + seconds
 
     def waits_for(self, call: Callable[[], None]) -> bool:
-        """Whether it is to be called."""
+        """Whether this function is to be called later."""
         return call in self._due
 
     def run(self) -> None:
-        """Wait and call until `ended` is set."""
+        """Wait and call handlers until `ended` is set."""
         while not self.ended:
             patience = max(0.0, min(self._due.values()) - time.monotonic()) if self._due else None
             for descriptor, events in self._poll.poll(patience, _MOST):

@@ -1,7 +1,7 @@
-"""The resolver's way in: one process, forked from the spawner for the first container of a user-defined network.
+"""Entry point of the resolver process, which the spawner forks for the first container of a user-defined network.
 
-One thread. Nobody waits for it and nobody reads what it says; why it failed is left in a file of the exec root, for the
-daemon to log when it starts another.
+One thread. No process waits for the resolver or reads its output. The reason of a failure is left in a file of the exec
+root, for the daemon to log when it starts another resolver.
 """
 
 from engine.kernel import title

@@ -1,8 +1,9 @@
-"""DNS messages as bytes (RFC 1035, RFC 6891): the question of a query, and answers to it.
+"""Parses DNS queries and builds DNS answers as bytes (RFC 1035, RFC 6891).
 
-Pure: bytes in, values and bytes out; it touches no descriptor. Whatever a container sends comes in here first, so every
-length is checked and nothing is followed: a question has no use for compressed names. A name is kept as it is on the
-wire, in lower case (a label's length is at most 63, which is no letter): that is what names are compared by.
+Pure: bytes in, values and bytes out; it touches no descriptor. Whatever a container sends is parsed here first, so
+every length is checked and no compression pointer is followed: a question has no use for compressed names. A name is
+kept as it is on the wire, in lower case (a label's length is at most 63, which is no letter), and names are compared in
+that form.
 """
 
 import struct
@@ -11,14 +12,14 @@ HEADER = 12
 A, PTR, AAAA, OPT, ANY = 1, 12, 28, 41, 255
 INTERNET = 1
 OK, FORMAT_ERROR, FAILED, NO_SUCH_NAME, NOT_DONE, REFUSED = 0, 1, 2, 3, 4, 5
-SMALLEST = 512  # what every UDP client takes (RFC 1035 4.2.1)
+SMALLEST = 512  # what every UDP client accepts (RFC 1035 4.2.1)
 LARGEST = 65535
 
 _TTL = 600
-_OUR_SIZE = 1232  # of a UDP message that no network cuts (RFC 9715)
+_OUR_SIZE = 1232  # bytes of a UDP message that no network fragments (RFC 9715)
 _MOST_SAID = 16384
 _RESPONSE = 0x8000
-_KEPT = 0x0110  # recursion desired, checking disabled: as the query has them
+_KEPT = 0x0110  # recursion desired, checking disabled: copied from the query
 _TRUNCATED = 0x0200
 _RECURSES = 0x0080
 _OPCODE = 0x7800
@@ -28,11 +29,11 @@ _RECORD = struct.Struct(">HHHIH")
 _OPTIONS = struct.Struct(">BHHIH")
 _TO_QUESTION = 0xC000 | HEADER
 _DNSSEC = 0x8000
-_BAD_VERSION = 1 << 24  # the upper bits of 16, in what would be an OPT's time to live
+_BAD_VERSION = 1 << 24  # the upper bits of error code 16, in an OPT record's place of the time to live
 
 
 class Malformed(ValueError):
-    """Not a query that can be answered; `reply`: what its sender is told, empty for nothing."""
+    """Not a query that can be answered; `reply`: the answer to its sender, empty for none."""
 
     def __init__(self, reply: bytes = b"") -> None:
         super().__init__("not a query")
@@ -43,7 +44,8 @@ class Query:
     """One query: its header, its one question, and what its OPT record says.
 
     name: on the wire, in lower case; kind, group: the question's type and class
-    question: as it came; end: where it ends; size: how long an answer by UDP may be; version: of EDNS, -1 for none
+    question: the bytes as received; end: where it ends; size: how long an answer by UDP may be; version: of EDNS, -1
+        for none
     """
 
     __slots__ = ("dnssec", "end", "flags", "group", "kind", "name", "number", "question", "size", "version")
@@ -54,7 +56,7 @@ class Query:
             raise Malformed
         self.number, self.flags, questions, answers, authorities, additional = _HEAD.unpack_from(data)
         if self.flags & _RESPONSE:
-            raise Malformed  # answers are never answered
+            raise Malformed  # an answer is never answered
         if self.flags & _OPCODE:
             raise Malformed(self._failure(NOT_DONE))
         end = _name_end(data, HEADER) if questions == 1 else -1
@@ -76,11 +78,11 @@ class Query:
 
     @property
     def single(self) -> bool:
-        """Its name has one label (or none)."""
+        """True when the name has one label (or none)."""
         return not self.name[0] or self.name[0] + 2 == len(self.name)
 
     def answer(self, records: list[bytes], code: int = OK, limit: int = LARGEST, *, cut: bool = False) -> bytes:
-        """The answer with these records, of which as many are left out as do not fit; cut: some have been already."""
+        """The answer with these records; records that exceed the limit are left out. cut: some were left out before."""
         flags = _RESPONSE | self.flags & _KEPT | _RECURSES | code | _TRUNCATED * cut
         options = b""
         if self.version >= 0:
@@ -106,7 +108,7 @@ def record(kind: int, content: bytes) -> bytes:
 
 
 def wire_name(text: str) -> bytes | None:
-    """A name as it is on the wire, its case kept; None for what is no name there (an empty or a long label)."""
+    """A name as it is on the wire, with its case; None for a text that is no name there (an empty or a long label)."""
     labels = [label.encode("utf-8", "surrogateescape") for label in text.removesuffix(".").split(".")]
     if any(not 0 < len(label) < 64 for label in labels):
         return None
@@ -122,7 +124,7 @@ def reverse_name(packed: bytes) -> bytes:
 
 
 def fits(sent: bytes, received: bytes) -> bool:
-    """Whether what came back is an answer to what was sent: the number and the question are the same."""
+    """Whether the received message answers the sent one: the number and the question are the same."""
     if len(received) < HEADER or received[:2] != sent[:2] or not received[2] & 0x80:
         return False
     if received[4:6] == b"\0\0":
@@ -132,7 +134,7 @@ def fits(sent: bytes, received: bytes) -> bool:
 
 
 def code_of(answer: bytes) -> int:
-    """What an answer says of itself: OK, NO_SUCH_NAME, FAILED, ..."""
+    """The response code of an answer: OK, NO_SUCH_NAME, FAILED, ..."""
     return answer[3] & 0x0F
 
 

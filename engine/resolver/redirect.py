@@ -1,13 +1,12 @@
-"""Port 53 of 127.0.0.11 in a container's network, where the resolver itself has another port.
+"""nf_tables rules that lead port 53 of 127.0.0.11 in a container's network to the ports of the resolver's sockets.
 
-A container may want port 53 of all its addresses for a server of its own, so the resolver's sockets have any port, and
-two chains of nf_tables rewrite the port number of what the container's programs send there, and of what comes back. No
-packet is tracked for it: a rewritten number is all there is. Queries are rewritten as the last thing before they are
-delivered, and answers as the first when they are sent, so that whatever the container has made of nf_tables or
-connection tracking sees port 53 only.
+A container may want port 53 of all its addresses for a server of its own, so the resolver's sockets have any port. Two
+chains of nf_tables rewrite the port number of what the container's programs send to port 53, and of the answers. No
+connection is tracked for this: only the number is rewritten. Queries are rewritten last before they are delivered, and
+answers first when they are sent, so that the container's own nf_tables rules and connection tracking see port 53 only.
 
-The table dies with the container's network namespace. It is of the family `ip`, so its messages are not those of
-`kernel.netlink.nftables`, which are about `inet`.
+The table ends with the container's network namespace. It is of the family `ip`, so its messages are not those of
+`kernel.netlink.nftables`, which are for `inet`.
 """
 
 import errno
@@ -30,8 +29,9 @@ _NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE = (_NFTABLES << 8 | kind for ki
 _INPUT, _OUTPUT = 1, 3
 _FIRST, _LAST = -300, 300
 _TRANSPORT = 2
-_CHECKSUMS = {socket.IPPROTO_UDP: 6, socket.IPPROTO_TCP: 16}  # where in the header
-# Chain, its hook and priority, what loads the resolver's address, where its port is in the next header.
+_CHECKSUMS = {socket.IPPROTO_UDP: 6, socket.IPPROTO_TCP: 16}  # where the checksum is in the header
+# Chain, its hook and priority, the expression that loads the resolver's address, the port's place in the transport
+# header.
 _WAYS = (
     ("queries", _INPUT, _LAST, nft.destination(nft.IPV4), 2),
     ("answers", _OUTPUT, _FIRST, nft.source(nft.IPV4), 0),
@@ -39,10 +39,11 @@ _WAYS = (
 
 
 def redirect(ports: dict[int, int]) -> Netlink:
-    """Have each protocol's port 53 of the resolver's address answered from this port, in the thread's network.
+    """Lead each protocol's port 53 of the resolver's address to this port, in the network of the calling thread.
 
-    Made anew where it was there. Returns the socket that it was done with, which is the caller's: the kernel lets
-    whoever closes one wait until no processor uses what was there before, and later nobody has to. Raises OSError.
+    Rules that exist already are replaced. Returns the netlink socket, which the caller owns: the kernel makes a process
+    that closes such a socket wait until no processor uses the old rules, and later nobody has to wait for that. Raises
+    OSError.
     """
     netlink = Netlink(_NETLINK_NETFILTER)
     try:
@@ -51,7 +52,7 @@ def redirect(ports: dict[int, int]) -> Netlink:
         except OSError as error:
             if error.errno != errno.EEXIST:
                 raise
-            # An earlier resolver has died.
+            # The rules of an earlier resolver, which has died, exist already.
             netlink.send(requests(ports, anew=True), acknowledged=-2)
     except BaseException:
         netlink.close()
@@ -60,9 +61,9 @@ def redirect(ports: dict[int, int]) -> Netlink:
 
 
 def requests(ports: dict[int, int], *, anew: bool = False) -> list[Request]:
-    """The transaction; the last message of it that the kernel answers is the one before the end.
+    """The transaction. Its last message that the kernel acknowledges is the one before the end.
 
-    anew: the table that is there goes; else it is refused where there is one
+    anew: an existing table is deleted first; without it, the kernel refuses the transaction if there is one
     """
     table = text(1, TABLE)
     made = [(_BATCH_BEGIN, 0, _family(0, _NFTABLES))]
@@ -91,7 +92,7 @@ def _request(kind: int, *attributes: bytes, flags: int = 0) -> Request:
 
 
 def _family(family: int, resource: int) -> bytes:
-    """struct nfgenmsg."""
+    """Packs struct nfgenmsg."""
     return struct.pack(">BBH", family, 0, resource)
 
 

@@ -1,9 +1,9 @@
-"""One run of one container: its two sockets at 127.0.0.11, and who asks there.
+"""The two DNS sockets at 127.0.0.11 in one container's network, for one run of it, and the clients that send queries.
 
-One thread. A datagram is answered at once where the container's networks know the name, else when others have answered.
-Whatever comes is hostile: how many are dealt with in one go, how many connections there are and how long they may be
-idle is bounded, and nobody is waited for. The sockets hold the container's network alive, so they are closed when its
-process 1 has ended (see `resolver`).
+One thread. A datagram is answered at once where the container's networks know the name, else when another server has
+answered. All input is treated as hostile: the number of queries handled in one turn, the number of connections and
+their idle time are bounded, and the thread waits for no client. The sockets keep the container's network namespace
+alive, so they are closed when its process 1 has ended (see `service`).
 """
 
 import errno
@@ -25,7 +25,7 @@ from engine.sandbox.resolvconf import RESOLVER
 
 MOST_STREAMS = 16
 IDLE_SECONDS = 10.0
-_AT_ONCE = 32  # datagrams or connections, before others have their turn
+_AT_ONCE = 32  # datagrams or connections, before other descriptors have their turn
 _BACKLOG = 128
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 1.0
@@ -36,13 +36,13 @@ _BYTES = memoryview(_BUFFER)
 
 
 class Served:
-    """A container that asks.
+    """A container that is served.
 
-    view: what it sees; asker: its part in the forwarding; forwards, dotted: as in `wire.schema.Serve`
+    view: the names that it sees; asker: its state in the forwarding; forwards, dotted: as in `wire.schema.Serve`
     """
 
     def __init__(self, loop: Loop, forwarder: Forwarder, network: int, pidfd: int, ended: Callable[[], None]) -> None:
-        """network, pidfd: descriptors, which are this one's from now on, whatever comes. Raises OSError.
+        """network, pidfd: descriptors, which this object owns from now on, also when it raises OSError.
 
         ended: called when the process behind pidfd has ended
         """
@@ -67,7 +67,7 @@ class Served:
             raise
 
     def close(self) -> None:
-        """Let go of the container's network, and of all who ask there."""
+        """Close everything in the container's network, and drop the queries of its clients."""
         self._forwarder.forget(self.asker)
         for stream in list(self._streams):
             stream.close()
@@ -81,7 +81,7 @@ class Served:
         self._descriptors = []
 
     def _close_idle(self) -> None:
-        """End the connections that have been good for nothing for a while."""
+        """Close the connections that have been idle for too long."""
         old = time.monotonic() - IDLE_SECONDS
         for stream in [stream for stream in self._streams if stream.used < old]:
             stream.close()
@@ -89,7 +89,7 @@ class Served:
             self._loop.after(IDLE_SECONDS / 2, self._close_idle)
 
     def _open(self) -> None:
-        """Bind any ports and have port 53 lead there; where the kernel has no nf_tables, bind port 53 itself."""
+        """Bind any ports and redirect port 53 to them; where the kernel has no nf_tables, bind port 53 itself."""
         try:
             ports = self._bind(0)
             self._netlink = redirect.redirect(ports)
@@ -101,11 +101,11 @@ class Served:
                 raise refused from None  # a program of the container has that port
 
     def _bind(self, port: int) -> dict[int, int]:
-        """Make both sockets; the port that each protocol has."""
+        """Make both sockets; returns the port that each protocol has."""
         for kind in _KINDS.values():
             made = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
             self._sockets.append(made)
-            # No other host's packet comes in here, whatever the container makes of its own network.
+            # No other host's packet gets in here, however the container changes its own network.
             made.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, b"lo\0")
             made.bind((RESOLVER, port))
         return {protocol: made.getsockname()[1] for protocol, made in zip(_KINDS, self._sockets, strict=True)}
@@ -117,12 +117,12 @@ class Served:
             each.close()
 
     def _hear(self, _: int) -> None:
-        """Answer datagrams."""
+        """Answer the datagrams that have come."""
         udp = self._sockets[0]
         for _ in range(_AT_ONCE):
             try:
                 size, client = udp.recvfrom_into(_BUFFER)
-            except OSError:  # there is no more; or an error of the network's, which is over when it has been told
+            except OSError:  # there is no more; or an error of the network, which is over once it was returned
                 return
             data = bytes(_BYTES[:size])
             self._answer(data, client, functools.partial(self._say, client))
@@ -132,20 +132,20 @@ class Served:
             try:
                 self._sockets[0].sendto(answer, client)
             except OSError:
-                pass  # a datagram may be lost; what the container's own firewall refuses is its own loss
+                pass  # a datagram may be lost; if the container's own firewall refuses it, only the container loses it
 
     def _accept(self, _: int) -> None:
-        """Take connections; more than there may be at once are closed at once."""
+        """Accept connections; those above the limit are closed at once."""
         for _ in range(_AT_ONCE):
             try:
                 connection, _ = self._sockets[1].accept()
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _NO_ROOM:  # or it would be told again and again
+                if error.errno in _NO_ROOM:  # without the pause, epoll would report it again and again
                     self._loop.change(self._sockets[1].fileno(), 0)
                     self._loop.after(_PAUSE_SECONDS, self._accept_again)
-                return  # else it has gone already
+                return  # any other error: the client has gone already
             connection.setblocking(False)
             if len(self._streams) < MOST_STREAMS:
                 stream = Stream(self._loop, connection, self._asked, self._streams.pop)
@@ -163,7 +163,10 @@ class Served:
         self._answer(data, stream, stream.reply)
 
     def _answer(self, data: bytes, client: Stream | tuple[str, int], reply: Callable[[bytes], None]) -> None:
-        """Have a query answered. client: who asks; reply: takes the answer, an empty one for none."""
+        """Answer a query, or forward it.
+
+        client: the sender of the query; reply: takes the answer, an empty one for none
+        """
         try:
             query = Query(data)
         except Malformed as malformed:
@@ -177,7 +180,7 @@ class Served:
         elif not self.forwards:
             reply(query.answer([], packets.FAILED))
         elif self.dotted and query.single and query.kind in (packets.A, packets.AAAA):
-            reply(query.answer([]))  # it is asked again with a domain of the search list
+            reply(query.answer([]))  # the client asks again with a domain of its search list
         else:
             key = client, query.number, query.question
             self._forwarder.ask(
@@ -186,5 +189,5 @@ class Served:
 
 
 def _fitting(query: Query, limit: int, reply: Callable[[bytes], None], answer: bytes) -> None:
-    """Pass another's answer on; of one that is longer than was asked for only that it was cut."""
+    """Pass a server's answer on. If it is longer than the client takes, only say that it was cut."""
     reply(answer if len(answer) <= limit else query.answer([], packets.code_of(answer), cut=True))

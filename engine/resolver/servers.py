@@ -1,6 +1,6 @@
-"""Whom to ask what no network knows: servers as addresses, and the host's as its resolv.conf names them now.
+"""The DNS servers that the resolver forwards to, as addresses; reads those of the host from its resolv.conf.
 
-One thread. The host's file is looked at again at most once a second, when somebody asks: a host may be up before its
+One thread. The host's file is checked again at most once a second, when a query needs it: a host may be up before its
 network is, and a laptop has many networks.
 """
 
@@ -22,7 +22,7 @@ Address = tuple[int, tuple[str, int] | tuple[str, int, int, int]]
 
 
 class HostServers:
-    """The servers of the host. path: of its resolv.conf"""
+    """The servers of the host. path: its resolv.conf"""
 
     def __init__(self, path: str = resolvconf.HOST) -> None:
         self._path = path
@@ -31,7 +31,7 @@ class HostServers:
         self._servers: tuple[Address, ...] = ()
 
     def __call__(self) -> tuple[Address, ...]:
-        """Those that it asks, in their order."""
+        """The servers that the host asks, in their order."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
@@ -47,12 +47,15 @@ class HostServers:
             with open(self._path, errors="replace") as file:
                 text = file.read(_LARGEST)
         except OSError:
-            seen, text = None, ""  # a host without one asks nobody
+            seen, text = None, ""  # a host without the file has no servers
         self._seen, self._servers = seen, addresses(resolvconf.nameservers(text))
 
 
 def addresses(servers: Iterable[str]) -> tuple[Address, ...]:
-    """The first few servers as addresses; what is none, or names an interface that is not there, is left out."""
+    """The first few servers as addresses, at most `MOST`.
+
+    A text that is no address, or that names an interface that does not exist, is left out.
+    """
     found: list[Address] = []
     for server in servers:
         text, _, interface = server.partition("%")

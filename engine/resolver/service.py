@@ -1,8 +1,9 @@
-"""The resolver: whom it serves, what the daemon tells it, and when it ends.
+"""The resolver's state: the containers that it serves, the daemon's messages on its link, and when the process ends.
 
-One process a daemon, one thread. It needs the daemon only to learn of containers: with the daemon gone it goes on
-answering, sees by itself when a container has ended, and a new daemon finds it by its socket in the exec root. It ends
-when it serves nobody: at once without a daemon, else after a while, as the next container may be about to come.
+One process for each daemon, one thread. It needs the daemon only to learn of containers. With the daemon gone it goes
+on answering, sees by itself when a container has ended, and a new daemon finds it by its socket in the exec root. It
+ends when it serves no container: at once without a daemon, else after a while, because the next container may be about
+to come.
 """
 
 import errno
@@ -23,7 +24,7 @@ from engine.wire.schema import Forget, Message, Place, Resolves, Serve
 from engine.wire.schema import Served as Done
 
 LINGER_SECONDS = 20.0
-_LINK_SECONDS = 5.0  # for a daemon to take what it is told, or it is a daemon no more
+_LINK_SECONDS = 5.0  # the time a daemon has to read a message; after that its link is closed
 _DESCRIPTORS = 5  # of one container
 _UNLIMITED = 1 << 20
 _MOST_FAILURES = 1000
@@ -44,7 +45,7 @@ class Resolver:
         self._places: dict[str, tuple[Place, ...]] = {}
         self._zones: dict[str, Zone] = {}
         self._link: Channel | None = None
-        # Held for who looks at /proc: it says whose resolver this is.
+        # Held open so that /proc shows which exec root this resolver belongs to.
         self._home = os.open(exec_root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._pid = os.getpid(), syscalls.process_start(os.getpid())
         try:
@@ -57,14 +58,15 @@ class Resolver:
         self._greet(link)
 
     def run(self) -> None:
-        """Answer until nobody is served any more."""
+        """Answer until no container is served any more."""
         self._loop.run()
         os.unlink(self._path)
 
     def _failed(self) -> bool:
-        """Something that nobody has foreseen, of one container's: that must not end the names of all the others.
+        """Record an unforeseen exception in the handling of one container, which must not end the names of all the
+        others.
 
-        Returns whether it is too much of it.
+        Returns whether there were too many of them.
         """
         self._failures += 1
         if self._failures == 1:
@@ -72,10 +74,10 @@ class Resolver:
         return self._failures > _MOST_FAILURES
 
     def _meet(self) -> None:
-        """A daemon has connected: it is the daemon from now on."""
+        """Accept a connection of a new daemon, which replaces the earlier daemon."""
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # it has gone again
+        except OSError:  # the daemon has gone again
             return
         self._greet(Channel(connection))
 
@@ -87,7 +89,7 @@ class Resolver:
         self._tell(link, Resolves(*self._pid, tuple((container, run) for container, (run, _) in self._served.items())))
 
     def _part(self) -> None:
-        """The daemon has gone."""
+        """Close the link to the daemon."""
         if self._link is not None:
             self._loop.drop(self._link.fileno())
             self._link.close()
@@ -96,15 +98,15 @@ class Resolver:
     def _tell(self, link: Channel, message: Message) -> None:
         try:
             link.send(message)
-        except OSError:  # it has gone, or takes nothing
+        except OSError:  # the daemon has gone, or reads nothing
             self._part()
         self._end_if_idle()
 
     def _told(self, link: Channel) -> None:
-        """Do what the daemon says."""
+        """Carry out one message of the daemon, or take note of the end of its link."""
         try:
             received = link.receive()
-        except Invalid as error:  # its descriptors did not all come, as there is no room for them
+        except Invalid as error:  # not all descriptors arrived, because this process has no room for them
             self._tell(link, Done(str(error)))
             return
         except OSError:
@@ -124,7 +126,7 @@ class Resolver:
         self._tell(link, Done(text))
 
     def _serve(self, asked: Serve, descriptors: list[int]) -> str:
-        """Begin to serve a container, or change what it and the others see; empty, or why that cannot be."""
+        """Begin to serve a container, or change what it and the others see; returns empty, or why it failed."""
         run, served = self._served.get(asked.container, (0, None))
         if served is None or run != asked.pid_start:
             self._forget(asked.container)
@@ -143,7 +145,7 @@ class Resolver:
         return ""
 
     def _begin(self, descriptors: list[int], ended: Callable[[], None]) -> Served:
-        # The other half is for connections, and for what is asked of others.
+        # The other half is for connections, and for forwarded queries.
         if (len(self._served) + 1) * _DESCRIPTORS > self._limit // 2:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -152,7 +154,7 @@ class Resolver:
         return Served(self._loop, self._forwarder, network, pidfd, ended)
 
     def _place(self, container: str, places: tuple[Place, ...]) -> None:
-        """Have the container in these networks, and no others."""
+        """Put the container into these networks, and into no others."""
         for network in {place.network for place in self._places.pop(container, ())} - {each.network for each in places}:
             zone = self._zones[network]
             zone.remove(container)
@@ -164,7 +166,10 @@ class Resolver:
             self._places[container] = places
 
     def _forget(self, container: str, run: int = 0) -> None:
-        """Serve a container no more, and let nobody find it. run: only if it is this one."""
+        """Stop serving a container, and remove its names.
+
+        run: only if this is the run that is served
+        """
         served = self._served.get(container)
         if served is None or (run and run != served[0]):
             return
@@ -186,7 +191,10 @@ class Resolver:
 
 
 def _lift_descriptors() -> int:
-    """Every container is some descriptors, and the usual soft limit is meant for programs with select(2); the limit."""
+    """Raise the soft limit of open files to the hard limit, and return it.
+
+    Every container takes some descriptors, and the usual soft limit is meant for programs that use select(2).
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard if hard != resource.RLIM_INFINITY else _UNLIMITED

@@ -1,7 +1,7 @@
-"""One connection of a container's program to its resolver: queries one behind the other, each behind its length.
+"""One TCP connection of a container's program to the resolver: one DNS query after the other, each after its length.
 
-One thread. One query at a time: the next is read when the last is answered and the answer is sent, so that what a
-connection may keep is one message each way. Idle ones are closed by who owns them (see `served`).
+One thread. One query is handled at a time: the next is read when the last is answered and the answer is sent, so that a
+connection keeps at most one message each way. The owner closes idle connections (see `served`).
 """
 
 import socket
@@ -14,14 +14,14 @@ from engine.resolver.loop import READABLE, WRITABLE, Loop
 _SIZE = 2
 _SHORTEST = _SIZE + packets.HEADER
 _CHUNK = 16384
-_AT_ONCE = 32  # queries, before others have their turn
+_AT_ONCE = 32  # queries, before other descriptors have their turn
 
 
 class Stream:
     """A connection.
 
-    ask: called with this and a whole message; it has `reply` called, at once or later
-    closed: called when the connection is no more
+    ask: called with this object and a whole message; it must have `reply` called, at once or later
+    closed: called when the connection was closed
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Stream:
         closed: Callable[["Stream"], None],
     ) -> None:
         self._loop, self._connection, self._ask, self._closed = loop, connection, ask, closed
-        self._came = bytearray()  # a byte at a time, perhaps
+        self._came = bytearray()  # a bytearray, since it may come a byte at a time
         self._unsent = b""
         self._asks = self._asking = False
         self.used = time.monotonic()
@@ -41,18 +41,18 @@ class Stream:
 
     @property
     def open(self) -> bool:
-        """It is still there."""
+        """Whether the connection is still open."""
         return self._connection.fileno() >= 0
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         if self.open:
             self._loop.drop(self._connection.fileno())
             self._connection.close()
             self._closed(self)
 
     def reply(self, answer: bytes) -> None:
-        """Send the answer to what was asked; an empty one ends the connection."""
+        """Send the answer to the pending query; an empty answer closes the connection."""
         self._asks = False
         if not answer:
             self.close()
@@ -63,7 +63,7 @@ class Stream:
 
     def _heard(self, _: int) -> None:
         if self._asks:
-            self.close()  # nothing but its end is waited for now
+            self.close()  # while a query is pending, only the end of the connection is waited for
             return
         if not self._unsent and not self._message():
             try:
@@ -80,12 +80,12 @@ class Stream:
         self._work()
 
     def _message(self) -> int:
-        """How long the next message is with its length, if it is there whole; else 0."""
+        """The size of the next message and its length field, if it has arrived whole; else 0."""
         size = _SIZE + int.from_bytes(self._came[:_SIZE], "big")
         return size if _SHORTEST <= size <= len(self._came) else 0
 
     def _work(self) -> None:
-        """Send and ask, one after the other, as long as there is anything to be sent or asked."""
+        """Send answers and ask queries, in turn, as long as there is anything to send or ask."""
         for _ in range(_AT_ONCE):
             if self._unsent and not self._send():
                 return
@@ -106,7 +106,7 @@ class Stream:
         self._loop.change(self._connection.fileno(), WRITABLE)
 
     def _send(self) -> bool:
-        """Send what is unsent; whether all of it is."""
+        """Send what is unsent; returns whether all of it was sent."""
         try:
             sent = self._connection.send(self._unsent, socket.MSG_NOSIGNAL)
         except BlockingIOError:

@@ -1,8 +1,8 @@
-"""The names of the networks' containers, and what one container is told when it asks for one.
+"""Answers DNS queries from the names of containers: a zone for each network, and the view that one container has.
 
-Pure: values in, records out. A `Zone` is one network: names with the addresses behind them, and addresses with the
-names behind them. A `View` is what one container sees: the zones of its networks in their order, and its own links. A
-name that is known in any of them is answered from here whatever is asked of it, and never asked of anybody else.
+Pure: values in, records out. A `Zone` is one network: names with their addresses, and addresses with their names. A
+`View` is what one container sees: the zones of its networks in their order, and its own links. A name that is known in
+any of them is answered from here whatever type of record is asked for, and is never forwarded to a server.
 """
 
 import socket
@@ -15,7 +15,10 @@ _FAMILIES = {A: socket.AF_INET, AAAA: socket.AF_INET6}
 
 
 class _Entry:
-    """One name: the records of each container that has it, by container; they take turns at coming first."""
+    """One name: the records of each container that has it, by container.
+
+    The records take turns at coming first.
+    """
 
     __slots__ = ("_turn", "owners")
 
@@ -24,7 +27,7 @@ class _Entry:
         self._turn = 0
 
     def records(self, kind: int) -> list[bytes]:
-        """The records of a type, of all who have any."""
+        """The records of this type, of all containers that have any."""
         found = [records[each] for records in self.owners.values() for each in records if kind in (each, ANY)]
         if len(found) < 2:
             return found
@@ -45,7 +48,7 @@ class Zone:
         return bool(self._places)
 
     def put(self, container: str, place: Place) -> None:
-        """A container has this place; the one that it had is no more."""
+        """Record that a container has this place, in place of the one that it had."""
         if self._places.get(container) == place:
             return
         self.remove(container)
@@ -61,7 +64,7 @@ class Zone:
             self.reverse.update((packets.reverse_name(address), answer) for address in packed.values() if address)
 
     def remove(self, container: str) -> None:
-        """A container is here no more, if it was."""
+        """Remove a container, if it is here."""
         place = self._places.pop(container, None)
         if place is None:
             return
@@ -74,7 +77,7 @@ class Zone:
                     del entries[name]
         for address in filter(None, (_packed(family, place.addresses) for family in _FAMILIES.values())):
             reverse = packets.reverse_name(address)
-            if self.reverse.get(reverse, ("",))[0] == container:  # or another has the address already
+            if self.reverse.get(reverse, ("",))[0] == container:  # else another container has the address by now
                 del self.reverse[reverse]
 
 
@@ -86,7 +89,7 @@ class View:
         self._links = [(zone, links) for zone, place in seen if (links := _links(place))]
 
     def records(self, query: Query) -> list[bytes] | None:
-        """The records that answer it; None where none of the networks knows the name."""
+        """The records that answer the query; None where none of the networks knows the name."""
         if query.group not in (INTERNET, ANY):
             return None
         name = query.name
@@ -120,7 +123,7 @@ def _keys(place: Place) -> list[tuple[bool, bytes]]:
 
 
 def _links(place: Place) -> dict[bytes, bytes]:
-    """The links of a place by alias; what is no name in DNS can be asked for by nobody."""
+    """The links of a place by alias. A link that is no name in DNS is left out, since no query can ask for it."""
     found = {}
     for pair in place.links:
         alias, name = (packets.wire_name(each) for each in pair)

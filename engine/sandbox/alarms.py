@@ -1,9 +1,9 @@
-"""Out-of-memory alarms of cgroups: armed for one cgroup each, heard by one thread that sleeps until the kernel rings.
+"""Out-of-memory alarms of cgroups: any thread arms one for a cgroup, and one thread sleeps until the kernel signals it.
 
-Runs in the daemon: any thread arms and disarms, one waits. Version 1 rings an eventfd that was registered with
-cgroup.event_control, when the cgroup reaches its limit and nothing can be reclaimed, and also when the cgroup is
-removed. Version 2 changes memory.events, of which inotify tells; all cgroups share one inotify descriptor, as there are
-few (128 per user). What a ring means is the listener's to find out.
+Runs in the daemon. With cgroups version 1 the kernel signals an eventfd that was registered with cgroup.event_control,
+when the cgroup reaches its limit and nothing can be reclaimed, and also when the cgroup is removed. With version 2 it
+changes memory.events, which inotify reports; all cgroups share one inotify descriptor, because there are few (128 per
+user). The caller finds out what a signal means.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _KILLS = "oom_kill"
 
 
 class Alarms:
-    """The alarms of one daemon, by any key that the caller chooses."""
+    """The alarms of one daemon, each under a key that the caller chooses."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,9 +32,9 @@ class Alarms:
         self._kills: dict[str, int] = {}
 
     def arm(self, key: str, directories: tuple[str, ...]) -> None:
-        """Watch the cgroup with these directories, in place of what was watched by this key before. Raises OSError.
+        """Watch the cgroup with these directories, in place of the cgroup that this key had before. Raises OSError.
 
-        FileNotFoundError: no memory controller is there.
+        FileNotFoundError: there is no memory controller.
         """
         self.disarm(key)
         for directory in directories:
@@ -70,7 +70,7 @@ class Alarms:
         return self._poll
 
     def disarm(self, key: str) -> None:
-        """Watch it no more; one that was not watched is fine."""
+        """Stop watching the cgroup of this key; a key that is not watched is fine."""
         with self._lock:
             eventfd = self._eventfds.pop(key, None)
             if eventfd is not None:
@@ -79,17 +79,18 @@ class Alarms:
             number = self._numbers.pop(key, None)
             if number is not None:
                 del self._files[number], self._kills[key]
-                with contextlib.suppress(OSError):  # EINVAL: the cgroup went first, and the watch with it
+                with contextlib.suppress(OSError):  # EINVAL: the cgroup was removed first, and the watch with it
                     inotify.unwatch(self._inotify, number)
 
     def wait(self, seconds: float | None = None) -> list[str]:
-        """Sleep until an alarm rings; the keys of those that did. An alarm must have been armed before the first call.
+        """Sleep until an alarm comes; returns the keys of those that came. An alarm must have been armed before the
+        first call.
 
-        None of them may be watched any more by the time this returns.
+        Any of these keys may have been disarmed by the time this returns.
         """
         rung = []
         for descriptor, _ in self._polled().poll(seconds):
-            with self._lock:  # a descriptor that is among the keys is still ours, whatever was closed meanwhile
+            with self._lock:  # a descriptor that is among the keys is still in use here, whatever was closed meanwhile
                 if descriptor == self._inotify:
                     rung += self._changed()
                 elif descriptor in self._keys and _rang(descriptor):
@@ -97,7 +98,7 @@ class Alarms:
         return rung
 
     def _changed(self) -> list[str]:
-        """The keys of those in which the kernel has killed since the last look."""
+        """The keys of the cgroups in which the kernel has killed a process since the last look."""
         rung = []
         for number in dict.fromkeys(number for number, mask in inotify.read(self._inotify) if mask & inotify.MODIFIED):
             if number not in self._files:
@@ -111,13 +112,13 @@ class Alarms:
 
 
 class _Opened:
-    """A file that is open while the kernel looks at its number."""
+    """A file that is open while the kernel looks up its descriptor number."""
 
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         os.close(self.fd)
 
 

@@ -1,8 +1,8 @@
-"""Running a container under an AppArmor profile, on hosts that have AppArmor.
+"""Puts a container's process under an AppArmor profile, on hosts that have AppArmor.
 
-Runs in a process that is to become a container's, before it gives up its privileges; the kernel then changes the
-profile at execve, and a process that is forked before that takes the wish along. It never writes to a /proc that the
-container could have put there: it mounts one that nobody else sees.
+Runs in a process that is to become a container's, before it gives up its privileges. The kernel changes the profile at
+execve, and a child that is forked before that inherits the request. It never writes to a /proc that the container could
+have put there: it mounts a procfs that no other process sees.
 """
 
 import errno
@@ -15,7 +15,7 @@ _FILES = ("thread-self/attr/apparmor/exec", "thread-self/attr/exec")  # the seco
 
 
 def change_on_exec(profile: str) -> None:
-    """Have the next execve run under this profile, which the host has loaded. Raises SystemFailure, OSError."""
+    """Make the next execve run under this profile, which the host has loaded. Raises SystemFailure, OSError."""
     proc = _private_proc()
     try:
         for name in _FILES:

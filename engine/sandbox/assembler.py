@@ -1,4 +1,4 @@
-"""Assembling seccomp's classic BPF: instructions, jumps that may be far, binary search over numbers.
+"""Assembles seccomp's classic BPF programs: instructions, far jumps and binary search over numbers.
 
 Pure: no system call. A program is built from its end to its start, so that every target is known when the jump to it is
 made: each method that adds code returns the label of what it added. Encoding: linux/filter.h, linux/bpf_common.h.
@@ -24,7 +24,7 @@ LARGEST = 4096
 class Program:
     """A program under construction. A label is the number of instructions from a place to the end.
 
-    Whatever adds code raises ValueError when the program becomes too long for the kernel.
+    Each method that adds code raises ValueError when the program becomes too long for the kernel.
     """
 
     def __init__(self) -> None:
@@ -39,27 +39,29 @@ class Program:
         return len(self._reversed)
 
     def _near(self, label: int, margin: int) -> int:
-        """The label, or that of a jump to it, close enough for a conditional jump `margin` instructions further up."""
+        """The label if it is near enough for a conditional jump `margin` instructions further up, else the label of a
+        jump to it.
+        """
         if len(self._reversed) + margin - label <= _FAR:
             return label
         return self._add(_JUMP, len(self._reversed) - label)
 
     def answer(self, action: int) -> int:
-        """Return this SECCOMP_RET_* value; the same code serves every caller nearby."""
+        """Return this SECCOMP_RET_* value; calls nearby with the same value share one instruction."""
         label = self._returns.get(action)
         if label is None or len(self._reversed) - label > _FAR // 2:
             label = self._returns[action] = self._add(_RETURN, action)
         return label
 
     def load(self, offset: int, then: int, mask: int | None = None) -> int:
-        """Load a word of struct seccomp_data, and it with `mask` if given, and go on at `then`."""
+        """Load a word of struct seccomp_data, combined with `mask` by AND if there is one, and go on at `then`."""
         then = self.go(then)
         if mask is not None:
             self._add(_AND, mask)
         return self._add(_LOAD_WORD, offset)
 
     def go(self, label: int) -> int:
-        """A place right here from which the program goes on at `label`."""
+        """The label of a place at the present start of the program from which it goes on at `label`."""
         if label == len(self._reversed):
             return label
         return self._add(_JUMP, len(self._reversed) - label)
@@ -69,13 +71,16 @@ class Program:
         if yes == no:
             return yes
         yes, no = self._near(yes, 1), self._near(no, 1)
-        # The second of these may have moved the first out of reach.
+        # The second call may have moved the first label out of reach.
         yes = self._near(yes, 0)
         here = len(self._reversed)
         return self._add(comparison, value, here - yes, here - no)
 
     def search(self, starts: Sequence[tuple[int, int]]) -> int:
-        """Find the accumulator's range among (first number, label), ascending; below the first counts as the first."""
+        """Find the accumulator's range among (first number, label), ascending.
+
+        A value below the first number counts as in the first range.
+        """
         if len(starts) == 1:
             return starts[0][1]
         middle = len(starts) // 2

@@ -1,4 +1,4 @@
-"""Linux capabilities: their names, docker's default set, what an API call makes of it, and giving up the rest.
+"""Linux capabilities: their names, docker's default set, the set of a container from CapAdd and CapDrop, and dropping.
 
 The tables and `effective` are pure; `limit_bounding` and `set_own` run in init. It never raises a capability that the
 engine itself does not hold: a host may lack some.
@@ -131,5 +131,5 @@ def limit_bounding(keep: int, last: int) -> None:
 
 
 def set_own(keep: int) -> None:
-    """Make `keep` this process's effective and permitted set; inheritable and ambient become empty."""
+    """Make `keep` this process's effective and permitted set; the inheritable and ambient sets become empty."""
     syscalls.capset(keep, keep, 0)

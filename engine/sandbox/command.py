@@ -1,8 +1,8 @@
-"""Finding a container's command, in the manner of Go's exec.LookPath and with docker's words.
+"""Finds a container's command along PATH and checks that it can run, like Go's exec.LookPath and with docker's words.
 
-Runs in init, inside the new root and as the container's user. It never follows a magic link of /proc: `/proc/self/exe`
-as a command, or as the interpreter of a script, would run the engine's own Python inside the container and hand the
-container a way to the host's file (CVE-2019-5736).
+Runs in init or a joiner, inside the new root and as the container's user. It never follows a magic link of /proc:
+`/proc/self/exe` as a command, or as the interpreter of a script, would run the engine's own Python inside the container
+and give the container a way to the host's file (CVE-2019-5736).
 """
 
 import errno
@@ -37,8 +37,9 @@ class Refusal(Exception):
 def find(name: str, path: str, root_fd: int, *, certain: bool = False) -> str:
     """The path to execute for argv[0] `name`: itself if it has a slash, else the first match along `path` (PATH).
 
-    root_fd: the root directory, for looking without magic links. Raises Refusal.
-    certain: refuse also where a doubt is left to execve, for one who does not see the same /proc/self as it will
+    root_fd: the root directory, for opening without magic links. Raises Refusal.
+    certain: also refuse what only execve could decide; for a caller that sees another /proc/self than the process that
+        executes
     """
     if "/" in name:
         try:
@@ -59,7 +60,7 @@ def find(name: str, path: str, root_fd: int, *, certain: bool = False) -> str:
 
 
 def _check(path: str, root_fd: int, certain: bool, depth: int = 0) -> None:
-    """OSError unless the file, and the interpreter that its first line names, may be executed."""
+    """Raises OSError unless the file, and the interpreter that its first line names, may be executed."""
     absolute = path if path.startswith("/") else f"{os.getcwd()}/{path}"
     place = open_beneath(root_fd, absolute, os.O_PATH)
     try:
@@ -68,7 +69,7 @@ def _check(path: str, root_fd: int, certain: bool, depth: int = 0) -> None:
         os.close(place)
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    # Where the kernel, following everything, comes out elsewhere, a magic link was on the way (Linux before 5.6).
+    # If the kernel, following all links, finds another file, a magic link was on the way (Linux before 5.6).
     if not os.path.samestat(found, os.stat(path)):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if not os.access(path, os.X_OK):
@@ -79,9 +80,9 @@ def _check(path: str, root_fd: int, certain: bool, depth: int = 0) -> None:
 
 
 def _interpreter(absolute: str, root_fd: int) -> str:
-    """What stands behind `#!`; empty for none, and for a file that may be executed but not read."""
+    """The interpreter after `#!`; empty for none, and for a file that may be executed but not read."""
     try:
-        # What was a file a moment ago may be a FIFO by now, for which nobody may wait.
+        # The file may have been replaced by a FIFO meanwhile, and opening it must not wait.
         fd = open_beneath(root_fd, absolute, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except PermissionError:
         return ""
@@ -89,16 +90,18 @@ def _interpreter(absolute: str, root_fd: int) -> str:
         head = os.read(fd, 256)
     finally:
         os.close(fd)
-    # As the kernel reads it (binfmt_script): blanks and tabs part words, and nothing else that Python calls a space.
+    # As the kernel reads it (binfmt_script): blanks and tabs separate words, and no other character that Python calls a
+    # space.
     found = _FIRST_LINE.match(head)
     return os.fsdecode(found[1]) if found else ""
 
 
 def _check_interpreter(interpreter: str, root_fd: int, certain: bool, depth: int) -> None:
-    """Only magic links matter here: what else is wrong with an interpreter execve says itself.
+    """Check only that an interpreter is not behind a magic link: execve itself reports anything else that is wrong with
+    it.
 
-    EXDEV is what openat2(2) says of one, ELOOP `_check`; and what is only there for who follows it is behind one (Linux
-    before 5.6).
+    For a magic link openat2(2) gives EXDEV and `_check` ELOOP. Before Linux 5.6, an interpreter that exists only when
+    links are followed is behind one.
     """
     try:
         _check(interpreter, root_fd, certain, depth)
@@ -122,7 +125,7 @@ def _refusal(name: str, error: OSError) -> Refusal:
 
 
 def _quoted(text: str) -> str:
-    """A word in Go's quotation marks, which let no control character through."""
+    """A word in Go's quotation marks, with control characters escaped."""
     return f'"{"".join(_quoted_character(character) for character in text)}"'
 
 
@@ -133,7 +136,7 @@ def _quoted_character(character: str) -> str:
 
 
 def refusal_of_execve(path: str, error: OSError) -> Refusal:
-    """What to say when execve(2) itself fails: a wrong format, a missing interpreter, a forbidden file."""
+    """The words for a failure of execve(2) itself: a wrong format, a missing interpreter, a forbidden file."""
     missing = error.errno == errno.ENOENT
     status = NOT_FOUND if missing else NOT_RUNNABLE
     return Refusal(error.errno or 0, f"exec {path}: {(error.strerror or '').lower()}", status)

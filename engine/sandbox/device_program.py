@@ -1,8 +1,8 @@
-"""The device rules of a container as a program for the kernel: version 2 of cgroups has no files for them.
+"""Compiles a container's device rules to an eBPF program, because version 2 of cgroups has no files for them.
 
 Pure: assembles eBPF (RFC 9669) for BPF_PROG_TYPE_CGROUP_DEVICE, which gets struct bpf_cgroup_dev_ctx (linux/bpf.h:
-access_type, major, minor) and answers 1 for yes and 0 for no. The first rule that covers all that is asked allows it,
-as with version 1; what no rule covers is refused. `kernel.bpf` loads and attaches the program.
+access_type, major, minor) and answers 1 for yes and 0 for no. The first rule that covers the whole request allows it,
+as with version 1; a request that no rule covers is refused. `kernel.bpf` loads and attaches the program.
 """
 
 import struct
@@ -32,12 +32,12 @@ def assemble(rules: Iterable[str]) -> bytes:
     for rule in map(parse, rules):
         code += _rule(rule)
         if rule.kind == "a" and len(rule.access) == len(_BITS):
-            return b"".join(code)  # nothing comes past it, and the kernel refuses code that nothing reaches
+            return b"".join(code)  # no request gets past it, and the kernel refuses unreachable code
     return b"".join([*code, *_answer(0)])
 
 
 def _rule(rule: Rule) -> list[bytes]:
-    """Code that answers yes where the rule covers what is asked, and else goes on behind it."""
+    """Code that answers yes where the rule covers the request, and else goes on after itself."""
     tests: list[tuple[int, int]] = []
     if rule.kind != "a":
         tests.append((_KIND, _KINDS[rule.kind]))
@@ -46,7 +46,7 @@ def _rule(rule: Rule) -> list[bytes]:
     beyond = _EVERY_BIT & ~sum(_BITS[mark] for mark in rule.access)
     prepared = []
     if beyond:
-        # The context is no longer needed: what is asked and not allowed goes where it was.
+        # The context is no longer needed: its register gets what is asked for and this rule does not allow.
         prepared = [_code(_MOVE, _CONTEXT, _ACCESS), _code(_AND, _CONTEXT, number=beyond)]
         tests.insert(0, (_CONTEXT, 0))
     answer = _answer(1)

@@ -1,7 +1,7 @@
-"""Which devices a container may use, as rules in the words of the cgroup's devices controller (`c 1:3 rwm`).
+"""The device rules of a container in the format of the cgroup's devices controller (`c 1:3 rwm`), and their parser.
 
-Pure: a rule is a kind (`a` all, `b` block, `c` character), major and minor number (`*` any), and what may be done with
-it (`r` read, `w` write, `m` make a node). What is in no rule is forbidden. Version 1 takes the texts as they are;
+Pure: a rule is a kind (`a` all, `b` block, `c` character), major and minor number (`*` any), and the accesses it allows
+(`r` read, `w` write, `m` make a node). What no rule allows is forbidden. Version 1 takes the texts as they are;
 `device_program` makes version 2's program of them.
 """
 
@@ -32,7 +32,7 @@ _LARGEST = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule, taken apart; None is any number. A kind of `a` is everything, whatever the numbers say."""
+    """One parsed rule; None is any number. A kind of `a` is every device, whatever the numbers say."""
 
     kind: str
     major: int | None

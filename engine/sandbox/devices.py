@@ -1,7 +1,7 @@
-"""The device nodes of a container, the links beside them, and its terminal.
+"""Makes a container's device nodes, the links beside them in /dev, and its terminal.
 
-Runs in init before pivot_root, with umask 0, on places opened beneath the root. It never opens a device's node except
-the container's own ptmx.
+Runs in init before pivot_root, with umask 0, on places opened beneath the root; an exec's joiner opens its terminal
+with it. It never opens a device's node except the container's own ptmx.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ _TIOCGPTPEER = 0x5441
 
 
 def add(root_fd: int, devices: Iterable[Device]) -> None:
-    """Make the nodes. One that is there already must be that very device, else SystemFailure. Raises OSError."""
+    """Make the nodes. A node that exists already must be that very device, else SystemFailure. Raises OSError."""
     parent_fd, parent = -1, ""
     try:
         for device in devices:
@@ -63,7 +63,7 @@ def _add_one(parent_fd: int, name: str, device: Device) -> None:
 
 
 def add_links(root_fd: int) -> None:
-    """Make the links of `LINKS` in /dev; a name that the image has already keeps what it is."""
+    """Make the links of `LINKS` in /dev; a name that the image has already is left as it is."""
     place = make_directories(root_fd, "/dev")
     try:
         for name, target in LINKS:
@@ -76,19 +76,19 @@ def add_links(root_fd: int) -> None:
 
 
 def open_terminal(root_fd: int, rows: int, columns: int, *, console: bool = True) -> tuple[int, int]:
-    """A new pty of the container's own devpts: (master, slave), close-on-exec; the slave is bound on /dev/console.
+    """Open a new pty of the container's own devpts: (master, slave), close-on-exec; the slave is bound on /dev/console.
 
-    rows, columns: its size; 0 leaves the kernel's; console: False leaves /dev/console to whom it belongs.
-    Raises OSError, SystemFailure when something else stands where ptmx should.
+    rows, columns: its size; 0 leaves the kernel's; console: False leaves /dev/console alone, as it is process 1's.
+        Raises OSError, SystemFailure when something else is in the place of ptmx.
     """
     flags = os.O_RDWR | os.O_NOCTTY
-    # Looked at before it is opened: a client's own /dev may have any device there, and to open one can do things.
+    # Checked before it is opened: a client's own /dev may have any device there, and opening a device can have effects.
     found = open_beneath(root_fd, "/dev/pts/ptmx", os.O_PATH)
     if os.fstat(found).st_rdev != _PTMX:
         raise SystemFailure("/dev/pts/ptmx in the container is no terminal's master")
     if console:
         master = os.open(f"/proc/self/fd/{found}", flags | os.O_CLOEXEC)
-    else:  # one that joins a container has no /proc of its own to go by
+    else:  # an exec's joiner cannot rely on the container's /proc
         master = open_beneath(root_fd, "/dev/pts/ptmx", flags)
         if not os.path.samestat(os.fstat(master), os.fstat(found)):
             raise SystemFailure("/dev/pts/ptmx in the container has become something else")

@@ -1,7 +1,7 @@
-"""What a process carries by itself rather than through a cgroup: resource limits and the OOM score.
+"""Sets the limits that a process itself has, not its cgroup: resource limits (rlimits) and the OOM score.
 
-Runs in init. On a host without CAP_SYS_RESOURCE raising a hard limit or lowering the score is refused: then as much is
-done as can be, and the caller gets the words to warn with.
+Runs in init. A host without CAP_SYS_RESOURCE refuses to raise a hard limit or to lower the score. Then as much as
+possible is set, and the caller gets the words to warn with.
 """
 
 import resource
@@ -19,7 +19,7 @@ NAMES: dict[str, int] = {
 
 
 def hinders(limit: Rlimit) -> bool:
-    """Whether init itself could not work any more under this limit: so few files may be open."""
+    """Whether init itself could not go on under this limit, because too few files may be open."""
     return limit.name == "nofile" and 0 <= limit.hard < _FEW_FILES
 
 

@@ -1,4 +1,4 @@
-"""Hiding paths from a container and making paths read-only.
+"""Hides paths of /proc and /sys from a container, and makes other paths read-only.
 
 Runs in init after the mounts and devices are in place. A path that does not exist needs no hiding. It never mounts
 anything but /dev/null (checked to be that device), one empty read-only tmpfs, and paths on themselves.
@@ -30,7 +30,7 @@ def _open(root_fd: int, path: str) -> int:
 
 
 def hide(root_fd: int, paths: Iterable[str]) -> None:
-    """Put an empty read-only directory on each directory and /dev/null on each other file. Raises OSError."""
+    """Mount an empty read-only directory on each directory and /dev/null on each other file. Raises OSError."""
     null = empty = -1
     try:
         for path in paths:
@@ -57,7 +57,7 @@ def hide(root_fd: int, paths: Iterable[str]) -> None:
 
 
 def _null(root_fd: int) -> int:
-    """The container's /dev/null, or the host's where it has none; never something else by that name."""
+    """The container's /dev/null, or the host's where it has none; never another file of that name."""
     for directory, path in ((root_fd, "dev/null"), (-100, "/dev/null")):
         try:
             fd = open_beneath(root_fd, path, _PLACE) if directory == root_fd else os.open(path, _PLACE)

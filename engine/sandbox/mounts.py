@@ -1,8 +1,8 @@
-"""A container's file system: the root, what is mounted in it, and pivot_root into it.
+"""Makes a container's mounts: docker's default mounts, the overlay root, each mount inside it, and pivot_root into it.
 
-Runs in init, in the container's own mount namespace, whose mounts are all private by then: nothing here is ever seen on
-the host. Every place inside the root is opened beneath the root's descriptor first and mounted on by that descriptor,
-so that a symbolic link in an image leads nowhere else. It never mounts on a path text that an image can shape.
+Runs in init, in the container's own mount namespace, whose mounts are all private by then: nothing here is seen on the
+host. Every place inside the root is opened beneath the root's descriptor first and mounted on by that descriptor, so
+that a symbolic link in an image leads nowhere else. It never mounts on a path text that an image can shape.
 """
 
 import errno
@@ -33,7 +33,7 @@ FLAGS: dict[str, int] = {
     "relatime": 1 << 21,
     "strictatime": 1 << 24,
     "lazytime": 1 << 25,
-    "rro": 0,  # not the file system's but of the mounts alone, see `detached`
+    "rro": 0,  # a flag of the mounts alone, not of the file system, see `detached`
 }
 """The names in `Mount.flags` and their MS_* bits (mount(2))."""
 
@@ -103,8 +103,8 @@ _CGROUP = Mount("cgroup", "cgroup", "/sys/fs/cgroup", (*_SECURE, "ro"))
 def default_mounts(shm_size: int = 64 << 20) -> tuple[Mount, ...]:
     """Docker's mounts for a container that is not privileged, /dev/shm with `shm_size` bytes (0: 64 MiB).
 
-    The kind `cgroup` stands for whatever hierarchies the host has (see `sandbox.cgroups`); it is last because init
-    makes what comes before it while the daemon is still busy with the cgroups.
+    The kind `cgroup` stands for whichever hierarchies the host has (see `sandbox.cgroups`). It is last because init
+    makes the mounts before it while the daemon is still busy with the cgroups.
     """
     size = shm_size or 64 << 20
     return (*_BEFORE_SHM, Mount("tmpfs", "shm", "/dev/shm", _SECURE, f"mode=1777,size={size}"), _CGROUP)
@@ -124,12 +124,12 @@ DEFAULT_DEVICES: tuple[Device, ...] = (
 
 
 def keeps_peers(mount: Mount) -> bool:
-    """Whether the mount is to stay connected with the host's, and so needs a source of `sources.of_host`."""
+    """Whether the mount stays a peer or slave of the host's mount, and so needs a source of `sources.of_host`."""
     return mount.kind == "bind" and mount.propagation in _KEEPS_PEERS
 
 
 def follow_peers() -> None:
-    """Let the host's mounts and unmounts still reach this namespace, and nothing go back: a spare must pin nothing."""
+    """Let the host's mounts and unmounts reach this namespace, and none go back: a spare must keep no mount in use."""
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
 
 
@@ -160,9 +160,9 @@ def mount_root(root: Root) -> int:
 
 
 def _why_readonly(root: Root) -> OSError:
-    """Why an overlay can only be read, which stays so with room on the disk too: the kernel keeps the reason to itself.
+    """Find out why an overlay is read-only, which the kernel does not say; it stays so if the disk has room again.
 
-    It could not make a directory in the working directory.
+    The kernel could not make a directory in the overlay's work directory.
     """
     probe = os.path.join(root.work, "probe")
     try:
@@ -197,8 +197,8 @@ def _mount_overlay(root: Root) -> None:
 def add(root_fd: int, mount: Mount, source_fd: int = -1) -> None:
     """Make one mount beneath the root. `source_fd`: its detached source from `sources`, if it has one; closed here.
 
-    Raises SystemFailure with docker's words, Invalid for flags that are not in the tables, Refusal for a directory on
-    a file or a file on a directory, which docker takes for the client's mistake.
+    Raises SystemFailure with docker's words, Invalid for flags that are not in the tables, Refusal for a directory on a
+    file or a file on a directory, which docker takes for the client's mistake.
     """
     unknown = [name for name in mount.flags if name not in FLAGS]
     if unknown or (mount.propagation and mount.propagation not in PROPAGATION):
@@ -215,7 +215,7 @@ def add(root_fd: int, mount: Mount, source_fd: int = -1) -> None:
 
 
 def failure(mount: Mount, error: OSError, text: str) -> Exception:
-    """What to raise: Refusal for a directory where a file is, or the other way round, in what a client asked for."""
+    """The exception: Refusal if a client asked for a directory where a file is, or the reverse, else SystemFailure."""
     if mount.asked and error.errno == errno.ENOTDIR:
         return Refusal(error.errno, f"{text}: {_VICE_VERSA}", _NOT_THE_TYPE)
     return SystemFailure(text)
@@ -230,13 +230,13 @@ def mount_words(mount: Mount, error: OSError) -> str:
 
 
 def source_words(mount: Mount, error: OSError) -> str:
-    """A bind's source that cannot be had, in runc's words."""
+    """The failure to open a bind's source, in runc's words."""
     path = f"{mount.source}/{mount.subpath}" if mount.subpath else mount.source
     return f'error mounting "{path}" to rootfs at "{mount.target}": stat {path}: {words(error)}'
 
 
 def words(error: OSError) -> str:
-    """The reason of a failure in the manner of docker's texts: `no such file or directory`."""
+    """The reason of a failure in the form of docker's texts: `no such file or directory`."""
     return (error.strerror or str(error)).lower()
 
 
@@ -247,12 +247,12 @@ def _mount_kind(root_fd: int, mount: Mount) -> None:
     try:
         if mount.asked:
             check_outside_proc(root_fd, place, mount.source, mount.target)
-        # Only a kernel without open_tree(2) mounts here what is read-only for this container alone.
+        # On a kernel without open_tree(2), a mount that is read-only for this container alone is mounted here.
         mount_on(place, replace(mount, flags=(*mount.flags, "ro")) if "rro" in mount.flags else mount)
     finally:
         os.close(place)
     if mount.asked and mount.propagation in _KEEPS_PEERS:
-        # Of no use to the host, which has no peer of it, but to namespaces that the container makes.
+        # The host has no peer of this mount; it matters to namespaces that the container makes.
         top = open_beneath(root_fd, mount.target, _PLACE)
         os.fchdir(top)
         syscalls.mount(None, ".", None, PROPAGATION[mount.propagation])
@@ -267,13 +267,13 @@ def mount_on(place: int, mount: Mount) -> None:
     flags = 0
     for name in mount.flags:
         flags |= FLAGS[name]
-    # Mounting on "." of a directory that is open cannot be led astray, and costs one call.
+    # A mount on "." of an open directory cannot be redirected, and costs one call.
     os.fchdir(place)
     syscalls.mount(mount.source, ".", mount.kind, flags, mount.data or None)
 
 
 def _mount_layers(place: int, mount: Mount) -> None:
-    """An image's root without a writable layer; one layer alone needs no overlay, and the kernel would make none."""
+    """An image's root without a writable layer; a single layer is bound, since an overlay needs two lower ones."""
     layers = mount.data.split(":")
     if len(layers) == 1:
         layer = os.open(os.path.join(mount.source, layers[0]), _PLACE | os.O_DIRECTORY)
@@ -288,14 +288,14 @@ def _mount_layers(place: int, mount: Mount) -> None:
 
 
 def _with_mode(root_fd: int, mount: Mount) -> Mount:
-    """A tmpfs takes the mode of the directory that it hides, unless it was given one (so does runc)."""
+    """Give a tmpfs the mode of the directory that it hides, unless it was given one (runc does the same)."""
     try:
         hidden = open_beneath(root_fd, mount.target, _PLACE | os.O_DIRECTORY)
     except FileNotFoundError:
         return mount
     mode = stat.S_IMODE(os.fstat(hidden).st_mode)
     os.close(hidden)
-    # The last one counts.
+    # The last mode in the options counts.
     return replace(mount, data=f"mode={mode:04o},{mount.data}".rstrip(","))
 
 
@@ -312,7 +312,7 @@ def move(root_fd: int, mount: Mount, tree_fd: int) -> None:
 
 
 def _place_for(root_fd: int, mount: Mount) -> int:
-    """The directory to mount on; of masked paths it must be where its name says it is: no symbolic link on the way."""
+    """The directory to mount on. For a mount with masked paths no symbolic link may be on the way."""
     target = mount.target
     if mount.kind not in _ORDINARY_DIRECTORY_ONLY:
         return make_directories(root_fd, target)
@@ -328,7 +328,7 @@ def _recursion(mount: Mount) -> int:
 
 
 def open_source(mount: Mount) -> int:
-    """The source of a bind (O_PATH), as this process sees its path; below it `subpath` leads nowhere else.
+    """The source of a bind (O_PATH), as this process sees its path; below it `subpath` never leads out of it.
 
     Raises OSError.
     """
@@ -342,15 +342,15 @@ def open_source(mount: Mount) -> int:
 
 
 def detached(source_fd: int, mount: Mount) -> int:
-    """A detached copy of what is behind a descriptor, as the mount wants it: nobody has seen it before it is whole.
+    """A detached copy of what is behind a descriptor; no process sees it before it has all attributes of the mount.
 
     Raises OSError, ENOSYS before Linux 5.12.
     """
     depth = _recursion(mount)
     tree = syscalls.open_tree(source_fd, "", syscalls.OPEN_TREE_CLONE | syscalls.AT_EMPTY_PATH | depth)
     try:
-        # Without peers unless it is to keep them; also what is below it, whatever the word says, as the whole
-        # namespace of runc's containers has none.
+        # Without peers unless the mount keeps them. This covers the mounts below it too: in runc's containers the whole
+        # namespace has no peers.
         propagation = PROPAGATION[mount.propagation] if keeps_peers(mount) else syscalls.MS_PRIVATE
         bits, clear = _attributes(name for name in mount.flags if name != "ro")
         if mount.kind != "bind":
@@ -367,12 +367,12 @@ def detached(source_fd: int, mount: Mount) -> int:
 
 
 def is_unknown(error: OSError) -> bool:
-    """Whether the kernel lacks the call."""
+    """Whether the kernel lacks the system call."""
     return error.errno == errno.ENOSYS
 
 
 def _place_of_source(root_fd: int, mount: Mount, source: int) -> int:
-    """Where a directory or a file is to be mounted: a place of the same type, made if it is missing."""
+    """The place to mount a directory or a file on: a place of the same type, made if it is missing."""
     directory = is_directory(source)
     place = (make_directories if directory else make_file)(root_fd, mount.target)
     if mount.asked:
@@ -403,7 +403,7 @@ def _bind(root_fd: int, mount: Mount) -> None:
     try:
         place = _place_of_source(root_fd, mount, source)
         attributes = ["ro" if name == "rro" else name for name in mount.flags if name in _ATTRIBUTES or name == "rro"]
-        # Everything here is private already.
+        # All mounts of this namespace are private already.
         attach(source, place, attributes=attributes, recursive="rbind" in mount.flags)
     finally:
         os.close(source)
@@ -412,7 +412,7 @@ def _bind(root_fd: int, mount: Mount) -> None:
 
 
 def attach(source_fd: int, place_fd: int, *, attributes: Iterable[str] = (), recursive: bool = False) -> None:
-    """Bind what is behind one descriptor on the place behind another, its attributes set before anyone can see it.
+    """Bind what is behind one descriptor on the place behind another, its attributes set before any process can see it.
 
     attributes: names of `_ATTRIBUTES`. Raises OSError.
     """
@@ -434,7 +434,7 @@ def attach(source_fd: int, place_fd: int, *, attributes: Iterable[str] = (), rec
 
 
 def _attributes(names: Iterable[str]) -> tuple[int, int]:
-    """The MOUNT_ATTR_* bits to set, and those to clear first: of the ways to keep access times there can be one."""
+    """The MOUNT_ATTR_* bits to set, and those to clear first, since only one way to keep access times can be set."""
     bits = clear = 0
     for name in names:
         bits |= _ATTRIBUTES.get(name, 0)
@@ -472,7 +472,7 @@ def make_root_readonly(root_fd: int) -> None:
 
 
 def enter(root_fd: int) -> None:
-    """pivot_root into the root and let go of the host's mounts; the working directory is the new "/".
+    """pivot_root into the root and detach the host's mounts; the working directory is the new "/".
 
     The old root is stacked on the new one and detached at once, so no directory for it is needed in the image
     (pivot_root(2), NOTES). Raises OSError; EINVAL where the host itself runs from its initial ramfs.

@@ -1,8 +1,7 @@
-"""The namespaces that a sandbox can have, as one table.
+"""The table of namespace kinds with their CLONE_NEW* flags, and opening and entering the namespaces of other processes.
 
-Data for init, which makes them, and for everyone who names them under /proc; and entering those of other processes,
-which runs in init and its parent. A user namespace has its row for the day that the engine supports it; nothing asks
-for it yet.
+The table serves init, which makes the namespaces, and all code that names them under /proc. Entering runs in init and
+its parent. A user namespace has its row, but nothing asks for one yet.
 """
 
 import os
@@ -50,7 +49,8 @@ def flags(names: Iterable[str], *, without: frozenset[str] = frozenset()) -> int
 def open_joined(joined: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
     """(name, descriptor) of the namespaces of other processes, each named by its pid and start time.
 
-    All but `BY_MONITOR`. To be called where /proc is the host's. Raises SystemFailure when such a process has ended.
+    Without those in `BY_MONITOR`. To be called where /proc is the host's. Raises SystemFailure when such a process has
+    ended.
     """
     return [(name, open_one(name, pid, start)) for name, pid, start in joined if name not in BY_MONITOR]
 
@@ -60,7 +60,7 @@ def open_one(name: str, pid: int, start: int) -> int:
     opened = -1
     try:
         opened = os.open(f"/proc/{pid}/ns/{NAMESPACES[name].link}", os.O_RDONLY | os.O_CLOEXEC)
-        # The descriptor came first: a process that is still the one meant was it then, too.
+        # The descriptor was opened first: if the pid still names the right process now, it did then.
         if syscalls.process_start(pid) == start:
             return opened
     except (FileNotFoundError, ProcessLookupError):

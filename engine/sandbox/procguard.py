@@ -1,8 +1,8 @@
-"""Keeping what somebody asked to be mounted out of a container's /proc.
+"""Refuses mounts that a client asked for inside a container's /proc.
 
-Runs in init, before each mount that was asked for, on the place that the kernel has found: whatever symbolic links
-an image put on the way, a mount in /proc could hide what masks it, or stand in for what the engine itself reads there
-(CVE-2019-16884, CVE-2019-19921). The exceptions are runc's.
+Runs in init, before each mount that was asked for, on the place that the kernel has found after all symbolic links of
+the image. A mount in /proc could hide what masks it, or replace what the engine itself reads there (CVE-2019-16884,
+CVE-2019-19921). The exceptions are runc's.
 """
 
 import os
@@ -25,7 +25,7 @@ def check_outside_proc(root_fd: int, place: int, name: str, target: str, source:
     """Raise SystemFailure when the place is in the container's /proc; the host's /proc may be bound on all of it.
 
     name, target: what is mounted, and where it was asked to be; source: the descriptor of a bind's source, -1 for
-    another file system
+        another file system
     """
     root = os.readlink(f"/proc/self/fd/{root_fd}")
     inside = os.readlink(f"/proc/self/fd/{place}").removeprefix("" if root == "/" else root)

@@ -1,7 +1,7 @@
-"""A container's /etc/resolv.conf, made from the host's and from what was asked for (resolv.conf(5)).
+"""Makes a container's /etc/resolv.conf from the host's file and from what was asked for (resolv.conf(5)).
 
-Pure: texts in, texts out. Used by the daemon, and by the resolver to read whom the host asks. Nothing here is checked
-for truth: a server that is no address is nobody's business but its reader's.
+Pure: texts in, texts out. Used by the daemon, and by the resolver to read which servers the host asks. Nothing that a
+client asks for is checked here: a server that is no address fails when the file is used.
 """
 
 import socket
@@ -31,7 +31,7 @@ class AskedNames:
 
 
 def asked(host_config: Mapping[str, Iterable[str] | None], of_daemon: AskedNames) -> AskedNames:
-    """What a container asks for, and where it asks for nothing what its daemon was told (--dns, ...)."""
+    """What a container asks for; for what it does not ask for, the values that its daemon was given (--dns, ...)."""
     return AskedNames(
         tuple(host_config["Dns"] or of_daemon.servers),
         tuple(host_config["DnsSearch"] or of_daemon.search),
@@ -48,9 +48,10 @@ def for_host(text: str, wishes: AskedNames) -> str:
 
 
 def for_bridge(text: str, behind_stub: Callable[[], str], wishes: AskedNames, *, ipv6: bool = False) -> str:
-    """For a container with a network of its own and no resolver: the host's servers, as far as they are reached there.
+    """For a container with a network of its own and no resolver: those servers of the host that can be reached from
+    there.
 
-    behind_stub: reads systemd-resolved's own file, which is empty for none
+    behind_stub: reads systemd-resolved's own file; returns empty for none
     """
     host = _Lines(text)
     if host.servers == [STUB]:
@@ -63,7 +64,7 @@ def for_bridge(text: str, behind_stub: Callable[[], str], wishes: AskedNames, *,
 
 
 def for_resolver(text: str, wishes: AskedNames) -> str:
-    """For a container whose names the resolver answers; the servers that this asks in turn are told in a comment."""
+    """For a container whose names the resolver answers; a comment names the servers that the resolver itself asks."""
     host = _Lines(text)
     options = [each for each in wishes.options or host.options if not each.startswith("ndots") or _ndots(each) >= 0]
     source = "the container's" if wishes.options else "the host's"
@@ -81,17 +82,17 @@ def for_resolver(text: str, wishes: AskedNames) -> str:
 
 
 def nameservers(text: str) -> list[str]:
-    """The addresses of its nameserver lines."""
+    """The addresses of the text's nameserver lines."""
     return _Lines(text).servers
 
 
 def dotted(text: str, wishes: AskedNames) -> bool:
-    """Whether names of one label are only for the search list: somebody has set ndots to more than 0."""
+    """Whether names of one label are only for the search list: the host's or the container's ndots is more than 0."""
     return any(_ndots(option) > 0 for option in wishes.options or _Lines(text).options)
 
 
 class _Lines:
-    """What the lines of the host's file say."""
+    """The parsed lines of a resolv.conf."""
 
     def __init__(self, text: str) -> None:
         self.servers: list[str] = []

@@ -1,10 +1,10 @@
-"""Compiling a seccomp profile (docker's JSON format) into the BPF program that the kernel runs.
+"""Compiles a seccomp profile (docker's JSON format) into the BPF program that the kernel runs.
 
-Pure but for reading the two data files beside this one: docker's default profile, and the system call numbers by name
+Pure except for reading the two data files beside it: docker's default profile, and the system call numbers by name
 (from libseccomp and the kernel's tables). Runs in the daemon when a container is created; init only loads the result.
-The verdicts are libseccomp's (a test compares them), except that a call newer than everything in a profile that denies
-by default is answered ENOSYS, as runc does, so that C libraries fall back to the older call; and of an argument that
-the kernel takes for an int the upper half of the register says nothing (see `_INTS`).
+The verdicts are those of libseccomp (a test compares them), with two exceptions. If a profile denies by default, a call
+that is newer than every call it names gets ENOSYS, as with runc, so that C libraries fall back to the older call. And
+if the kernel takes an argument for an int, the upper half of its register is ignored (see `_INTS`).
 """
 
 import errno
@@ -84,8 +84,9 @@ _OPERATORS = {
 
 
 # Call -> which of its arguments the kernel takes for an int or unsigned int: it never looks at the upper half of their
-# registers. A filter that did would let 38 with a bit of the upper half set through as one "above 40", and the kernel
-# would see AF_ALG (Flatpak's CVE-2019-10063, Podman's CVE-2026-123876). Of the calls that profiles look into.
+# registers. A filter that did would let 38 with a bit of the upper half set pass as a value "above 40", and the kernel
+# would see AF_ALG (Flatpak's CVE-2019-10063, Podman's CVE-2026-123876). Only calls whose arguments profiles test are
+# listed.
 _INTS = {
     "bpf": (0, 2),
     "fcntl": (0, 1),
@@ -117,12 +118,15 @@ class _Call:
 
 
 def default_profile(capabilities: Iterable[str]) -> bytes:
-    """Docker's default profile for a container with these capabilities on this machine, compiled; kept once made."""
+    """Docker's default profile for a container with these capabilities on this machine, compiled; cached."""
     return _default_profile(frozenset(capabilities))
 
 
 def compile_text(text: str, capabilities: Iterable[str]) -> bytes:
-    """A client's own profile, compiled; empty for one that says nothing. The last few are kept. Raises Invalid."""
+    """A client's own profile, compiled; empty for a profile without content.
+
+    The last few are cached. Raises Invalid.
+    """
     return _compile_text(text, frozenset(capabilities))
 
 
@@ -134,6 +138,7 @@ def flags_of_text(text: str) -> int:
 
 @functools.lru_cache(maxsize=4)
 def _compile_text(text: str, capabilities: frozenset[str]) -> bytes:
+    # Few containers have a profile of their own: the parser is loaded with the first.
     return compile_profile(read(text), capabilities) if seccomp_profile.parse(text) else b""
 
 
@@ -163,7 +168,8 @@ def _compiled(profile: Profile, capabilities: frozenset[str], machine: str) -> b
     program = Program()
     sections: dict[int, int] = {}
     named = [_ARCHITECTURES[name] for name in _architectures(profile, machine)]
-    for architecture in sorted(named, key=lambda one: one.column == "x86_64"):  # x32 before what branches to it
+    # x32 comes before x86_64, which branches to it.
+    for architecture in sorted(named, key=lambda one: one.column == "x86_64"):
         column = table["machines"].index(architecture.column)
         base = _X32_BIT if architecture.column == "x32" else 0
         numbers = {name: row[column] + base for name, row in table["numbers"].items() if row[column] is not None}
@@ -244,14 +250,17 @@ def _version(text: str) -> tuple[int, int]:
 
 
 def _alternatives(conditions: tuple[Condition, ...]) -> list[tuple[Condition, ...]]:
-    """All conditions together; but one argument named twice means "any of these", as runc has it."""
+    """All conditions together; but an argument named twice means "any of these", as in runc."""
     if len({condition.index for condition in conditions}) == len(conditions):
         return [conditions]
     return [(condition,) for condition in conditions]
 
 
 def _named_last(profile: Profile, numbers: dict[str, int]) -> int:
-    """The newest call that the profile's author knew; the few private ones of ARM, far above, do not count."""
+    """The newest call that the profile's author knew.
+
+    The few private calls of ARM, with far higher numbers, do not count.
+    """
     named = (numbers[name] for rule in profile.rules for name in rule.names if name in numbers)
     return max((number for number in named if number & ~_X32_BIT < _ORDINARY), default=-1)
 
@@ -259,7 +268,7 @@ def _named_last(profile: Profile, numbers: dict[str, int]) -> int:
 def _tree(
     program: Program, calls: dict[str, _Call], numbers: dict[str, int], default: int, base: int, last: int
 ) -> int:
-    """The search over one architecture's numbers: the label that finds the answer for the number loaded."""
+    """The search over one architecture's numbers; returns the label that finds the verdict for the loaded number."""
     unknown = _ERRNO | errno.ENOSYS if default & ~_DATA in _DENYING and last >= 0 else default
     answers: dict[int, _Call] = {}
     for name, call in calls.items():
@@ -292,7 +301,7 @@ def _label(program: Program, verdict: int | _Call, default: int) -> int:
 
 
 def _compare(program: Program, condition: Condition, is_int: bool, yes: int, no: int) -> int:
-    """One comparison of an argument, of 64 bits with the high word first, or of an int's 32."""
+    """One comparison of an argument: of 64 bits with the high word first, or of an int's 32."""
     index, operator, value = condition.index, condition.operator, condition.value
     if operator not in _OPERATORS or not 0 <= index < 6:
         raise Invalid(f"seccomp: cannot compare with {operator!r} argument {index!r}")
@@ -309,6 +318,6 @@ def _compare(program: Program, condition: Condition, is_int: bool, yes: int, no:
         return label
     label = program.branch(EQUAL, value >> 32, label, no)
     if comparison != EQUAL:
-        # A greater high word decides whatever the low one is.
+        # A greater high word decides, whatever the low word is.
         label = program.branch(GREATER, value >> 32, yes, label)
     return program.load(high, label, high_mask)

@@ -1,8 +1,8 @@
-"""Reading a seccomp profile that a client has sent: docker's JSON format, checked before anything is made of it.
+"""Parses and checks a seccomp profile that a client has sent, in docker's JSON format, before it is compiled.
 
-Pure: text in, a dict out that holds nothing but what `seccomp_rules` knows, of the types it expects. Every byte is
-hostile: what is too much, too deep or not of the format is Invalid, in docker's words where it has some. Loaded by the
-daemon alone, once a client has sent a profile.
+Pure: text in, a dict out that has only fields that `seccomp_rules` knows, of the types it expects. Every byte is
+treated as hostile: what is too much, too deep or not of the format is Invalid, in docker's words where docker has some.
+Loaded by the daemon alone, once a client has sent a profile.
 """
 
 import json
@@ -17,7 +17,7 @@ MOST_NAMES = 1 << 16
 MOST_CONDITIONS = 4096
 _UINT64 = (1 << 64) - 1
 _UINT32 = (1 << 32) - 1
-# Of the OCI's format and not docker's: a filter that asks somebody outside, whom this engine does not have.
+# From the OCI's format, not docker's: a filter that asks a listener process, which this engine does not have.
 _ASKING = ("listenerPath", "listenerMetadata")
 FLAGS = {
     "SECCOMP_FILTER_FLAG_TSYNC": 0,  # all threads: init has one
@@ -38,7 +38,7 @@ def flags(text: str) -> int:
 
 
 def parse(text: str) -> dict[str, Any] | None:
-    """The profile of a text; None for one that says nothing, with which docker makes no filter. Raises Invalid."""
+    """The profile of a text; None for one without content, for which docker installs no filter. Raises Invalid."""
     if len(text) > LARGEST_TEXT:
         raise Invalid(f"Decoding seccomp profile failed: more than {LARGEST_TEXT} characters")
     try:

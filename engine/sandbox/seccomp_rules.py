@@ -1,6 +1,6 @@
-"""A seccomp profile as its compiler has it: plain data, read from docker's JSON format.
+"""The data classes of a seccomp profile that the compiler uses, and their reader from docker's JSON format.
 
-Pure. Who sends a profile is checked before (`seccomp_profile`): here a text is taken for what it should be.
+Pure. A client's profile is checked before (`seccomp_profile`): here a text is assumed to be right.
 """
 
 import json
@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, repr=False)
 class Condition:
-    """A comparison of one of a call's arguments. operator: SCMP_CMP_*; second: what a masked value is compared with."""
+    """A comparison of one of a call's arguments.
+
+    operator: SCMP_CMP_*; second: what a masked value is compared with
+    """
 
     index: int
     operator: str | None
@@ -19,7 +22,7 @@ class Condition:
 
 @dataclass(slots=True, repr=False, eq=False)
 class Surroundings:
-    """When a rule counts, or does not: on which architectures, with which capabilities, from which kernel on."""
+    """The conditions under which a rule applies, or does not: architectures, capabilities, the oldest kernel."""
 
     arches: tuple[str, ...]
     capabilities: tuple[str, ...]
@@ -28,7 +31,7 @@ class Surroundings:
 
 @dataclass(slots=True, repr=False, eq=False)
 class Rule:
-    """What is done when one of these system calls is made. action: SCMP_ACT_*; errno: what goes with it."""
+    """What is done when one of these system calls is made. action: SCMP_ACT_*; errno: the errno that it returns."""
 
     names: tuple[str, ...]
     action: str | None
@@ -40,9 +43,10 @@ class Rule:
 
 @dataclass(slots=True, repr=False, eq=False)
 class Profile:
-    """All the rules, and what is done where none says anything.
+    """All the rules, and what is done where no rule applies.
 
-    architectures: those that the filter answers for beside the machine's own; families: the same by what that one is
+    architectures: those that the filter answers for beside the machine's own; families: the same, by the machine's own
+        architecture
     """
 
     action: str | None
@@ -53,7 +57,7 @@ class Profile:
 
 
 def read(text: str | bytes) -> Profile:
-    """The profile of a text that is one."""
+    """The profile of a text that is a valid one."""
     found = json.loads(text)
     rules = []
     for each in found.get("syscalls") or ():

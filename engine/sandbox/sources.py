@@ -1,9 +1,9 @@
-"""What is to be mounted for somebody who asked for it, opened once: a detached mount for each (open_tree(2)).
+"""Opens the sources of mounts that were asked for, each once, as a detached mount (open_tree(2)).
 
-Runs in init, before anything of the container is in place. A path is looked up where it belongs: a bind's source on the
-host as it is at this moment (a spare was forked from an older one, so it goes back there), a path below a volume
-beneath that volume's root, a file system that another container has already in that container. It never follows a
-symbolic link out of a volume, and what it returns can no longer be exchanged by anybody.
+Runs in init, before anything of the container is in place. Each path is looked up where it belongs: a bind's source on
+the host as it is at this moment (a spare was forked from an older state, so it goes back to the host's mount
+namespace), a path below a volume beneath that volume's root, a file system that another container has already in that
+container. It never follows a symbolic link out of a volume, and no process can replace what it returns.
 """
 
 import os
@@ -22,8 +22,8 @@ _OWN = "/proc/self/ns/mnt"
 def of_host(wanted: Iterable[Mount], host: int = -1) -> dict[Mount, int]:
     """The sources of binds, by their mount; to be called while the namespace still shares its mounts.
 
-    host: the host's mount namespace, if this process is not in a fresh copy of it. A kernel without open_tree(2) opens
-    plain binds later, by their path. Raises SystemFailure in runc's words.
+    host: the host's mount namespace, if this process is not in a fresh copy of it. On a kernel without open_tree(2),
+        plain binds are opened later, by their path. Raises SystemFailure in runc's words.
     """
     binds = [mount for mount in wanted if mount.kind == "bind" and (mount.asked or mounts.keeps_peers(mount))]
     if not binds:
@@ -59,7 +59,8 @@ def made_here(wanted: Iterable[Mount]) -> dict[Mount, int]:
     """File systems that are mounted for this container alone, or shared with another one, by their mount.
 
     Each is mounted on the host directory `Mount.place` for a moment, which only this namespace sees: the caller has
-    left all peers. A kernel without open_tree(2) mounts what is shown as a whole later. Raises SystemFailure.
+    left all peers. On a kernel without open_tree(2), a file system that is shown as a whole is mounted later. Raises
+    SystemFailure.
     """
     found: dict[Mount, int] = {}
     try:
@@ -88,14 +89,14 @@ def _had(mount: Mount) -> int:
 
 
 def _words(mount: Mount, error: OSError) -> str:
-    """What could not be mounted: docker's words for a volume with options are those of its daemon."""
+    """The words for a mount that failed: for a volume with options docker uses those of its daemon."""
     if mount.kind == "image" or not mount.place:
         return mounts.mount_words(mount, error)
     return f"error while mounting volume '{mount.place}': {volume_words(mount, error)}"
 
 
 def volume_words(mount: Mount, error: OSError) -> str:
-    """Why what a volume's options ask for could not be mounted on its directory, `Mount.place`."""
+    """Why the file system that a volume's options name could not be mounted on its directory, `Mount.place`."""
     bits = 0
     for name in mount.flags:
         bits |= mounts.FLAGS[name]
@@ -105,7 +106,7 @@ def volume_words(mount: Mount, error: OSError) -> str:
 
 
 def add_all(root_fd: int, wanted: Sequence[Mount]) -> None:
-    """Make mounts beneath a root for somebody other than init, who lives on. Raises as `mounts.add`."""
+    """Make mounts beneath a root, for a process other than init, which lives on. Raises what `mounts.add` raises."""
     made = made_here(wanted)
     try:
         for mount in wanted:
@@ -119,7 +120,7 @@ def _made(mount: Mount) -> int:
     place = os.open(mount.place, _PLACE | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         mounts.mount_on(place, mount)
-        # What is mounted lies on top of its place: look it up anew.
+        # The new mount lies on top of its place: look it up anew.
         top = os.open(mount.place, _PLACE | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             return _shown(top, mount)
@@ -150,7 +151,7 @@ def _shared(mount: Mount, holder: tuple[int, int, str]) -> int:
         except (FileNotFoundError, ProcessLookupError):
             return -1
         try:
-            # The descriptor came first: a process that is still the one meant was it then, too.
+            # The descriptor was opened first: if the pid still names the right process now, it did then.
             if _start_of(pid) != start:
                 return -1
             syscalls.setns(theirs, syscalls.CLONE_NEWNS)

@@ -1,8 +1,7 @@
-"""What a container's sandbox is to be, as plain data: the daemon fills it in, `init` builds it.
+"""The data classes that describe a container's sandbox: the daemon fills them in, and `init` builds the sandbox.
 
-Pure data, no system call. Every field is JSON-representable (bytes travel as base64, see `wire.codec`), so that a
-`Sandbox` crosses from the daemon to the spawner as it is. Paths in `Sandbox` and `Mount.target` are paths inside the
-container unless their docstring says host.
+Pure data, no system call. Every field is JSON-representable (bytes travel as base64, see `wire.codec`). Paths in
+`Sandbox` and `Mount.target` are paths inside the container unless their docstring says host.
 """
 
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ from dataclasses import dataclass
 class Root:
     """The root filesystem.
 
-    layers:  host paths of the unpacked layers below `base`, relative to it, lowest first; empty for a plain root
-    base:    host path the relative paths start from (kept short: an overlay's options must fit one page)
-    upper:   host path, the writable directory of the overlay; or, when `layers` is empty, the plain root itself
-    work:    host path, the overlay's work directory; empty for a plain root
+    layers: host paths of the unpacked layers below `base`, relative to it, lowest first; empty for a plain root
+    base: host path the relative paths start from (kept short: an overlay's options must fit one page)
+    upper: host path, the writable directory of the overlay; or, when `layers` is empty, the plain root itself
+    work: host path, the overlay's work directory; empty for a plain root
     readonly: mount the root read-only once everything in it is in place
     """
 
@@ -30,20 +29,21 @@ class Root:
 class Mount:
     """One mount inside the container, made in the order given.
 
-    kind:    file-system type (`proc`, `sysfs`, `tmpfs`, `devpts`, `mqueue`, ...), `bind`, or `image`: the layers in
+    kind: file-system type (`proc`, `sysfs`, `tmpfs`, `devpts`, `mqueue`, ...), `bind`, or `image`: the layers in
         `data`, read-only
-    source:  host path for `bind`, the directory of all layers for `image`, else the device name shown in mountinfo
-    target:  absolute path in the container; missing parts are made, symbolic links never lead out of the root
-    flags:   names of MS_* flags in lower case (`nosuid`, `noexec`, `nodev`, `ro`, `rbind`, ...); `rro`: this mount and
+    source: host path for `bind`, the directory of all layers for `image`, else the device name shown in mountinfo
+    target: absolute path in the container; missing parts are made, symbolic links never lead out of the root
+    flags: names of MS_* flags in lower case (`nosuid`, `noexec`, `nodev`, `ro`, `rbind`, ...); `rro`: this mount and
         all below it read-only
-    data:    the file system's own options, as for mount(2); of an `image` the names of its layers, lowest first, by `:`
+    data: the file system's own options, as for mount(2); of an `image` the names of its layers, lowest first, separated
+        by `:`
     propagation: `private`, `rprivate`, `slave`, `rslave`, `shared`, `rshared`, or empty for rprivate
-    subpath: what to show of it: a path below its root, whose symbolic links never lead out of it; empty for all
-    asked:   somebody asked for it by name, so it is kept out of /proc, and its source is looked up on the host as the
+    subpath: the part of it to show: a path below its root, whose symbolic links never lead out of it; empty for all
+    asked: the client asked for it by name, so it is kept out of /proc, and its source is looked up on the host as the
         host is now
-    place:   host directory to mount on for a moment, where it is not mounted on the target at once
-    holder:  (pid, start time, path) of a process that has this very file system at that path of its root: it is shared
-        with that one instead of being mounted anew; empty where there is none
+    place: host directory to mount on for a moment, where it is not mounted on the target at once
+    holder: (pid, start time, path) of a process that has this very file system at that path of its root: it is shared
+        with that process instead of being mounted anew; empty where there is none
     """
 
     kind: str
@@ -84,7 +84,7 @@ class Rlimit:
 class Limits:
     """What the cgroup allows; 0 or an empty text is "no limit asked for". Units as in the API's Resources.
 
-    memory_swappiness: None is "not asked for", as 0 means something
+    memory_swappiness: None is "not asked for", since 0 has a meaning
     blkio_*: (`major:minor`, value) pairs
     """
 
@@ -114,22 +114,22 @@ class Limits:
 class Sandbox:
     """Everything `init` needs to turn a fresh fork into a container's process 1.
 
-    namespaces: which to make new: any of `mount`, `pid`, `uts`, `ipc`, `net`, `cgroup` (`user` has its place, not its
-        turn); one that is missing here is shared with the host
-    argv, env:  the command and its environment; argv[0] is searched along PATH of env inside the root
-    cwd:        made, with its parents, where it is missing
-    user:       as in the API: empty, `name`, `uid`, `name:group`, `uid:gid`, ...; looked up in the image's files
-    groups:     additional supplementary groups, names or numbers
+    namespaces: which to make new: any of `mount`, `pid`, `uts`, `ipc`, `net`, `cgroup` (`user` is not supported yet);
+        one that is missing here is shared with the host
+    argv, env: the command and its environment; argv[0] is searched along PATH of env inside the root
+    cwd: made, with its parents, where it is missing
+    user: as in the API: empty, `name`, `uid`, `name:group`, `uid:gid`, ...; looked up in the image's files
+    groups: additional supplementary groups, names or numbers
     capabilities: the bounding, effective and permitted sets, names such as `CAP_CHOWN`
-    seccomp:    an assembled BPF program (struct sock_filter array); empty for none
+    seccomp: an assembled BPF program (struct sock_filter array); empty for none
     seccomp_flags: SECCOMP_FILTER_FLAG_*
-    tty:        make a pty from the container's own devpts its controlling terminal
+    tty: make a pty from the container's own devpts its controlling terminal
     rows, columns: the terminal's first size; 0 leaves the kernel's
-    joined: (namespace, pid, start time) of processes whose namespace this one enters, instead of making one; of a PID
-        namespace init's parent has done so before the fork
+    joined: (namespace, pid, start time) of processes whose namespace this one enters, instead of making one; a PID
+        namespace was entered by init's parent before the fork
     apparmor: the profile to run under; empty for the one the engine runs under
-    cgroups: host paths of the files to write "0" into, which moves process 1 into its cgroups (see
-        `sandbox.cgroups`); empty when somebody else moves it, or nobody
+    cgroups: host paths of the files to write "0" into, which moves process 1 into its cgroups (see `sandbox.cgroups`);
+        empty when another process moves it, or none does
     """
 
     id: str

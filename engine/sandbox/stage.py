@@ -1,8 +1,8 @@
-"""What every ordinary container has, made before anyone asks for one: namespaces, loopback, /proc, /sys and /dev.
+"""Makes what every ordinary container has ahead of time, in a spare init: namespaces, loopback, /proc, /sys and /dev.
 
 Runs in an init that was forked ahead of time (see `init.prepare`). A stage is a small tmpfs in the init's own mount
-namespace with docker's default mounts, devices and masks in it; when the container's root is there, the three trees are
-moved into it with all that is mounted in them. It never holds anything that depends on one container.
+namespace with docker's default mounts, devices and masks in it. When the container's root is mounted, the three trees
+are moved into it with all that is mounted in them. A stage never holds anything that depends on one container.
 """
 
 import os
@@ -33,10 +33,11 @@ class Stage:
 
 
 def suits(sandbox: Sandbox) -> bool:
-    """Whether an init that was prepared can become this sandbox at all: its namespaces cannot be taken back."""
+    """Whether an init that was prepared can become this sandbox at all: its namespaces cannot be undone."""
     if not NAMESPACES.issubset(sandbox.namespaces) or "user" in sandbox.namespaces:
         return False
-    # A network namespace has one sysfs: mounted read-only once it stays so, which a privileged one would not have.
+    # A network namespace has one sysfs, which stays read-only once it was mounted so; a privileged container needs it
+    # writable.
     return not any(mount.kind == "sysfs" and "ro" not in mount.flags for mount in sandbox.mounts)
 
 
@@ -47,7 +48,7 @@ def furnishes(sandbox: Sandbox) -> bool:
         and sandbox.devices == mounts.DEFAULT_DEVICES
         and sandbox.masked_paths == mounts.MASKED_PATHS
         and sandbox.readonly_paths == mounts.READONLY_PATHS
-        # Where masks are, they come after what was asked for.
+        # In a tree with masks, the masks must come after the mounts that were asked for.
         and not any(mount.asked and mount.target.split("/")[1] in _MASKED_TREES for mount in sandbox.mounts)
     )
 

@@ -1,4 +1,4 @@
-"""Kernel parameters of a container: which may be set, and setting them.
+"""Checks which kernel parameters (sysctls) a container may set, and sets them.
 
 `check` is pure; `apply` runs in init, in the new namespaces, through the host's /proc, which shows the caller's own
 namespaces. It never sets a parameter that the whole host shares.
@@ -24,8 +24,8 @@ _EXCHANGED = {ord("."): "/", ord("/"): "."}
 def check(name: str, namespaces: Iterable[str]) -> str:
     """The path below /proc/sys; Invalid, in runc's words, where the parameter is not the container's own.
 
-    namespaces: those that the container does not share with the host; a name has dots or slashes between its parts,
-    whichever comes first, and may have the other in a part (`net.ipv4.conf.eth0/1.forwarding`)
+    namespaces: those that the container does not share with the host. A name has dots or slashes between its parts,
+        whichever comes first, and may have the other character inside a part (`net.ipv4.conf.eth0/1.forwarding`)
     """
     path = name if name.find("/") >= 0 and not -1 < name.find(".") < name.find("/") else name.translate(_EXCHANGED)
     parts = path.split("/")
@@ -46,7 +46,7 @@ def check(name: str, namespaces: Iterable[str]) -> str:
 
 
 def apply(values: Iterable[tuple[str, str]], namespaces: Iterable[str]) -> None:
-    """Set each parameter. Raises Invalid as `check`, SystemFailure with the kernel's reason."""
+    """Set each parameter. Raises Invalid as `check` does, SystemFailure with the kernel's reason."""
     for name, value in values:
         path = f"/proc/sys/{check(name, namespaces)}"
         try:

@@ -1,7 +1,8 @@
-"""Who a container's process is: the User of the API looked up in the image's own passwd and group files.
+"""Finds a container process's uid, gid and groups: looks the API's User up in the image's passwd and group files.
 
 `resolve` is pure, texts in and numbers out, with the rules and the words of docker (moby/sys/user); `identify` reads
-the files beneath the container's root. Runs in init before pivot_root. It never asks the host's user database.
+the files beneath the container's root. Runs in init before pivot_root, and in an exec's joiner. It never asks the
+host's user database.
 """
 
 import errno
@@ -31,9 +32,9 @@ def resolve(user: str, additional: tuple[str, ...], passwd: str, group: str) -> 
     """The identity for `user` (empty, `name`, `uid`, `name:group`, ...) and additional groups (names or numbers).
 
     `passwd` and `group` are the texts of the files (passwd(5), group(5)); lines that do not parse are passed over.
-    Digits are a number, whatever the image calls somebody: else a passwd file with a user "1000" whose uid is 0 would
-    make root of everybody who was to be 1000 (CVE-2016-3697, CVE-2026-46680). A number that the files do not know is
-    taken as it is, a name raises Invalid, as does a number out of range.
+    Digits are always a number, even if the image has a user of that name: else a passwd file with a user "1000" whose
+    uid is 0 would make root of every process that was to be 1000 (CVE-2016-3697, CVE-2026-46680). A number that the
+    files do not have is taken as it is, a name raises Invalid, as does a number out of range.
     """
     name, _, group_name = user.partition(":")
     groups = _groups(group)

@@ -1,1 +1,1 @@
-"""The spawner: one small single-threaded process that receives a request and forks; nothing else."""
+"""The spawner: one small single-threaded process that receives a request and forks a monitor or the resolver for it."""

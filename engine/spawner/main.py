@@ -1,11 +1,11 @@
-"""The spawner: receive a request, fork a monitor (or the resolver) for it, forget it.
+"""The spawner's loop: receives a request from the daemon, forks a monitor or the resolver for it, and forgets it.
 
-One process, one thread, started by `boot` before the daemon has threads, because a threaded process must not fork. It
-has everything a monitor and an init need already imported and frozen out of the garbage collector's sight, so that the
-pages stay shared with all of its children; what few of them need is kept too (`modules`), because none may look for it
-in files that may be another version's by then. With the C muxer it waits and forks in C (`monitor.nativeprocess`), and
-keeps one spare ahead. It never decodes a request and never imports the daemon. It ends when the daemon's end of the
-socket is closed: monitors and containers need neither of them.
+One process with one thread, started by `boot` before the daemon has threads, because a threaded process must not fork.
+Everything that a monitor and an init need is imported here already and hidden from the garbage collector (gc.freeze),
+so that the pages stay shared with all children. Modules that only few children need are kept as well (`modules`),
+because by then the files on disk may be of another version. With the C muxer the spawner waits and forks in C
+(`monitor.nativeprocess`), and keeps one prepared spare. It never decodes a request and never imports the daemon. It
+ends when the daemon's end of the socket is closed: monitors and containers need neither the daemon nor the spawner.
 """
 
 import gc
@@ -31,13 +31,13 @@ else:
 def serve(requests: Channel, muxer: str, stage: str) -> int:
     """Fork a monitor for each request until the daemon is gone; returns the exit status of the process.
 
-    muxer: the setting, `auto`, `c` or `python`; stage: an empty directory for what a spare prepares
+    muxer: the setting, `auto`, `c` or `python`; stage: an empty directory in which a spare prepares
     """
     os.setsid()
     title.become("spawner")
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(name, signal.SIG_IGN)  # they are for the daemon; its end is seen on the socket
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors are nobody's to wait for
+        signal.signal(name, signal.SIG_IGN)  # meant for the daemon; the spawner sees the daemon's end on the socket
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the spawner does not wait for its monitors
     made_of = parts(select(muxer))
     modules.keep()
     _greet(requests)
@@ -54,7 +54,7 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
         try:
             request = requests.receive_packed()
         except Invalid:
-            continue  # who asked hears it as the end of the link
+            continue  # the daemon sees the end of the request's link
         if request is None:
             return 0
         data, descriptors = request
@@ -69,11 +69,15 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
 
 
 def _greet(requests: Channel) -> None:
-    """Say which version this is. A daemon reads that only when its first spawner has died: it waits in the socket."""
+    """Send the daemon the version of this spawner.
+
+    A daemon reads it only from a spawner that it has started anew after the first one died. Until then it waits in the
+    socket.
+    """
     try:
         requests.send(Spawns(version.fingerprint()))
     except BrokenPipeError:
-        pass  # the daemon has gone, which is seen next
+        pass  # the daemon has gone; the loop sees that next
 
 
 def _be_resolver(data: bytes, descriptors: list[int]) -> int:

@@ -1,10 +1,12 @@
-"""Modules that a process forked from the spawner may need one day, kept as they were when the spawner started.
+"""Keeps the code of rarely needed modules in the spawner's memory, so that its children never import from changed
+files.
 
-Run once by the spawner, inherited by all that it forks. A monitor lives for months, and an upgrade meanwhile puts
-another version's files in the place of those that it came from, or none: what it imports then does not fit, or ends it,
-and the next daemon ends its container. So nothing may be imported from a file once the spawner has settled. What every
-monitor runs is imported before; what few of them do (the resolver, the senders of lines, a reader for who attaches to a
-log of JSON lines) is kept here as packed code, which takes a fraction of the memory that the modules would.
+Run once by the spawner, inherited by all that it forks. A monitor lives for months. An upgrade meanwhile replaces or
+removes the files that the monitor came from. A module imported after that does not fit, or its import ends the monitor,
+and the next daemon then ends the monitor's container. So nothing may be imported from a file once the spawner has
+settled. Modules that every monitor runs are imported before. Modules that few of them run (the resolver, the senders of
+lines, the reader for a client that attaches to a log of JSON lines) are kept here as packed code, which takes a
+fraction of the memory that the imported modules would take.
 """
 
 import importlib.util
@@ -43,13 +45,13 @@ MODULES = (
 
 
 class Kept:
-    """A finder and loader for `sys.meta_path` (importlib's documentation, MetaPathFinder) that touches no file."""
+    """A finder and loader for `sys.meta_path` (importlib's documentation, MetaPathFinder) that reads no file."""
 
     def __init__(self) -> None:
         self._code: dict[str, tuple[str, bytes]] = {}
 
     def keep(self, name: str) -> None:
-        """Keep the code of a module; its package is imported."""
+        """Keep the code of a module whose package is imported. Raises ImportError for a module without a file."""
         spec = importlib.util.find_spec(name)
         loader = spec.loader if spec is not None else None
         if spec is None or spec.origin is None or loader is None or not hasattr(loader, "get_code"):
@@ -59,7 +61,7 @@ class Kept:
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
-        """The spec of a kept module; None for any other."""
+        """The spec of a kept module; None for any other module."""
         if name not in self._code:
             return None
         origin = self._code[name][0]
@@ -67,15 +69,15 @@ class Kept:
         return importlib.util.spec_from_file_location(name, origin, loader=self)  # type: ignore[arg-type]  # see above
 
     def create_module(self, _spec: ModuleSpec) -> None:
-        """A module like any other."""
+        """Returns None, by which importlib makes a module like any other."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Make a module what its code says."""
+        """Run the module's kept code in the module."""
         exec(marshal.loads(zlib.decompress(self._code[module.__name__][1])), vars(module))
 
 
 def keep() -> None:
-    """Keep all that may be needed, and from now on take it from here."""
+    """Keep all of `MODULES` that are not imported yet, and from now on import them from memory."""
     kept = Kept()
     for name in MODULES:
         if name not in sys.modules:

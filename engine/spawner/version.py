@@ -1,7 +1,7 @@
-"""Which version of the engine a spawner is of, for a daemon that has executed one anew.
+"""The fingerprint of the engine's files, by which the daemon sees that a new spawner is of another version.
 
-Run once by the spawner. A sandbox goes from the daemon to it by position and in Python's own form (`wire.packed`),
-which only the same version reads; and the files may have been replaced since the daemon started.
+Run once by the spawner. A sandbox goes from the daemon to the spawner by position and in Python's own form
+(`wire.packed`), which only the same version reads; and the files may have been replaced since the daemon started.
 """
 
 import importlib.util
@@ -9,11 +9,11 @@ import os
 import sys
 import zlib
 
-_OTHERS = ("daemon", "client", "__pycache__")  # what a spawner never runs
+_OTHERS = ("daemon", "client", "__pycache__")  # packages that a spawner never runs
 
 
 def fingerprint() -> str:
-    """The same for the same files and the same Python, and else another. Raises OSError."""
+    """Equal for the same files and the same Python version, else different. Raises OSError."""
     check = zlib.crc32(repr(sys.version_info[:2]).encode())
     for directory, directories, files in os.walk(_place("engine")):
         directories[:] = sorted(set(directories) - set(_OTHERS))

@@ -1,8 +1,8 @@
-"""One end of a SOCK_SEQPACKET Unix socket that carries messages and descriptors (unix(7), SCM_RIGHTS).
+"""A channel: one end of a SOCK_SEQPACKET Unix socket that carries messages and descriptors (unix(7), SCM_RIGHTS).
 
-Runs in every process of the engine. A datagram is either the message itself or, when it is too large for a socket
-buffer, a memfd that holds it: the first byte tells. Descriptors received are close-on-exec and belong to the receiver.
-Several threads may send on one channel; one thread receives.
+Used in every process of the engine. A datagram is either the message itself or, when that is too large for a socket
+buffer, a memfd that holds the message: the first byte tells which. Descriptors received are close-on-exec and belong to
+the receiver. Several threads may send on one channel; one thread receives.
 """
 
 import _thread
@@ -16,7 +16,7 @@ from engine.wire.schema import Message
 
 _INLINE = b"J"
 ORDINARY: dict[type[Message], bytes] = {schema.Start: b"O", schema.Exec: b"E"}
-BE_RESOLVER = b"R"  # for the spawner too: nothing of a monitor's is made for it
+BE_RESOLVER = b"R"  # for the spawner, which prepares no monitor for it
 _MARKS: dict[type[Message], bytes] = {schema.BeResolver: BE_RESOLVER}
 _IN_MEMFD = b"M"
 _INLINE_MAX = 64 * 1024
@@ -33,13 +33,13 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple["Channel", "Channel"]:
-        """Two connected channels."""
+        """Make two channels that are connected to each other."""
         left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         return cls(left), cls(right)
 
     @classmethod
     def adopt(cls, descriptor: int) -> "Channel":
-        """The channel on a descriptor that came with a message."""
+        """Make the channel of a descriptor that came with a message. The channel owns it from then on."""
         return cls(socket.socket(fileno=descriptor))
 
     def fileno(self) -> int:
@@ -55,9 +55,10 @@ class Channel:
         self.close()
 
     def send(self, message: Message, descriptors: tuple[int, ...] | list[int] = (), *, ordinary: bool = False) -> None:
-        """Send one message with its descriptors (which stay the caller's). Raises OSError when the peer is gone.
+        """Send one message with its descriptors, which the caller still owns. Raises OSError when the peer is gone.
 
-        ordinary: a mark for the spawner, which reads nothing but the first byte: a spare of its kind may have it
+        ordinary: marks a request that a spare may take. The spawner reads nothing but this mark, the first byte, which
+            also tells the kind of spare (start or exec)
         """
         if len(descriptors) > _FDS_MAX:
             raise ValueError(f"{len(descriptors)} descriptors do not fit one message")
@@ -75,11 +76,12 @@ class Channel:
             os.close(memory)
 
     def send_word(self, datagram: bytes, descriptors: tuple[int, ...] | list[int] = ()) -> None:
-        """Send a short datagram that is no message of the codec's (`engine.wire.waits`), waiting for nobody.
+        """Send a short datagram that is no message of the codec (`engine.wire.waits`), without waiting.
 
-        Raises OSError when the peer is gone, BlockingIOError when it has too much unread.
+        Raises OSError when the peer is gone, BlockingIOError when too much is unread in the peer's socket.
         """
-        # A datagram is whole whoever else sends; and who sends a message may be waiting for the peer under the lock.
+        # No lock is needed: a datagram arrives whole whichever threads send. A thread that sends a message may hold the
+        # lock while it waits for the peer.
         flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         if descriptors:
             socket.send_fds(self.socket, [datagram], list(descriptors), flags)
@@ -94,9 +96,10 @@ class Channel:
                 self.socket.send(datagram, socket.MSG_NOSIGNAL)
 
     def receive_packed(self) -> tuple[bytes, list[int]] | None:
-        """One datagram, not yet decoded, and its descriptors; None at the end of the connection, clean or not.
+        """One datagram, not yet decoded, and its descriptors; None at the end of the connection, whether clean or by a
+        reset.
 
-        Raises Invalid for a datagram that was cut.
+        Raises Invalid for a datagram that was truncated.
         """
         try:
             data, descriptors, flags = self._receive()
@@ -114,26 +117,27 @@ class Channel:
         try:
             return receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
         except ConnectionResetError:
-            # The peer was gone before it had read everything. That is told once, and before what it has said itself.
+            # The peer was gone before it had read everything. The kernel reports that once, and before it gives out the
+            # peer's own last datagrams.
             return receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
 
     def receive(self) -> tuple[Message, list[int]] | None:
         """One message and its descriptors; None at the end of the connection.
 
-        Raises Invalid for a message of another version that cannot be understood here, or that came in cut: then the
-        connection is as good as before, and the message's descriptors are closed.
+        Raises Invalid for a message of another version that cannot be understood here, or that was truncated. The
+        connection is then still usable, and the message's descriptors are closed.
         """
         packed = self.receive_packed()
         return None if packed is None else unpacked(*packed)
 
 
 def datagram(message: Message) -> bytes:
-    """A small message as one datagram, for one who sends it without a channel."""
+    """A small message as one datagram, for a process that sends it without a channel."""
     return _INLINE + codec.encode(message)
 
 
 def unpack(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:
-    """Decode what `receive_packed` returned; the memfd of a large message is consumed. Raises Invalid."""
+    """Decode what `receive_packed` returned; the memfd of a large message is closed. Raises Invalid."""
     if data[:1] != _IN_MEMFD:
         return codec.decode(data[1:]), descriptors
     if not descriptors:
@@ -147,7 +151,10 @@ def unpack(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:
 
 
 def unpacked(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:
-    """Decode what `receive_packed` returned, and close the descriptors of what is not understood. Raises Invalid."""
+    """Decode what `receive_packed` returned.
+
+    Raises Invalid for what cannot be decoded, and then closes its descriptors.
+    """
     try:
         return unpack(data, descriptors)
     except Invalid:
@@ -157,19 +164,22 @@ def unpacked(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:
 
 
 def link_of(data: bytes, descriptors: list[int]) -> int:
-    """Of a request that `receive_packed` returned, the link of who asks, whether it can be decoded or not; -1: none."""
+    """The requester's link in what `receive_packed` returned, whether the request can be decoded or not; -1: there is
+    none.
+    """
     return next(iter(_others(data, descriptors)), -1)
 
 
 def _others(data: bytes, descriptors: list[int]) -> list[int]:
-    """The descriptors of a datagram but for the one that is the message."""
+    """The descriptors of a datagram, without the memfd that is the message itself."""
     return descriptors[1:] if data[:1] == _IN_MEMFD else descriptors
 
 
 def receive_with_descriptors(sock: socket.socket, size: int, count: int) -> tuple[bytes, list[int], int]:
-    """One datagram of at most `size` bytes, its descriptors (at most `count`, close-on-exec), and recvmsg's flags.
+    """Receive one datagram of at most `size` bytes, its descriptors (at most `count`, close-on-exec), and recvmsg's
+    flags.
 
-    Not `socket.recv_fds`: CPython up to 3.13 does not hand its flags on, and the descriptors would be inheritable.
+    Not `socket.recv_fds`: CPython up to 3.13 does not pass its flags on, so the descriptors would be inheritable.
     """
     numbers = array.array("i")
     data, ancillary, flags, _ = sock.recvmsg(size, socket.CMSG_LEN(count * numbers.itemsize), socket.MSG_CMSG_CLOEXEC)

@@ -1,8 +1,8 @@
-"""Messages to bytes and back: JSON with the class named in the object, so that any process can read any message.
+"""Encodes messages as JSON that names each object's class, and decodes them, also those of another version.
 
-Runs in every process of the engine; pure. The set of classes is closed: a name that is not in the table is an error,
-and fields that this version does not know (a newer peer) are left out. Each object carries a fingerprint of its class's
-fields too, so that the daemon can log that it has met another version: see `on_other_form`.
+Used in every process of the engine; pure. The set of classes is closed: a name that is not in the table is an error.
+Fields that this version does not know, because the peer is newer, are left out. Each object also carries a fingerprint
+of its class's fields, so that the daemon can log that it has met another version: see `on_other_form`.
 """
 
 import base64
@@ -30,7 +30,7 @@ _KNOWN: dict[str, frozenset[str]] = {name: frozenset(FIELDS[each]) for name, eac
 
 
 def form(kind: type) -> str:
-    """The fingerprint of a class: eight hexadecimal digits that another name, order or type of a field changes."""
+    """The fingerprint of a class: eight hexadecimal digits that change with the name, order or type of a field."""
     said = ",".join(f"{field.name}:{field.type}" for field in dataclasses.fields(kind))
     return f"{binascii.crc32(said.encode()):08x}"
 
@@ -41,9 +41,10 @@ _tell: Callable[[str, str], None] | None = None
 
 
 def on_other_form(tell: Callable[[str, str], None]) -> None:
-    """Have it told, once for each, that a message came in another version's form: its class and that fingerprint.
+    """Call `tell`, once for each pair, when a message comes in another version's form: with its class and its
+    fingerprint.
 
-    Of a version from before there were fingerprints the latter is empty.
+    The fingerprint is empty for a version from before there were fingerprints.
     """
     global _tell
     _tell = tell
@@ -93,7 +94,7 @@ _decoder = json.JSONDecoder(object_hook=_rebuilt)
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of one message."""
+    """The bytes of one message. Raises TypeError for an object that is no message."""
     return _encoder.encode(message).encode("ascii")
 
 

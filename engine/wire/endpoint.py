@@ -1,7 +1,8 @@
-"""The sockets by which a new daemon finds an old one's monitors again, each beside its container, and the resolver.
+"""Makes and connects the listening sockets by which a new daemon finds running monitors and the resolver again.
 
-Used by those to listen and by the daemon to connect. The socket's directory is opened first and named by its
-descriptor, because a Unix socket's path may have 107 bytes only (unix(7)) and an exec root's may have more.
+A monitor's socket is beside its container, in its exec directory. Monitors and the resolver listen, and the daemon
+connects. The socket's directory is opened first and named by its descriptor, because a Unix socket's path may have 107
+bytes only (unix(7)) and an exec root's may have more.
 """
 
 import os
@@ -19,7 +20,7 @@ def _address(directory: int, name: str) -> str:
 
 
 def listen(exec_dir: str, name: str = NAME) -> socket.socket:
-    """A listening SOCK_SEQPACKET socket in `exec_dir`."""
+    """Make a listening SOCK_SEQPACKET socket in `exec_dir`."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     directory = os.open(exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -34,10 +35,10 @@ def listen(exec_dir: str, name: str = NAME) -> socket.socket:
 
 
 def connect(exec_dir: str, seconds: float | None = None, name: str = NAME) -> socket.socket:
-    """A connection to the process whose socket is in `exec_dir`; OSError when there is none or nobody listens.
+    """Connect to the process whose socket is in `exec_dir`. Raises OSError when there is none or nobody listens.
 
-    seconds: the socket's time limit, for what is read from it too; BlockingIOError where that process has left as many
-        connections unanswered as may wait.
+    seconds: the socket's time limit, which also holds for later reads; BlockingIOError when that process has left as
+        many connections unaccepted as may wait
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     connection.settimeout(seconds)

@@ -1,9 +1,10 @@
-"""The files in which a monitor leaves how its container ended, or why it crashed itself, for the daemon to read.
+"""Reads and writes the files in which a monitor leaves its container's exit status, or the reason of its own crash.
 
-Written by the monitor, and by the resolver where it crashes; read by the daemon. Each appears whole or not at all
-(write, rename); it is not synced, because a power cut that takes it takes the whole exec root. The exec root is mostly
-a small tmpfs that others can fill, so the space of an exit file is taken before its container runs (`reserve`): what
-is written over it, made shorter and renamed needs none. `_muxer/process/finish.c` writes the same way.
+The monitor writes them, and the resolver where it crashes; the daemon reads them. Each file appears whole or not at all
+(write, rename). It is not synced, because a power cut that takes it takes the whole exec root. The exec root is mostly
+a small tmpfs that other processes can fill, so the space of an exit file is reserved before its container runs
+(`reserve`). What is written over that space, made shorter and renamed needs no new space. `_muxer/process/finish.c`
+writes the same way.
 """
 
 import contextlib
@@ -19,15 +20,15 @@ _MAX = 64 * 1024
 
 
 def reserve(exec_dir: str, name: str = EXIT) -> None:
-    """Take the space that a later `write` of this name needs, one page. Raises OSError where there is none."""
-    # Written, not fallocate(2): that is not to be had on every file system, and this is as good on all of them.
+    """Reserve the space that a later `write` of this name needs, one page. Raises OSError where there is none."""
+    # Written, not fallocate(2): not every file system has fallocate(2), and this works as well on all of them.
     _put(os.path.join(exec_dir, name + _NEW), bytes(_SPACE))
 
 
 def write(exec_dir: str, content: bytes, name: str = EXIT) -> None:
-    """Put the encoded `Exited` message in place, or the text of a crash; in the space that was reserved, if it was.
+    """Put the encoded `Exited` message in place, or the text of a crash; in the reserved space, if there is one.
 
-    Raises OSError where that cannot be: then there is no such file.
+    Raises OSError where that fails; then there is no such file.
     """
     path = os.path.join(exec_dir, name)
     _put(path + _NEW, content)
@@ -35,18 +36,18 @@ def write(exec_dir: str, content: bytes, name: str = EXIT) -> None:
 
 
 def write_crash(exec_dir: str, name: str = CRASH) -> None:
-    """Put in place what the present exception is and where it was raised, if there is any room for it.
+    """Write the exception being handled and where it was raised, if there is any room for it.
 
-    A monitor's takes the space of the exit file that it is not going to write.
+    A monitor's crash text takes the space of the exit file, which the monitor is not going to write.
     """
     text = _shown(sys.exception()).encode("utf-8", "replace")[-_SPACE:]
     try:
         if name == CRASH:
-            with contextlib.suppress(FileNotFoundError):  # none was reserved, or it was used
+            with contextlib.suppress(FileNotFoundError):  # no space was reserved, or it was used
                 os.rename(os.path.join(exec_dir, EXIT + _NEW), os.path.join(exec_dir, CRASH + _NEW))
         write(exec_dir, text, name)
     except OSError:
-        pass  # nobody is there to be told; that the process is gone says enough
+        pass  # no process is there to be told; the daemon sees that this process is gone
 
 
 def read(exec_dir: str, name: str = EXIT) -> bytes | None:
@@ -62,7 +63,7 @@ def read(exec_dir: str, name: str = EXIT) -> bytes | None:
 
 
 def _shown(error: BaseException | None) -> str:
-    """What `traceback` would say, without the lines themselves: their files may be another version's by now."""
+    """What `traceback` would say, without the source lines: their files may be another version's by now."""
     lines = []
     while error is not None:
         place, calls = error.__traceback__, []
@@ -76,7 +77,10 @@ def _shown(error: BaseException | None) -> str:
 
 
 def _put(path: str, content: bytes) -> None:
-    """Make this the content of the file, over what it has: an O_TRUNC would give its space to whoever waits for it."""
+    """Make this the content of the file, written over what it has.
+
+    An O_TRUNC would free the file's space, and another process could take it.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         place = 0

@@ -1,8 +1,8 @@
-"""What C has to know of the messages, made from their declarations: `python3 -m engine.wire.header` writes it.
+"""Writes `_muxer/wire.h`, the parts of the messages that C has to know, from their Python declarations.
 
-A developer's tool, which no process of the engine loads. `_muxer/wire.h` holds the first byte of each datagram that C
-looks at, the sizes in those that it reads, and the messages that it writes itself, with gaps for printf(3). A test
-compares the file with what is made here.
+Run as `python3 -m engine.wire.header`, a developer's tool that no process of the engine loads. The header holds the
+first byte of each datagram that C looks at, the sizes in those that C reads, and the messages that C writes itself,
+with gaps for printf(3). A test compares the file with what is made here.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ WORDS = {
 """The first bytes of datagrams, by what they are for and by the name that C has for them."""
 SIZES = {"WAIT_HEAD": waits.HEAD_SIZE, "EXIT_DIGITS": waits.DIGITS, "REPORT": report.LARGEST}
 """In bytes."""
-_GAP = 1 << 40  # no field is this large, and each gap is another number
+_GAP = 1 << 40  # no field is this large, and each gap has another number
 WRITTEN: dict[str, Message] = {
     "STARTED": schema.Started(_GAP, _GAP + 1, _GAP + 2, keeps_waiters=True),
     "EXITED": schema.Exited(_GAP, _GAP + 1, _GAP + 2, _GAP + 3),
@@ -46,7 +46,7 @@ WRITTEN: dict[str, Message] = {
 
 
 def text() -> str:
-    """The whole header."""
+    """The whole text of the header."""
     lines = [
         "/* Made by `python3 -m engine.wire.header` from what engine/wire declares; a test compares the two. */",
         "#ifndef MUXER_WIRE_H",
@@ -70,7 +70,7 @@ def _is_gap(value: object) -> bool:
 
 
 def _format(message: Message) -> str:
-    """A datagram as a literal of C."""
+    """A datagram as a string literal of C."""
     quoted = channel.datagram(message).decode("ascii").replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
     for value in dataclasses.asdict(message).values():
         if _is_gap(value):

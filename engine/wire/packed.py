@@ -1,8 +1,8 @@
-"""A sandbox as one opaque piece of a message: only init opens it, while everyone before it just passes it on.
+"""Packs a sandbox into an opaque part of a message and unpacks it: only init unpacks it, the others pass it on.
 
-Pure; packed by the daemon, opened in the child that becomes the container. By position and with `marshal`, because
-every object that is built after a fork costs time and copied pages (a third of what JSON takes): both ends are the same
-engine, as a sandbox never outlives the daemon that made it.
+Pure. The daemon packs, and the child that becomes the container unpacks. The fields go by position and with `marshal`,
+because every object that is built after a fork costs time and copied pages (a third of what JSON takes). Both ends are
+the same version of the engine, since a sandbox never outlives the daemon that made it.
 """
 
 import dataclasses

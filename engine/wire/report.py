@@ -1,26 +1,26 @@
-"""The datagrams on the report socket between a container's init and its monitor.
+"""Encodes and decodes the datagrams on the report socket, from a container's init or an exec's joiner to the monitor.
 
 One SOCK_SEQPACKET socketpair, close-on-exec on both ends, lives from the fork to execve:
 
-    init    -> monitor   N                   its namespaces exist; the daemon may plug in cgroup and network
-    monitor -> init      P                   proceed; end of file instead: give up
+    init    -> monitor   N                   its namespaces exist; the daemon may connect cgroup and network
+    monitor -> init      P                   proceed; an end of file instead means: give up
     init    -> monitor   T + SCM_RIGHTS      the master of the container's terminal (only with `Sandbox.tty`)
-    init    -> monitor   W + text            something asked for could not be had here, and the container runs without
+    init    -> monitor   W + text            this host cannot provide something asked for; the container runs without
     init    -> monitor   F + JSON            it failed; init exits with `Failure.status` next
     init    -> monitor   end of file         execve worked (or init was killed, which wait(2) tells)
 
-An exec's joiner, and the process that it makes (see `join`), report to the keeper, which is not Python:
+The joiner of an exec, and the process that it makes (see `join`), report to the keeper, which does not run Python:
 
     joiner  -> monitor   T + SCM_RIGHTS      as above
     joiner  -> monitor   W + message         `schema.Warned` as the codec writes it, to be passed on to the daemon
     both    -> monitor   F + message         `schema.Failed`, likewise
-    joiner  -> monitor   B + pid             the process is there, and runs its command at the end of file, if it does
-    joiner  -> monitor   X + pid             the process is there and runs its command
+    joiner  -> monitor   B + pid             the process exists; if it gets to execve, the socket's end of file tells it
+    joiner  -> monitor   X + pid             the process exists and runs its command
 
 An init that prepares itself ahead of time says N before it knows its sandbox. W comes any number of times, also before
-N and before P. F comes instead of N, or after P was received, never between
-them: what fails in between is told after P. Bytes in, values out: this module opens no descriptor and, because both
-towers and the child of a fork use it, imports nothing of the engine.
+N and before P. F comes instead of N, or after P was received, never between them: what fails in between is told after
+P. This module takes bytes and returns values, and opens no descriptor. It imports nothing of the engine, because both
+the monitor and the child of a fork use it.
 """
 
 import json
@@ -39,24 +39,24 @@ LARGEST = 8192
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The namespaces exist."""
+    """N: the namespaces exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The terminal's master travels with this datagram as its one descriptor."""
+    """T: the terminal's master comes with this datagram as its one descriptor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """What could not be had on this host, in words."""
+    """W: what this host cannot provide, in words."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The step of init that failed, its errno (0 if none), the words a client reads, and init's exit status.
+    """F: the step of init that failed, its errno (0 if none), the words that a client reads, and init's exit status.
 
     status: 127 the command was not found, 126 it cannot be run, 125 everything else
     """
@@ -71,23 +71,26 @@ Report = Ready | Terminal | Warned | Failure
 
 
 def encode_birth(pid: int, executed: bool) -> bytes:
-    """The B datagram, or the X datagram."""
+    """The X datagram if the process has executed its command, else the B datagram."""
     return (EXECUTED if executed else BORN) + b"%d" % pid
 
 
 def encode_warning(text: str) -> bytes:
-    """The W datagram."""
+    """The W datagram, cut at `LARGEST` bytes."""
     return b"W" + text.encode("utf-8", "replace")[: LARGEST - 1]
 
 
 def encode_failure(failure: Failure) -> bytes:
-    """The F datagram."""
+    """The F datagram; its text is cut at 1000 characters."""
     values = {"step": failure.step, "errno": failure.errno, "text": failure.text[:1000], "status": failure.status}
     return b"F" + json.dumps(values).encode()
 
 
 def decode(datagram: bytes) -> Report:
-    """A datagram from init as a value; ValueError if it is none (b"" is the end of file: the caller's business)."""
+    """A datagram from init as a value.
+
+    Raises ValueError if it is none; the caller handles b"", which is the end of file.
+    """
     kind, rest = datagram[:1], datagram[1:]
     if kind == READY:
         return Ready()

@@ -1,7 +1,7 @@
-"""The messages that the daemon, the spawner, the monitors and the resolver exchange: one frozen dataclass each.
+"""Declares the messages of the daemon, the spawner, the monitors and the resolver: one frozen dataclass for each.
 
-Pure data. The order of descriptors that travel with a message is part of its contract and stands in its docstring.
-A field is only ever added with a default, so that a daemon can adopt the monitors of an older one.
+Pure data. The order of descriptors that come with a message is part of its contract and stands in its docstring. A new
+field always has a default, so that a daemon can adopt the monitors of an older one.
 """
 
 from dataclasses import dataclass
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Who else is sent each line: the driver's module in `engine.logs` and what its `Sender` is made from.
+    """To which other log driver each line is sent: the driver's module in `engine.logs` and what its `Sender` is made
+    from.
 
-    most: bytes of lines that wait for it at most, more are dropped; 0: the container waits
+    most: how many bytes of lines may wait for it, more lines are dropped; 0: the container waits
     """
 
     driver: str
@@ -21,11 +22,12 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class LogTarget:
-    """Where a container's output is kept: `directory` (empty: nowhere), bytes a segment, number of segments.
+    """Where a container's output is kept: `directory` (empty: nowhere), bytes of a segment, number of segments.
 
-    file: of a log of JSON lines, its name in the directory; empty: it is of the engine's own form
-    attributes: the same in each of those lines; compress: those that a rotation has closed
-    forward: to whom the lines are sent as well
+    file: the file's name in the directory for a log of JSON lines; empty: the log has the engine's own form
+    attributes: the attributes that each of those lines has; compress: whether files that a rotation has closed are
+        compressed
+    forward: the other driver that the lines are sent to
     """
 
     directory: str
@@ -42,9 +44,9 @@ class Client:
     """How an attached client is served.
 
     streams: sum of 1 (its bytes go to stdin), 2 (it gets stdout), 4 (it gets stderr)
-    framed:  output carries the 8-byte header (no terminal)
-    detach:  the key sequence that detaches it; empty: none
-    replay:  it first gets everything in the log so far
+    framed: output carries the 8-byte header (no terminal)
+    detach: the key sequence that detaches it; empty: none
+    replay: it first gets everything in the log so far
     """
 
     streams: int
@@ -55,10 +57,11 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """daemon → spawner: make this container. Descriptors: the monitor's end of its link, then one socket a client.
+    """daemon → spawner: make this container. Descriptors: the monitor's end of its link, then one socket for each
+    client.
 
-    sandbox: as `wire.packed` makes it; own_pids: it has a PID namespace of its own, which the monitor makes
-    pids: (pid, start time) of the process whose PID namespace it has instead, which the monitor enters; else empty
+    sandbox: the sandbox as `wire.packed` makes it; own_pids: it has a PID namespace of its own, which the monitor makes
+    pids: (pid, start time) of the process whose PID namespace it gets instead, which the monitor enters; else empty
     """
 
     sandbox: bytes
@@ -74,12 +77,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Exec:
-    """daemon → spawner: run one more process in a container that runs. Descriptors: the monitor's end of its link, a
-    pidfd of the container's process 1, then one socket a client.
+    """daemon → spawner: run one more process in a running container.
 
-    process: what it becomes, a sandbox of which only what `join` says is looked at, as `wire.packed` makes it
+    Descriptors: the monitor's end of its link, a pidfd of the container's process 1, then one socket for each client.
+
+    process: a sandbox as `wire.packed` makes it, of which `join` uses only the parts that concern a process
     pid: process 1, for kernels whose setns(2) takes no pidfd
-    traced: somebody in the PID namespace may trace others (CAP_SYS_PTRACE), so nothing is to be had there of a newcomer
+    traced: some process in the PID namespace may trace others (CAP_SYS_PTRACE), so it must find nothing of the engine
+        in the new process
     """
 
     process: bytes
@@ -107,8 +112,8 @@ class Proceed:
 class Started:
     """monitor → daemon: execve worked; also the greeting to a daemon that connects later.
 
-    started_ns: since the epoch; warnings: what was asked for and could not be had on this host
-    keeps_waiters: the monitor understands what a daemon says of those who wait (`engine.wire.waits`)
+    started_ns: since the epoch; warnings: what was asked for and this host could not provide
+    keeps_waiters: the monitor understands what a daemon says of waiting clients (`engine.wire.waits`)
     """
 
     pid: int
@@ -120,15 +125,18 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Spawns:
-    """spawner → daemon: the greeting. version: the same for the same files and the same Python, and else another."""
+    """spawner → daemon: the greeting. version: equal for the same files and the same Python, else different."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """monitor → daemon: words for its log. What was asked of an exec and could not be had on this host, before
-    `Started`; or, of any monitor and at any time, what the daemon has said that could not be done or understood."""
+    """monitor → daemon: words for its log.
+
+    From an exec, before `Started`: what was asked for and this host could not provide. From any monitor, at any time:
+    the message of the daemon that it could not carry out or understand.
+    """
 
     text: str
 
@@ -147,7 +155,7 @@ class Failed:
 class Exited:
     """monitor → daemon, and the text of the exit file: process 1 has ended and its output is on disk.
 
-    Also the greeting of a monitor that stays for those who wait for this end; waiters: how many they are
+    Also the greeting of a monitor that stays for clients that wait for this end; waiters: how many there are
     """
 
     exit_code: int
@@ -158,14 +166,15 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """monitor → daemon: a client has sent its detach keys and was let go."""
+    """monitor → daemon: a client has sent its detach keys and was detached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attach:
     """daemon → monitor: serve one more client. Descriptor: its socket.
 
-    after: (inode, offset) up to which the daemon has sent it a log of JSON lines; None: it is owed nothing of one
+    after: (inode, offset) up to which the daemon has sent the client a log of JSON lines; None: nothing of such a log
+        is owed
     """
 
     client: Client
@@ -182,17 +191,19 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class BeResolver:
-    """daemon → spawner: answer the names of containers, be found in `exec_root`. Descriptor: the resolver's end of its
-    first link."""
+    """daemon → spawner: make a process that answers the names of containers and listens in `exec_root`.
+
+    Descriptor: the resolver's end of its first link.
+    """
 
     exec_root: str
 
 
 @dataclass(frozen=True, slots=True)
 class Resolves:
-    """resolver → daemon: the greeting, by which a daemon learns whom it serves.
+    """resolver → daemon: the greeting, by which a daemon learns which containers it serves.
 
-    serves: (container id, start time of its process 1) of each; pid, pid_start: its own on the host
+    serves: (container id, start time of its process 1) of each; pid, pid_start: the resolver's own on the host
     """
 
     pid: int
@@ -202,10 +213,11 @@ class Resolves:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One network that a container is in, and what it is called there.
+    """One network that a container is in, and what the container is called there.
 
-    network, name: the network's id and name; names: the container's, the first is what its addresses are called
-    addresses: IPv4's and IPv6's, as text; links: (alias, name) that this container alone may ask for
+    network, name: the network's id and name; names: the container's names, of which the first is given for its
+        addresses (PTR)
+    addresses: its IPv4 and IPv6 addresses, as text; links: (alias, name) that this container alone may ask for
     """
 
     network: str
@@ -220,9 +232,10 @@ class Serve:
     """daemon → resolver: this run of a container has these places from now on, and no others.
 
     Descriptors: its network namespace, a pidfd of its process 1. Answered with `Served`.
-    pid_start: of its process 1, which names the run; forwards: what no place knows is asked of others
-    servers: whom to ask, from the container's network; none: the host's, from the host's
-    dotted: names of one label are never asked of others
+    pid_start: the start time of its process 1, which identifies the run; forwards: names that no place knows are asked
+        of other name servers
+    servers: the name servers to ask, from the container's network; none: the host's, from the host's network
+    dotted: names of one label are never asked of other servers
     """
 
     container: str
@@ -235,14 +248,17 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """resolver → daemon: that was done; or `text` says why not."""
+    """resolver → daemon: the request was carried out; or `text` says why not."""
 
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """daemon → resolver: nobody is to find this container any more, nor be served in it. Answered with `Served`."""
+    """daemon → resolver: no container may find this container any more, and nothing is served in it.
+
+    Answered with `Served`.
+    """
 
     container: str
 

@@ -1,16 +1,16 @@
-"""What a daemon says to a monitor of those who wait for its container's end: short datagrams that C can read too.
+"""Packs and unpacks the short datagrams by which a daemon tells a monitor of clients that wait for its container.
 
-Pure; made by the daemon, read by `engine.monitor.waiters` and by `_muxer/pump/waiters.c`. The first byte says which it
-is:
+Pure. The daemon makes them; `engine.monitor.waiters` and `_muxer/pump/waiters.c` read them. The first byte says which
+it is:
 
-    W + number, flags, four sizes, four texts   one who waits, whose connection comes along: the texts go before an exit
-                                                code of one, two and three digits, and after it
-    A + number                                  the daemon has answered that one
-    S                                           the end is recorded: whoever waits for it and has lost its daemon is
-                                                answered by the monitor
-    R                                           the container is removed: the same for those who wait for that
+    W + number, flags, four sizes, four texts   a waiting client, whose connection comes along: the texts go before an
+                                                exit code of one, two and three digits, and after it
+    A + number                                  the daemon has answered that client
+    S                                           the end is recorded: the monitor answers the clients that wait for it
+                                                and have lost their daemon
+    R                                           the container is removed: the same for clients that wait for that
 
-The monitor knows nothing of what the texts are. Only a monitor whose `Started` says so (`keeps_waiters`) understands.
+The monitor does not know what the texts are. Only a monitor whose `Started` says so (`keeps_waiters`) understands.
 """
 
 import struct
@@ -29,10 +29,10 @@ _NUMBER = struct.Struct("=cQ")
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One who waits.
+    """A client that waits.
 
-    number: how the daemon that has sent it calls it; for_removal: it waits until the container is removed
-    full_close: its socket tells a close from an end of sending, so only that is a hang-up
+    number: the daemon's number for it; for_removal: it waits until the container is removed
+    full_close: its socket tells a close from an end of sending, so only a close is a hang-up
     before: what is sent before a code of one, two and three digits; after: what follows the code
     """
 
@@ -43,7 +43,7 @@ class Wait:
     after: bytes
 
     def answer(self, code: int) -> bytes:
-        """All that is sent in the end."""
+        """All that is sent to the client in the end."""
         digits = b"%d" % (code & 0xFF)
         return self.before[len(digits) - 1] + digits + self.after
 
@@ -56,7 +56,7 @@ def pack(wait: Wait) -> bytes:
 
 
 def unpack(datagram: bytes) -> Wait:
-    """Who waits, of a W datagram; ValueError if it is none."""
+    """The waiting client of a W datagram; ValueError if it is none."""
     if len(datagram) < _HEAD.size:
         raise ValueError("a datagram about one who waits was cut")
     mark, number, flags, *sizes = _HEAD.unpack_from(datagram)

@@ -1,1 +1,1 @@
-"""The log drivers: one file each, with its options and what it makes of a line."""
+"""The log drivers (json-file, local, journald, syslog): for each one its options and how it writes or sends a line."""

@@ -1,7 +1,7 @@
-"""The driver `journald`: each line as an entry of systemd's journal, by its native protocol, with dockerd's fields.
+"""The log driver `journald`: sends each line to systemd's journal by its native protocol, with dockerd's fields.
 
 `forward` is for the daemon's request threads, `Sender` for the process beside a monitor that forwards its lines
-(`engine.monitor.forwarder`). systemd.io/JOURNAL_NATIVE_PROTOCOL tells the form.
+(`engine.monitor.forwarder`). systemd.io/JOURNAL_NATIVE_PROTOCOL defines the format.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def forward(config: dict[str, str], described: attributes.Described) -> dict[str
 
 
 def field_name(name: str) -> str:
-    """A label's or a variable's name as the journal takes it: capitals, digits and, but at its beginning, `_`."""
+    """A label's or a variable's name as the journal takes it: capitals, digits and, except at its beginning, `_`."""
     capitals = "".join(letter.upper() if letter.isascii() else "_" for letter in name)
     return re.sub(r"[^A-Z0-9]", "_", capitals).lstrip("_")
 
@@ -87,7 +87,8 @@ class Sender(sender.Sender):
         try:
             self._put(data)
         except OSError:
-            # The journal was started anew: once more; else the line is lost, as a logger must not end a container.
+            # The journal was restarted: try once more. If that fails the line is lost, since a logger must not end a
+            # container.
             self._socket.close()
             with contextlib.suppress(OSError):
                 self._socket = _connected(self._path)

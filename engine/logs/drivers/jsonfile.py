@@ -1,8 +1,8 @@
-"""A log as docker's driver `json-file` keeps it, byte for byte: its options, its lines, and the writer of them.
+"""The log driver `json-file`: its options, the format of its lines, and the writer, byte for byte as docker's.
 
-Run by the monitor, in its only thread (with the C pump this object only owns the descriptors); the oracle of
-`_muxer/log/jsonfile.c`. A log is a file of lines `{"log":"...","stream":"stdout","time":"..."}`, and its older parts
-`.1`, `.2`, ... beside it, perhaps compressed (`.1.gz`). It opens nothing but these.
+Run by the monitor, in its only thread (with the C pump the object only owns the descriptors); tests compare
+`_muxer/log/jsonfile.c` with it. A log is a file of lines `{"log":"...","stream":"stdout","time":"..."}`, and its older
+parts `.1`, `.2`, ... beside it, perhaps compressed (`.1.gz`). It opens nothing but these.
 """
 
 import os
@@ -22,7 +22,7 @@ _OUT = 64 * 1024  # bytes of lines that are written at once
 _SEARCHED = 256 * 1024  # bytes at the end of a file in which a torn line is looked for
 _SUFFIXES = ("", ".gz")  # of an older file
 _NAMES = {format.STDOUT: b"stdout", format.STDERR: b"stderr"}
-# As Go's encoding/json escapes them, which is to say for HTML too.
+# The escapes of Go's encoding/json, which also escapes what is special in HTML.
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0x2029)}
 _ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r"}
 _INVALID = dict.fromkeys(range(56448, 56576), "\\ufffd")  # what surrogateescape makes of one invalid byte
@@ -30,7 +30,7 @@ _TABLE = _ESCAPES | _INVALID
 
 
 def limits(config: dict[str, str]) -> tuple[int, int, bool]:
-    """(bytes a file, files kept, compressed); 0 bytes: it grows without bound. Raises Invalid in dockerd's words."""
+    """(bytes of a file, files kept, compressed); 0 bytes: it grows without bound. Raises Invalid in dockerd's words."""
     size, files, compress = DEFAULT_SIZE, DEFAULT_FILES, False
     if "max-size" in config:
         size = literals.size(config["max-size"])
@@ -48,7 +48,7 @@ def limits(config: dict[str, str]) -> tuple[int, int, bool]:
 
 
 def file_name(container_id: str) -> str:
-    """The name of a container's log."""
+    """The file name of a container's log."""
     return f"{container_id}-json.log"
 
 
@@ -80,11 +80,11 @@ class _Line:
 class JsonWriter(OpenLog):
     """The open end of a log of JSON lines.
 
-    name: the file's, in the directory; index_fd: a memory file with what every line has as its attributes
-    compress: whether each rotation makes it busy, UNTOLD and then TOLD: there is no other until it is IDLE again
+    name: the file's name in the directory; index_fd: a memory file with the attributes that every line has
+    compress: whether each rotation makes the log busy: UNTOLD, then TOLD. It is not rotated again until it is IDLE
     """
 
-    readable = False  # what is in it are no frames that the pump could send again
+    readable = False  # the pump can send only frames again, and this log has none
     json = True
 
     def __init__(
@@ -96,7 +96,7 @@ class JsonWriter(OpenLog):
         attributes: bytes = b"",
         compress: bool = False,
     ) -> None:
-        """Opens the file, or begins it; a line that a power cut has torn is cut off. Raises OSError."""
+        """Opens or creates the file; a line that a power cut has torn is cut off. Raises OSError."""
         super().__init__(max_size, max_files)
         self.name = name.encode()
         self.compress, self.busy = compress, IDLE
@@ -118,11 +118,14 @@ class JsonWriter(OpenLog):
         self._out_size = 0
 
     def go_on(self) -> None:
-        """Read the attributes that the process before has left in their file."""
+        """Read the attributes that the process before has left in the memory file."""
         self._begin(os.pread(self.index_fd, os.fstat(self.index_fd).st_size, 0))
 
     def append(self, stream: int, payload: bytes | memoryview) -> None:
-        """Writes the lines that the chunk completes, and keeps the rest of it. Raises OSError for what is lost."""
+        """Writes the lines that the chunk completes, and keeps the rest of it.
+
+        Raises OSError when something is lost.
+        """
         self.last_ns = max(time.time_ns(), self.last_ns)
         data, place, failed = bytes(payload), 0, None
         progress = self._lines[stream]
@@ -155,7 +158,10 @@ class JsonWriter(OpenLog):
         return self._lines[stream].held
 
     def _add(self, stream: int, progress: _Line, ending: bytes) -> OSError | None:
-        """Makes a line of what is held; a rotation that has failed is returned, as the line stays all the same."""
+        """Makes a line of the held bytes.
+
+        Returns the error of a rotation that has failed, because the line is kept all the same.
+        """
         failed = None
         if not progress.partial:
             progress.first_ns = self.last_ns
@@ -173,20 +179,20 @@ class JsonWriter(OpenLog):
         return failed
 
     def _flush(self) -> None:
-        """Writes the lines that wait, to the file's end, wherever a hand with truncate(1) has put it."""
+        """Writes the waiting lines to the file's end, also when somebody has moved that end with truncate(1)."""
         data, done = b"".join(self._out), 0
         self._out, self._out_size = [], 0
         try:
             while done < len(data):
                 done += os.write(self.log_fd, data[done:])
         except OSError:
-            if done:  # the next line must not go on where a torn one ends
+            if done:  # the next line must not follow directly after a torn one
                 os.ftruncate(self.log_fd, max(os.fstat(self.log_fd).st_size - done, 0))
             raise
         self.position += len(data)
 
     def rotate(self) -> None:
-        """Goes on in a new file, as `OpenLog` says."""
+        """Goes on in a new file (see `OpenLog.rotate`)."""
         try:
             if self.max_files < 2:
                 os.ftruncate(self.log_fd, 0)
@@ -219,7 +225,7 @@ class JsonWriter(OpenLog):
         self.log_fd, self.busy = fresh, UNTOLD if self.compress else IDLE
 
     def _sync(self, name: str) -> None:
-        """Put the files that stay on the disk."""
+        """Write the files that stay to the disk."""
         for number in range(self.max_files - 2, 0, -1):
             for suffix in _SUFFIXES:
                 lasting.sync(self.directory_fd, f"{name}.{number}{suffix}")
@@ -233,7 +239,7 @@ class JsonWriter(OpenLog):
         _unless_missing(os.rename, old, new, src_dir_fd=self.directory_fd, dst_dir_fd=self.directory_fd)
 
     def _cut(self) -> int:
-        """Takes a torn line off the file's end; the size of the file."""
+        """Cuts a torn line off the file's end; returns the size of the file."""
         size = os.fstat(self.log_fd).st_size
         start = max(size - _SEARCHED, 0)
         tail = os.pread(self.log_fd, size - start, start)
@@ -241,7 +247,7 @@ class JsonWriter(OpenLog):
             return size
         whole = tail.rfind(b"\n") + 1
         if whole == 0 and start > 0:
-            return size + os.write(self.log_fd, b"\n")  # no line of ours: it is ended where it stands
+            return size + os.write(self.log_fd, b"\n")  # no line of this engine: it is ended where it stands
         os.ftruncate(self.log_fd, start + whole)
         return start + whole
 
@@ -250,4 +256,4 @@ def _unless_missing(call: Callable[..., None], *arguments: str, **directories: i
     try:
         call(*arguments, **directories)
     except FileNotFoundError:
-        pass  # so many files there are not yet, or one is compressed and the other form of it is not there
+        pass  # there are not so many files yet, or the file exists only in the other form, plain or compressed

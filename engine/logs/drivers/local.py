@@ -1,8 +1,8 @@
-"""The driver `local`: the engine's own form (see `engine.logs.format`), which a container gets that asks for none.
+"""The options of the log driver `local`, the default: the engine's own log format (see `engine.logs.format`).
 
-Pure; used by the daemon's request threads. Its options are dockerd's, and its size is capped as there; but for
-`compress`, which is refused: a reader seeks in these files. What another driver keeps beside, so that its log can be
-read here, is of the same form (dockerd calls that the cache).
+Pure; used by the daemon's request threads. The options are dockerd's, and the size is capped as in dockerd. Only
+`compress` is refused, because a reader seeks in these files. Drivers that cannot be read keep a copy of their log in
+the same format, so that it can be read (dockerd calls that the cache).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,10 @@ DEFAULT_SIZE, DEFAULT_FILES = 20_000_000, 5
 
 
 def check(config: dict[str, str]) -> None:
-    """Raise NotBuilt for what this engine does not have; what is wrong in itself is said at the start, as dockerd's."""
+    """Raise NotBuilt for an option that this engine does not have.
+
+    A value that is wrong in itself is reported at the start, as in dockerd.
+    """
     if config.get("compress", "false") in literals.TRUE:
         raise NotBuilt(
             'HostConfig.LogConfig: the option "compress" of the log driver "local" is not built in this engine'
@@ -24,7 +27,7 @@ def check(config: dict[str, str]) -> None:
 
 
 def limits(config: dict[str, str]) -> tuple[int, int]:
-    """(bytes a segment, segments kept); 0 bytes: it grows without bound. Raises Invalid in dockerd's words."""
+    """(bytes of a segment, segments kept); 0 bytes: it grows without bound. Raises Invalid in dockerd's words."""
     size, files = DEFAULT_SIZE, DEFAULT_FILES
     if "max-size" in config:
         size = _read("max-size", config["max-size"], literals.size)
@@ -41,7 +44,10 @@ def limits(config: dict[str, str]) -> tuple[int, int]:
 
 
 def cache(config: dict[str, str]) -> tuple[int, int] | None:
-    """The same for what a driver that cannot be read keeps beside; None: nothing. Raises Invalid."""
+    """(bytes of a segment, segments kept) of the copy of a log whose driver cannot be read; None: no copy.
+
+    Raises Invalid, and NotBuilt for a compressed copy.
+    """
     if "cache-disabled" in config:
         try:
             disabled = literals.boolean(config["cache-disabled"])

@@ -1,4 +1,4 @@
-"""The options that all log drivers have, read as dockerd reads them.
+"""The log options `mode` and `max-buffer-size`, which all log drivers have, read as dockerd reads them.
 
 Pure; used by the daemon's request threads.
 """

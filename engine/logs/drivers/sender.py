@@ -1,6 +1,6 @@
-"""What a driver's `Sender` is: a connection over which a container's lines go, one at a time.
+"""The abstract class Sender: a log driver's connection over which a container's lines are sent, one at a time.
 
-Used by the process beside a monitor that forwards them (`engine.monitor.forwarder`).
+Used by the process beside a monitor that forwards the lines (`engine.monitor.forwarder`).
 """
 
 from abc import abstractmethod
@@ -10,7 +10,7 @@ Partial = tuple[str, int, bool]
 
 
 class Sender:
-    """A connection to where the lines are to go. It is made from what the driver's `forward` has said."""
+    """A connection to where the lines are sent. It is made from the values that the driver's `forward` returned."""
 
     @abstractmethod
     def fileno(self) -> int:
@@ -18,4 +18,4 @@ class Sender:
 
     @abstractmethod
     def send(self, stream: int, line: bytes, partial: Partial | None) -> None:
-        """Send a line, without its end. What cannot be delivered is lost: a logger must not end a container."""
+        """Send a line, without its end. A line that cannot be delivered is lost: a logger must not end a container."""

@@ -1,7 +1,7 @@
-"""The driver `syslog`: each line as a message of syslog's, in the forms that dockerd sends.
+"""The log driver `syslog`: checks its options and sends each line as a syslog message, in the formats of dockerd.
 
 `check` and `forward` are for the daemon's request threads, `Sender` for the process beside a monitor that forwards its
-lines (`engine.monitor.forwarder`). What cannot be delivered is lost: a logger must not end a container.
+lines (`engine.monitor.forwarder`). A line that cannot be delivered is lost: a logger must not end a container.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ def _address(text: str) -> tuple[str, str]:
 
 
 def _ascii(place: str) -> str:
-    """The same host and port, with the host's name as the names of hosts are asked for (RFC 3490)."""
+    """The same host and port, with the host's name in the ASCII form for DNS (RFC 3490)."""
     host, _, port = place.rpartition(":")
     try:
         return f"{host.encode('idna').decode()}:{port}"
@@ -131,7 +131,7 @@ _Address = str | tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 
 
 class Sender(sender.Sender):
-    """A connection to a syslog; made anew, once for each message, when it has broken."""
+    """A connection to a syslog server; when it has broken, each message tries once to connect again."""
 
     def __init__(self, values: dict[str, str]) -> None:
         """Connects. Raises SystemFailure in dockerd's words."""
@@ -144,7 +144,7 @@ class Sender(sender.Sender):
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise SystemFailure(f"dial {self._kind} {self._place}: connect: {reason}") from error
-        except ValueError as error:  # no host can be called so: a zero byte, or what IDNA does not take
+        except ValueError as error:  # no host can have this name: it has a zero byte, or IDNA does not take it
             raise SystemFailure(f"dial {self._kind}: lookup {self._place}: no such host") from error
 
     def fileno(self) -> int:
@@ -152,14 +152,14 @@ class Sender(sender.Sender):
         return self._socket.fileno() if self._socket is not None else -1
 
     def send(self, stream: int, line: bytes, partial: sender.Partial | None) -> None:
-        """Send a line as one message; an empty one is none to dockerd."""
+        """Send a line as one message; an empty line is not sent, as in dockerd."""
         if not line:
             return
         priority = self._facility * 8 + _SEVERITIES[stream]
         head = self._form(priority, time.time_ns(), self._host, self._tag, os.getpid())
         message = head.encode("utf-8", "surrogateescape") + line + b"\n"
         if self._socket is not None:
-            with contextlib.suppress(OSError):  # it has gone: it may be back
+            with contextlib.suppress(OSError):  # the server has gone, and may be back
                 self._socket.sendall(message)
                 return
             self._socket.close()
@@ -176,7 +176,8 @@ class Sender(sender.Sender):
             return _connect(socket.AF_UNIX, kind, self._place)
         host, _, port = self._place.rpartition(":")
         kind = socket.SOCK_DGRAM if self._kind == "udp" else socket.SOCK_STREAM
-        # As bytes: a text would be encoded by `encodings.idna`, which a process that lives long may find no more.
+        # As bytes: a text would be encoded by `encodings.idna`, which a long-lived process may not find on disk any
+        # more.
         found = socket.getaddrinfo(host.strip("[]").encode() or b"localhost", port, 0, kind)
         family, _, _, _, address = found[0]
         return _connect(family, kind, address)

@@ -1,1 +1,1 @@
-"""The cgroups of a container, on whichever hierarchy the host has."""
+"""The cgroups of a container (limits, counters, freezing, removal), for version 1, version 2 and hybrid hosts."""

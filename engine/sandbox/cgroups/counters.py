@@ -1,6 +1,6 @@
-"""What a container's cgroups have counted: processor time, memory, processes, bytes of block devices.
+"""Reads the usage counters of a container's cgroups: processor time, memory, processes, bytes of block devices.
 
-Runs in the daemon. `Reader` keeps the files open, since a sampler reads them every second; what they say becomes
+Runs in the daemon. `Reader` keeps the files open, since a sampler reads them every second; their texts become
 `Counters` in pure functions, one for each version. It never writes, and waits for nothing but the kernel.
 """
 
@@ -43,7 +43,7 @@ _FILES_V2: tuple[tuple[str, str], ...] = (
     ("io", "io.stat"),
 )
 
-# What is shown of memory.stat, whatever else the kernel has in it.
+# The entries of memory.stat that are shown, whatever else the kernel has in it.
 _HIERARCHY_V1 = (
     *("active_anon", "active_file", "cache", "dirty", "inactive_anon", "inactive_file", "mapped_file", "pgfault"),
     *("pgmajfault", "pgpgin", "pgpgout", "rss", "rss_huge", "unevictable", "writeback"),
@@ -75,10 +75,11 @@ IoEntry = tuple[int, int, str, int]
 
 @dataclass(slots=True)
 class Counters:
-    """What the cgroups say at one moment; times in nanoseconds, sizes in bytes.
+    """The counters at one moment; times in nanoseconds, sizes in bytes.
 
-    cpus: by processor, empty where the kernel does not say; memory_limit, pids_limit: UNLIMITED without one, 0 where
-    the controller is missing; memory: what is shown of memory.stat; io_bytes, io_counts: None where nothing is counted
+    cpus: by processor, empty where the kernel does not say; memory_limit, pids_limit: UNLIMITED without a limit, 0
+        where the controller is missing; memory: what is shown of memory.stat; io_bytes, io_counts: None where nothing
+        is counted
     """
 
     cpu: int = 0
@@ -100,7 +101,9 @@ class Counters:
 
 
 def parse_v1(texts: dict[str, bytes]) -> Counters:
-    """The files of version 1 by their keys in `_FILES_V1`; one that the host does not have is empty."""
+    """The counters from the files of version 1 by their keys in `_FILES_V1`; a file that the host does not have is
+    empty.
+    """
     times, throttling, memory = (named(texts[key]) for key in ("times", "throttling", "memory_stat"))
     cpus = [int(word) for word in texts["usage"].split()]
     return Counters(
@@ -117,7 +120,7 @@ def parse_v1(texts: dict[str, bytes]) -> Counters:
         memory_failures=_number(texts["memory_failures"]),
         memory={name: memory.get(name, 0) for name in MEMORY_V1} if memory else {},
         pids=_number(texts["pids"]),
-        # Version 1's "max" is told as no limit at all.
+        # Version 1's "max" is reported as no limit at all.
         pids_limit=_number(texts["pids_limit"]) % UNLIMITED,
         io_bytes=_devices_v1(texts["io_bytes"]),
         io_counts=_devices_v1(texts["io_counts"]),
@@ -125,7 +128,9 @@ def parse_v1(texts: dict[str, bytes]) -> Counters:
 
 
 def parse_v2(texts: dict[str, bytes]) -> Counters:
-    """The files of version 2 by their keys in `_FILES_V2`; one that the host does not have is empty."""
+    """The counters from the files of version 2 by their keys in `_FILES_V2`; a file that the host does not have is
+    empty.
+    """
     cpu, memory = named(texts["cpu"]), named(texts["memory_stat"])
     return Counters(
         cpu=cpu.get("usage_usec", 0) * 1000,
@@ -145,7 +150,7 @@ def parse_v2(texts: dict[str, bytes]) -> Counters:
 
 
 def named(text: bytes) -> dict[str, int]:
-    """Lines `name value` as a dictionary; what is no number is passed over."""
+    """Lines `name value` as a dictionary; a value that is no number is passed over."""
     words = text.decode("ascii", "replace").split()
     return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=False) if value.isdigit()}
 
@@ -176,7 +181,7 @@ def _devices_v1(text: bytes) -> list[IoEntry]:
 
 
 def _devices_v2(text: bytes) -> list[IoEntry] | None:
-    """Lines `8:0 rbytes=4096 wbytes=0 rios=1 ...`; a device that is counted nothing of has no values at all."""
+    """Lines `8:0 rbytes=4096 wbytes=0 rios=1 ...`; a device of which nothing is counted has no values at all."""
     entries: list[IoEntry] = []
     for line in text.decode().splitlines():
         device, *rest = line.split()
@@ -189,13 +194,14 @@ def _devices_v2(text: bytes) -> list[IoEntry] | None:
 
 
 class Gone(Exception):
-    """The cgroup, or the process, whose file was open is no more."""
+    """The cgroup, or the process, whose file was open does not exist any more."""
 
 
 class Reader:
     """The counters of one container's run: its files, opened once (`keep`) or at each reading.
 
-    Used by one thread at a time, and closed by whoever made it. A cgroup that is removed meanwhile is not held back.
+    Used by one thread at a time, and closed by the caller that made it. An open file does not keep its cgroup from
+    being removed.
     """
 
     def __init__(self, cgroups: Cgroups, id: str, parent: str = PARENT, *, keep: bool) -> None:
@@ -207,7 +213,7 @@ class Reader:
         return self._parse(self._files.read())
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the files."""
         self._files.close()
 
 
@@ -223,16 +229,19 @@ def _paths(cgroups: Cgroups, id: str, parent: str) -> dict[str, str]:
 
 
 class Files:
-    """Small files of the kernel, read whole and again and again."""
+    """Small files of the kernel, each read whole, many times."""
 
     def __init__(self, paths: dict[str, str], *, keep: bool) -> None:
-        """paths: by the keys under which `read` gives the texts; an empty path is an empty file."""
+        """paths: by the keys under which `read` returns the texts; an empty path is an empty file."""
         self._paths = paths
         self._keep = keep
         self._open: dict[str, int] = {}
 
     def read(self) -> dict[str, bytes]:
-        """All of them; one that is not there is empty. Raises Gone when none is there, or one has gone."""
+        """The texts of all files; a missing file is empty.
+
+        Raises Gone when all are missing, or an open one has gone.
+        """
         texts = {}
         for key, path in self._paths.items():
             fd = self._open.get(key, -1)
@@ -264,7 +273,7 @@ class Files:
         return fd
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the files."""
         while self._open:
             os.close(self._open.popitem()[1])
 

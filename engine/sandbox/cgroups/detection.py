@@ -1,4 +1,4 @@
-"""Which cgroups the host has: version 1, version 2, or both (hybrid), which is driven by version 1."""
+"""Detects which cgroups the host has: version 1, version 2, or both (hybrid), which is used as version 1."""
 
 import os
 
@@ -8,7 +8,7 @@ from engine.sandbox.cgroups.hierarchy import Cgroups
 
 
 def detect(root: str = "/sys/fs/cgroup") -> Cgroups:
-    """What is mounted below `root`. Raises SystemFailure when nothing is."""
+    """The cgroups that are mounted below `root`. Raises SystemFailure when there are none."""
     if os.path.exists(f"{root}/cgroup.controllers"):
         return v2.detect(root)
     found = v1.detect(root)

@@ -1,12 +1,12 @@
-"""What the cgroups of both versions have in common: making, entering, limiting, emptying and removing a container's.
+"""The interface to a container's cgroups of either version: make, enter, limit, freeze, kill and remove them.
 
 Runs in the daemon, whose threads may call it at once: every call is for one container and keeps no state. What differs
-between the versions is in `v1` and `v2`; here is what a caller sees, and docker's words for what a host
+between the versions is in `v1` and `v2`; here are the methods that callers use, and docker's words for what a host
 lacks. It never moves another process than the one it is told, and never touches a cgroup outside its parent.
 
-Entering costs: to write another process's pid into cgroup.procs makes the kernel wait for a grace period of RCU (5 to
-15 ms measured), while a single-threaded process that writes 0 into version 1's `tasks` waits for nothing (0.02 ms). So
-init enters by itself: `Sandbox.cgroups` is to be `entries(id)`.
+Entering costs time: to write another process's pid into cgroup.procs makes the kernel wait for a grace period of RCU (5
+to 15 ms measured), while a single-threaded process that writes 0 into version 1's `tasks` waits for nothing (0.02 ms).
+So init enters by itself: `Sandbox.cgroups` is set to `entries(id)`.
 """
 
 import contextlib
@@ -118,12 +118,12 @@ _NOTHING = Limits()
 
 
 class Cgroups(ABC):
-    """What the host has. A subclass a version says how; the methods here are the same for all.
+    """The host's cgroups. There is one subclass for each version; the methods here are the same for both.
 
-    version: "1" or "2", as `info` shows it (hybrid is "1"); hybrid: version 2 is mounted beside version 1;
+    version: "1" or "2", as `info` shows it (hybrid is "1"); hybrid: version 2 is mounted beside version 1
     controllers: all that can be used; features: which kinds of limit work, of `memory`, `swap`, `memory_reservation`,
-    `memory_swappiness`, `oom_kill_disable`, `pids`, `cpu_shares`, `cpu_cfs`, `cpu_rt`, `cpuset`, `blkio_weight`,
-    `blkio_weight_device`, `blkio_throttle`
+        `memory_swappiness`, `oom_kill_disable`, `pids`, `cpu_shares`, `cpu_cfs`, `cpu_rt`, `cpuset`, `blkio_weight`,
+        `blkio_weight_device`, `blkio_throttle`
     """
 
     version = ""
@@ -140,7 +140,7 @@ class Cgroups(ABC):
         if limits == _NOTHING:
             return limits, []
         if limits.memory_swap < 0 and "swap" not in self.features:
-            limits = replace(limits, memory_swap=0)  # unlimited it is anyway
+            limits = replace(limits, memory_swap=0)  # swap is unlimited here anyway
         warnings = []
         for names, feature, words in _DISCARDED:
             nothing = {name: getattr(_NOTHING, name) for name in names}
@@ -173,7 +173,7 @@ class Cgroups(ABC):
         """Make the cgroup and set its limits (those that `fitting` returns). Raises SystemFailure.
 
         all_devices: do not restrict which devices may be used (privileged); devices: rules (see `device_rules`) for
-        what may be used besides the usual. What was made before a failure is removed.
+            devices that may be used besides the usual ones. After a failure, what was made is removed.
         """
         try:
             self._create(id, limits, parent, None if all_devices else (*DEFAULT, *devices))
@@ -183,26 +183,29 @@ class Cgroups(ABC):
 
     @abstractmethod
     def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
-        """Make it and set the limits; raises OSError, and leaves what it made to the caller. devices: None for all."""
+        """Make the cgroup and set the limits.
+
+        Raises OSError; the caller removes what was made. devices: None for all.
+        """
 
     def update(self, id: str, limits: Limits, parent: str = PARENT, before: Limits = _NOTHING) -> None:
-        """Change the limits of a cgroup that is in use to these, which are all that it is to have.
+        """Change the limits of a cgroup that is in use to these, which are all limits that it is to have.
 
-        before: what it has now; where one of the new ones is refused it gets these back. Raises SystemFailure with the
-        kernel's reason.
+        before: the cgroup's present limits; if the kernel refuses one of the new limits, these are put back. Raises
+            SystemFailure with the kernel's reason.
         """
         if before.pids and not limits.pids:
             limits = replace(limits, pids=-1)
         try:
             self._update(id, limits, parent)
         except OSError as error:
-            with contextlib.suppress(OSError):  # what has been refused is told, and what could not be put back is not
+            with contextlib.suppress(OSError):  # the refusal is reported; a failure to put the old limits back is not
                 self._update(id, before, parent)
             raise self._failure(id, parent, error) from error
 
     @abstractmethod
     def _update(self, id: str, limits: Limits, parent: str) -> None:
-        """Write the limits, in an order in which one does not keep another from being written; raises OSError."""
+        """Write the limits, in an order in which no limit keeps another from being written; raises OSError."""
 
     def freeze(self, id: str, parent: str = PARENT) -> None:
         """Stop all processes of the cgroup where they are, and return once they have stopped. Raises SystemFailure."""
@@ -213,12 +216,13 @@ class Cgroups(ABC):
 
     @abstractmethod
     def _freeze(self, id: str, parent: str) -> None:
-        """Stop all processes of the cgroup. Raises OSError; TimeoutError where they do not all stop in time, and then
-        none is stopped.
+        """Stop all processes of the cgroup. Raises OSError.
+
+        TimeoutError: they did not all stop in time, and then none is stopped.
         """
 
     def thaw(self, id: str, parent: str = PARENT) -> None:
-        """Let frozen processes go on; those that are not frozen, and a cgroup that is not there, are fine.
+        """Let frozen processes go on. Processes that are not frozen, and a cgroup that does not exist, are fine.
 
         Raises SystemFailure.
         """
@@ -237,30 +241,33 @@ class Cgroups(ABC):
         return SystemFailure(f"cgroup {self.path_text(id, parent)}: {where}{error.strerror}")
 
     def wake(self, id: str, parent: str = PARENT) -> None:
-        """Let who was killed die: version 1 keeps it from those whom the container itself has frozen, however deep."""
+        """Let killed processes die that the container itself has frozen, in cgroups however deep.
+
+        Version 1 keeps the kill from frozen processes.
+        """
         for directory in self.directories(id, parent) if self.version == "1" else ():
             try:
                 if os.path.exists(f"{directory}/freezer.state"):
                     subtree.thaw(directory)
             except OSError as error:
-                if error.errno not in _GONE:  # else it has died
+                if error.errno not in _GONE:  # otherwise the process has died
                     raise self._failure(id, parent, error) from error
 
     def remove(self, id: str, parent: str = PARENT) -> None:
-        """Kill what is left in the cgroup and remove it; one that is not there is fine. Raises SystemFailure."""
+        """Kill what is left in the cgroup and remove it; one that does not exist is fine. Raises SystemFailure."""
         latest = time.monotonic() + _LATEST_REMOVAL
         for directory in reversed(self.directories(id, parent)):
             while not _removed(directory):
                 if time.monotonic() > latest:
                     raise SystemFailure(f"cgroup {self.path_text(id, parent)}: processes do not go away")
                 for each in self.directories(id, parent):
-                    with contextlib.suppress(OSError):  # what is in the way of one is heard of when it is not removed
+                    with contextlib.suppress(OSError):  # what prevents the removal is reported when the time is over
                         subtree.cleared(each)
                 # Version 1 has no event for a cgroup that has become empty.
                 time.sleep(_PAUSE)
 
     def leave(self, parent: str = PARENT) -> None:
-        """Remove the parent itself, as far as no container is in it; `create` makes it again."""
+        """Remove the parent itself, if no container is in it; `create` makes it again."""
         for directory in self.directories("", parent):
             try:
                 os.rmdir(directory)
@@ -281,7 +288,10 @@ def cpu_quota(limits: Limits) -> tuple[int, int]:
 
 
 def wait_until(reached: Callable[[], bool], seconds: float) -> bool:
-    """Ask until it is so or the time is over; whether it is so. For what a cgroup has no event for."""
+    """Poll until `reached` is true or the time is over; returns whether it is true.
+
+    For a state for which a cgroup has no event.
+    """
     latest = time.monotonic() + seconds
     while not reached():
         if time.monotonic() > latest:
@@ -310,7 +320,7 @@ def read(path: str) -> str:
 
 
 def counter(path: str, name: str) -> int:
-    """One of the `name value` lines of a file; 0 when the file or the line is not there."""
+    """The value of one of the `name value` lines of a file; 0 when the file or the line does not exist."""
     try:
         text = read(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,8 @@
-"""What a container has made below its own cgroup (CAP_SYS_ADMIN, a writable view): thawed, emptied and removed.
+"""Thaws, empties and removes the cgroups that a container has made below its own (CAP_SYS_ADMIN, a writable view).
 
-Runs in the daemon. How deep it goes is the container's to say, deeper than any path is long: each cgroup is opened from
-the one above or below it, and one descriptor is open at a time. cgroups have no symbolic links and are never moved.
+Runs in the daemon. The container decides how deep they go, deeper than any path can be long: so each cgroup is opened
+from the one above or below it, and one descriptor is open at a time. cgroups have no symbolic links and are never
+moved.
 """
 
 import errno
@@ -14,22 +15,26 @@ _MOST = 100_000
 
 
 def thaw(directory: str) -> None:
-    """Thaw this cgroup and all below it; one that is not there, or has no freezer, is fine. Raises OSError."""
+    """Thaw this cgroup and all below it; one that does not exist, or has no freezer, is fine. Raises OSError."""
     _walk(directory, _thaw, remove=False)
 
 
 def cleared(directory: str) -> bool:
-    """Kill who is in this cgroup and below it and remove what is below; False while there is something left."""
+    """Kill the processes in this cgroup and below it and remove the cgroups below it; False while something is left."""
     return _walk(directory, _end, remove=True)
 
 
 def _walk(directory: str, visit: Callable[[int], None], *, remove: bool) -> bool:
-    """Visit a cgroup before those below it; remove: take those away afterwards, which begins again at the first."""
+    """Visit a cgroup before those below it.
+
+    remove: also remove those below it afterwards. If one cannot be removed, this returns False and the caller starts
+        again
+    """
     try:
         here = os.open(directory, _DIRECTORY)
     except FileNotFoundError:
         return True
-    # Of each cgroup on the way down, those in it that are still to come, the present one last.
+    # For each cgroup on the way down, the ones in it that are still to be visited, the present one last.
     waiting: list[list[str]] = []
     try:
         visit(here)
@@ -82,13 +87,13 @@ def _end(here: int) -> None:
         if pid > 0:  # 0: a process that this PID namespace does not see
             try:
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:  # it went by itself meanwhile
+            except ProcessLookupError:  # it has ended by itself meanwhile
                 continue
     _thaw(here)
 
 
 def _thaw(here: int) -> None:
-    """Version 1 keeps a signal from who is frozen; version 2 does not."""
+    """Thaw the cgroup: version 1 keeps a signal from frozen processes, version 2 does not."""
     try:
         fd = os.open("freezer.state", os.O_WRONLY | os.O_CLOEXEC, dir_fd=here)
     except FileNotFoundError:

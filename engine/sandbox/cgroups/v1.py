@@ -1,6 +1,7 @@
-"""Cgroups version 1: one hierarchy a controller, or a few controllers mounted together.
+"""Cgroups version 1, also on hybrid hosts: one hierarchy for each controller, or for a few controllers mounted
+together.
 
-Runs in the daemon, through `cgroups.detect`. With hybrid hosts the controllers are here and version 2 only names
+Runs in the daemon, through `cgroups.detect`. On hybrid hosts the controllers are here and version 2 only names
 processes: it is left alone, since entering it costs a grace period and limits nothing.
 """
 
@@ -24,7 +25,8 @@ _FEATURES = {
     "cpu_rt": "cpu/cpu.rt_runtime_us",
     "blkio_throttle": "blkio/blkio.throttle.read_bps_device",
 }
-# The root itself has no weight: these say that every other cgroup has one, in the kernel's older and newer words.
+# The root itself has no weight: these files show that every other cgroup has one, by older and newer names of the
+# kernel.
 _WEIGHTS = {"blkio/blkio.leaf_weight": "blkio.", "blkio/blkio.bfq.io_serviced": "blkio.bfq."}
 _UNLIMITED_RT = "950000"
 _LATEST_FROZEN = 10.0
@@ -73,7 +75,7 @@ class CgroupsV1(Cgroups):
         return tuple(f"{directory}/tasks" for directory in self.directories(id, parent))
 
     def oom_killed(self, id: str, parent: str = PARENT) -> bool:
-        """Whether the memory controller has killed here; the kernel counts since Linux 4.13."""
+        """Whether the memory controller has killed a process here; the kernel counts this since Linux 4.13."""
         if "memory" not in self._mounts:
             return False
         path = f"{self._mounts['memory']}{self.path_text(id, parent)}/memory.oom_control"
@@ -90,8 +92,8 @@ class CgroupsV1(Cgroups):
             if mount != self._mounts.get("cpuset"):
                 continue
             if parent != PARENT or not read(f"{mount}{path}/cpuset.mems").strip():
-                # Somebody else's parent may have neither CPUs nor the wish to pass them on, and a daemon that was
-                # killed while it made our own has left one that has none yet.
+                # A parent of another program may have no CPUs, or not pass them on. A daemon that was killed while it
+                # made the engine's own parent has left one that has none yet.
                 self._make_parent(mount, parent)
                 _inherit_cpuset(f"{mount}{path}", f"{mount}{parent.rstrip('/')}")
         if limits.cpu_rt_runtime and parent == PARENT:
@@ -102,7 +104,10 @@ class CgroupsV1(Cgroups):
             _restrict_devices(f"{self._mounts['devices']}{path}", devices)
 
     def _make_parent(self, mount: str, parent: str) -> None:
-        """The parent and what is above it. Without CPUs and memory nodes of its own a cpuset takes nobody in."""
+        """Make the parent and the cgroups above it.
+
+        A cpuset without CPUs and memory nodes of its own takes no process.
+        """
         made = mount
         for name in parent.strip("/").split("/"):
             if not name:
@@ -116,7 +121,9 @@ class CgroupsV1(Cgroups):
             write(f"{made}/cgroup.clone_children", "1")
 
     def _let_run_in_real_time(self, parent: str) -> None:
-        """Give the engine's own parent as much as the kernel's default is: what it has not it cannot pass on."""
+        """Give the engine's own parent the kernel's default real-time budget, because it cannot pass on what it does
+        not have.
+        """
         path = f"{self._mounts['cpu']}{parent}/cpu.rt_runtime_us"
         if read(path).strip() == "0":
             write(path, _UNLIMITED_RT)
@@ -135,7 +142,7 @@ class CgroupsV1(Cgroups):
             try:
                 write(file, value)
             except OSError as error:
-                # A period that does not go with the old quota may go with the new one.
+                # A period that does not fit the old quota may fit the new one.
                 if error.errno != errno.EINVAL or not name.startswith("cpu."):
                     raise
                 refused.append((file, value))
@@ -146,7 +153,7 @@ class CgroupsV1(Cgroups):
         state = self._freezer(id, parent)
 
         def frozen() -> bool:
-            write(state, "FROZEN")  # again and again: who was forked meanwhile has missed the first
+            write(state, "FROZEN")  # repeated, because processes forked meanwhile have missed the first write
             return read(state).strip() == "FROZEN"
 
         if not wait_until(frozen, _LATEST_FROZEN):

@@ -1,7 +1,7 @@
-"""Cgroups version 2: one hierarchy, controllers switched on from the root down.
+"""Cgroups version 2: one hierarchy, in which controllers are switched on from the root down.
 
-Runs in the daemon, through `cgroups.detect`. Which devices a container may use is a program attached to its cgroup
-(see `device_program`): version 2 has no files for it.
+Runs in the daemon, through `cgroups.detect`. A program attached to a container's cgroup decides which devices the
+container may use (see `device_program`), because version 2 has no files for them.
 """
 
 import errno
@@ -55,11 +55,11 @@ class CgroupsV2(Cgroups):
         return (f"{self.root}{self.path_text(id, parent)}",)
 
     def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
-        """Its file `cgroup.procs`."""
+        """The cgroup's file `cgroup.procs`."""
         return tuple(f"{directory}/cgroup.procs" for directory in self.directories(id, parent))
 
     def oom_killed(self, id: str, parent: str = PARENT) -> bool:
-        """Whether the memory controller has killed here."""
+        """Whether the memory controller has killed a process here."""
         return counter(f"{self.directories(id, parent)[0]}/memory.events", "oom_kill") > 0
 
     def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
@@ -107,8 +107,8 @@ def _switch_on(directory: str, controller: str) -> None:
     try:
         write(f"{directory}/cgroup.subtree_control", f"+{controller}")
     except OSError as error:
-        # EBUSY: processes sit in this very cgroup, as when the engine itself runs in a container. A limit that needs
-        # the controller then fails by name when it is written.
+        # EBUSY: processes are in this very cgroup, as when the engine itself runs in a container. A limit that needs
+        #     the controller then fails by name when it is written.
         if error.errno != errno.EBUSY:
             raise
 
@@ -153,7 +153,10 @@ def _weights(limits: Limits, *, bfq: bool) -> list[tuple[str, str]]:
 
 
 def _scaled(weight: int, *, bfq: bool) -> int:
-    """The API's 10 to 1000 as it is for BFQ, and linearly on 1 to 10000 (OCI runtimes' conversion) for io.weight."""
+    """The weight as the kernel takes it: the API's 10 to 1000 for BFQ, 1 to 10000 for io.weight.
+
+    The second is scaled linearly (OCI runtimes' conversion).
+    """
     return weight if bfq else 1 + (weight - 10) * 9999 // 990
 
 
@@ -162,5 +165,5 @@ def _number(value: int) -> str:
 
 
 def _weight(shares: int) -> int:
-    """Version 1's 2 to 262144 on version 2's 1 to 10000, linearly (OCI runtimes' conversion)."""
+    """Version 1's 2 to 262144, scaled linearly to version 2's 1 to 10000 (OCI runtimes' conversion)."""
     return 1 + (min(max(shares, 2), 262144) - 2) * 9999 // 262142

@@ -1,9 +1,9 @@
-"""What a container sees at /sys/fs/cgroup: its own cgroups, read-only.
+"""Mounts a container's own cgroups at its /sys/fs/cgroup (the mount kind `cgroup`), read-only with the flag `ro`.
 
 Runs in init, in the container's cgroup namespace and before pivot_root, after it has entered its cgroups. Version 2 is
-mounted anew, so that the namespace makes the container's cgroup its root; so is each hierarchy of version 1, below a
-small tmpfs, or, in the host's cgroup namespace, the container's own directory of it is bound there, as docker does. It
-never shows a directory above the container's own.
+mounted anew, so that the namespace makes the container's cgroup its root. Each hierarchy of version 1 is mounted anew
+too, below a small tmpfs; in the host's cgroup namespace the container's own directory of it is bound there instead, as
+docker does. It never shows a directory above the container's own.
 """
 
 import os
@@ -18,7 +18,7 @@ _PLACE = os.O_PATH | os.O_CLOEXEC
 
 
 def show(root_fd: int, mount: Mount, entries: tuple[str, ...], own_namespace: bool) -> None:
-    """Make the mount of kind `cgroup`. entries: `Sandbox.cgroups`; empty: look up where this process is.
+    """Make the mount of kind `cgroup`. entries: `Sandbox.cgroups`; empty: look up the cgroups of this process.
 
     Raises SystemFailure (see `mounts.add`), OSError.
     """
@@ -41,13 +41,13 @@ def show(root_fd: int, mount: Mount, entries: tuple[str, ...], own_namespace: bo
 
 
 def _mount(top: int, directory: str, flags: tuple[str, ...]) -> None:
-    """In the working directory `top`: a few calls a hierarchy, where a bind takes a dozen."""
+    """Mount the hierarchy in the working directory `top`: a few calls for each one, where a bind takes a dozen."""
     hierarchy = _make_place(directory)
     syscalls.mount("cgroup", hierarchy, "cgroup", sum(mounts.FLAGS[name] for name in flags), hierarchy)
 
 
 def _make_place(directory: str) -> str:
-    """The directory of a hierarchy, named after its controllers, and a link for each of several."""
+    """Make a hierarchy's directory, named after its controllers, and a link for each of several; returns its name."""
     hierarchy = directory.removeprefix(f"{_HOST}/").partition("/")[0]
     os.mkdir(hierarchy, 0o755)
     for name in hierarchy.split(",") if "," in hierarchy else ():
