@@ -11,7 +11,7 @@ import threading
 import time
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.containers.output.logconfig import BUILT_DRIVERS, NONE
+from engine.daemon.containers.output.logconfig import DRIVERS
 from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
@@ -102,7 +102,7 @@ def info(engine: DaemonParts) -> Object:
             "Volume": ["local"],
             "Network": list(choice.LOCAL),
             "Authorization": None,
-            "Log": sorted(BUILT_DRIVERS.keys() - {NONE}),
+            "Log": sorted(DRIVERS.keys() - {"none"}),
         },
         **abilities,
         "Debug": settings.debug,

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.errors import Invalid
-from engine.logs.drivers import jsonfile
 
 OPTIONS = frozenset({"labels", "labels-regex", "env", "env-regex", "tag"})
 _SHORT = 12
@@ -98,17 +97,3 @@ def of(config: dict[str, str], described: Described) -> dict[str, str]:
     if config.get("tag"):
         found["tag"] = tag(config["tag"], described)
     return dict(sorted(found.items()))
-
-
-def as_json(attributes: dict[str, str]) -> bytes:
-    """The part of a JSON line between the stream and the time: `"attrs":{...},` as Go writes it, or nothing."""
-    if not attributes:
-        return b""
-
-    def text(value: str) -> bytes:
-        # Only a tab differs between encoding/json, which dockerd uses here, and its writer of lines.
-        parts = (jsonfile.escape(part.encode("utf-8", "surrogateescape")) for part in value.split("\t"))
-        return b'"' + b"\\t".join(parts) + b'"'
-
-    pairs = (text(name) + b":" + text(value) for name, value in sorted(attributes.items()))
-    return b'"attrs":{' + b",".join(pairs) + b"},"

@@ -5,6 +5,10 @@ Owned by the monitor. With the C pump the object only owns the descriptors, and 
 
 import os
 from abc import abstractmethod
+from collections.abc import Iterable
+
+IDLE, UNTOLD, TOLD = 0, 1, 2
+"""`OpenLog.busy`: nothing is being compressed; a rotated file is to be; the monitor has been told of it."""
 
 
 class OpenLog:
@@ -16,13 +20,13 @@ class OpenLog:
     log_fd, index_fd: the present file and its index or attributes; directory_fd: the log's directory; -1 when closed
     last_ns: the latest time written; times never step back, so that the index allows a binary search
     readable: whether its content can be sent again, frame by frame; False for a log of JSON lines
-    json, compress, busy, name: only used by a log of JSON lines, see `engine.logs.drivers.jsonfile.JsonWriter`
+    json, compress, busy, name: only used by a log of JSON lines, see `engine.logs.jsonwriter.JsonWriter`
     """
 
     readable: bool
     json: bool
     compress = False
-    busy = 0
+    busy = IDLE
     name = b""
 
     def __init__(self, max_size: int, max_files: int) -> None:
@@ -55,6 +59,22 @@ class OpenLog:
     def unfinished(self, stream: int) -> bytes:
         """The bytes of the stream's unfinished line that are held back."""
 
+    def later(self, _place: tuple[int, int]) -> Iterable[tuple[int, bytes]]:
+        """(stream, text) of each line behind a place (inode, offset) that a reader has told; the log stands still.
+
+        Only a log of JSON lines has such readers.
+        """
+        return ()
+
+    def compress_older(self) -> None:
+        """Compresses the files that a rotation has closed; in a child process of the monitor's. Raises OSError.
+
+        Only a log of JSON lines ever asks for it, by `busy`.
+        """
+
+    def compressed(self, _unwanted: bool) -> None:
+        """The child has ended: the log may be rotated again. unwanted: it was killed, and has perhaps left a file"""
+
     @abstractmethod
     def rotate(self) -> None:
         """Goes on in a new file, and removes the oldest past `max_files`.
@@ -71,8 +91,13 @@ class OpenLog:
 
     @property
     def full(self) -> bool:
-        """True when the present file has passed its size and `rotate` is due."""
+        """True when the present file has passed its size."""
         return 0 < self.limit <= self.position
+
+    @property
+    def due(self) -> bool:
+        """True when whoever appends must `rotate` first."""
+        return self.full
 
     def close(self) -> None:
         """Closes the descriptors. A second call does nothing."""

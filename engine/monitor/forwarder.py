@@ -8,7 +8,6 @@ engine itself keeps goes on.
 
 import _thread
 import dataclasses
-import importlib
 import os
 import signal
 import socket
@@ -17,11 +16,21 @@ from collections.abc import Callable
 
 from engine.errors import EngineError
 from engine.kernel import title
+from engine.late import TYPE_CHECKING, late
 from engine.logs import format
 from engine.logs.drivers.sender import Partial, Sender
+from engine.logs.target import Forward
 from engine.monitor import logs
 from engine.wire.channel import Channel
-from engine.wire.schema import Client, Failed, Forward, Start
+from engine.wire.schema import Client, Failed, Start
+
+if TYPE_CHECKING:  # the spawner keeps their code, and few monitors run it
+    from engine.logs.drivers import journald, syslog
+else:
+    journald = late("engine.logs.drivers.journald")
+    syslog = late("engine.logs.drivers.syslog")
+
+_DRIVERS = {"journald": journald, "syslog": syslog}
 
 _END_SECONDS = 10  # how long it may send what is left after the container has ended
 
@@ -39,7 +48,7 @@ def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[
     if forward is None:
         return start, clients
     try:
-        sender: Sender = importlib.import_module(f"engine.logs.drivers.{forward.driver}").Sender(dict(forward.values))
+        sender: Sender = _DRIVERS[forward.driver].Sender(dict(forward.values))
     except EngineError as error:
         link.send(Failed("log", 0, logs.REFUSED + str(error), logs.NOT_TRIED))
         return None

@@ -17,12 +17,13 @@ from engine.birth import init
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import syscalls, title
 from engine.logs.openlog import OpenLog
+from engine.logs.target import LogTarget
 from engine.monitor import logs
 from engine.sandbox import namespaces
 from engine.sandbox.spec import Device, Mount, Root, Sandbox
 from engine.wire import channel, codec, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
-from engine.wire.schema import Failed, LogTarget, Message, NamespacesReady, Proceed, Start, Started, Warned
+from engine.wire.schema import Failed, Message, NamespacesReady, Proceed, Start, Started, Warned
 
 STDOUT, STDERR = 1, 2
 _LOST = 125

@@ -3,24 +3,17 @@
 Runs in the monitor's one thread. The compression runs in a child process, so that the container need not wait for it.
 """
 
-import contextlib
 import os
 import signal
 
 from engine.kernel import title
-from engine.late import TYPE_CHECKING, late
 from engine.logs import format
-from engine.logs.drivers.jsonfile import IDLE, JsonWriter
+from engine.logs.jsonwriter import JsonWriter
 from engine.logs.openlog import OpenLog
+from engine.logs.target import LogTarget
 from engine.logs.writer import Writer
 from engine.monitor.contract import Pump
-from engine.wire.schema import Attach, LogTarget
-
-if TYPE_CHECKING:  # the spawner keeps their code, and few monitors run it
-    from engine.logs import compress, jsonreader
-else:
-    compress = late("engine.logs.compress")
-    jsonreader = late("engine.logs.jsonreader")
+from engine.wire.schema import Attach
 
 REFUSED = "failed to create task for container: failed to initialize logging driver: "
 """docker's words before the reason for which a log cannot be had."""
@@ -43,11 +36,11 @@ def missed(log: OpenLog | None, pump: Pump, asked: Attach) -> bytes:
 
     Nothing is written to the log meanwhile, because the pump does not run.
     """
-    if asked.after is None or log is None or not log.json:
+    if asked.after is None or log is None:
         return b""
     client = asked.client
     streams = frozenset(stream for stream in format.STREAMS if client.streams & 1 << stream)
-    pieces = list(jsonreader.later(log.directory_fd, log.name.decode(), asked.after))
+    pieces = list(log.later(asked.after))
     pieces += [(stream, text) for stream in format.STREAMS if (text := pump.unfinished(stream))]
     return b"".join(
         format.FRAME.pack(stream, len(text)) + text if client.framed else text
@@ -74,7 +67,7 @@ class Compression:
             directory_fd = self._log.directory_fd
             os.closerange(0, directory_fd)
             os.closerange(directory_fd + 1, 1 << 20)
-            compress.compress_all(directory_fd, self._log.name.decode(), self._log.max_files - 1)
+            self._log.compress_older()
             status = 0
         finally:
             os._exit(status)
@@ -88,7 +81,4 @@ class Compression:
             os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
         os.close(self.fd)
-        self._log.busy = IDLE
-        if unwanted:
-            with contextlib.suppress(FileNotFoundError):  # the child had not begun, or was just done
-                os.unlink(f"{self._log.name.decode()}.gz.new", dir_fd=self._log.directory_fd)
+        self._log.compressed(unwanted)

@@ -9,7 +9,7 @@ this: without the C muxer a monitor is one process that does both. `engine.monit
 import os
 
 from _muxer._native import ffi, lib
-from engine.logs.drivers.jsonfile import JsonWriter
+from engine.logs.jsonwriter import JsonWriter
 from engine.logs.openlog import OpenLog
 from engine.logs.writer import Writer
 from engine.monitor import handover
@@ -27,6 +27,7 @@ _PARTS = {
 }
 
 
+_KINDS: dict[bool, type[OpenLog]] = {False: Writer, True: JsonWriter}  # by whether it is of JSON lines
 # Looked up before the forks, because each child would have to do it again.
 _HANDOVER = ffi.typeof("struct mux_handover *")
 _TEXT, _TEXTS = ffi.typeof("char[]"), ffi.typeof("char *[]")
@@ -112,8 +113,7 @@ class Processes(handover.Processes):
         c_log: ffi.Log = ffi.NULL
         if handed.has_log:
             c_log = ffi.addressof(c, "log")
-            kind: type[OpenLog] = JsonWriter if c_log.json else Writer
-            log = kind.taken_over({name: lent(c_log, name) for name in LENT})
+            log = _KINDS[bool(c_log.json)].taken_over({name: lent(c_log, name) for name in LENT})
         event: Event = ("readable", c.event.number) if c.event.kind == lib.MUX_READABLE else ("rotated",)
         return TakenOver(
             handed.pid,

@@ -12,8 +12,7 @@ import select
 from collections.abc import Callable
 
 from engine.logs import format
-from engine.logs.drivers.jsonfile import TOLD, UNTOLD
-from engine.logs.openlog import OpenLog
+from engine.logs.openlog import TOLD, UNTOLD, OpenLog
 from engine.monitor import contract
 from engine.monitor.clients import Client
 from engine.monitor.contract import Event
@@ -217,8 +216,8 @@ class Pump(contract.Pump):
         for _ in range(turns):
             if not self._draining and not self._may_read_outputs():
                 return
-            if self._log is not None and self._log.full and not self._draining and not self._log.json:
-                self._logged(self._log, self._log.rotate)  # a log of JSON lines rotates itself between two lines
+            if self._log is not None and self._log.due and not self._draining:
+                self._logged(self._log, self._log.rotate)
             try:
                 size = os.readv(fd, [payload])
             except BlockingIOError:
@@ -268,7 +267,7 @@ class Pump(contract.Pump):
         return failed is None
 
     def _end_line(self, stream: int) -> None:
-        if self._log is not None and self._log.json:
+        if self._log is not None and self._log.unfinished(stream):
             self._logged(self._log, self._log.end, stream)
 
     # Clients.

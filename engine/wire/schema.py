@@ -6,37 +6,7 @@ field always has a default, so that a daemon can adopt the monitors of an older 
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """To which other log driver each line is sent: the driver's module in `engine.logs` and what its `Sender` is made
-    from.
-
-    most: how many bytes of lines may wait for it, more lines are dropped; 0: the container waits
-    """
-
-    driver: str
-    values: tuple[tuple[str, str], ...]
-    most: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LogTarget:
-    """Where a container's output is kept: `directory` (empty: nowhere), bytes of a segment, number of segments.
-
-    file: the file's name in the directory for a log of JSON lines; empty: the log has the engine's own form
-    attributes: the attributes that each of those lines has; compress: whether files that a rotation has closed are
-        compressed
-    forward: the other driver that the lines are sent to
-    """
-
-    directory: str
-    max_size: int = 0
-    max_files: int = 1
-    file: str = ""
-    attributes: bytes = b""
-    compress: bool = False
-    forward: Forward | None = None
+from engine.logs.target import Forward, LogTarget  # noqa: F401  (the codec finds each class of a message here)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,12 @@ import socket
 import time
 
 from engine.errors import SystemFailure
-from engine.logs import attributes
-from engine.logs.drivers import jsonfile, sender
+from engine.logs import attributes, jsonwriter
+from engine.logs.drivers import forwarding, sender
+from engine.logs.target import Config, LogTarget, Place
 
 OPTIONS = attributes.OPTIONS
+NAMED = "journald log driver"
 DEFAULT_TAG = "{{.ID}}"
 SOCKET = "/run/systemd/journal/socket"
 _PRIORITIES = {1: "6", 2: "3"}  # syslog(3): info for stdout, err for stderr
@@ -25,7 +27,19 @@ _SEALS = 0x2 | 0x4 | 0x8  # F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE
 _F_ADD_SEALS = 1033
 
 
-def forward(config: dict[str, str], described: attributes.Described) -> dict[str, str]:
+def check(_config: Config) -> None:
+    """Create looks at none of its values, as in dockerd."""
+
+
+def target(config: Config, described: attributes.Described, place: Place) -> LogTarget:
+    """The journal, and the log kept beside. Raises Invalid in dockerd's words."""
+    return forwarding.target("journald", forward(config, described), config, place)
+
+
+form, file, details = forwarding.form, forwarding.file, forwarding.details
+
+
+def forward(config: Config, described: attributes.Described) -> dict[str, str]:
     """What a `Sender` is made from. Raises Invalid for a tag or a pattern that makes no sense."""
     tag = attributes.tag(config.get("tag") or DEFAULT_TAG, described)
     values = {
@@ -75,7 +89,7 @@ class Sender(sender.Sender):
     def send(self, stream: int, line: bytes, partial: sender.Partial | None) -> None:
         """Send a line as one entry."""
         fields = {"MESSAGE": line, "PRIORITY": _PRIORITIES[stream].encode(), **self._fields}
-        fields["SYSLOG_TIMESTAMP"] = jsonfile.rfc3339_nano(time.time_ns())
+        fields["SYSLOG_TIMESTAMP"] = jsonwriter.rfc3339_nano(time.time_ns())
         if partial is not None:
             identity, number, last = partial
             fields["CONTAINER_PARTIAL_ID"] = identity.encode()

@@ -9,13 +9,16 @@ from collections.abc import Callable
 
 from engine import literals
 from engine.errors import Invalid, NotBuilt
+from engine.logs.attributes import Described
+from engine.logs.target import FRAMES, Config, LogTarget, Place
 
 OPTIONS = frozenset({"max-size", "max-file", "compress"})
+NAMED = "log driver local"
 CACHE_OPTIONS = frozenset({"cache-disabled", "cache-max-size", "cache-max-file", "cache-compress"})
 DEFAULT_SIZE, DEFAULT_FILES = 20_000_000, 5
 
 
-def check(config: dict[str, str]) -> None:
+def check(config: Config) -> None:
     """Raise NotBuilt for an option that this engine does not have.
 
     A value that is wrong in itself is reported at the start, as in dockerd.
@@ -26,7 +29,27 @@ def check(config: dict[str, str]) -> None:
         )
 
 
-def limits(config: dict[str, str]) -> tuple[int, int]:
+def target(config: Config, _described: Described, place: Place) -> LogTarget:
+    """A log of frames. Raises Invalid in dockerd's words."""
+    return LogTarget(place.log, *limits(config))
+
+
+def form(_config: Config) -> str:
+    """Frames."""
+    return FRAMES
+
+
+def file(_container_id: str) -> str:
+    """inspect shows no LogPath."""
+    return ""
+
+
+def details(_config: Config, _described: Described) -> dict[str, str]:
+    """None, as in dockerd."""
+    return {}
+
+
+def limits(config: Config) -> tuple[int, int]:
     """(bytes of a segment, segments kept); 0 bytes: it grows without bound. Raises Invalid in dockerd's words."""
     size, files = DEFAULT_SIZE, DEFAULT_FILES
     if "max-size" in config:
@@ -43,7 +66,7 @@ def limits(config: dict[str, str]) -> tuple[int, int]:
     return size, files
 
 
-def cache(config: dict[str, str]) -> tuple[int, int] | None:
+def cache(config: Config) -> tuple[int, int] | None:
     """(bytes of a segment, segments kept) of the copy of a log whose driver cannot be read; None: no copy.
 
     Raises Invalid, and NotBuilt for a compressed copy.

@@ -12,11 +12,13 @@ import time
 from engine.errors import Invalid, NotBuilt, SystemFailure, Unavailable
 from engine.literals import natural
 from engine.logs import attributes
-from engine.logs.drivers import sender
+from engine.logs.drivers import forwarding, sender
+from engine.logs.target import Config, LogTarget, Place
 
 _ADDRESSES = ("tcp+tls://", "tcp://", "udp://", "unix://", "unixgram://")
 _TLS = ("syslog-tls-ca-cert", "syslog-tls-cert", "syslog-tls-key", "syslog-tls-skip-verify")
 OPTIONS = attributes.OPTIONS | {"syslog-address", "syslog-facility", "syslog-format", *_TLS}
+NAMED = "syslog log driver"
 DEFAULT_TAG = "{{.ID}}"
 _PORT = 514
 
@@ -33,7 +35,7 @@ _LOCAL_SOCKETS = ("/dev/log", "/var/run/syslog", "/var/run/log")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def check(config: dict[str, str]) -> None:
+def check(config: Config) -> None:
     """Raise Invalid for a value that create refuses, in dockerd's words; NotBuilt for TLS."""
     if any(option in config for option in _TLS) or config.get("syslog-address", "").startswith("tcp+tls://"):
         raise NotBuilt("HostConfig.LogConfig: syslog over TLS is not built in this engine")
@@ -48,7 +50,15 @@ def check(config: dict[str, str]) -> None:
         raise Invalid("Invalid syslog format")
 
 
-def forward(config: dict[str, str], described: attributes.Described) -> dict[str, str]:
+def target(config: Config, described: attributes.Described, place: Place) -> LogTarget:
+    """The syslog, and the log kept beside. Raises Invalid in dockerd's words."""
+    return forwarding.target("syslog", forward(config, described), config, place)
+
+
+form, file, details = forwarding.form, forwarding.file, forwarding.details
+
+
+def forward(config: Config, described: attributes.Described) -> dict[str, str]:
     """What a `Sender` is made from. Raises Invalid for a tag that makes no sense."""
     kind, place = _address(config.get("syslog-address", ""))
     if kind in ("tcp", "udp") and not place.isascii():

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.logs import compress, format, jsonlines, jsonreader
-from engine.logs.drivers import jsonfile
-from engine.logs.drivers.jsonfile import IDLE, JsonWriter
+from engine.logs import compress, format, jsonlines, jsonreader, jsonwriter
 from engine.logs.jsonlines import Message, parse
+from engine.logs.jsonwriter import JsonWriter
+from engine.logs.openlog import IDLE
 from engine.logs.query import Query
 from tests.unit.muxer.played import frame
 
@@ -39,7 +39,7 @@ def read(directory, query=None, **how) -> bytes:
 
 @given(st.binary(max_size=60), st.sampled_from([1, 2]), st.integers(0, 1 << 61), st.sampled_from([b"", b'"attrs":{},']))
 def test_what_was_written_is_read(text, stream, time_ns, attributes):
-    found = parse(jsonfile.line(stream, text, time_ns, attributes))
+    found = parse(jsonwriter.line(stream, text, time_ns, attributes))
     assert (found.stream, found.time_ns) == (stream, time_ns)
     # Each byte that is no UTF-8 has become U+FFFD, as in Go.
     assert (
@@ -91,7 +91,7 @@ def test_the_tail_is_the_last_lines_of_all_files(tmp_path_factory, sizes, tail, 
         age = len(sizes) - 1 - number
         lines = [b"%d %d\n" % (age, line) for line in range(size)]
         said += lines
-        data = b"".join(jsonfile.line(1, line, 1, b"") for line in lines)
+        data = b"".join(jsonwriter.line(1, line, 1, b"") for line in lines)
         path = directory / (f"x.{age}" if age else "x")
         if age > packed:
             path.with_name(path.name + ".gz").write_bytes(gzip.compress(data))
@@ -101,7 +101,7 @@ def test_the_tail_is_the_last_lines_of_all_files(tmp_path_factory, sizes, tail, 
 
 
 def test_a_torn_last_line_is_not_read(tmp_path):
-    (tmp_path / "x").write_bytes(jsonfile.line(1, b"whole\n", 1, b"") + b'{"log":"torn","stream":"std')
+    (tmp_path / "x").write_bytes(jsonwriter.line(1, b"whole\n", 1, b"") + b'{"log":"torn","stream":"std')
     assert read(tmp_path) == frame(1, b"whole\n")
     assert read(tmp_path, Query(tail=1)) == frame(1, b"whole\n")
     assert read(tmp_path, Query(tail=0)) == b""
@@ -187,8 +187,8 @@ def test_a_file_cut_by_hand_is_followed_from_its_beginning(tmp_path):
 
 
 def test_compression_says_the_time_of_the_last_line_and_is_done_once(tmp_path):
-    last = jsonfile.line(1, b"b\n", 2_500_000_000, b"")
-    (tmp_path / "x.1").write_bytes(jsonfile.line(1, b"a\n", 1, b"") + last)
+    last = jsonwriter.line(1, b"b\n", 2_500_000_000, b"")
+    (tmp_path / "x.1").write_bytes(jsonwriter.line(1, b"a\n", 1, b"") + last)
     directory = os.open(tmp_path, os.O_RDONLY)
     for _ in range(2):
         compress.compress_all(directory, "x", 4)

@@ -12,7 +12,7 @@ import pytest
 
 import _muxer
 from engine.logs import compress, format, lasting
-from engine.logs.drivers.jsonfile import JsonWriter
+from engine.logs.jsonwriter import JsonWriter
 from engine.logs.writer import Writer
 from tests.unit.muxer import twins
 from tests.unit.muxer.played import Container

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.errors import Invalid, NotBuilt, SystemFailure
 from engine.logs import attributes
 from engine.logs.attributes import Described
-from engine.logs.drivers import journald, syslog
+from engine.logs.drivers import journald, jsonfile, syslog
 from engine.monitor.forwarder import Lines, Ring
 
 ONE = Described("ab" * 32, "name", "busybox:1", "sha256:" + "cd" * 32, ("A=1", "BC=2=3", "D"), {"l": "x", "m.n": "y"})
@@ -151,8 +151,8 @@ def test_no_other_tag_is_taken(template):
 def test_attributes_are_those_that_the_options_name():
     config = {"labels": "l,none", "labels-regex": "^m", "env": "A,D", "env-regex": "C$"}
     assert attributes.extra(config, ONE) == {"A": "1", "BC": "2=3", "l": "x", "m.n": "y"}
-    assert attributes.as_json({"b": "\t<", "a": '"'}) == rb'"attrs":{"a":"\"","b":"\t\u003c"},'
-    assert attributes.as_json({}) == b""
+    assert jsonfile.packed({"b": "\t<", "a": '"'}) == rb'"attrs":{"a":"\"","b":"\t\u003c"},'
+    assert jsonfile.packed({}) == b""
     with pytest.raises(Invalid, match=r"error parsing regexp: missing closing \): `\(`"):
         attributes.extra({"env-regex": "("}, ONE)
 

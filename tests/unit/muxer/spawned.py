@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable
 
 from engine.kernel import syscalls
-from engine.logs.drivers.jsonfile import IDLE
+from engine.logs.openlog import IDLE
 from engine.logs.writer import Writer
 from engine.monitor.handover import Handover
 from engine.monitor.nativeprocess import Processes

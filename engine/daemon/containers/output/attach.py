@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.output import head, logs, relay
+from engine.daemon.containers.output import head, logconfig, logs, relay
 from engine.daemon.containers.record import Container
 from engine.daemon.parts import OutputParts
 from engine.errors import Conflict, Invalid, NotFound
@@ -95,7 +95,7 @@ def _join(
 ) -> None:
     """Serve the client of a container that runs, or that has run a moment ago."""
     announce(engine, container, "attach")
-    if asked.logs and (asked.stdout or asked.stderr) and logs.is_json(container):
+    if asked.logs and (asked.stdout or asked.stderr) and logconfig.is_json(container):
         _catch_up_lines(engine, container, asked, client, connection)
         return
     with connection, contextlib.suppress(Conflict):  # it has just ended: the closed connection tells the client

@@ -4,9 +4,6 @@ Used by the daemon's request threads. Create checks the names and a few values, 
 other values. A driver's own options are in `engine/logs/drivers`, whose module is loaded only where it is asked for.
 """
 
-import importlib
-from types import ModuleType
-
 from engine import literals
 from engine.daemon import patterns
 from engine.daemon.containers import paths
@@ -14,24 +11,34 @@ from engine.daemon.containers.record import Container
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotBuilt, SystemFailure
 from engine.late import TYPE_CHECKING, late
-from engine.logs import attributes
 from engine.logs.attributes import Described
-from engine.logs.drivers import jsonfile, local, options
-from engine.wire.schema import Forward, LogTarget
+from engine.logs.drivers import jsonfile, local
+from engine.logs.drivers.contract import Driver
+from engine.logs.target import LINES, NOTHING, LogTarget, Place
 
-if TYPE_CHECKING:  # loaded by the first request for details
+if TYPE_CHECKING:  # each is loaded by the first container that asks for it
     from engine.logs import jsonreader
+    from engine.logs.drivers import journald, none, syslog
 else:
     jsonreader = late("engine.logs.jsonreader")
+    journald = late("engine.logs.drivers.journald")
+    none = late("engine.logs.drivers.none")
+    syslog = late("engine.logs.drivers.syslog")
 
-NONE, LOCAL, JSON_FILE = "none", "local", "json-file"
-# Every driver that is built → its module in `engine.logs.drivers`.
-BUILT_DRIVERS = {LOCAL: "local", JSON_FILE: "jsonfile", "syslog": "syslog", "journald": "journald", NONE: ""}
+DRIVERS: dict[str, Driver] = {
+    "local": local,
+    "json-file": jsonfile,
+    "syslog": syslog,
+    "journald": journald,
+    "none": none,
+}
+"""Every driver that is built, by the name that clients know."""
 # Drivers of the API's definition that this engine does not have.
 UNBUILT_DRIVERS = frozenset({"gelf", "fluentd", "awslogs", "splunk", "gcplogs", "etwlogs"})
 
 BLOCKING, NON_BLOCKING = "blocking", "non-blocking"
 _OF_ALL = frozenset({"mode", "max-buffer-size"}) | local.CACHE_OPTIONS
+_PATTERNS = ("labels-regex", "env-regex")
 _FAILED = "failed to create task for container: failed to initialize logging driver: "
 
 
@@ -45,25 +52,21 @@ def completed(asked: Object, default_driver: str, default_options: tuple[str, ..
 
 def check(log_config: Object) -> None:
     """Raise Invalid in dockerd's words for an unknown driver, an unknown option, or a value that create checks."""
-    driver, config = log_config["Type"], log_config["Config"]
-    if driver not in BUILT_DRIVERS and driver not in UNBUILT_DRIVERS:
-        raise Invalid(f'error looking up logging plugin {driver}: plugin "{driver}" not found')
-    if driver == NONE or driver in UNBUILT_DRIVERS:
+    name, config = log_config["Type"], log_config["Config"]
+    if name in UNBUILT_DRIVERS:
         return
-    _check_mode(config)
-    local.cache(config)
-    module = _module(driver)
-    for option in sorted(config):
-        if option not in module.OPTIONS and option not in _OF_ALL:
-            raise Invalid(f"unknown log opt '{option}' for {_named(driver)}")
-    for option in ("labels-regex", "env-regex"):
-        patterns.compile_pattern(config.get(option, ""))  # refuses patterns that could take too long
-    if hasattr(module, "check"):
-        module.check(config)
-
-
-def _named(driver: str) -> str:
-    return f"log driver {driver}" if driver == LOCAL else f"{driver} log driver"
+    if name not in DRIVERS:
+        raise Invalid(f'error looking up logging plugin {name}: plugin "{name}" not found')
+    driver = DRIVERS[name]
+    if driver.OPTIONS is not None:
+        _check_mode(config)
+        local.cache(config)
+        for option in sorted(config):
+            if option not in driver.OPTIONS and option not in _OF_ALL:
+                raise Invalid(f"unknown log opt '{option}' for {driver.NAMED}")
+        for option in _PATTERNS:
+            patterns.compile_pattern(config.get(option, ""))  # refuses what could take too long
+    driver.check(config)
 
 
 def _check_mode(config: dict[str, str]) -> None:
@@ -81,10 +84,6 @@ def _check_mode(config: dict[str, str]) -> None:
             raise Invalid(f"error parsing option max-buffer-size: {error}") from error
 
 
-def _module(driver: str) -> ModuleType:
-    return importlib.import_module(f"engine.logs.drivers.{BUILT_DRIVERS[driver]}")
-
-
 def refuse_what_is_not_built(log_config: Object) -> None:
     """Raise NotBuilt for a driver that dockerd has and this engine does not have."""
     if log_config["Type"] in UNBUILT_DRIVERS:
@@ -93,26 +92,16 @@ def refuse_what_is_not_built(log_config: Object) -> None:
 
 def target(container: Container, where: paths.Paths) -> LogTarget:
     """The log target of one run. Raises SystemFailure in dockerd's words for invalid values."""
-    log_config = container.host_config["LogConfig"]
-    driver, config = log_config["Type"], log_config["Config"]
+    driver, config = _asked_for(container)
     try:
-        if driver == NONE:
-            return LogTarget("")
-        if driver == LOCAL:
-            return LogTarget(where.log, *local.limits(config))
-        if driver == JSON_FILE:
-            size, files, compress = jsonfile.limits(config)
-            said = attributes.as_json(attributes.of(config, _described(container)))
-            return LogTarget(where.home, size, files, jsonfile.file_name(container.id), said, compress)
-        values = _module(driver).forward(config, _described(container))
-        forward = Forward(BUILT_DRIVERS[driver], tuple(values.items()), options.ring(config))
-        cache = local.cache(config)
-        if cache is None:
-            return LogTarget("", forward=forward)
-        size, files = cache
-        return LogTarget(where.log, size, files, forward=forward)
+        return driver.target(config, _described(container), Place(where.home, where.log))
     except Invalid as error:
         raise SystemFailure(_FAILED + str(error)) from error
+
+
+def _asked_for(container: Container) -> tuple[Driver, dict[str, str]]:
+    log_config = container.host_config["LogConfig"]
+    return DRIVERS[log_config["Type"]], log_config["Config"]
 
 
 def _described(container: Container) -> Described:
@@ -122,23 +111,29 @@ def _described(container: Container) -> Described:
 
 
 def log_path(container: Container, where: paths.Paths) -> str:
-    """The file that inspect shows as LogPath: that of the driver json-file, from the first start on; else empty."""
-    if container.host_config["LogConfig"]["Type"] != JSON_FILE or not container.snapshot().started_ns:
-        return ""
-    return f"{where.home}/{jsonfile.file_name(container.id)}"
+    """The file that inspect shows as LogPath, from the first start on; else empty."""
+    name = _asked_for(container)[0].file(container.id)
+    return f"{where.home}/{name}" if name and container.snapshot().started_ns else ""
+
+
+def form(container: Container) -> str:
+    """What a reader of the log finds, see `engine.logs.target`."""
+    driver, config = _asked_for(container)
+    return driver.form(config)
 
 
 def readable(container: Container) -> bool:
     """Whether there is a log that this engine can serve."""
-    log_config = container.host_config["LogConfig"]
-    if log_config["Type"] in (LOCAL, JSON_FILE):
-        return True
-    return log_config["Type"] != NONE and local.cache(log_config["Config"]) is not None
+    return form(container) != NOTHING
+
+
+def is_json(container: Container) -> bool:
+    """Whether the log is of JSON lines, which the monitor does not send again itself."""
+    return form(container) == LINES
 
 
 def details(container: Container) -> bytes:
-    """The attributes of a log in the engine's own form, as `details` puts them before each line, and a space."""
-    log_config = container.host_config["LogConfig"]
-    if log_config["Type"] in (LOCAL, NONE):
-        return b" "
-    return jsonreader.details_of(attributes.extra(log_config["Config"], _described(container)))
+    """The attributes of a log of frames, as `details` puts them before each line, and a space."""
+    driver, config = _asked_for(container)
+    shown = driver.details(config, _described(container))
+    return jsonreader.details_of(shown) if shown else b" "

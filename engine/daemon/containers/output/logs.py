@@ -48,10 +48,10 @@ def send(
     where = paths.of(settings.data_root, settings.exec_root, container.id)
 
     def serve(ended: int | None) -> tuple[int, int] | None:
-        if not is_json(container):
+        if not logconfig.is_json(container):
             sender(engine.muxer)(where.log, sink, query, chunked, ended)
             return None
-        name = jsonfile.file_name(container.id)
+        name = jsonfile.file(container.id)
         return jsonreader.send(
             where.home, name, sink, query, details=details, chunked=chunked, ended_fd=ended, after=after
         )
@@ -65,12 +65,6 @@ def send(
 def prefix(container: Container) -> bytes:
     """What `details` puts before each line of a log in the engine's own form: its attributes and a space."""
     return logconfig.details(container)
-
-
-def is_json(container: Container) -> bool:
-    """Whether the log is of JSON lines, which a monitor does not replay itself."""
-    driver: str = container.host_config["LogConfig"]["Type"]
-    return driver == logconfig.JSON_FILE
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from engine.daemon.containers.security import dockerinit, joins, resources, wall
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
+from engine.logs.target import LogTarget
 from engine.sandbox import capabilities, limits, sysctls
 from engine.sandbox.spec import Limits, Mount, Rlimit, Root, Sandbox
-from engine.wire.schema import LogTarget
 
 # Docker's kernel parameters for a container with its own network namespace, as far as this kernel has them.
 _NETWORK_SYSCTLS = tuple(

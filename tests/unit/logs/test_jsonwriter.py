@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import _muxer
-from engine.logs import format
-from engine.logs.drivers import jsonfile
-from engine.logs.drivers.jsonfile import IDLE, JsonWriter
+from engine.logs import format, jsonwriter
 from engine.logs.jsonlines import parse
+from engine.logs.jsonwriter import JsonWriter
+from engine.logs.openlog import IDLE
 from tests.unit.muxer import twins
 from tests.unit.muxer.played import STDERR, STDOUT, Container, available, frame, receive
 
@@ -100,7 +100,7 @@ def test_both_twins_write_the_same(said, max_size, max_files, attributes):
         assert len(files) <= max_files
         for each in lines(files):
             nanoseconds = parse(json.dumps(each).encode()).time_ns
-            assert jsonfile.rfc3339_nano(nanoseconds).decode() == each["time"]
+            assert jsonwriter.rfc3339_nano(nanoseconds).decode() == each["time"]
     if max_files == 4 and len(c) < 4 and len(python) < 4:
         assert [(each["log"], each["stream"]) for each in lines(c)] == [
             (each["log"], each["stream"]) for each in lines(python)
@@ -164,7 +164,7 @@ def test_a_client_gets_what_it_is_owed_and_what_is_unfinished_is_known(name, tmp
 
 
 def test_a_torn_line_is_cut_off(tmp_path):
-    whole = jsonfile.line(1, b"kept\n", 1_000_000_001, b"")
+    whole = jsonwriter.line(1, b"kept\n", 1_000_000_001, b"")
     (tmp_path / "x").write_bytes(whole + b'{"log":"torn')
     with JsonWriter(str(tmp_path), "x") as log:
         assert log.position == len(whole)
@@ -188,7 +188,7 @@ def test_a_full_disk_is_told_and_leaves_whole_lines(name, tmp_path):
 
 
 def test_the_time_is_gos():
-    assert jsonfile.rfc3339_nano(1_479_628_800_000_000_000) == b"2016-11-20T08:00:00Z"
-    assert jsonfile.rfc3339_nano(1_479_628_800_120_000_000) == b"2016-11-20T08:00:00.12Z"
-    assert jsonfile.rfc3339_nano(1_479_628_800_000_000_001) == b"2016-11-20T08:00:00.000000001Z"
+    assert jsonwriter.rfc3339_nano(1_479_628_800_000_000_000) == b"2016-11-20T08:00:00Z"
+    assert jsonwriter.rfc3339_nano(1_479_628_800_120_000_000) == b"2016-11-20T08:00:00.12Z"
+    assert jsonwriter.rfc3339_nano(1_479_628_800_000_000_001) == b"2016-11-20T08:00:00.000000001Z"
     assert format.LINE_LIMIT == 16384
