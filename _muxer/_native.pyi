@@ -1,7 +1,7 @@
-"""The types of what Python uses of the compiled module: of each function, constant and struct in muxer.h.
+"""The types of the compiled module `_muxer._native` for type checkers: each function, constant and struct in muxer.h.
 
-For type checkers alone. At run time every struct and every pointer is a `CData` of cffi's, and `ffi` is an object: it
-is a class in here so that the names of the structs can stand in it. A test compares the names with those in muxer.h.
+At run time every struct and every pointer is a `CData` of cffi, and `ffi` is an object. It is a class in this file so
+that it can hold the names of the structs. A test compares the names with those in muxer.h.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ _Kind = TypeVar("_Kind", bound=ffi.CData)
 
 class ffi:
     class CData:
-        """A value of C's, or a pointer to one; false when that is NULL."""
+        """A value of C, or a pointer to one; false when that is NULL."""
 
         def __bool__(self) -> bool: ...
 
@@ -128,7 +128,7 @@ class ffi:
         """NULL, which is a pointer of any kind."""
 
     class CType(Generic[_Kind]):
-        """A type that was looked up."""
+        """The result of `ffi.typeof`, which looks a type up once."""
 
     class buffer:
         def __init__(self, cdata: ffi.CData, size: int) -> None: ...

@@ -1,6 +1,6 @@
-"""Builds the C muxer as `_muxer._native`, with cffi, for the stable ABI of every CPython from 3.11 on.
+"""Builds the C muxer as `_muxer._native`, with cffi, for the stable ABI of every CPython from 3.11 on; and docker-init.
 
-`python3 -m _muxer.build` builds it in place; setup.py takes `ffibuilder`; the tests build it under the sanitizers with
+`python3 -m _muxer.build` builds both in place; setup.py uses `ffibuilder`; the tests build it under the sanitizers with
 `build(directory, sanitize=True)`. Needs cffi and a C compiler; nothing at run time imports this.
 """
 
@@ -37,7 +37,9 @@ INIT_FLAGS = (
 
 
 def make_builder(directory: str, sanitize: bool = False) -> FFI:
-    """The cffi builder; `directory` is where the sources are, as the compiler is to be told (setuptools: relative)."""
+    """The cffi builder; `directory` is where the sources are, in the form that the compiler gets (setuptools:
+    relative).
+    """
     builder = FFI()
     contract = (HERE / "muxer.h").read_text()
     builder.cdef(contract.split("/* cffi begin */")[1].split("/* cffi end */")[0])
@@ -59,16 +61,17 @@ def build(target: Path, sanitize: bool = False) -> Path:
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(make_builder(str(HERE), sanitize).compile(tmpdir=scratch))
         final = target / made.name
-        # Beside the old one and then over it: a process that has it loaded keeps its own.
+        # Written beside the old file and renamed over it: a process that has the old one loaded keeps it.
         shutil.copy(made, final.with_suffix(".new"))
         os.replace(final.with_suffix(".new"), final)
     return final
 
 
 def build_init(target: Path) -> Path | None:
-    """Compiles the containers' own process 1 into the directory `target`; its path, None for a machine it is not for.
+    """Compiles docker-init, the containers' process 1, into the directory `target`; returns its path.
 
-    A program and no extension: static, without a C library. Raises what the compiler raises.
+    Returns None on a machine for which it is not written. It is a program and no extension: static, without a C
+    library. Raises what the compiler raises.
     """
     if os.uname().machine not in INIT_MACHINES:
         return None

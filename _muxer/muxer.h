@@ -1,39 +1,39 @@
-/* The contract of the C muxer: what the modules `native...` of engine.monitor and engine.logs may call.
+/* The interface of the C muxer: everything that the `native...` modules of engine.monitor and engine.logs may call.
  *
  * It moves the bytes of containers: in the monitor from pipes to the log and to attached clients (mux_pump_*), in the
- * daemon's threads from the log to a client (mux_send). Each function has a Python twin of the same behaviour in
- * engine/logs, which is its oracle; the shape of the files is told in engine/logs/format.py.
+ * daemon's threads from the log to a client (mux_send). Functions that move bytes have Python versions of the same
+ * behaviour in engine/monitor and engine/logs, and tests compare the two. engine/logs/format.py defines the format of
+ * the files.
  *
  * No Python in here, no global state, no signal handling, no allocation per chunk. A function that can fail returns a
- * negative errno. SIGPIPE must be ignored in the process. Nothing found in a log's files is trusted.
- */
+ * negative errno. SIGPIPE must be ignored in the process. Nothing found in a log's files is trusted. */
 #ifndef MUXER_H
 #define MUXER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What follows, up to the closing line, is also read by cffi: declarations only, no directives. */
+/* cffi also reads what follows, up to the closing line: so it has only declarations, and no preprocessor directives. */
 /* cffi begin */
 
-/* The open end of a log: the C side of engine.logs.writer.Writer, or of engine.logs.drivers.jsonfile.JsonWriter, whose
- * descriptors these are. A rotation changes them in here. */
+/* The open end of a log: the C side of engine.logs.writer.Writer, or of engine.logs.drivers.jsonfile.JsonWriter, which
+ * owns these descriptors. A rotation replaces them in here. */
 struct mux_log {
-    int log_fd;          /* frames of the present segment; or the file of JSON lines, opened to append */
-    int index_fd;        /* its index; or the attributes of every JSON line */
+    int log_fd;          /* the present segment's frames; or the file of JSON lines, opened to append */
+    int index_fd;        /* the segment's index; or the attributes of every JSON line */
     int directory_fd;    /* the log's directory */
     uint32_t number;     /* of the present segment */
-    uint32_t max_files;  /* how many segments a rotation keeps */
+    uint32_t max_files;  /* how many segments, or files, a rotation keeps */
     uint8_t open_lines;  /* streams in the middle of a line */
-    uint8_t json;        /* which of the two it is */
-    uint8_t compress;    /* JSON: each rotation is told (MUX_ROTATED), and makes the log busy */
-    uint8_t busy;        /* JSON, enum mux_busy: but for MUX_IDLE no further rotation; who was told ends this */
+    uint8_t json;        /* 0: a log of the engine's own form; 1: a log of JSON lines */
+    uint8_t compress;    /* JSON: each rotation is reported (MUX_ROTATED), and makes the log busy */
+    uint8_t busy;        /* JSON, enum mux_busy: it is not rotated again until the caller sets MUX_IDLE */
     uint64_t max_size;   /* bytes that a segment may have, 0 for any */
-    uint64_t limit;      /* bytes at which the present one is full, 0 for never */
+    uint64_t limit;      /* bytes at which the present segment is full, 0 for never */
     uint64_t position;   /* bytes of frames, or of JSON, written */
     uint64_t records;    /* records written */
     uint64_t last_ns;    /* the latest time written */
-    char name[96];       /* JSON: the file's, in the directory */
+    char name[96];       /* JSON: the file's name in the directory */
 };
 
 enum mux_busy { MUX_IDLE = 0, MUX_UNTOLD = 1, MUX_TOLD = 2 };
@@ -44,9 +44,9 @@ enum mux_event_kind {
     MUX_GONE = 3,         /* number: a client that left */
     MUX_DETACHED = 4,     /* number: a client that sent the detach keys */
     MUX_STDIN_CLOSED = 5, /* number: a client that ended its sending half */
-    MUX_ROTATED = 6,      /* the log has a file that wants compressing, and is busy until that is done */
+    MUX_ROTATED = 6,      /* a file of the log is to be compressed; the log is busy until that is done */
     MUX_UNLOGGED = 7,     /* number: the errno with which the log could not be written */
-    MUX_INTERRUPTED = 8   /* a signal came: let its handler run, call again */
+    MUX_INTERRUPTED = 8   /* a signal came: let its handler run, and call again */
 };
 
 struct mux_event {
@@ -56,14 +56,14 @@ struct mux_event {
 
 struct mux_pump;
 
-/* A pump; log may be NULL and must else outlive it. NULL: out of memory. */
+/* Makes a pump; log may be NULL, and otherwise must outlive the pump. NULL: out of memory. */
 struct mux_pump *mux_pump_new(struct mux_log *log, int tty);
 
 /* Closes every descriptor that the pump owns, and frees it. */
 void mux_pump_free(struct mux_pump *pump);
 
-/* What each does is told in engine.monitor.contract.Pump, also what a client has to have read first. Descriptors given to
- * the first three belong to the pump from then on. */
+/* engine.monitor.contract.Pump tells what each function does, and also what a client must have read first. The pump
+ * owns the descriptors that the first three functions get. */
 int mux_pump_add_output(struct mux_pump *pump, int stream, int fd);
 int mux_pump_set_input(struct mux_pump *pump, int fd, int close_on_eof);
 int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int framed, const uint8_t *detach,
@@ -72,22 +72,23 @@ int mux_pump_watch(struct mux_pump *pump, int fd);
 int mux_pump_unwatch(struct mux_pump *pump, int fd);
 int mux_pump_clients(const struct mux_pump *pump);
 
-/* What a log of JSON lines holds back of the stream's unfinished line: copied to to[0..size), its size returned. */
+/* Copies to to[0..size) the bytes of the stream's unfinished line, which a log of JSON lines holds back; returns their
+ * number. */
 size_t mux_pump_unfinished(const struct mux_pump *pump, int stream, uint8_t *to, size_t size);
 
 /* Moves bytes until there is something to tell. */
 int mux_pump_run(struct mux_pump *pump, struct mux_event *event);
 
-/* Reads what is left in the outputs, waiting for nobody. */
+/* Reads what is left in the outputs, without waiting for any client. */
 int mux_pump_drain(struct mux_pump *pump);
 
-/* Gives every client what it is owed and closes it; a client that takes nothing for patience_ms is dropped.
+/* Sends every client what it is owed and closes it; drops all clients once none has taken anything for patience_ms.
  * -EINTR: a signal came; call again. */
 int mux_pump_close_clients(struct mux_pump *pump, int patience_ms);
 
 struct mux_waiters;
 
-/* What each does is told in engine.monitor.contract.Waiters. NULL: out of memory or of descriptors. */
+/* engine.monitor.contract.Waiters tells what each function does. NULL: out of memory or of descriptors. */
 struct mux_waiters *mux_waiters_new(void);
 void mux_waiters_free(struct mux_waiters *waiters);
 int mux_waiters_fd(const struct mux_waiters *waiters);
@@ -106,20 +107,20 @@ struct mux_query {
     int chunked;           /* as an HTTP/1.1 chunked body */
     uint64_t first_ns;     /* lines of a time in [first_ns, last_ns] */
     uint64_t last_ns;
-    int64_t tail;          /* that many last lines; negative: all */
-    const uint8_t *prefix; /* before each line, after the time */
+    int64_t tail;          /* only that many last lines; negative: all */
+    const uint8_t *prefix; /* put before each line, after the time */
     size_t prefix_size;
 };
 
-/* Sends the log in directory to sink_fd. ended_fd: -1 for what is there now, else follow until it is readable.
- * 1: the client got all of it; 0: the client left. */
+/* Sends the log in directory to sink_fd. ended_fd: -1 sends what is there now; else new lines are sent too until it is
+ * readable. 1: the client got all of it; 0: the client left. */
 int mux_send(const char *directory, int sink_fd, const struct mux_query *query, int ended_fd);
 
-/* What the half of a monitor that launches a container tells the half that stays. Its descriptors, in this order:
- * link, [pidfd], [listener, the exec directory], [the mount namespace], [log, index, log directory], [stdin], [stdout],
- * [stderr]. Without a process (pidfd, pid, times), as an exec is handed over, what becomes of it is reported next.
- * Without a home (listener and directory), as an exec is at first, no other daemon finds it again. The mount namespace
- * is held until the end has been told, as its own end syncs a disk. */
+/* What the launcher of a monitor tells the keeper. Its descriptors, in this order: link, [pidfd], [listener, the exec
+ * directory], [the mount namespace], [log, index, log directory], [stdin], [stdout], [stderr]. An exec is handed over
+ * without a process (pidfd, pid, times), which is reported next; and at first without a home (listener and directory),
+ * so that no other daemon finds it again. The mount namespace is held until the end has been told, because its own end
+ * syncs a disk. */
 struct mux_handed_client {
     uint8_t streams, framed, replay, detach_size;
     uint8_t detach[64];
@@ -129,9 +130,9 @@ struct mux_handover {
     int32_t tty, close_on_eof, has_process, has_home, has_mounts, has_log, has_input, has_stdout, has_stderr;
     int32_t pid; /* process 1 */
     uint64_t pid_start, started_ns;
-    struct mux_log log; /* but for its descriptors */
+    struct mux_log log; /* without its descriptors */
     uint32_t client_count;
-    char container[13]; /* the first digits of its id */
+    char container[13]; /* the first digits of the container's id */
     struct mux_handed_client clients[250]; /* as many descriptors as engine.wire.channel sends at once */
 };
 
@@ -145,47 +146,48 @@ enum mux_part {
 };
 
 struct mux_stay {
-    uint8_t request[65537]; /* a datagram of the daemon's, and the descriptors that came with it */
+    uint8_t request[65537]; /* a datagram of the daemon; the descriptors that came with it are in fds */
     uint32_t request_size;
     int fds[253];
     int fd_count;
-    int launcher; /* the launching half's socket to the other */
-    int launching; /* in the half that stays: the launching half, while it is not reaped; else 0 */
-    int launching_end; /* its pidfd, -1 for none */
+    int launcher; /* in the launcher: its socket to the keeper */
+    int launching; /* in the keeper: the launcher's pid, while it is not reaped; else 0 */
+    int launching_end; /* the launcher's pidfd, -1 for none */
     int wants;    /* the socket on which a spare takes its request, else -1 */
     int pidfd, listener, link, exec_dir, mounts, terminal, record;
-    char *title; /* where the command line is, with room for so many bytes; NULL: nobody knows */
+    char *title; /* where the command line is in memory, with room for title_size bytes; NULL: unknown */
     uint32_t title_size;
     struct mux_event event;
     struct mux_pump *pump; /* its log is the one below */
     struct mux_log log;
-    struct mux_waiters *waiters; /* NULL until somebody waits */
-    int has_ended, exit_code; /* process 1; then this only stays for those who wait */
+    struct mux_waiters *waiters; /* NULL until a client waits */
+    int has_ended, exit_code; /* process 1 has ended, with this code; the keeper then only stays for waiting clients */
     uint64_t finished_ns;
     struct mux_handover handed;
 };
 
-/* Forks a monitor for each request on the spawner's socket, and each monitor into its two halves. MUX_LAUNCHES: this is
- * the one that launches. MUX_PREPARES, MUX_PREPARES_EXEC: so it is, without a request yet, and of the one kind or of the
- * other (spares is not 0): mux_take waits for it. MUX_RESOLVES: this is no monitor, and the request says what it is.
- * MUX_STAYS: this is the one that stays, the container runs, and its pump has something to tell of a watched descriptor
- * or of a rotated log; a container that ends before ends this process in here. MUX_ENDED: this is the spawner, and the
- * daemon has gone. */
+/* Forks a monitor for each request on the spawner's socket, and each monitor into launcher and keeper. Returns in
+ * several processes. MUX_LAUNCHES: this is the launcher. MUX_PREPARES, MUX_PREPARES_EXEC (only if spares is not 0):
+ * this is a launcher without a request, a spare for a start or for an exec; mux_take waits for its request.
+ * MUX_RESOLVES: this is no monitor, and the request says what it is. MUX_STAYS: this is the keeper, the container runs,
+ * and its pump has reported a watched descriptor or a rotated log; if the container ends before that, the keeper ends
+ * inside this function. MUX_ENDED: this is the spawner, and the daemon has gone. */
 int mux_spawn(int requests, struct mux_stay *stay, int spares);
 
-/* Makes a child that leads a session (terminal: of the terminal that is its descriptor 0) and executes the command; its
- * parent is the caller's. argv and envp end in NULL. The pid once it has executed, or the negative errno of what failed,
- * and then there is a child all the same, that has ended. */
+/* Makes a child that leads a session (terminal: with the terminal at descriptor 0 as its controlling terminal) and
+ * executes the command; its parent is the caller's parent. argv and envp end in NULL. Returns the pid once it has
+ * executed, or the negative errno of what failed; after a failed execution there is a child all the same, which has
+ * ended. */
 int mux_newborn(const char *path, char *const *argv, char *const *envp, int terminal);
 
-/* Calls this process `engine KIND` in ps(1), and its command line `engine KIND OF`, as far as there is room for it; `of`
- * may be empty. After mux_spawn only. */
+/* Calls this process `engine KIND` in ps(1), and its command line `engine KIND OF`, as far as there is room; `of` may
+ * be empty. To be called only after mux_spawn. */
 void mux_name(const struct mux_stay *stay, const char *kind, const char *of);
 
-/* In a spare: wait for the request. 1: it is there; 0: there will be none. */
+/* In a spare: waits for the request. 1: it has come; 0: none will come. */
 int mux_take(struct mux_stay *stay);
 
-/* The launching half's last word; clients: the descriptor of each. */
+/* In the launcher: gives everything to the keeper. clients: the descriptor of each client. */
 int mux_hand_over(const struct mux_stay *stay, const struct mux_handover *handed, const int *fds, int count,
                   const int *clients);
 

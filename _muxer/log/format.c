@@ -1,4 +1,4 @@
-/* The shapes of a log's files: bytes to values and back, the same on every byte order and word size. */
+/* The on-disk format of the engine's own logs: bytes to values and back, the same on every byte order and word size. */
 #include "log/format.h"
 
 #include <errno.h>
@@ -87,7 +87,7 @@ static uint8_t *put_digits(uint8_t *to, uint64_t value, unsigned digits) {
 void stamp(uint8_t *to, uint64_t time_ns) {
     uint64_t seconds = time_ns / 1000000000u;
     uint32_t second = (uint32_t)(seconds % 86400u), days = (uint32_t)(seconds / 86400u) + 719468u;
-    /* civil_from_days, as in the twin: gmtime(3) ends in 2038 where time_t has 32 bits. */
+    /* civil_from_days, as in engine/logs/format.py: gmtime(3) ends in 2038 where time_t has 32 bits. */
     uint32_t era = days / 146097u, day = days % 146097u;
     uint32_t year = (day - day / 1460u + day / 36524u - day / 146096u) / 365u;
     day -= 365u * year + year / 4u - year / 100u;
@@ -146,7 +146,7 @@ int64_t next_segment(int directory_fd, uint32_t after) {
         char name[];
     };
     _Alignas(struct entry) char block[2048];
-    /* A descriptor of its own, for the place in the directory belongs to the descriptor. */
+    /* A descriptor of its own, because the position in the directory belongs to the descriptor. */
     int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return errno == ENOENT ? 0 : -errno; /* the directory was removed, and all in it */
     int64_t found = 0;
@@ -159,7 +159,7 @@ int64_t next_segment(int directory_fd, uint32_t after) {
             place += entry->size;
         }
     }
-    if (got < 0 && errno != ENOENT) found = -errno; /* as readdir(3), which takes a removed directory for empty */
+    if (got < 0 && errno != ENOENT) found = -errno; /* like readdir(3), which takes a removed directory for empty */
     close(fd);
     return found;
 }

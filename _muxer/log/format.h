@@ -1,4 +1,5 @@
-/* The shapes of a log's files in C: engine/logs/format.py tells what they mean. Internal to the muxer. */
+/* Sizes and functions of the on-disk format of the engine's own logs; engine/logs/format.py explains it. Internal to
+ * the muxer. */
 #ifndef MUXER_FORMAT_H
 #define MUXER_FORMAT_H
 
@@ -25,16 +26,18 @@ struct record {
 
 #define LINE_BIT(stream) (1u << ((stream) - 1u))
 
-/* A frame's header: stream, three zeros, length big-endian; and whether these eight bytes are one that can be right. */
+/* A frame's header: stream, three zeros, length big-endian. Unpacking tells whether these eight bytes can be a right
+ * header. */
 void frame_pack(uint8_t *to, unsigned stream, uint32_t length);
 bool frame_unpack(const uint8_t *from, unsigned *stream, uint32_t *length);
 
-/* An index record, little-endian; unpacking says whether it can be right for a log file of log_size bytes. */
+/* An index record, little-endian. Unpacking tells whether it can be right for a log file of log_size bytes. */
 void record_pack(uint8_t *to, const struct record *record);
 bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record);
 uint64_t record_time(const uint8_t *from);
 
-/* The INDEX_HEADER_SIZE bytes before the records of segment `number`; and whether these begin an index of ours. */
+/* The INDEX_HEADER_SIZE bytes before the records of segment `number`; and whether these bytes begin an index of this
+ * version. */
 void index_header_pack(uint8_t *to, uint32_t number);
 bool index_is_ours(const uint8_t *header);
 
@@ -48,11 +51,11 @@ uint32_t segment_number(const char *name);
 /* The time before a line, RFC 3339 with nine digits and a space: STAMP_SIZE bytes, no zero at the end. */
 void stamp(uint8_t *to, uint64_t time_ns);
 
-/* pread(2) and pwrite(2) of all of it: how much was read (less only at the end of the file), or a negative errno. */
+/* pread(2) and pwrite(2) of all bytes: how many were read (fewer only at the end of the file), or a negative errno. */
 int64_t read_at(int fd, void *to, size_t size, uint64_t offset);
 int write_at(int fd, const void *from, size_t size, uint64_t offset);
 
-/* The smallest number above after of which there is an index in the directory; 0: none; else a negative errno. */
+/* The smallest number above `after` of which there is an index in the directory; 0: none; else a negative errno. */
 int64_t next_segment(int directory_fd, uint32_t after);
 
 /* The time of day, ns since the epoch. */

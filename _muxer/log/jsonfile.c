@@ -1,5 +1,6 @@
-/* Appends to a log of JSON lines, byte for byte as docker's driver json-file does: the twin of engine/logs/drivers/jsonfile.py,
- * in whose words the form is told. */
+/* Writes and rotates a log of JSON lines, byte for byte as docker's driver json-file does.
+ *
+ * engine/logs/drivers/jsonfile.py is the Python version, and explains the format. */
 #include "log/jsonfile.h"
 
 #include "log/lasting.h"
@@ -15,7 +16,7 @@
 
 #define OUT_SIZE (192u * 1024u) /* bytes of lines that are written at once */
 #define LONGEST_ESCAPE 6u
-#define AROUND 128u /* what a line has beside its text and its attributes, at most */
+#define AROUND 128u /* bytes of a line beside its text and its attributes, at most */
 
 struct json *json_new(const struct mux_log *log) {
     struct stat attributes;
@@ -51,7 +52,7 @@ void json_cool(struct json *json) {
     if (json->out_size == 0) room_release(&json->out);
 }
 
-/* Writes the lines that wait. They go to the file's end, wherever a hand with truncate(1) has put it. */
+/* Writes the waiting lines to the file's end, also when somebody has moved that end with truncate(1). */
 static int flush(struct mux_log *log, struct json *json) {
     size_t size = json->out_size, done = 0;
     json->out_size = 0;
@@ -61,7 +62,7 @@ static int flush(struct mux_log *log, struct json *json) {
         if (put < 0) {
             int failed = -errno;
             struct stat now;
-            /* The next line must not go on where a torn one ends. */
+            /* The next line must not follow directly after a torn one. */
             if (done > 0 && fstat(log->log_fd, &now) == 0 && now.st_size >= (off_t)done &&
                 ftruncate(log->log_fd, now.st_size - (off_t)done) < 0)
                 log->position += done;
@@ -73,7 +74,7 @@ static int flush(struct mux_log *log, struct json *json) {
     return 0;
 }
 
-/* The size of the character of UTF-8 (RFC 3629) that begins here, 0 when none does. */
+/* The size of the UTF-8 character (RFC 3629) that begins here, 0 when none does. */
 static unsigned character(const uint8_t *from, const uint8_t *end) {
     unsigned first = from[0], size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
     uint8_t low = 0x80, high = 0xbf; /* of the second byte */
@@ -100,7 +101,7 @@ static const uint8_t PLAIN[256] = {
     [' '] = 1, ['!'] = 1, ['#'... '%'] = 1, ['\''... ';'] = 1, ['='] = 1, ['?'... '['] = 1, [']'... 0x7f] = 1,
 };
 
-/* The text as Go's encoding/json writes it; to has room for LONGEST_ESCAPE times its size. */
+/* Writes the text as Go's encoding/json does; to has room for LONGEST_ESCAPE times its size. */
 static uint8_t *escape(uint8_t *to, const uint8_t *from, size_t size) {
     static const char HEX[] = "0123456789abcdef";
     const uint8_t *end = from + size;
@@ -138,7 +139,7 @@ static uint8_t *escape(uint8_t *to, const uint8_t *from, size_t size) {
     return to;
 }
 
-/* One line of the log: a line of the container's, or a piece of one that has not ended. */
+/* Adds one line to the log: a line of the container, or a piece of one that has not ended. */
 static int add(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *text, size_t size, bool ended,
                uint64_t time_ns) {
     uint8_t time[STAMP_SIZE];
@@ -147,10 +148,10 @@ static int add(struct mux_log *log, struct json *json, unsigned stream, const ui
     bool full = log->limit > 0 && log->position + json->out_size >= log->limit;
     if (json->out_size > 0 && (full || json->out_size + room > json->out.size)) failed = flush(log, json);
     if (full && !log->busy && failed == 0) failed = json_rotate(log);
-    /* A line for which there was no new file goes to the old one. */
+    /* If there was no new file, the line goes to the old one. */
     if (!room_reserve(&json->out, json->out_size + room > OUT_SIZE ? json->out_size + room : OUT_SIZE)) return -ENOMEM;
     stamp(time, time_ns);
-    while (time[digits] == '0') digits--; /* of the fraction, and its point if there is none */
+    while (time[digits] == '0') digits--; /* of the fraction, and its point if the fraction is zero */
     uint8_t *to = json->out.bytes + json->out_size;
     to = PUT(to, "{\"log\":\"");
     to = escape(to, text, size);
@@ -217,7 +218,7 @@ static const char *old_name(char *to, size_t size, const struct mux_log *log, ui
 
 static const char *const SUFFIXES[] = {"", ".gz"};
 
-/* Puts the files that stay on the disk. */
+/* Writes the files that stay to the disk. */
 static int sync_kept(const struct mux_log *log) {
     char name[128];
     for (uint32_t number = log->max_files - 2; number > 0; number--) {

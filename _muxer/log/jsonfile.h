@@ -1,4 +1,4 @@
-/* Writing a log of JSON lines: the C side of engine/logs/drivers/jsonfile.py. Internal to the muxer. */
+/* The writer of a log of JSON lines: the C version of engine/logs/drivers/jsonfile.py. Internal to the muxer. */
 #ifndef MUXER_JSONFILE_H
 #define MUXER_JSONFILE_H
 
@@ -6,7 +6,7 @@
 #include "log/room.h"
 #include "muxer.h"
 
-/* What a log of JSON lines needs beside its file. A line waits in held until its end is read. */
+/* What a log of JSON lines needs beside its file. A line waits in `held` until its end is read. */
 struct json {
     struct room out; /* whole lines that are not written yet, out_size bytes */
     size_t out_size;
@@ -20,20 +20,20 @@ struct json {
     } lines[3]; /* by stream */
 };
 
-/* Memory for a log of JSON lines; NULL with errno. And that memory back. */
+/* Makes the memory for a log of JSON lines, NULL with errno; and frees it. */
 struct json *json_new(const struct mux_log *log);
 void json_free(struct json *json);
 
-/* Gives back what nothing is kept in. */
+/* Gives back the memory of buffers in which nothing is kept. */
 void json_cool(struct json *json);
 
-/* The same of such a log as log_append. */
+/* Does the same for such a log as log_append. */
 int json_append(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *bytes, size_t size);
 
-/* The stream has ended, perhaps within a line. */
+/* Writes the stream's unfinished line, since the stream has ended, perhaps within a line. */
 int json_end(struct mux_log *log, struct json *json, unsigned stream);
 
-/* The same of such a log as log_rotate. */
+/* Does the same for such a log as log_rotate. */
 int json_rotate(struct mux_log *log);
 
 #endif

@@ -1,4 +1,4 @@
-/* When a log goes on in another file, and what is on the disk by then: the twin of engine/logs/lasting.py. */
+/* Tells when a log's file is full, and syncs files before a rotation: the C version of engine/logs/lasting.py. */
 #include "log/lasting.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 bool log_full(const struct mux_log *log) { return log && log->limit > 0 && log->position >= log->limit; }
 
-/* What was written within this time may be nowhere but in memory, see engine/logs/lasting.py. */
+/* A file that was written within this time may be only in memory, see engine/logs/lasting.py. */
 #define YOUNG_NS (30 * UINT64_C(1000000000))
 
 bool log_is_old(const struct mux_log *log, const char *name) {

@@ -1,19 +1,22 @@
-/* Cuts chunks into lines, and lends each to the sink's gathered write: a segment for its header, its time and a small
- * prefix, and a segment for its bytes where they lie in the view's window. The bytes of a line are not copied, but for
- * two cases: a short line goes behind its header, so that any number of them is one segment; and what is there of an
- * unfinished line when the window moves on is held in `bytes` (the same when it came in more than LINE_PARTS parts).
- * A chunk that is just one line has its frame in the log already: one segment covers any number of those; and one covers
- * a terminal's chunk, whose lines have no header between them.
+/* Cuts chunks into lines, and lends each line to the sink's gathered write: a segment for its header, its time and a
+ * small prefix, and a segment for its bytes where they lie in the view's window.
  *
- * Measured (2026-11-20, 192 MB of log in the page cache to another process by a Unix socket, two shared cores, best of
- * twelve), in GB/s of log, against the memcpy(3) of each line behind its header that was here before:
+ * The bytes of a line are not copied, except in two cases. A short line goes behind its header, so that any number
+ * of short lines is one segment. And what has been read of an unfinished line when the window moves on is held in
+ * `bytes` (the same when it came in more than LINE_PARTS parts). A chunk that is just one line has its frame in the
+ * log already: one segment covers any number of such chunks. One segment also covers a terminal's chunk, whose lines
+ * have no header between them.
+ *
+ * Measured (2026-11-20, 192 MB of log in the page cache to another process by a Unix socket, two shared cores, best
+ * of twelve), in GB/s of log, against an earlier version that copied each line behind its header with memcpy(3):
  *
  *     bytes a line    20     100    1000   8000   100, one a chunk
  *     gathered        0.6    2.0    4.5    5.5    2.7
  *     copied          1.4    3.6    4.6    4.9    2.8
  *
- * The kernel takes some 25 ns for each line's two segments, so lines up to SHORT_LINE bytes are copied (2026-11-22, 128
- * MB of 100-byte lines, the two in turn: 1.6 GB/s for 1.0, and 0.08 s of processor time for 0.13), longer ones never. */
+ * The kernel takes some 25 ns for each line's two segments, so lines up to SHORT_LINE bytes are copied (2026-11-22,
+ * 128 MB of 100-byte lines, the two in turn: 1.6 GB/s for 1.0, and 0.08 s of processor time for 0.13), longer ones
+ * never. */
 #include "log/lines.h"
 
 #include <string.h>
@@ -42,7 +45,7 @@ static const uint8_t *stamp_of(struct lines *lines, uint64_t time_ns) {
     return lines->stamp_bytes;
 }
 
-/* Puts before the stream's piece of `total` bytes what it is to begin with. */
+/* Puts header, time and prefix before the stream's piece of `total` bytes. */
 static void dress(struct lines *lines, unsigned stream, size_t total, size_t stamp_size, size_t prefix_size) {
     struct sink *sink = lines->sink;
     uint8_t *first = sink->dress + sink->dressed, *to = first;
@@ -62,8 +65,8 @@ static void dress(struct lines *lines, unsigned stream, size_t total, size_t sta
     if (!small) sink_lend(sink, lines->query->prefix, prefix_size);
 }
 
-/* One piece of a line: header, on the first piece the time and the prefix, what waits of the piece, and these bytes.
- * `framed`: they are all of it, and the log's own header is before them. */
+/* Sends one piece of a line: header, on the first piece the time and the prefix, the held bytes of the piece, and these
+ * bytes. `framed`: these bytes are all of the piece, and the log's own header is before them. */
 static int piece(struct lines *lines, unsigned stream, const uint8_t *bytes, size_t size, bool framed) {
     const struct mux_query *query = lines->query;
     struct line *line = &lines->streams[stream];
@@ -106,7 +109,7 @@ static int hold(struct lines *lines, struct line *line, const uint8_t *bytes, si
     return 0;
 }
 
-/* The part [bytes, end) of one wanted line; `ended`: its last byte is the line's. */
+/* Takes the part [bytes, end) of one wanted line; `ended`: its last byte is the line's last. */
 static int feed_line(struct lines *lines, unsigned stream, const uint8_t *bytes, const uint8_t *end, bool ended,
                      bool framed) {
     struct line *line = &lines->streams[stream];
@@ -150,7 +153,7 @@ int lines_end(struct lines *lines) {
 }
 
 int lines_let_go(struct lines *lines) {
-    int failed = sink_flush(lines->sink, false); /* first: it may point at what was held of an earlier line */
+    int failed = sink_flush(lines->sink, false); /* first: the sink may point at bytes held of an earlier line */
     for (unsigned stream = 1; stream <= 2; stream++) {
         struct line *line = &lines->streams[stream];
         for (unsigned i = 0; i < line->part_count; i++) {

@@ -1,4 +1,5 @@
-/* Cutting chunks into lines and dressing each for the client: the twin of engine/logs/lines.py. Internal. */
+/* Cutting chunks into lines, with time, prefix and frame for the client: the C version of engine/logs/lines.py.
+ * Internal. */
 #ifndef MUXER_LINES_H
 #define MUXER_LINES_H
 
@@ -12,7 +13,7 @@ struct line {
     bool wanted; /* its time is within the query */
     bool bare;   /* its first piece, which carries the time and the prefix, is out */
     uint64_t time_ns;
-    size_t size; /* of the piece in progress, which is so many bytes of `bytes`, and then the parts */
+    size_t size; /* of the piece in progress: `held` bytes in `bytes`, and then the parts */
     size_t held;
     unsigned part_count;
     struct iovec parts[LINE_PARTS];
@@ -22,7 +23,7 @@ struct line {
 struct lines {
     const struct mux_query *query;
     struct sink *sink;
-    bool stamped; /* stamp_bytes is that of stamp_ns */
+    bool stamped; /* stamp_bytes is the text of stamp_ns */
     uint64_t stamp_ns;
     uint8_t stamp_bytes[STAMP_SIZE];
     struct line streams[3]; /* by stream */
@@ -44,7 +45,7 @@ int lines_feed(struct lines *lines, unsigned stream, uint64_t time_ns, const uin
 /* Ends every line in progress where it stands, stdout first. 0 or a negative errno. */
 int lines_end(struct lines *lines);
 
-/* Needs the bytes that were fed no more, for they are about to change. 0 or a negative errno. */
+/* Makes the lines independent of the bytes that were fed, because those are about to change. 0 or a negative errno. */
 int lines_let_go(struct lines *lines);
 
 #endif

@@ -1,5 +1,6 @@
-/* Sends a container's log to a client, in a thread of the daemon: the twin of engine/logs/reader.py. It blocks its
- * thread, holds no lock, and does not care whether anybody still writes. */
+/* Sends a container's log to a client, in a thread of the daemon: the C version of engine/logs/reader.py.
+ *
+ * It blocks its thread, holds no lock, and works whether or not the monitor still writes. */
 #include "log/lines.h"
 #include "log/seek.h"
 #include "log/sink.h"
@@ -14,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LOOK_AGAIN_MS 50 /* where inotify has nothing left to give */
+#define LOOK_AGAIN_MS 50 /* where inotify has no watches left */
 
 struct reading {
     const char *directory;
@@ -31,7 +32,7 @@ struct reading {
     struct view view;
 };
 
-/* Opens every segment that has come: once open, the rotation cannot take it away. */
+/* Opens every segment that is new. Once a segment is open, a rotation cannot take it away. */
 static int open_new(struct reading *reading) {
     if (reading->directory_fd < 0) {
         reading->directory_fd = open(reading->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -49,7 +50,7 @@ static int open_new(struct reading *reading) {
         }
         int failed = segment_open(&reading->segments[reading->segment_count], reading->directory_fd, (uint32_t)number);
         if (failed < 0 && failed != -ENOENT) return failed;
-        /* Half a segment is one that a rotation is removing: it does not come back. */
+        /* A segment of which one file is missing is being removed by a rotation: it does not come back. */
         if (failed == 0) reading->segment_count++;
         reading->newest = (uint32_t)number;
     }
@@ -69,7 +70,7 @@ static void trim(struct view *view, struct segment *segment) {
     while (segment->count > 0 && !view->failed && !view_record(view, segment->count - 1, &record)) segment->count--;
 }
 
-/* Finds the place to start from, once the log is there. */
+/* Finds the place to start from, once the log exists. */
 static int begin(struct reading *reading) {
     struct start start;
     reading->begun = true;
@@ -105,18 +106,19 @@ static int read_segment(struct reading *reading) {
                                     record.length - skipped, skipped == 0);
             if (failed < 0) return failed;
         }
-        /* Torn records at the end are not passed: the next writer cuts them and puts good ones in their place. */
+        /* Torn records at the end are not skipped: the next writer cuts them off and writes good ones in their
+         * place. */
         reading->record = number + 1;
     }
     return 0;
 }
 
-/* Sends all that is there; `last`: and the lines in progress. */
+/* Sends all that is there, and with `last` the lines in progress. */
 static int advance(struct reading *reading, bool last) {
     int failed = open_new(reading);
     if (failed == 0 && !reading->begun && (reading->segment_count > 0 || last)) failed = begin(reading);
     while (failed == 0 && reading->segment_count > 0) {
-        /* Whether there is a next segment is known from before; only then is this one's end its last word. */
+        /* The next segment was seen before this one is read: only then nothing more can be added to this one. */
         bool closed = reading->segment_count > 1;
         if (reading->following) failed = segment_refresh(&reading->segments[0]);
         if (failed == 0) failed = read_segment(reading);
@@ -130,7 +132,7 @@ static int advance(struct reading *reading, bool last) {
     return failed;
 }
 
-/* A watch on the directory, or -1 when there is none to be had (128 per user by default) or no directory yet. */
+/* Makes a watch on the directory; -1 when there is none left (128 per user by default) or no directory yet. */
 static int watch(const char *directory) {
     int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (fd >= 0 && inotify_add_watch(fd, directory, IN_MODIFY | IN_CREATE) < 0) {
@@ -172,7 +174,7 @@ static int follow(struct reading *reading, int ended_fd) {
     int changes = -1, going = 1;
     while (going > 0) {
         if (changes < 0) changes = watch(reading->directory); /* before reading, so that no change is missed */
-        /* Asked before reading: what was written before the end was told is then certain to be read. */
+        /* Checked before reading: what was written before the end was signalled is then certain to be read. */
         bool last = over(reading, ended_fd);
         going = advance(reading, last);
         if (going < 0 || last || reading->finished) {

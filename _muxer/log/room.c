@@ -1,4 +1,4 @@
-/* Memory that grows page by page, moved by the kernel and never copied. */
+/* Buffers of memory that grow by whole pages, which the kernel moves without a copy. */
 #include "log/room.h"
 
 #include <sys/mman.h>

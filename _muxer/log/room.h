@@ -1,4 +1,4 @@
-/* A piece of memory for what waits to be written or sent. Internal to the muxer. */
+/* A growing buffer for bytes that wait to be written or sent. Internal to the muxer. */
 #ifndef MUXER_ROOM_H
 #define MUXER_ROOM_H
 
@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A stretch of memory that costs nothing until it is used, and nothing again once it was let go. */
+/* A buffer that takes no memory until it is used, and none again once it was released. */
 struct room {
     uint8_t *bytes;
     size_t size;
 };
 
-bool room_reserve(struct room *room, size_t size); /* what is in it stays; false: out of memory */
+bool room_reserve(struct room *room, size_t size); /* its content stays; false: out of memory */
 void room_release(struct room *room);
 
 #endif

@@ -1,5 +1,7 @@
-/* Finds the start of a reading. Streams are interleaved and lines go out in the order in which they end, so a place is
- * not one number but one per stream: a line of stdout may begin long before the last line of stderr and end after. */
+/* Finds the record at which the reading of a log must begin for tail and since.
+ *
+ * The streams are interleaved and lines are sent in the order in which they end, so a place is not one number but one
+ * for each stream: a line of stdout may begin long before the last line of stderr and still end after it. */
 #include "log/seek.h"
 
 #include "log/lines.h"
@@ -15,7 +17,7 @@ static bool open_at(struct view *view, uint64_t before, unsigned stream) {
     return false;
 }
 
-/* Where the line of the stream begins that is in progress, or next to come, at record `before`. */
+/* Where the line of the stream that is in progress, or comes next, at record `before` begins. */
 static struct place line_start(struct view *view, uint64_t before, unsigned stream) {
     struct record record;
     if (!open_at(view, before, stream)) return (struct place){before, 0};
@@ -38,7 +40,7 @@ static size_t count_ends(const uint8_t *bytes, size_t size) {
     return count;
 }
 
-/* The start just after the end of a line of `stream` at this place; a record equal to the count is the end of the
+/* Sets the start just after the end of a line of `stream` at this place. A record equal to the count is the end of the
  * segment, where only a stream with a higher number still ends a line. */
 static void start_after(struct view *view, const struct mux_query *query, unsigned stream, struct place end,
                         struct start *start) {
@@ -53,12 +55,12 @@ static void start_after(struct view *view, const struct mux_query *query, unsign
     if (start->skip[other].record < start->record) start->record = start->skip[other].record;
 }
 
-/* Counts ends of lines from the back of the segment that is looked at; true when one too many was found. */
+/* Counts ends of lines from the back of the segment in view; true when one too many was found. */
 static bool tail_segment(struct view *view, const struct mux_query *query, bool closed, uint64_t *left,
                          struct start *start) {
     struct record record;
     uint64_t count = view->segment->count;
-    /* The end of a segment ends the lines in progress, stdout's first: seen from behind, stderr's first. */
+    /* The end of a segment ends the lines in progress, stdout's first; counted backwards, stderr's first. */
     for (unsigned stream = 2; stream >= 1 && closed; stream--) {
         if (!stream_wanted(query, stream) || !open_at(view, count, stream)) continue;
         if (*left == 0) {
@@ -94,7 +96,8 @@ static void tail(struct view *view, const struct segment *segments, size_t count
     start->segment = 0;
 }
 
-/* Moves the start on to the first record that is not older than the query; by halves, for times never fall. */
+/* Moves the start on to the first record that is not older than the query, by binary search, since times never step
+ * back. */
 static void since(struct view *view, const struct segment *segments, size_t count, const struct mux_query *query,
                   struct start *start) {
     size_t place = start->segment;
@@ -117,7 +120,8 @@ static void since(struct view *view, const struct segment *segments, size_t coun
     if (place != start->segment) memset(start->skip, 0, sizeof start->skip);
     start->segment = place;
     start->record = low;
-    /* A stream whose tail begins at or after this record begins with a line; another may be within an older one. */
+    /* A stream whose tail begins at or after this record begins with a line; the other one may be within an older
+     * line. */
     for (unsigned stream = 1; stream <= 2; stream++)
         start->middle[stream] =
             stream_wanted(query, stream) && start->skip[stream].record < low && open_at(view, low, stream);

@@ -1,4 +1,5 @@
-/* Where in a log the reading begins for tail and since: the twin of engine/logs/seek.py. Internal. */
+/* The record at which the reading of a log begins for tail and since: the C version of engine/logs/seek.py.
+ * Internal. */
 #ifndef MUXER_SEEK_H
 #define MUXER_SEEK_H
 
@@ -14,11 +15,11 @@ struct place {
 struct start {
     size_t segment;       /* its place in the array */
     uint64_t record;
-    struct place skip[3]; /* by stream: nothing before it is to be looked at */
+    struct place skip[3]; /* by stream: nothing of the stream before it is used */
     bool middle[3];       /* by stream: it is in the middle of an unwanted line */
 };
 
-/* Finds the start. Following: an unfinished last line is no line yet, and so not counted by tail. */
+/* Finds the start. Following: an unfinished last line is no line yet, so tail does not count it. */
 void seek_start(struct view *view, const struct segment *segments, size_t count, const struct mux_query *query,
                 bool following, struct start *start);
 

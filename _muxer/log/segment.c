@@ -1,5 +1,7 @@
-/* Reads a segment by preads, never by a mapping: a file that is cut short under a mapping kills the process that looks
- * at it (SIGBUS), and a log is a thing that people truncate by hand. From the window the bytes go out as they lie. */
+/* Reads the frames and the index of a segment of a log, and checks everything that it finds.
+ *
+ * It uses pread(2), never a mapping: a file that is cut while it is mapped kills the process that reads the mapping
+ * (SIGBUS), and people truncate logs by hand. The bytes are sent from the window without a copy. */
 #include "log/segment.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Reading one segment of a log at a time, trusting nothing in it: the twin of engine/logs/segment.py. Internal. */
+/* Reading one segment of a log at a time, trusting nothing in it: the C version of engine/logs/segment.py. Internal. */
 #ifndef MUXER_VIEW_H
 #define MUXER_VIEW_H
 
@@ -11,17 +11,17 @@ struct segment {
     uint32_t number;
     int index_fd, log_fd;
     uint64_t count; /* of records, valid or not, at the last refresh */
-    uint64_t size;  /* of the .log file, then */
+    uint64_t size;  /* of the .log file, at the last refresh */
 };
 
 /* Opens segment `number`. -ENOENT when it is gone. */
 int segment_open(struct segment *segment, int directory_fd, uint32_t number);
 void segment_close(struct segment *segment);
 
-/* Takes notice of what was written since. */
+/* Updates count and size to what was written since. */
 int segment_refresh(struct segment *segment);
 
-/* The eye: which segment is looked at, and what of its files is in memory. */
+/* Which segment is being read, and which part of its files is in memory. */
 struct view {
     const struct segment *segment;
     int failed;    /* the errno of a read that failed */
@@ -34,10 +34,10 @@ struct view {
     uint8_t block[BLOCK * RECORD_SIZE];
 };
 
-/* Looks at this segment, as it is since its last refresh. */
+/* Makes this segment, as it was at its last refresh, the one that is read. */
 void view_look(struct view *view, const struct segment *segment);
 
-/* Fills *record and returns its payload, which has the frame's header before it, good until `release` is called; NULL
+/* Fills *record and returns its payload, which has the frame's header before it, valid until `release` is called; NULL
  * when record `number`, or the frame that it points at, is not valid (or failed is set). */
 const uint8_t *view_record(struct view *view, uint64_t number, struct record *record);
 

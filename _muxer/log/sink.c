@@ -1,5 +1,6 @@
-/* Writes to a client what lies in many places, in one system call. The descriptor may be blocking or not, a socket or a
- * pipe. */
+/* Writes a log reader's bytes, which lie in many places, to a client in one system call, in HTTP chunks where asked.
+ *
+ * The descriptor may be blocking or not, a socket or a pipe. */
 #include "log/sink.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ void sink_begin(struct sink *sink, int fd, bool chunked) {
 }
 
 int sink_reserve(struct sink *sink, unsigned segments, size_t dress) {
-    /* Fewer than there are, for one is the chunk's end. */
+    /* Less than the free segments, because one is kept for the chunk's end. */
     bool room = segments < SINK_SEGMENTS - sink->count && dress <= SINK_DRESS - sink->dressed;
     return room && sink->size < SINK_MOST ? 0 : sink_flush(sink, false);
 }
@@ -27,7 +28,7 @@ static ssize_t write_some(struct sink *sink, struct iovec *segments, size_t coun
     return sendmsg(sink->fd, &message, MSG_NOSIGNAL);
 }
 
-/* Takes `size` bytes off the front of the segments; returns the first that is left of them. */
+/* Takes `size` bytes off the front of the segments; returns the first segment that is left. */
 static struct iovec *pass(struct iovec *segments, const struct iovec *end, size_t size) {
     for (; segments < end && size >= segments->iov_len; segments++) size -= segments->iov_len;
     if (segments < end) {
@@ -55,7 +56,7 @@ static int write_all(struct sink *sink, struct iovec *segments, const struct iov
 }
 
 int sink_flush(struct sink *sink, bool finish) {
-    static const char END[] = "\r\n0\r\n\r\n"; /* of a chunk, and then of the body */
+    static const char END[] = "\r\n0\r\n\r\n"; /* the end of a chunk, and then of the body */
     char head[SINK_HEAD];
     bool some = sink->size > 0;
     struct iovec *first = sink->segments + 1, *last = sink->segments + sink->count;

@@ -1,4 +1,4 @@
-/* Handing the reader's bytes to the client's descriptor: the twin of engine/logs/sink.py. Internal. */
+/* Gathering a log reader's bytes and writing them to the client: the C version of engine/logs/sink.py. Internal. */
 #ifndef MUXER_SINK_H
 #define MUXER_SINK_H
 
@@ -8,15 +8,15 @@
 
 #define SINK_SEGMENTS 1024u /* of one gathered write: IOV_MAX of every Linux */
 #define SINK_DRESS 262144u  /* bytes of headers, times, small prefixes and short lines in one gathered write */
-#define SINK_MOST 1048576u  /* bytes that are enough for one */
+#define SINK_MOST 1048576u  /* bytes that are enough for one gathered write */
 #define SINK_HEAD 20u       /* an HTTP chunk's header: 16 digits, the end of the line, the zero */
 
-/* What waits for the next gathered write: segments that point at the bytes where they lie. Whoever lends bytes flushes
- * the sink before they change. */
+/* What waits for the next gathered write: segments that point at the bytes where they lie. Code that lends bytes
+ * flushes the sink before they change. */
 struct sink {
     int fd;
     bool chunked, not_a_socket;
-    unsigned count; /* of segments in use; the first is the chunk head's */
+    unsigned count; /* of segments in use; the first is for the chunk's head */
     size_t size;    /* of all of them together */
     size_t dressed; /* bytes of dress in use */
     struct iovec segments[SINK_SEGMENTS];
@@ -29,7 +29,7 @@ void sink_begin(struct sink *sink, int fd, bool chunked);
 /* Makes room for so many segments and bytes of dress. 0 or a negative errno. */
 int sink_reserve(struct sink *sink, unsigned segments, size_t dress);
 
-/* Lends bytes to the sink, for which there is room; bytes that go on where the last ones end need no new segment. */
+/* Lends bytes to the sink, which has room for them; bytes that follow directly on the last ones need no new segment. */
 static inline void sink_lend(struct sink *sink, const uint8_t *bytes, size_t size) {
     struct iovec *last = &sink->segments[sink->count - 1];
     if (sink->count > 1 && (uint8_t *)last->iov_base + last->iov_len == bytes)
@@ -39,7 +39,7 @@ static inline void sink_lend(struct sink *sink, const uint8_t *bytes, size_t siz
     sink->size += size;
 }
 
-/* Writes all that was lent so far; `finish`: and the end of the HTTP body. 0 or a negative errno. */
+/* Writes all that was lent so far, and with `finish` the end of the HTTP body. 0 or a negative errno. */
 int sink_flush(struct sink *sink, bool finish);
 
 /* Whether this errno says that the client has left. */

@@ -1,4 +1,4 @@
-/* Appends to a log of the engine's own form, and goes on to its next segment: the twin of engine/logs/writer.py. */
+/* Writes chunks to a log of the engine's own form and rotates its segments: the C version of engine/logs/writer.py. */
 #include "log/writer.h"
 
 #include "log/jsonfile.h"
@@ -27,7 +27,7 @@ int log_append(struct mux_log *log, struct json *json, unsigned stream, const ui
     return 0;
 }
 
-/* Makes segment `number`: the frames' file first, for a reader takes a segment as there when its index is. */
+/* Makes segment `number`: the file of frames first, since for a reader a segment exists when its index does. */
 static int begin(struct mux_log *log, uint32_t number) {
     char frames[NAME_SIZE], index[NAME_SIZE];
     uint8_t header[INDEX_HEADER_SIZE];
@@ -57,14 +57,14 @@ static int begin(struct mux_log *log, uint32_t number) {
     return 0;
 }
 
-/* Puts the segments after this one on the disk that are full; a clean one costs next to nothing. */
+/* Writes the full segments after this one to the disk; one that is on the disk already costs next to nothing. */
 static int sync_kept(const struct mux_log *log, uint32_t oldest) {
     char name[NAME_SIZE];
     int failed = 0;
     for (int64_t number = next_segment(log->directory_fd, oldest); number != 0 && number < (int64_t)log->number;
          number = next_segment(log->directory_fd, (uint32_t)number)) {
         if (number < 0) return (int)number;
-        if ((uint64_t)number + log->max_files <= log->number) continue; /* it goes too */
+        if ((uint64_t)number + log->max_files <= log->number) continue; /* it is removed too */
         index_name(name, (uint32_t)number);
         failed = log_sync(log, name);
         log_name(name, (uint32_t)number);
@@ -85,7 +85,8 @@ static int remove_oldest(const struct mux_log *log) {
             if (failed < 0) return failed;
             synced = true;
         }
-        /* The index goes first: a reader lists by it, and so never misses the frames of what it has listed. */
+        /* The index goes first: a reader lists segments by their indexes, and so never misses the frames of a listed
+         * one. */
         index_name(name, (uint32_t)number);
         if (unlinkat(log->directory_fd, name, 0) < 0 && errno != ENOENT) return -errno;
         log_name(name, (uint32_t)number);
@@ -98,11 +99,11 @@ static int remove_oldest(const struct mux_log *log) {
 int log_rotate(struct mux_log *log) {
     int failed = 0;
     if (log->json) return json_rotate(log);
-    /* A write that failed half-way may have left bytes past the last frame. */
+    /* A write that failed half-way may have left bytes after the last frame. */
     if (ftruncate(log->log_fd, (off_t)log->position) < 0) failed = -errno;
     if (failed == 0) failed = begin(log, log->number + 1);
     if (failed == 0) failed = remove_oldest(log);
-    /* The container is worth more than the size of its log. */
+    /* The container matters more than the size of its log. */
     if (failed < 0 && log_full(log)) log->limit = log->position + log->max_size;
     return failed;
 }

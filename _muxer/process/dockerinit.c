@@ -1,14 +1,13 @@
-/*
- * docker-init: process 1 of a container that was asked for with Init.
+/* docker-init: process 1 of a container that was created with the option Init.
  *
  *     docker-init -- COMMAND [ARGUMENT...]
  *
- * Starts the command, in a process group of its own that has the terminal, passes every signal on to it, reaps what
- * others have left, and ends when the command has ended: with its exit code, or 128 and the signal's number.
+ * It starts the command, in a process group of its own that has the terminal, and passes every signal on to it. It
+ * reaps the children that other processes have left, and ends when the command has ended: with its exit code, or 128
+ * and the signal's number.
  *
- * A static program without a C library, so that it runs in any image: system calls by hand, no allocation, no state but
- * one path. The engine binds it read-only on /sbin/docker-init; nothing in it trusts the image.
- */
+ * It is a static program without a C library, so that it runs in any image: system calls by hand, no allocation, no
+ * state except one path. The engine binds it read-only on /sbin/docker-init; nothing in it trusts the image. */
 
 #include <asm/unistd.h>
 
@@ -34,7 +33,8 @@ typedef unsigned long long signals; /* the kernel's sigset_t of eight bytes, on 
 
 static const char DEFAULT_PATH[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/* Its own mistakes, and the kernel's answers to them: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS. */
+/* The signals of its own program errors: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS. They are not passed
+ * on. */
 #define BIT(number) (1ULL << ((number) - 1))
 static const signals SYNCHRONOUS = BIT(4) | BIT(5) | BIT(6) | BIT(7) | BIT(8) | BIT(11) | BIT(31);
 
@@ -119,7 +119,8 @@ static long execute(const char *path, char **arguments, char **environment) {
     return call(__NR_execve, (word)path, (word)arguments, (word)environment, 0);
 }
 
-/* As execvp(3): along PATH for a name without a slash; returns the errno, negative, only when nothing was executed. */
+/* Executes like execvp(3): along PATH for a name without a slash. Returns the negative errno, only when nothing was
+ * executed. */
 static long search(char **arguments, char **environment) {
     static char candidate[4096];
     const char *name = arguments[0], *from = path_of(environment);
@@ -147,7 +148,8 @@ static long search(char **arguments, char **environment) {
 
 static void be_command(char **arguments, char **environment, signals *before) {
     int group = (int)call(__NR_getpid, 0, 0, 0, 0);
-    /* The kernel stops nobody who takes the terminal while SIGTTOU is blocked. Without one there is none to take. */
+    /* While SIGTTOU is blocked, the kernel does not stop a process that takes the terminal. Without a terminal this
+     * fails. */
     call(__NR_setpgid, 0, 0, 0, 0);
     call(__NR_ioctl, 0, TIOCSPGRP, (word)&group, 0);
     call(__NR_rt_sigprocmask, SIG_BLOCK_ALL, (word)before, 0, sizeof *before);
@@ -160,7 +162,7 @@ static void be_command(char **arguments, char **environment, signals *before) {
     leave(error == -ENOENT ? NOT_FOUND : NOT_RUNNABLE);
 }
 
-/* Wait for whoever has ended; leaves with the command. */
+/* Reaps every child that has ended; leaves with the command's status when the command has ended. */
 static void reap(int command) {
     int status;
     for (;;) {
@@ -184,7 +186,7 @@ __attribute__((used)) void run(word *stack) {
         leave(1);
     }
     call(__NR_rt_sigprocmask, SIG_BLOCK_ALL, (word)&all, (word)&before, sizeof all);
-    /* fork(2) in the words that every machine has. */
+    /* fork(2) by a call that every machine has. */
     int command = (int)call(__NR_clone, SIGCHLD, 0, 0, 0);
     if (command < 0) {
         say("docker-init: fork failed\n");

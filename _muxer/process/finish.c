@@ -1,5 +1,7 @@
-/* The end of a container, in the half of its monitor that stayed: the same steps in the same order as in
- * engine/monitor/life.py, without waking the interpreter, which would copy hundreds of pages first. */
+/* The end of a container in its keeper: exit status, exit file, and answers to the daemon and to waiting clients.
+ *
+ * The same steps in the same order as in engine/monitor/life.py, without entering the interpreter, which would first
+ * copy hundreds of pages. */
 #include "process/keeper.h"
 
 #include "log/format.h"
@@ -21,12 +23,12 @@
 static int exit_code(pid_t pid) {
     int status;
     while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR) return 255; /* somebody else has had its status: it cannot be known */
+        if (errno != EINTR) return 255; /* another process has taken its status, so it cannot be known */
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* As engine.wire.exitfile.write, over the space that was reserved for it at the start. A disk that refuses that too leaves
- * no file: the daemon is still told. */
+/* Writes the exit file like engine.wire.exitfile.write, over the space that was reserved for it at the start. If the
+ * disk refuses that too, there is no file, and the daemon is still told. */
 static void write_exit_file(int directory, const char *text, size_t size) {
     int fd = openat(directory, "exit.new", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return;
@@ -35,7 +37,7 @@ static void write_exit_file(int directory, const char *text, size_t size) {
     if (whole) renameat(directory, "exit.new", directory, "exit");
 }
 
-/* The message Exited of engine.wire.schema, as a datagram; its size. */
+/* Makes the message Exited of engine.wire.schema, as a datagram; returns its size. */
 static int put_exited(const struct mux_stay *stay, int waiters, char *to, size_t size) {
     return snprintf(to, size, WIRE_EXITED, (int64_t)stay->exit_code, (int64_t)stay->finished_ns,
                     (int64_t)stay->handed.started_ns, (int64_t)waiters);
@@ -47,7 +49,7 @@ void tell_exited(struct mux_stay *stay) {
     if (stay->link >= 0 && send(stay->link, told, (size_t)size, MSG_NOSIGNAL) < 0) drop_link(stay);
 }
 
-/* Whether the socket by which a daemon would find this monitor is gone, as it is once the end was recorded. */
+/* Whether the socket by which a daemon would find this monitor is gone; it is removed once the end was recorded. */
 static bool is_hidden(const struct mux_stay *stay) {
     return stay->exec_dir < 0 || faccessat(stay->exec_dir, "monitor.sock", F_OK, 0) < 0;
 }
@@ -55,11 +57,12 @@ static bool is_hidden(const struct mux_stay *stay) {
 void answer_alone(struct mux_stay *stay) {
     if (!stay->waiters) return;
     mux_waiters_orphan(stay->waiters);
-    /* Who waits for the removal waits for the next daemon, which sees to that; or else there is nobody to come. */
+    /* A client that waits for the removal waits for the next daemon, which removes the container. If the socket is
+     * gone, no daemon will come, and the client is answered here. */
     if (stay->has_ended) mux_waiters_answer(stay->waiters, stay->exit_code, is_hidden(stay));
 }
 
-/* Stays until each of those who wait was answered, by the daemon or by this, or has hung up. */
+/* Stays until each waiting client was answered, by the daemon or by this process, or has hung up. */
 static void wait_with_them(struct mux_stay *stay) {
     mux_pump_free(stay->pump);
     stay->pump = NULL;
@@ -78,8 +81,8 @@ static void wait_with_them(struct mux_stay *stay) {
     }
 }
 
-/* Leaves in an exec's record how it has ended, over the space that the daemon has left there. It may have been so quick
- * that it has not heard of its home yet. */
+/* Leaves in an exec's record how it has ended, over the space that the daemon has left there. A short exec may not have
+ * read the daemon's word about its home yet, so that is done first. */
 static void write_record(struct mux_stay *stay, const char *text, size_t size) {
     uint8_t first;
     if (stay->record < 0 && stay->link >= 0 && peek(stay->link, &first) > 0 && first == WIRE_HOME) find_home(stay);
@@ -104,6 +107,7 @@ void finish(struct mux_stay *stay) {
     while (mux_pump_close_clients(stay->pump, PATIENCE_MS) == -EINTR) {
     }
     if (waiters_of(stay) > 0) wait_with_them(stay);
-    /* What is left goes with the process; the mount namespace last, as its end syncs the disk below the overlay. */
+    /* The process's end closes what is left. The mount namespace stays to the last, because its end syncs the disk
+     * below the overlay. */
     _exit(0);
 }

@@ -1,7 +1,7 @@
-/* The keeper of a container. What runs Python copies the pages that it touches, so a monitor forks before it does anything
- * (see spawner.c): its child, the launcher, starts the container in Python, hands over and ends; the keeper has only
- * waited in here and goes on in here, so that what it keeps of its own for the container's whole life is a few pages. It
- * is a subreaper until then (prctl(2)), which makes it the parent of process 1 once the launcher has ended. */
+/* The keeper, the process of a monitor that stays with its container: takes over from the launcher and runs the pump.
+ * Running Python copies the pages that it touches, so a monitor forks first (see spawner.c). Its child, the launcher,
+ * starts the container in Python, hands over and ends. The keeper waits and goes on in C, so that it has few pages of
+ * its own. It is a subreaper until the launcher has ended (prctl(2)), and becomes the parent of process 1 then. */
 #include "process/keeper.h"
 
 #include "log/format.h"
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 
-/* Descriptors that travel with a message: room for them, and their number in fds, -1 for a message that was cut. */
+/* Room for the descriptors that travel with a message. */
 union control {
     struct cmsghdr header;
     char room[CMSG_SPACE(MUX_MOST_FDS * sizeof(int))];
@@ -35,7 +35,7 @@ ssize_t receive(int from, void *bytes, size_t size, int *fds, int *count) {
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t got;
-    int resets = 0; /* by a peer that was gone before it had read all: told once, and before what it has said itself */
+    int resets = 0; /* the peer was gone before it had read all: reported once, before its own last datagrams */
     do
         got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
     while (got < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
@@ -73,7 +73,7 @@ int pass_on(int to, const void *bytes, size_t size, const int *fds, int count) {
     return sent < 0 ? -errno : 0;
 }
 
-/* A session of its own, no terminal, children that can be waited for (the spawner's are nobody's to wait for). */
+/* Begins a session of its own, without standard streams, and makes children waitable (the spawner ignores SIGCHLD). */
 int settle(void) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0) return -errno;
@@ -81,7 +81,7 @@ int settle(void) {
         if (dup2(null, fd) < 0) return -errno;
     if (null > 2) close(null);
     signal(SIGCHLD, SIG_DFL);
-    setsid(); /* EPERM: it leads one already */
+    setsid(); /* EPERM: it leads a session already */
     return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : 0;
 }
 
@@ -90,7 +90,7 @@ void close_request(struct mux_stay *stay) {
     stay->fd_count = 0;
 }
 
-/* Kills this process's children; how many there are, ended ones too. */
+/* Kills this process's children; returns how many there are, ended ones too. */
 static int kill_children(void) {
     char text[4096];
     int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC), count = 0;
@@ -105,20 +105,20 @@ static int kill_children(void) {
     }
 }
 
-/* Ends a monitor to which no container came. What the launching half may have left running is killed, for nobody would
- * ever hear of it; what is orphaned by that comes here too, as to the subreaper that this still is. */
+/* Ends a monitor to which no container came. What the launcher may have left running is killed, since no process would
+ * hear of it later. Orphans of that come here too, because this process is still the subreaper. */
 static _Noreturn void abandon(int status) {
     while (kill_children() > 0) waitpid(-1, NULL, 0);
     _exit(status);
 }
 
-/* How much of a handover is sent. */
+/* How many bytes of a handover are sent. */
 static size_t handover_size(const struct mux_handover *handed) {
     return offsetof(struct mux_handover, clients) + handed->client_count * sizeof *handed->clients;
 }
 
-/* Receives what the launching half hands over: its descriptors in stay->fds, those of the clients apart, as a message
- * takes no more than the clients may be alone. 1: it is there; 0: it will not come; else a negative errno. */
+/* Receives what the launcher hands over: its descriptors in stay->fds, those of the clients by a second message, since
+ * one takes no more than the clients alone may have. 1: it has come; 0: it will not; else a negative errno. */
 static int take_over(struct mux_stay *stay, int from, int *count, int *clients) {
     uint8_t mark;
     int client_count;
@@ -132,7 +132,7 @@ static int take_over(struct mux_stay *stay, int from, int *count, int *clients) 
     return got == 1 && client_count == (int)stay->handed.client_count ? 1 : -EPROTO;
 }
 
-/* Serves an exec's terminal, which came by itself. */
+/* Serves an exec's terminal, which came in a report of its own. */
 static int add_terminal(struct mux_stay *stay) {
     int failed, fd = fcntl(stay->terminal, F_DUPFD_CLOEXEC, 0);
     if (fd < 0) return -errno;
@@ -143,7 +143,7 @@ static int add_terminal(struct mux_stay *stay) {
     return mux_pump_set_input(stay->pump, fd, 0);
 }
 
-/* When a process started, as in field 22 of proc_pid_stat(5), in which the second may hold anything; 0: it is gone. */
+/* When a process started (field 22 of proc_pid_stat(5), found after field 2, which may hold anything); 0: gone. */
 static uint64_t start_of(pid_t pid) {
     char text[1024];
     snprintf(text, sizeof text, "/proc/%d/stat", (int)pid);
@@ -157,7 +157,7 @@ static uint64_t start_of(pid_t pid) {
     return place ? strtoull(place, NULL, 10) : 0;
 }
 
-/* Tells the daemon that what was asked for runs, by the message Started of engine.wire.schema. The end of a daemon that has gone already is heard next. */
+/* Sends the message Started of engine.wire.schema. If the daemon has gone already, the end of its link is read next. */
 static void tell_started(const struct mux_stay *stay, int link) {
     char told[200];
     const struct mux_handover *handed = &stay->handed;
@@ -166,14 +166,14 @@ static void tell_started(const struct mux_stay *stay, int link) {
     send(link, told, (size_t)size, MSG_NOSIGNAL);
 }
 
-/* Whether this is a child of this process, one that has ended too: who may trace a newborn can report in its name. */
+/* Whether this is a child of this process, also one that has ended: a tracer of the newborn can report a false pid. */
 static bool is_child(pid_t pid) {
     siginfo_t info;
     return pid > 0 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Hears what becomes of an exec's process (see engine/wire/report.py): 1 when it runs and the daemon knows; 0: it never
- * came to run, and the daemon was told why, or hears the end of the link; else a negative errno. */
+/* Reads what becomes of an exec's process (engine/wire/report.py). 1: it runs and the daemon knows; 0: it never ran,
+ * and the daemon was told why, or sees the end of the link; else a negative errno. */
 static int await_birth(struct mux_stay *stay, int from) {
     uint8_t said[WIRE_REPORT_SIZE + 1];
     int link = stay->fds[0], passed, fds[MUX_MOST_FDS];
@@ -191,7 +191,7 @@ static int await_birth(struct mux_stay *stay, int from) {
         failed |= said[0] == WIRE_FAILED;
     }
     if (failed || stay->handed.pid <= 0) return 0;
-    if (!executed) reap_launcher(stay); /* whose child it was until then */
+    if (!executed) reap_launcher(stay); /* it was the launcher's child until then */
     if (!is_child(stay->handed.pid)) return -ECHILD;
     stay->pidfd = (int)syscall(SYS_pidfd_open, stay->handed.pid, 0);
     if (stay->pidfd < 0) return -errno;
@@ -201,14 +201,14 @@ static int await_birth(struct mux_stay *stay, int from) {
     return 1;
 }
 
-/* Serves a client; one that cannot be served is sent away, and the container goes on. */
+/* Serves a client. If that fails, the client's connection is closed, and the container goes on. */
 static void add_client(struct mux_stay *stay, const struct mux_handed_client *client, int fd) {
     if (mux_pump_add_client(stay->pump, fd, client->streams, client->framed, client->detach, client->detach_size,
                             client->replay, NULL, 0) < 0)
         close(fd);
 }
 
-/* From what was handed over to a pump that is ready. */
+/* Makes the pump from what was handed over, and watches the descriptors. */
 static int begin(struct mux_stay *stay, int count, const int *clients) {
     const struct mux_handover *handed = &stay->handed;
     const int *next = stay->fds;
@@ -233,7 +233,7 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
     if (handed->has_input && (failed = mux_pump_set_input(stay->pump, *next++, handed->close_on_eof)) < 0)
         return failed;
     if (handed->has_process) stay->terminal = -1;
-    /* The terminal for its own sake, as the pump closes its own when the last program has left it. */
+    /* A copy of the terminal for resizes, since the pump closes its own when the last program has left the terminal. */
     if (handed->tty && handed->has_stdout) stay->terminal = fcntl(*next, F_DUPFD_CLOEXEC, 0);
     if (handed->has_stdout && (failed = mux_pump_add_output(stay->pump, 1, *next++)) < 0) return failed;
     if (handed->has_stderr && (failed = mux_pump_add_output(stay->pump, 2, *next++)) < 0) return failed;
@@ -254,7 +254,7 @@ void drop_link(struct mux_stay *stay) {
     answer_alone(stay);
 }
 
-/* Waits for the launching half, whose children are this process's from then on, and not those of its children. */
+/* Reaps the launcher. Its children are this process's children from then on, but later orphans are not. */
 void reap_launcher(struct mux_stay *stay) {
     while (stay->launching > 0 && waitpid(stay->launching, NULL, 0) < 0 && errno == EINTR) {
     }
@@ -268,10 +268,10 @@ void reap_launcher(struct mux_stay *stay) {
 
 void meet(struct mux_stay *stay) {
     int link = accept4(stay->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (link < 0) return; /* it has gone again */
+    if (link < 0) return; /* the daemon has gone again */
     drop_link(stay);
     if (stay->pump && mux_pump_watch(stay->pump, link) < 0) {
-        close(link); /* it hears the end, and tries again when it is started again */
+        close(link); /* the daemon sees the end, and connects again when it is started again */
         return;
     }
     stay->link = link;
@@ -281,13 +281,13 @@ void meet(struct mux_stay *stay) {
         tell_started(stay, link);
 }
 
-/* The message Detached, as above. */
+/* Sends the message Detached of engine.wire.schema. */
 static void tell_detached(const struct mux_stay *stay) {
     static const char told[] = "J{\"@\":\"Detached\"}";
     if (stay->link >= 0) send(stay->link, told, sizeof told - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* One who waits; it is not served where there is no room for it, and then has the daemon alone. */
+/* Keeps a waiting client; if there is no room for it, only the daemon can answer it. */
 static void take_waiter(struct mux_stay *stay, const uint8_t *datagram, size_t size, int fd) {
     if (!stay->waiters) {
         stay->waiters = mux_waiters_new();
@@ -299,12 +299,12 @@ static void take_waiter(struct mux_stay *stay, const uint8_t *datagram, size_t s
     if (!stay->waiters || mux_waiters_take(stay->waiters, datagram, size, fd) < 0) close(fd);
 }
 
-/* What the daemon says of those who wait. */
+/* Reads a word of the daemon about waiting clients (engine/wire/waits.py) and acts on it. */
 static void hear_of_waiters(struct mux_stay *stay) {
     uint8_t said[2048];
     int fds[MUX_MOST_FDS], count;
     ssize_t got = receive(stay->link, said, sizeof said, fds, &count);
-    if (got <= 0 || count < 0) return; /* cut: there was no descriptor to be had for it */
+    if (got <= 0 || count < 0) return; /* cut: no descriptor was free for it */
     if (said[0] == WIRE_WAITS && count == 1) {
         take_waiter(stay, said, (size_t)got, fds[0]);
         return;
@@ -329,7 +329,7 @@ void find_home(struct mux_stay *stay) {
     for (int i = 0; i < count; i++) close(fds[i]);
 }
 
-/* A message for one who keeps a container, which there is no more. */
+/* Drops a message that is meant for a running container, because the container has ended. */
 static void pass_over(struct mux_stay *stay) {
     uint8_t said[1];
     int fds[MUX_MOST_FDS], count;
@@ -358,7 +358,7 @@ bool hear(struct mux_stay *stay) {
     return true;
 }
 
-/* Whether the event was only somebody's coming or going, which needs no Python. */
+/* Handles an event that needs no Python, such as a connection or a hang-up. False: it is for Python. */
 static bool settled(struct mux_stay *stay) {
     int64_t number = stay->event.number;
     if (number == stay->listener)
@@ -372,7 +372,7 @@ static bool settled(struct mux_stay *stay) {
     return true;
 }
 
-/* In the monitor, which has nothing of the request open: wait for the launching half, then live. */
+/* In the keeper, after it has closed the request's descriptors: waits for the launcher, then serves the container. */
 int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
     int count, clients[MUX_MOST_FDS], taken = take_over(stay, from, &count, clients);
     stay->launching = launcher;
@@ -382,19 +382,19 @@ int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
     stay->has_ended = 0;
     if (taken > 0 && !stay->handed.has_process) taken = count > 0 ? await_birth(stay, from) : -EPROTO;
     close(from);
-    /* An exec's process may have said all and ended before the launching half, which has no more to do, is gone. */
+    /* An exec's process may end before the launcher, which has no more to do, is gone: so that is watched for. */
     if (taken > 0 && !stay->handed.has_process && stay->launching > 0)
         stay->launching_end = (int)syscall(SYS_pidfd_open, launcher, 0);
     if (stay->launching_end < 0) reap_launcher(stay);
-    /* No container came to run, and who wanted it was told why; or else it hears the end of the link. */
+    /* No container came to run. The daemon was told why, or sees the end of the link. */
     if (taken <= 0 || begin(stay, count, clients) < 0) abandon(taken != 0);
     if (stay->launching_end < 0)
         prctl(PR_SET_CHILD_SUBREAPER, 0);
     else if (mux_pump_watch(stay->pump, stay->launching_end) < 0)
         reap_launcher(stay);
-    do { /* Clients come and go without a word to the interpreter, whose pages stay the spawner's. */
+    do { /* Clients come and go without the interpreter, whose pages stay shared with the spawner. */
         if (mux_pump_run(stay->pump, &stay->event) < 0) {
-            /* Out of memory: without its streams the container is ended, and its end is told as ever. */
+            /* Out of memory. Without its streams the container is killed, and its end is told as usual. */
             syscall(SYS_pidfd_send_signal, stay->pidfd, SIGKILL, NULL, 0);
             finish(stay);
         }
@@ -407,7 +407,7 @@ int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
 
 int mux_take(struct mux_stay *stay) {
     ssize_t got = receive(stay->wants, stay->request, sizeof stay->request, stay->fds, &stay->fd_count);
-    /* It stays open: its end tells the spawner that this half is done. */
+    /* The socket stays open: its end tells the spawner that this launcher is done. */
     stay->request_size = got > 0 ? (uint32_t)got : 0;
     return got < 0 ? (int)got : got > 0 && stay->fd_count >= 0;
 }

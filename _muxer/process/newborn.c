@@ -1,6 +1,7 @@
-/* The birth of an exec's process: a child that shares its maker's memory until it executes its command, so that nothing
- * is copied for the short time in between. The caller is a joiner (engine/birth/join.py), single-threaded, which is all that
- * the process is to be: in the container's namespaces, with its user and its rights. */
+/* Makes the process of an exec by clone(2): a child that shares its maker's memory until it executes its command.
+ *
+ * So nothing is copied for the short time in between. The caller is a joiner (engine/birth/join.py). It is
+ * single-threaded and has already what the new process is to have: the container's namespaces, user and rights. */
 #include "muxer.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ __attribute__((no_sanitize("address", "undefined"))) static int be_born(void *gi
     struct newborn *newborn = given;
     sigset_t none;
     sigemptyset(&none);
-    setsid(); /* it leads no group yet, so it can */
+    setsid(); /* works, since the child leads no process group yet */
     if (newborn->terminal && ioctl(0, TIOCSCTTY, 0) < 0) {
         newborn->failed = errno;
         _exit(1);
@@ -40,8 +41,8 @@ int mux_newborn(const char *path, char *const *argv, char *const *envp, int term
     struct newborn newborn = {path, argv, envp, terminal, 0};
     sigset_t all, before;
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before); /* no handler of the maker's may run in the child */
-    /* The sibling of its maker: whoever has made that one hears of its end. */
+    sigprocmask(SIG_SETMASK, &all, &before); /* no handler of the maker may run in the child */
+    /* The child is a sibling of its maker: the maker's parent is told of its end. */
     int pid = clone(be_born, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, &newborn);
     int failed = pid < 0 ? errno : newborn.failed;
     sigprocmask(SIG_SETMASK, &before, NULL);

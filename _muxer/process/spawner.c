@@ -1,9 +1,11 @@
-/* The spawner's loop. What it touches while it is forked from, its children are left with; so it waits and forks in here,
- * and never in Python. A monitor that it forks is two halves at once, see keeper.c.
+/* The spawner's loop: receives requests, forks monitors, and keeps a prepared spare for the next request.
  *
- * When the spawner has been quiet for a moment it makes a spare: a monitor whose launching half has prepared what every
- * ordinary container has, and waits for a request. The next request that may have it takes it. Where execs are asked for
- * there is one of another kind beside it, which is let go when they have ceased. */
+ * Each page that the spawner touches between forks is copied, and its children keep the old copy. So it waits and forks
+ * in C, never in Python. A monitor that it forks splits into two processes at once, see keeper.c.
+ *
+ * When no request has come for a moment, the spawner makes a spare: a monitor whose launcher has prepared what every
+ * ordinary container has, and waits for a request. The next ordinary request takes it. While execs are asked for, there
+ * is a second spare, for execs; it is closed when no exec has come for a while. */
 #include "process/keeper.h"
 
 #include "wire.h"
@@ -15,17 +17,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define QUIET_MS 3      /* without a request, and a spare is made, which takes a processor for as long */
-#define LINGER_MS 30000 /* without an exec, and the spare for execs is let go */
+#define QUIET_MS 3      /* without a request for so long, a spare is made, which takes a processor for about as long */
+#define LINGER_MS 30000 /* without an exec for so long, the spare for execs is closed */
 
 /* The spare of one kind of request. */
 struct kind {
     uint8_t mark;  /* the first byte of a request that may have it */
-    int part;      /* of its launching half */
+    int part;      /* what mux_spawn returns in its launcher */
     int spare;     /* this end of the socket on which it takes its request, -1 for none */
-    int busy;      /* that of the last one that took one, which hangs up when its launching half is done; or -1 */
-    int64_t until; /* one is to be there until then, in ms of the monotonic clock */
-    bool eager;    /* the next is made while the last one is at work: execs come in series, and each takes so little */
+    int busy;      /* that end of the last spare used, which hangs up when its launcher is done; or -1 */
+    int64_t until; /* a spare is kept until then, in ms of the monotonic clock */
+    bool eager;    /* the next is made while the last is at work: execs come in series, and each takes so little */
 };
 
 #define KINDS 2
@@ -43,12 +45,12 @@ static void let_go(int *fd) {
     *fd = -1;
 }
 
-/* Forks. In the spawner 0 or a negative errno; in the child, which has let go of what is the spawner's, 1. */
+/* Forks. Returns 0 or a negative errno in the spawner; 1 in the child, which has closed the spawner's descriptors. */
 static int fork_off(int requests, struct kind *kinds) {
     pid_t child = fork();
     if (child != 0) return child < 0 ? -errno : 0;
     close(requests);
-    for (int i = 0; i < KINDS; i++) { /* a spare ends when the spawner's end of its socket does */
+    for (int i = 0; i < KINDS; i++) { /* a spare ends when every copy of the spawner's end of its socket is closed */
         let_go(&kinds[i].spare);
         let_go(&kinds[i].busy);
     }
@@ -56,7 +58,8 @@ static int fork_off(int requests, struct kind *kinds) {
     return 1;
 }
 
-/* Forks a monitor, and the monitor into its halves. In the spawner 0 or a negative errno; in a half its name. */
+/* Forks a monitor, and the monitor into launcher and keeper. Returns 0 or a negative errno in the spawner, else its
+ * MUX_ part. */
 static int fork_monitor(struct mux_stay *stay, int requests, struct kind *kinds, int which, int wants) {
     int ends[2], forked = fork_off(requests, kinds);
     if (forked <= 0) return forked;
@@ -76,7 +79,7 @@ static int fork_monitor(struct mux_stay *stay, int requests, struct kind *kinds,
     return stay_on(stay, ends[0], launcher);
 }
 
-/* A spare of this kind. Returns as fork_monitor. */
+/* Makes a spare of this kind. Returns the same as fork_monitor. */
 static int make_spare(struct mux_stay *stay, int requests, struct kind *kinds, struct kind *kind) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) return -errno;
@@ -89,7 +92,7 @@ static int make_spare(struct mux_stay *stay, int requests, struct kind *kinds, s
     return result;
 }
 
-/* Gives the request to a spare, which is used up then. One for execs is only there while there are execs. */
+/* Gives the request to a spare, which is then used up. A spare for execs exists only while execs come. */
 static bool give(struct mux_stay *stay, struct kind *kinds) {
     for (struct kind *kind = kinds; kind < kinds + KINDS; kind++) {
         if (stay->request[0] != kind->mark) continue;
@@ -97,7 +100,7 @@ static bool give(struct mux_stay *stay, struct kind *kinds) {
         if (kind->spare < 0) return false;
         bool taken = pass_on(kind->spare, stay->request, stay->request_size, stay->fds, stay->fd_count) == 0;
         let_go(&kind->busy);
-        if (kind->eager) close(kind->spare); /* it has what it needs */
+        if (kind->eager) close(kind->spare); /* the next one need not wait for it */
         else kind->busy = kind->spare;
         kind->spare = -1;
         return taken;
@@ -105,8 +108,10 @@ static bool give(struct mux_stay *stay, struct kind *kinds) {
     return false;
 }
 
-/* Waits for a request, NULL; or until it is time for a new spare, its kind: nothing was asked for a moment, or what took
- * the last one runs, so that the making of the next does not take a processor from its start. */
+/* Waits for a request: NULL; or until a new spare is due: its kind. A spare is due when no request has come for a
+ * moment, or when the launcher that took the last spare is done. It is not made earlier, because making it would
+ * take a processor from that launcher's start. After an exec the next spare is made at once, unless such a start is
+ * under way. */
 static struct kind *time_for_spare(int requests, struct kind *kinds) {
     for (;;) {
         struct pollfd waiting[1 + KINDS] = {{.fd = requests, .events = POLLIN}};
@@ -128,7 +133,7 @@ static struct kind *time_for_spare(int requests, struct kind *kinds) {
         int wait = due ? (due->eager ? 0 : QUIET_MS) : latest == FOR_EVER ? -1 : (int)(latest - now) + 1;
         int ready = poll(waiting, 1 + KINDS, wait);
         if (ready == 0 && due) return due;
-        if (ready < 0 && errno != EINTR) return NULL; /* what is wrong is heard from the socket */
+        if (ready < 0 && errno != EINTR) return NULL; /* the error is seen again when the socket is read */
         if (ready <= 0) continue;
         if (waiting[0].revents) return NULL;
         for (struct kind *kind = kinds; kind < kinds + KINDS; kind++) {
@@ -150,13 +155,13 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares) {
         struct kind *kind = spares ? time_for_spare(requests, kinds) : NULL;
         if (kind) {
             if ((result = make_spare(stay, requests, kinds, kind)) > 0) return result;
-            if (result < 0) kind->until = -1; /* every one of them is made from the beginning then */
+            if (result < 0) kind->until = -1; /* no more spares of this kind: each monitor is made at its request */
             continue;
         }
         ssize_t got = receive(requests, stay->request, sizeof stay->request, stay->fds, &stay->fd_count);
         if (got <= 0) return got < 0 ? (int)got : MUX_ENDED;
         stay->request_size = (uint32_t)got;
-        /* What was cut, or could not be forked for, is heard by who asked as the end of the link. */
+        /* If the request was cut, or the fork failed, the daemon sees the end of the request's link. */
         if (stay->fd_count >= 0 && stay->request[0] == WIRE_RESOLVER) {
             if (fork_off(requests, kinds) > 0) return MUX_RESOLVES;
         } else if (stay->fd_count >= 0 && !give(stay, kinds) &&

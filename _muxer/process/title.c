@@ -1,5 +1,6 @@
-/* What a process is called in ps(1), as engine/kernel/title.py tells of it; for the processes that do not wake Python to
- * name themselves. */
+/* Sets the name of a process in ps(1) and its command line, for processes that do not run Python to name themselves.
+ *
+ * engine/kernel/title.py does the same in Python, and explains it. */
 #include "process/keeper.h"
 
 #include <fcntl.h>
@@ -9,10 +10,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define COMM_SIZE 16 /* of a command's name, with its end (prctl(2)) */
+#define COMM_SIZE 16 /* bytes of a command's name, with its end (prctl(2)) */
 #define ARG_START 48 /* field of proc_pid_stat(5) */
 
-/* Where the kernel shows the command line from, for this process and all that it forks. */
+/* Finds the memory from which the kernel shows the command line, for this process and all that it forks. */
 void find_title(struct mux_stay *stay) {
     char text[2048];
     int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);

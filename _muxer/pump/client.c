@@ -1,5 +1,7 @@
-/* One attached client: what it is owed, what it has sent, and where it is in the log. It never blocks: every send and
- * receive says MSG_DONTWAIT, whatever the mode of the descriptor, which others may share. */
+/* One attached client: the bytes it is owed, the bytes it has sent, and its place in the log.
+ *
+ * It never blocks: every send and receive says MSG_DONTWAIT, whatever the mode of the descriptor is, because other
+ * processes may share the descriptor. */
 #include "pump/client.h"
 
 #include <errno.h>
@@ -13,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HEAD_MS 10000   /* for so long at most is a head waited for that is not read */
+#define HEAD_MS 10000   /* the longest time to wait for a client to read its head */
 #define LONGEST_LOOK 20 /* ms */
 
 bool client_pending(const struct client *client) { return client->end > client->start; }
@@ -38,12 +40,12 @@ static int64_t now_ms(void) {
 void client_begin(struct client *client) {
     int domain = 0;
     socklen_t size = sizeof domain;
-    /* Of a TCP socket the kernel knows what has arrived, not what was read. */
+    /* The queue of a TCP socket tells what has arrived at the peer's host, not what the client has read. */
     client->fresh = getsockopt(client->fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
     client->held_ms = 0;
 }
 
-/* Whether it has not read yet what it was sent before it came here. No event tells that it has (unix(7), SIOCOUTQ). */
+/* Whether the client has not read its head yet. This is polled (unix(7), SIOCOUTQ), since no event tells it. */
 static bool held(struct client *client) {
     int unread = 0;
     if (!client->fresh) return false;
@@ -67,14 +69,14 @@ bool client_full(const struct client *client) {
     return client->held_ms == 0 || client->end - client->start >= LARGEST_CHUNK;
 }
 
-/* How much of it was sent; -1: the client has gone. */
+/* Sends what the socket takes now; returns how much that was; -1: the client has gone. */
 static ssize_t send_some(int fd, const uint8_t *bytes, size_t size) {
     size_t done = 0;
     while (done < size) {
         ssize_t sent = send(fd, bytes + done, size - done, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM)) break;
-        if (sent < 0) return -1; /* whatever the reason, nothing reaches it any more */
+        if (sent < 0) return -1; /* whatever the reason is, nothing reaches the client any more */
         done += (size_t)sent;
     }
     return (ssize_t)done;
@@ -115,7 +117,7 @@ void client_drop(struct client *client) {
     stop_replay(client);
 }
 
-/* Goes to the first segment above after that is there, at its beginning. 0: there is none (yet). */
+/* Opens the first segment after number `after` that exists, at its beginning. 0: there is none (yet). */
 static int64_t open_next(struct client *client, uint32_t after) {
     for (;;) {
         char name[NAME_SIZE];
@@ -131,7 +133,7 @@ static int64_t open_next(struct client *client, uint32_t after) {
             client->offset = 0;
             return number;
         }
-        after = (uint32_t)number; /* removed by a rotation between the listing and now */
+        after = (uint32_t)number; /* a rotation removed it between the listing and now */
     }
 }
 
@@ -148,7 +150,8 @@ int client_fall_back(struct client *client, const struct mux_log *log, uint32_t 
     return 0;
 }
 
-/* Keeps of the got bytes of log in pending the whole frames that are for this client; how many bytes all were. */
+/* Of the `got` bytes of log in pending, keeps the whole frames that this client wants; returns the size of all whole
+ * frames. */
 static size_t pick(struct client *client, size_t got) {
     uint8_t *bytes = client->pending.bytes;
     size_t place = 0, kept = 0;
@@ -205,7 +208,7 @@ size_t client_sift(struct client *client, uint8_t *bytes, size_t size, uint8_t *
     *forward = bytes;
     *found = false;
     if (client->detach_size == 0) return size;
-    /* What was withheld is the beginning of the keys: it is put back in front. */
+    /* The withheld bytes are the beginning of the keys: they are put back in front. */
     *forward = bytes - client->matched;
     memcpy(*forward, client->detach, client->matched);
     size += client->matched;
@@ -223,7 +226,7 @@ size_t client_sift(struct client *client, uint8_t *bytes, size_t size, uint8_t *
 
 void connection_end(int fd) {
     uint8_t unread[4096];
-    /* A Unix socket that is closed with bytes unread tells its peer ECONNRESET instead of the end. */
+    /* If it is closed while bytes in it are unread, a Unix socket's peer gets ECONNRESET instead of the end. */
     if (shutdown(fd, SHUT_RDWR) == 0)
         while (recv(fd, unread, sizeof unread, MSG_DONTWAIT) > 0) continue;
 }

@@ -1,5 +1,6 @@
-/* Moves bytes when the pump's loop says that they can be moved: output to the log and the clients, theirs to stdin.
- * The twin of the second half of engine/monitor/pump.py. It never waits. */
+/* Moves the pump's bytes when its loop finds them movable: output to the log and the clients, clients' bytes to stdin.
+ *
+ * The C version of the second half of engine/monitor/pump.py. It never waits. */
 #include "pump/pump.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ int write_input(struct mux_pump *pump) {
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return 0;
         } else if (errno == EPIPE || errno == EIO) {
-            close_input(pump); /* the container has closed its stdin; what more is sent to it is thrown away */
+            close_input(pump); /* the container has closed its stdin; what clients still send is thrown away */
         } else if (errno != EINTR) {
             return -errno;
         }
@@ -113,7 +114,7 @@ static bool send_owed(struct mux_pump *pump, struct client *client) {
 
 int serve_client(struct mux_pump *pump, struct client *client, short events) {
     if (events & (POLLHUP | POLLERR | POLLNVAL)) {
-        /* It takes nothing any more, but what it sent before it left is still to reach the container. */
+        /* The client receives nothing any more, but what it sent before it left still goes to the container. */
         client->hung_up = true;
         client_drop(client);
         return 0;
@@ -136,7 +137,7 @@ bool may_read_outputs(const struct mux_pump *pump) {
     return true;
 }
 
-/* Whether what was just done to the log has worked; the first failure of a row is told. */
+/* Whether a change of the log has worked. Only the first of several failures in a row is told. */
 static bool logged(struct mux_pump *pump, int failed) {
     if (failed < 0 && !pump->unlogged) tell(pump, MUX_UNLOGGED, -failed);
     pump->unlogged = failed < 0;
@@ -151,8 +152,8 @@ void end_line(struct mux_pump *pump, unsigned stream) {
     if (pump->json) logged(pump, json_end(pump->log, pump->json, stream));
 }
 
-/* One chunk, which was read behind room for its header, so that both are written as they lie: one pwrite(2) to the log,
- * then to each client that is up to date. */
+/* Delivers one chunk, which was read behind room for its header, so that header and chunk are written together: by one
+ * pwrite(2) to the log, then to each client that is up to date. */
 static int deliver(struct mux_pump *pump, unsigned stream, const uint8_t *frame, size_t size) {
     uint32_t segment = pump->log ? pump->log->number : 0;
     uint64_t position = pump->log ? pump->log->position : 0;
@@ -161,7 +162,7 @@ static int deliver(struct mux_pump *pump, unsigned stream, const uint8_t *frame,
         next = client->next;
         if (client->replaying || client->hung_up || !(client->streams & 1u << stream)) continue;
         bool kept;
-        if (client_pending(client) && readable) /* only when draining: what it misses it reads from the log */
+        if (client_pending(client) && readable) /* only when draining: the client reads from the log what it misses */
             kept = client_fall_back(client, pump->log, segment, position) == 0;
         else
             kept = client_give(client, frame, size);
@@ -177,7 +178,7 @@ int read_output(struct mux_pump *pump, unsigned stream, unsigned turns) {
     pump->warm = true;
     while (turns-- > 0) {
         if (!pump->draining && !may_read_outputs(pump)) return 0;
-        /* Lines of JSON see to it themselves, between any two. A drain may pass the size for once. */
+        /* A log of JSON lines rotates itself between any two lines. A drain may make the log larger than its size. */
         if (!pump->draining && !pump->json && log_full(pump->log)) logged(pump, log_rotate(pump->log));
         ssize_t got = read(pump->outputs[stream], frame + FRAME_SIZE, LARGEST_CHUNK);
         if (got < 0 && errno == EINTR) continue;

@@ -1,6 +1,7 @@
-/* The loop of a pump: one container's bytes, moved in the monitor's only thread for all the container's life. The twin
- * of the first half of engine/monitor/pump.py, in whose words the rules are told. The poll table is made anew each turn
- * from the state, so that no registration can be forgotten. */
+/* The loop of a pump, which moves one container's bytes in the monitor's only thread for the container's whole life.
+ *
+ * The C version of the first half of engine/monitor/pump.py, which explains the rules. The poll table is made anew each
+ * turn from the state, so that no registration can be forgotten. */
 #include "pump/pump.h"
 
 #include <errno.h>
@@ -11,8 +12,8 @@
 #include <unistd.h>
 
 #define DRAIN_CHUNKS 256u /* 16 MiB: a descendant that outlives process 1 may write for ever */
-#define COOL_MS 1000      /* quiet for so long, the buffers' memory is given back */
-#define HEARD 8           /* what is watched is told so often before clients are read although it is ready */
+#define COOL_MS 1000      /* after being quiet for so long, the buffers' memory is given back */
+#define HEARD 8           /* a ready watched descriptor is returned so many times in a row before clients are read */
 
 static bool next_event(struct mux_pump *pump, struct mux_event *event) {
     if (pump->event_count == 0) return false;
@@ -21,7 +22,7 @@ static bool next_event(struct mux_pump *pump, struct mux_event *event) {
     return true;
 }
 
-/* Room in the tables for one more client or watch, so that none is ever made while bytes move. */
+/* Makes room in the tables for one more client or watch, so that none has to be made while bytes move. */
 static bool make_room(struct mux_pump *pump) {
     int events = pump->event_count + 2 * (pump->client_count + 1) + 8;
     int table = 3 + pump->watched_count + 1 + pump->client_count + 1;
@@ -46,7 +47,7 @@ static bool make_room(struct mux_pump *pump) {
     return true;
 }
 
-/* Its life, and what the monitor says. */
+/* Making and freeing a pump, and the functions that the monitor calls. */
 
 struct mux_pump *mux_pump_new(struct mux_log *log, int tty) {
     struct mux_pump *pump = calloc(1, sizeof *pump);
@@ -74,8 +75,8 @@ void mux_pump_free(struct mux_pump *pump) {
     free(pump);
 }
 
-/* Makes fd the pump's own and never blocking. A tty's master may come twice, as output and as input: the second time
- * it is duplicated, so that each closes its own. */
+/* Makes fd owned by the pump and non-blocking. A terminal's master may come twice, as output and as input: the second
+ * time it is duplicated, so that each use closes its own descriptor. */
 static int own(int fd, bool twice) {
     if (twice) fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0) return -errno;
@@ -173,13 +174,13 @@ static int build_table(struct mux_pump *pump) {
         if (client->sends && takes_input(pump)) events |= POLLIN;
         client->polled = enter(pump, &count, client->fd, events);
     }
-    /* poll(2) looks in this order: what a daemon had said before a client spoke is seen with it. */
+    /* poll(2) looks in this order, so what the daemon sent before a client spoke is seen together with it. */
     pump->watched_polled = count;
     for (int i = 0; i < pump->watched_count; i++) enter(pump, &count, pump->watched[i], POLLIN);
     return count;
 }
 
-/* Gives back the memory of buffers in which nothing is kept: most containers say little, and then nothing. */
+/* Gives back the memory of buffers in which nothing is kept: most containers write little, and then nothing. */
 static void cool(struct mux_pump *pump) {
     room_release(&pump->buffer);
     json_cool(pump->json);
@@ -201,8 +202,8 @@ static int wait_for(struct mux_pump *pump, int count, int wait_ms) {
 
 static short said(const struct mux_pump *pump, int place) { return place >= 0 ? pump->table[place].revents : 0; }
 
-/* The first watched descriptor that is ready, which goes to the end of the row so that a busy one cannot keep the
- * others from being heard; -1 for none. */
+/* The first watched descriptor that is ready, which then goes to the end of the list, so that a busy one cannot keep
+ * the others from being returned; -1 for none. */
 static int first_watched(struct mux_pump *pump) {
     for (int i = 0; i < pump->watched_count; i++) {
         if (!pump->table[pump->watched_polled + i].revents) continue;
@@ -214,7 +215,7 @@ static int first_watched(struct mux_pump *pump) {
     return -1;
 }
 
-/* In how many ms to look whether a client has read its head that keeps it from what it is owed; -1: there is none. */
+/* In how many ms to check whether a client has read its head, for which its bytes are held back; -1: there is none. */
 static int look_ms(const struct mux_pump *pump) {
     int soonest = -1;
     for (const struct client *client = pump->clients; client; client = client->next) {
@@ -224,8 +225,9 @@ static int look_ms(const struct mux_pump *pump) {
     return soonest;
 }
 
-/* Waits, then moves what can be moved. *idle: nothing was ready; *fd: a watched descriptor that is, or -1: it is heard
- * before clients are read, so that a terminal has its new size before what is typed after that. */
+/* Waits, then moves what can be moved. *idle: nothing was ready. *fd: a watched descriptor that is ready, or -1.
+ * Watched descriptors are returned before clients are read, so that a terminal has its new size before it gets the
+ * bytes that were typed after the resize. */
 static int turn(struct mux_pump *pump, int wait_ms, bool *idle, int *fd) {
     int look = look_ms(pump), failed = 0;
     int ready = wait_for(pump, build_table(pump), look >= 0 ? look : wait_ms);

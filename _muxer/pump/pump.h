@@ -1,4 +1,5 @@
-/* The state of a pump, shared by its loop (pump.c) and the movers of bytes (flow.c). Internal to the muxer. */
+/* The state of a pump, shared by its loop (pump.c) and the functions that move bytes (flow.c). Internal to the
+ * muxer. */
 #ifndef MUXER_PUMP_H
 #define MUXER_PUMP_H
 
@@ -20,17 +21,17 @@ struct mux_pump {
     int64_t last_number;
     int *watched;
     int watched_count, watched_room, watched_polled;
-    int heard; /* how often in a row what is watched was told instead of reading clients */
+    int heard; /* how many times in a row a watched descriptor was returned before clients were read */
     struct mux_event *events; /* a queue; room for every event that its sources can tell */
     int event_count, event_room;
     struct pollfd *table;
     int table_room;
     int input;
     int input_polled;
-    bool input_closed;  /* it was there once */
+    bool input_closed;  /* there was a stdin, and it is closed */
     bool close_on_eof;
-    bool closing_input; /* a client has sent its end: close when all is written */
-    int64_t input_from; /* the client whose end is to be told when all is written, 0 for none */
+    bool closing_input; /* a client has sent its end: close stdin when all is written */
+    int64_t input_from; /* the client of the "stdin-closed" event that is told when all is written, 0 for none */
     struct room input_room;
     const uint8_t *input_bytes;
     size_t input_size;
@@ -38,33 +39,33 @@ struct mux_pump {
     bool draining, closing_clients, unlogged, warm;
 };
 
-/* Queues an event; one that waits already is not told twice. */
+/* Queues an event; an event that already waits in the queue is not queued twice. */
 void tell(struct mux_pump *pump, int kind, int64_t number);
 
 /* Whether bytes for stdin can be taken from a client now. */
 bool takes_input(const struct mux_pump *pump);
 
-/* Writes what was read from a client, and does what was to be done after it. */
+/* Writes what was read from a client, and then does what was due after it. */
 int write_input(struct mux_pump *pump);
 
-/* Ends the container's stdin. */
+/* Closes the container's stdin. */
 void close_input(struct mux_pump *pump);
 
-/* False while a client that is up to date has not taken the last chunk (or many, before it has read its head), or a
- * rotation is due and would remove a segment that a replaying client has not opened yet, or must wait for what the last
- * one began. */
+/* Whether the outputs may be read now. False while a client that is up to date has not taken the last chunk (or many
+ * chunks, before it has read its head). False also while a rotation is due and would remove a segment that a replaying
+ * client has not opened yet, or must wait for the compression that the last rotation began. */
 bool may_read_outputs(const struct mux_pump *pump);
 
-/* Reads chunks of one output until it is empty, or somebody must be waited for, or its turn is over. */
+/* Reads chunks of one output until it is empty, or the pump must wait for a client or the log, or its turn is over. */
 int read_output(struct mux_pump *pump, unsigned stream, unsigned turns);
 
-/* What is left of an unfinished line in a log of JSON lines goes there: the stream has ended. */
+/* The stream has ended: writes what is left of its unfinished line to a log of JSON lines. */
 void end_line(struct mux_pump *pump, unsigned stream);
 
-/* Does what poll said of one client. May free it. */
+/* Acts on what poll(2) reported for one client. May free it. */
 int serve_client(struct mux_pump *pump, struct client *client, short events);
 
-/* Takes bytes for stdin, as long as the container takes them. May free the client. */
+/* Reads the client's bytes for stdin, as long as the container takes them. May free the client. */
 int read_client(struct mux_pump *pump, struct client *client);
 
 /* Takes the client out of the list and closes it. */

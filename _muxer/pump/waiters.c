@@ -1,5 +1,7 @@
-/* The clients that wait for the container's end, kept for the case that the daemon dies: the twin of
- * engine/monitor/waiters.py, in whose words the rules are told; the bytes that come with each are engine/wire/waits.py's. */
+/* Keeps connections of clients that wait for the container's end, to answer them if the daemon dies; the C version.
+ *
+ * engine/monitor/waiters.py is the Python version, and explains the rules. engine/wire/waits.py defines the datagram
+ * that comes with each client. */
 #include "pump/client.h"
 #include "wire.h"
 
@@ -24,13 +26,13 @@ struct waiter {
     int fd;
     bool for_removal, orphan;
     uint8_t sizes[DIGITS + 1];
-    uint8_t texts[]; /* what comes before a code of one, two and three digits, and after it */
+    uint8_t texts[]; /* what is sent before a code of one, two and three digits, and after it */
 };
 
 struct mux_waiters {
     struct waiter *first;
     int count;
-    int hang_ups; /* an epoll of all of them, so that the pump has one descriptor to look at, however many they are */
+    int hang_ups; /* an epoll of all connections: one descriptor for the pump to watch, however many they are */
 };
 
 struct mux_waiters *mux_waiters_new(void) {
@@ -41,7 +43,7 @@ struct mux_waiters *mux_waiters_new(void) {
         free(waiters);
         return NULL;
     }
-    /* The usual 1024 are soon gone. What the container may have is its own since it was forked. */
+    /* The usual limit of 1024 is soon reached. The container was forked before and keeps its own limit. */
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
@@ -54,13 +56,13 @@ int mux_waiters_fd(const struct mux_waiters *waiters) { return waiters->hang_ups
 
 int mux_waiters_count(const struct mux_waiters *waiters) { return waiters->count; }
 
-/* Takes it out of the row. Whoever else has its connection keeps that. */
+/* Takes a client out of the list. Its connection stays open while another process has it. */
 static void forget(struct mux_waiters *waiters, struct waiter *waiter) {
     struct waiter **link = &waiters->first;
     while (*link != waiter) link = &(*link)->next;
     *link = waiter->next;
     waiters->count--;
-    /* The connection may live on in the daemon, and with it what epoll has of it. */
+    /* The connection may stay open in the daemon, and epoll would go on reporting it. */
     epoll_ctl(waiters->hang_ups, EPOLL_CTL_DEL, waiter->fd, NULL);
     close(waiter->fd);
     free(waiter);
@@ -132,7 +134,8 @@ static void answer(const struct waiter *waiter, int code) {
     place += size;
     memcpy(text + place, after, waiter->sizes[DIGITS]);
     place += waiter->sizes[DIGITS];
-    /* So little always has room beside the head alone; one that has gone needs no answer. */
+    /* So short a text always fits beside the head, which is all that was sent before; a client that has gone needs no
+     * answer. */
     send(waiter->fd, text, place, MSG_DONTWAIT | MSG_NOSIGNAL);
     connection_end(waiter->fd);
 }

@@ -71,7 +71,7 @@ class _Init(Process):
             # Without it, the next steps would change the host's mounts.
             raise Invalid("a sandbox cannot be made without a mount namespace of its own")
         if self.staged is None:
-            # ^The namespaces to join are opened while /proc is the host's. They are entered only after the unshare, so
+            # The namespaces to join are opened while /proc is the host's. They are entered only after the unshare, so
             # that no mount of this init is taken for a mount of theirs.
             joined = namespaces.open_joined(self.sandbox.joined)
             syscalls.unshare(flags)

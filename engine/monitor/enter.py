@@ -63,9 +63,8 @@ def become_joiner(asked: Exec, descriptors: list[int], processes: Processes, pre
     )
     processes.name("launch", process.id[:12])
     processes.hand_over(handed)
-    # `wants` stays open until this process ends: a spawner that watches it forks the next spare at its end, so that the
-    # fork does not take a processor from this start. The C spawner watches it only for a container's start; for an exec
-    # it forks the next spare at once.
+    # `wants` stays open until this process ends, as after a container's start: there the spawner forks the next spare
+    # only at that end, so that the fork takes no processor from the start. After an exec it does not wait for that.
     held = (processes.wants,) if prepared else ()
     newborn = None if asked.traced else processes.newborn
     join.run(process, streams.stdio, processes.reports, join.Target(pidfd, asked.pid), newborn, prepared, held)
