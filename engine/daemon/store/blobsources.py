@@ -26,8 +26,7 @@ MOST_ROWS = 4096
 def remember(
     connection: sqlite3.Connection, registry: str, repository: str, digests: Iterable[str], most: int = MOST_ROWS
 ) -> None:
-    """Record that the repository holds these blobs. Beyond `most` rows the ones that were seen longest ago are deleted.
-    """
+    """Record that the repository holds these blobs; beyond `most` rows those that were seen longest ago are deleted."""
     now = connection.execute("SELECT COALESCE(MAX(seen), 0) + 1 FROM blob_sources").fetchone()[0]
     connection.executemany(
         "INSERT OR REPLACE INTO blob_sources (registry, digest, repository, seen) VALUES (?, ?, ?, ?)",

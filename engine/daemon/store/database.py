@@ -126,9 +126,7 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for reading only; nothing is written between two statements. May be used inside a
-        transaction.
-        """
+        """The connection, for reading only, with no write between two statements. May be used inside a transaction."""
         with self._lock:
             yield self._connection
 

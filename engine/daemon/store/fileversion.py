@@ -19,8 +19,7 @@ _FRAME = struct.Struct(">I I 8s 8x")  # page number, pages in the database after
 def of(path: str) -> int:
     """The number that `PRAGMA user_version` would return; 0 for a file that does not exist or is no database.
 
-    Checksums are not verified, so a frame that a loss of power has torn counts too; SQLite verifies them. Raises
-    OSError.
+    Checksums are not verified, so a frame that a loss of power has torn counts too. Raises OSError.
     """
     return max(_in_file(path), _in_log(f"{path}-wal"))
 

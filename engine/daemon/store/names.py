@@ -1,8 +1,7 @@
 """Reading the names of containers from outside the daemon, out of a copy of its database.
 
 `engine inspect-processes` uses it, and must not disturb the daemon. The daemon locks the database file for as long as
-it
-lives. So the database and its log are copied as they are on the disk, and the copy is read. The log is copied first:
+it lives. So the database and its log are copied as they are on the disk, and the copy is read. The log is copied first:
 what SQLite moves from the log to the database meanwhile is then in both copies.
 """
 

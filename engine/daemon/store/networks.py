@@ -2,8 +2,7 @@
 
 All functions take an open connection of `store.database` and run in the thread that holds it. A network needs a durable
 transaction, because a client was told of it. An endpoint does not: it ends with its container, and so at the latest
-with
-the power.
+with the power.
 """
 
 import json

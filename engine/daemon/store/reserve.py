@@ -1,10 +1,10 @@
 """Disk blocks that the database allocates ahead with fallocate, so that removals can still be recorded on a full disk.
 
 `store.database` owns the reserve and calls it under its lock. The blocks lie behind the ends of the database file and
-of
-its log (fallocate(2), FALLOC_FL_KEEP_SIZE), where SQLite neither sees nor loses them. Nothing else on the disk can take
-them, and nothing has to be given up before they can be used. A change that only adds something must leave the reserve
-whole. The blocks that a file system keeps for root are no such reserve: the root of a container takes those too.
+of its log (fallocate(2), FALLOC_FL_KEEP_SIZE), where SQLite neither sees nor loses them. Nothing else on the disk can
+take them, and nothing has to be given up before they can be used. A change that only adds something must leave the
+reserve whole. The blocks that a file system keeps for root are no such reserve: the root of a container takes those
+too.
 
 There is no reserve on file systems without fallocate(2), nor on those that overwrite nothing in place (btrfs, ZFS).
 There a removal on a full disk still deletes the files before the record, and so makes room for the record.
@@ -20,12 +20,10 @@ from engine.errors import SystemFailure
 log = logging.getLogger(__name__)
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The errnos of a full disk and of a quota that is used up."""
+"""What a full disk, and a quota that is used up, say."""
 
 LOG_BYTES = 6 << 20
-"""Size of the log's reserve. SQLite begins the log anew once it has 1000 pages (4 MB), and the present change still has
-to
-fit behind those."""
+"""Of the log: SQLite begins it anew when it has 1000 pages (4 MB), and then the change in hand still has to fit."""
 
 _SPARE = 1 << 20  # bytes reserved behind the file's own pages; a removal needs some for pages that it moves
 _LEAST = _SPARE // 2  # of these, bytes that a change that only adds must leave
@@ -51,8 +49,7 @@ class Reserve:
     def begin(self, log_path: str, size: int) -> None:
         """Allocate the reserve of both files, or log that there is no room for it.
 
-        log_path: the write-ahead log; size: bytes of the database's own pages. Raises OSError for anything but a full
-        disk.
+        log_path: the write-ahead log; size: bytes of the database's own pages. Raises OSError, but not for a full disk.
         """
         try:
             descriptor = os.open(log_path, os.O_RDWR | os.O_CLOEXEC)

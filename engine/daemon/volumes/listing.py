@@ -41,9 +41,8 @@ def unused(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default
 
     Named volumes are among them only if the filter `all` says so. Volumes with options are left out: their contents are
     elsewhere, and removing the volume would free nothing.
-    all_by_default: the value of `all` where the client gives none; True for API versions before 1.42, which always
-    prune
-        named volumes too. Raises Invalid.
+    all_by_default: the value of `all` where the client gives none; True for API versions before 1.42, whose clients
+        do not know `all` and expect named volumes to be pruned too. Raises Invalid.
     """
     everything = flag("all", filters.get("all", ()), all_by_default)
     passing = [volume for volume in _passing(volumes, filters, _PRUNE_FILTERS) if not volume.options]

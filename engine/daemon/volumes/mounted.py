@@ -2,8 +2,7 @@
 
 Runs in the daemon, on the thread that creates a container. A file system is mounted in the mount namespace of a thread
 that is made for it, and the mount ends with that thread. A tmpfs is not filled: it begins empty with the first
-container
-that uses it.
+container that uses it.
 """
 
 import os

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 DRIVER = "local"
 ANONYMOUS = "com.docker.volume.anonymous"
-"""The label of an anonymous volume, which is one that was created without a name."""
+"""The label of a volume that nobody gave a name."""
 
 _RULE = "[a-zA-Z0-9][a-zA-Z0-9_.-]"
 _VALID = re.compile(f"{_RULE}+")
@@ -156,16 +156,14 @@ class Volumes:
         return volume
 
     def mend(self, volume: Volume) -> None:
-        """Make the volume's directories where they are missing: a loss of power may have undone them. Raises OSError.
-        """
+        """Make the volume's directories if they are missing: a loss of power may have undone them. Raises OSError."""
         if not os.path.isdir(volume.path):
             # Containers see only the last directory (0755). The ones above keep the host's other users out (0700).
             os.makedirs(os.path.dirname(volume.path), 0o700, exist_ok=True)
             os.makedirs(volume.path, 0o755, exist_ok=True)
 
     def hold(self, name: str, user: str) -> None:
-        """Record at the daemon's start that this container uses the volume. Nothing is checked: it may be gone by now.
-        """
+        """Record at the daemon's start that this container uses the volume, without a check that the volume exists."""
         with self._lock:
             self._users.setdefault(name, set()).add(user)
 
