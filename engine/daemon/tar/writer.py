@@ -362,8 +362,7 @@ class Packer:
 
 
 def open_file(parent: int, name: str) -> tuple[int, os.stat_result]:
-    """Open a regular file: checked by an O_PATH descriptor, then opened through that. Raises OSError, ENOENT if none.
-    """
+    """Open a regular file: checked by an O_PATH descriptor, then opened through it. Raises OSError, ENOENT if none."""
     place = os.open(name, _PLACE, dir_fd=parent)
     try:
         found = os.fstat(place)
