@@ -157,8 +157,7 @@ def best(images: Sequence[One], wanted: Platform, strict: bool) -> One | None:
 
 
 def sorted_for(wanted: Platform, images: list[One]) -> list[One]:
-    """The images, the best one for `wanted` first; those that cannot serve come last, in the order of their platforms.
-    """
+    """The images, the best one for `wanted` first; those that cannot serve come last, in order of their platforms."""
 
     def key(image: One) -> tuple[bool, int, str]:
         offered = of(image.config)
