@@ -1,4 +1,4 @@
-"""The catalogue of the daemon's images: finding them by any name or id, adding, tagging, pruning and removing them.
+"""The catalogue of the daemon's images: finding them by any name or id, adding, naming and removing them.
 
 Runs in the daemon. Any thread may call any method; changes are made one at a time, under a lock. The long work
 (downloading, unpacking) is done without the lock in the modules of the API's verbs. It ends in `add`, which makes an

@@ -97,7 +97,7 @@ _MEMBER = re.compile(r"(\\.|[^\\-])(?:-(\\.|[^\\-]))?", re.DOTALL)
 def glob(pattern: str) -> re.Pattern[str]:
     """The regular expression for a pattern of Go's path.Match, where `*` and `?` match no slash.
 
-    A star matches as few characters as it can and does not backtrack, so that no pattern makes the search slow. Raises
+    A star takes as few characters as it can and does not backtrack, so no pattern makes the search slow. Raises
     Invalid.
     """
     if len(pattern) > _LONGEST_PATTERN:

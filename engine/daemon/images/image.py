@@ -1,5 +1,4 @@
-"""The `Image` value, and parsing, checking and writing of an image's JSON documents: descriptor, manifest, index,
-config.
+"""The `Image` value, and parsing, checking and writing of an image's JSON documents: index, manifest and config.
 
 Pure values and their checks; runs on any thread of the daemon. Formats: OCI image-spec (descriptor.md, manifest.md,
 config.md) and docker's schema 2, which differ only in their media types.
@@ -39,8 +38,7 @@ class Image:
     id: digest of the index or manifest that its names point at; descriptor: mediaType, digest, size of the same
     manifest: digest of this platform's manifest; config: the whole config document (its `config` is the container's)
     layers: directories relative to the layer root, lowest first; layer_sizes: bytes on the disk, in the same order
-    content_size: bytes of its blobs; created: RFC 3339 as the config says it, or empty; parent: id of an image, or
-        empty
+    content_size: bytes of its blobs; created: RFC 3339 as the config says it, or empty; parent: an image's id, or empty
     repo_tags, repo_digests: in the familiar form; names: in the form of `Reference.canonical`
     tagged_ns: time of the last tagging in ns since the epoch, or 0
     """
@@ -184,8 +182,7 @@ def diff_ids_of(config: Object) -> list[str]:
     return list((config.get("rootfs") or {}).get("diff_ids") or [])
 
 
-# The fields that the rest of the daemon uses. Their types are checked, so that a stranger's config breaks nothing
-# there.
+# The fields that the rest of the daemon uses. Their types are checked, so that no untrusted config breaks anything.
 _CONFIG_FIELDS: dict[str, type] = {
     "architecture": str,
     "os": str,

@@ -315,7 +315,7 @@ class Monitors:
             raise Conflict(f"container {container_id} is not running") from error
 
     def entrust(self, container_id: str, wait: Wait, descriptor: int) -> bool:
-        """Have the monitor keep a waiting client too, to answer it if the daemon dies; False if it can not.
+        """Have the monitor keep a waiting client too, to answer it if the daemon dies; False if it cannot.
 
         Never blocks: raises BlockingIOError when the monitor has too much unread, and the caller may try again.
         """

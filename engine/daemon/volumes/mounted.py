@@ -22,8 +22,7 @@ def fill_mounted(root_fd: int, place: str, volume: Volume, mounting: Mounting) -
     """Copy what is in the directory `place` of the root to what the volume's options mount, if that is empty.
 
     mounting: anything but a tmpfs. Where the root has nothing at `place`, nothing is mounted: a file server that is
-    down
-        shall fail the container's start, not its creation.
+        down shall fail the container's start, not its creation.
     Raises SystemFailure in dockerd's words for what cannot be mounted, OSError.
     """
     if not fill.is_there(root_fd, place):

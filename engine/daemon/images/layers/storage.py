@@ -20,8 +20,7 @@ OVERLAY, COPY = "overlayfs", "copy"
 
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 8 * 1024 * 1024
-# Levels of directories that are copied. Each takes two descriptors and three nested calls, and a stranger made the
-# tree.
+# Levels of directories that are copied, in a tree that a stranger made. Each takes two descriptors and three calls.
 _DEEPEST = 200
 
 
@@ -73,8 +72,7 @@ def _try_overlay(probe: str) -> None:
         if "node" in os.listdir(top):
             raise OSError(errno.EINVAL, "the whiteout is shown")
         os.rmdir("directory", dir_fd=top)
-        # In the place of a deleted directory overlayfs makes an opaque one, which needs the attribute on the upper
-        # layer.
+        # In the place of a deleted directory overlayfs makes an opaque one, by the attribute on the upper layer.
         os.mkdir("directory", dir_fd=top)
         os.close(os.open("file", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, dir_fd=top))
 
@@ -103,8 +101,7 @@ def _overlay(lower: str, upper: str, work: str) -> Iterator[int]:
 def copy_layers(base: str, layers: Sequence[str], target: str) -> None:
     """Copy the layers (directories below base, lowest first, unpacked with overlay=False) into the empty `target`.
 
-    Whiteouts are applied and not copied. Owners, modes, times, extended attributes and hard links are kept. Raises
-    OSError.
+    Whiteouts are applied, not copied. Owners, modes, times, extended attributes and hard links stay. Raises OSError.
     """
     for layer in layers:
         source = os.open(os.path.join(base, layer), _READABLE)

@@ -94,8 +94,7 @@ class Report:
         """Run each of `works` in a thread, and send the threads' messages until all have ended.
 
         works: (name of the thread, a function that never raises); cancel: makes them end soon; look: called regularly,
-            and
-        may call `cancel`. Raises what `progress` raises, after all threads have ended.
+            and may call `cancel`. Raises what `progress` raises, after all threads have ended.
         """
         threads: list[threading.Thread] = []
         self._ended = 0
@@ -124,9 +123,7 @@ class Report:
                 self._changed.notify()
 
     def _next(self, count: int) -> list[Object] | None:
-        """The queued messages, perhaps none, after `_LOOK` at most; None when `count` works have ended and none is
-        left.
-        """
+        """The queued messages, perhaps none, after `_LOOK` at most; None when `count` works have ended without any."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._ended == count, _LOOK)
             lines, self._lines = self._lines, []
