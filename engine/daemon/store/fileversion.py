@@ -1,8 +1,8 @@
 """Reading the schema version from a SQLite file and its write-ahead log, without SQLite.
 
-SQLite itself writes as soon as it opens a database. The daemon runs this once, before it opens its
-database. The layout is that of sqlite.org/fileformat2.html: 1.3 (the database header) and 4 (the write-ahead log). A
-daemon that was killed leaves its last changes in the log, and the changes of a newer engine are to stay as they are.
+SQLite itself writes as soon as it opens a database. The daemon runs this once, before it opens its database. The layout
+is that of sqlite.org/fileformat2.html: 1.3 (the database header) and 4 (the write-ahead log). A daemon that was killed
+leaves its last changes in the log, and the changes of a newer engine are to stay as they are.
 """
 
 import os

@@ -123,7 +123,7 @@ class Report:
                 self._changed.notify()
 
     def _next(self, count: int) -> list[Object] | None:
-        """The queued messages, perhaps none, after `_LOOK` at most; None when `count` works have ended without any."""
+        """The queued messages, perhaps none, after `_LOOK` at most; None once `count` works ended and none is left."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._ended == count, _LOOK)
             lines, self._lines = self._lines, []

@@ -351,7 +351,7 @@ def _shut(connection: socket.socket) -> None:
 
 
 def _dial(host: str, port: int) -> socket.socket:
-    """A connection to the first address of `host` that accepts one. Raises ConnectFailure for the first address."""
+    """A connection to the first address of `host` that accepts one. Raises the ConnectFailure of the first address."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:  # UnicodeError: IDNA does not take the name, so no host has it
