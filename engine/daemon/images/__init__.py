@@ -1,1 +1,1 @@
-"""Images: references, registries, layers, archives and the store."""
+"""Images: references and documents, registries, layers, blobs, archives, and the catalogue of images on the host."""

@@ -1,8 +1,9 @@
-"""The daemon's images: finding them by any of their names, adding one whole or not at all, naming and removing them.
+"""The catalogue of the daemon's images: finding them by any name or id, adding, naming and removing them.
 
-Runs in the daemon; any thread may call any method, one change of what is there at a time. The long work (downloads,
-unpacking) is done in the modules of each verb, without the lock, and ends in `add`, which makes the image durable
-before it becomes visible. Never shows a half image: what a crash leaves is swept when the store is opened.
+Runs in the daemon. Any thread may call any method; changes are made one at a time, under a lock. The long work
+(downloading, unpacking) is done without the lock in the modules of the API's verbs. It ends in `add`, which makes an
+image durable before it becomes visible. A partial image is never visible: what a crash leaves is removed when the
+catalogue is opened.
 """
 
 import collections
@@ -30,16 +31,16 @@ log = logging.getLogger(__name__)
 
 Publish = Callable[[str, str, str, dict[str, str]], None]
 
-# Looked up at every create and inspect; a change forgets them all.
+# Images found by `find` are cached, because every create and inspect asks. Each change empties the cache.
 _MOST_REMEMBERED = 64
 
 
 def _tell_nobody(kind: str, action: str, actor: str, attributes: dict[str, str]) -> None:
-    """For a store by itself."""
+    """The `publish` of a catalogue without an event bus."""
 
 
 def _as_platform(here: list[Image], ref: str, platform_text: str) -> Image:
-    """The image called `ref` as the platform that a client has named. Raises NotFound, Invalid."""
+    """The one of an image's platforms that the client has named; `ref` is for the error. Raises NotFound, Invalid."""
     wanted = platform.parse(platform_text)
     image = platform.best(here, wanted, strict=True)
     if image is None:
@@ -51,8 +52,8 @@ class Catalogue:
     """The images below data_root, and their rows in `database` (made with `store.images.SCHEMA`).
 
     settings: `registry_mirrors` and `insecure_registries` are read
-    storage_kind: what `storage.choose` said; `layer_root` is the `base` of a container's `sandbox.spec.Root`
-    publish: tells an event (kind, action, actor, attributes) to whoever listens
+    storage_kind: the result of `storage.choose`; `layer_root` is the `base` of a container's `sandbox.spec.Root`
+    publish: called with each event (kind, action, actor, attributes)
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Catalogue:
         self.layer_root = os.path.join(data_root, "layers")
         self.layers = LayerStore(database, self.layer_root, storage_kind == storage.OVERLAY)
         self.changing = locks.Reentrant("images")
-        # Ids of images that a running build stands on, under `changing`: no pruning takes them.
+        # Ids of images that running builds use, so that no prune removes them; guarded by `changing`.
         self.held: collections.Counter[str] = collections.Counter()
         self._found: dict[tuple[str, str], Image] = {}
         self.layers.sweep()
@@ -83,8 +84,8 @@ class Catalogue:
     def find(self, ref: str, platform_text: str | None = None) -> Image:
         """The image called `ref`: name, name:tag, name@digest, id, or a short id that no other image shares.
 
-        platform_text: `os[/arch[/variant]]` it must be for; without, the platform is the host's best, or any that is
-            here. Raises NotFound in docker's words, Invalid.
+        platform_text: the platform `os[/arch[/variant]]` that the image must have. Without it, the platform is the best
+            one for the host, or any that the image has. Raises NotFound in docker's words, Invalid.
         """
         key = (ref, platform_text or "")
         image = self._found.get(key)
@@ -99,28 +100,28 @@ class Catalogue:
             return image
 
     def platforms(self, image: Image) -> list[Image]:
-        """The image as each of its platforms that are here: the host's best first. Raises NotFound."""
+        """The image as each of its platforms that the daemon has, the best one for the host first. Raises NotFound."""
         return self._platforms(image.id)
 
     def has_children(self, image: Image) -> bool:
-        """True when an image that is here was made on top of it."""
+        """True when an image that the daemon has was made on top of it."""
         with self.database.reading() as connection:
             return table.has_children(connection, image.id)
 
     def check(self, identity: str, layers: Sequence[str]) -> None:
-        """Raises NotFound unless the image with this id has a platform of these layers, as when it was found."""
+        """Raise NotFound unless the image of this id still has a platform with these layers."""
         wanted = tuple(layers)
         with self.changing:
-            # Each new container asks, and what is remembered here was there at the last change.
+            # The cache answers first, because each new container asks. A change would have emptied it.
             if any(image.id == identity and image.layers == wanted for image in self._found.values()):
                 return
             if not any(image.layers == wanted for image in self._platforms(identity)):
                 raise NotFound(f"No such image: {identity}")
 
     def origin(self, identity: str, container_layers: Sequence[str] | None = None) -> Image:
-        """The image that a container was made of, also when it was removed since. Raises NotFound.
+        """The image that a container was made from, also when it was removed since. Raises NotFound.
 
-        container_layers: those of the container, for the platform that it stands on
+        container_layers: the container's layers, to choose the platform that it was made from
         """
         with self.database.reading() as connection:
             row = table.image_of_containers(connection, identity)
@@ -131,18 +132,18 @@ class Catalogue:
         return (same or found)[0]
 
     def resolve(self, ref: str) -> str:
-        """The id of the image called `ref`, as for `find`."""
+        """The id of the image called `ref`, which has the forms that `find` takes. Raises NotFound, Invalid."""
         with self.database.reading() as connection:
             return lookup.identity(connection, ref)
 
     def all(self) -> list[Image]:
-        """Every image, as the platform that `find` would choose, newest first."""
+        """Every image, each as the platform that `find` would choose, newest first."""
         with self.database.reading() as connection:
             images = [lookup.platforms(connection, row)[0] for row in table.images(connection)]
         return sorted(images, key=lambda image: image.created, reverse=True)
 
     def count(self) -> int:
-        """How many images there are."""
+        """The number of images, without those that are removed and kept only for containers."""
         with self.database.reading() as connection:
             return table.count_images(connection)
 
@@ -171,11 +172,11 @@ class Catalogue:
         parent: str = "",
         boot: str = "",
     ) -> Image:
-        """Make an image of what was unpacked in `session`, durable, then visible under `names`.
+        """Make an image of the layers that were unpacked in `session`: first durable, then visible under `names`.
 
         target: descriptor of the index or manifest that the names point at; manifest: digest of the platform's own
-        config: the checked config document; blobs: (digest, size) of everything that stands in `content` for it
-        boot: the host's boot id, for one that a later `settle` makes durable; a power cut before that takes it
+        config: the checked config document; blobs: (digest, size) of all blobs in `content` that belong to it
+        boot: the host's boot id, for an image that a later `settle` makes durable; a loss of power before undoes it
         """
         session.settle(image_layers)
         if not boot:
@@ -204,9 +205,9 @@ class Catalogue:
             return next(image for image in self._platforms(target["digest"]) if image.manifest == manifest)
 
     def tag(self, image: Image, reference: Reference) -> None:
-        """Let a name, `latest` of it where it has no tag, point at the image, whatever it pointed at before.
+        """Make a name (with the tag `latest` if it has none) point at the image, whatever it pointed at before.
 
-        Durable, then told. Raises NotFound when the image was removed meanwhile.
+        The change is durable before its event is published. Raises NotFound when the image was removed meanwhile.
         """
         reference = reference.with_default_tag()
         with self.changing:
@@ -218,13 +219,13 @@ class Catalogue:
             self.announce("tag", image.id, reference.familiar, image)
 
     def settle(self, images: Iterable[str]) -> None:
-        """Make images durable that were added with a `boot`."""
+        """Make images durable that were added with a `boot`. images: their ids"""
         self.content.flush()
         with self.database.transaction(durable=True, frees=True) as connection:
             builds.settle(connection, images)
 
     def untag(self, names: Iterable[str]) -> None:
-        """Take canonical names away; their images stay."""
+        """Delete these names, given in the form of `Reference.canonical`; their images stay."""
         with self.changing:
             with self.database.transaction(durable=True, frees=True) as connection:
                 for name in names:
@@ -232,22 +233,23 @@ class Catalogue:
             self._found.clear()
 
     def announce(self, action: str, actor: str, name: str, image: Image | None = None) -> None:
-        """Tell what has happened to an image: `pull`, `load`, `import`, `create`, `tag`, `untag` or `delete`.
+        """Publish an event of an image: `pull`, `load`, `import`, `create`, `tag`, `untag` or `delete`.
 
-        actor: the image's id (for a pull: its name); image: whose labels are told too, where docker tells them
+        actor: the image's id (for a pull: its name); image: its labels become attributes, where docker adds them
         """
         labels = (image.config.get("config") or {}).get("Labels") or {} if image else {}
         self._publish("image", action, actor, {**labels, "name": name})
 
     def announce_prune(self, freed: int) -> None:
-        """Tell that a prune has set so many bytes free."""
+        """Publish that a prune has freed so many bytes."""
         self._publish("image", "prune", "", {"reclaimed": str(freed)})
 
     def forget(self, identity: str, hold_layers: bool, manifests: Sequence[str] = ()) -> int:
-        """Take an image away, and with it the blobs that no other image holds; its layers go with `layers.collect`.
+        """Remove an image and the blobs that no other image has; `layers.collect` removes its layers. Returns the freed
+        bytes of blobs.
 
-        hold_layers: containers still stand on its layers, which stay until `release`.
-        manifests: only the platforms with these; an image without any platform is none. Returns the blobs' bytes.
+        hold_layers: containers still use its layers, which stay until `release`
+        manifests: remove only the platforms with these manifests; an image goes with its last platform
         """
         with self.changing:
             with self.database.transaction(durable=True, frees=True) as connection:
@@ -260,7 +262,7 @@ class Catalogue:
             return 0 if hold_layers else self._drop_blobs({digest for digest, _ in blobs})
 
     def _drop_blobs(self, digests: Iterable[str]) -> int:
-        """Remove those that no image holds; the bytes set free."""
+        """Remove those of these blobs that belong to no image; returns the freed bytes."""
         freed = 0
         for digest in digests:
             with self.database.reading() as connection:
@@ -269,20 +271,20 @@ class Catalogue:
         return freed
 
     def drop_leftovers(self) -> int:
-        """Remove the blobs that failed pulls have left to be resumed from; the bytes set free."""
+        """Remove the blobs that failed pulls have left for a later pull to resume; returns the freed bytes."""
         return self.drop_unheld(self.content.digests())
 
     def drop_unheld(self, digests: Iterable[str]) -> int:
-        """Remove those of these blobs that no image holds and nobody has pinned; the bytes set free."""
+        """Remove those of these blobs that belong to no image and are not pinned; returns the freed bytes."""
         freed = 0
         for digest in digests:
-            # An image is added under it, and whoever makes one has its blobs pinned until then.
+            # `add` holds this lock too, and until then the thread that makes an image has its blobs pinned.
             with self.changing:
                 freed += self._drop_blobs([digest])
         return freed
 
     def release(self, used_by: UsedBy) -> None:
-        """Let go of removed images that no container stands on any more; for after a container is removed."""
+        """Delete removed images whose layers no container uses any more; called after a container is removed."""
         with self.changing:
             with self.database.reading() as connection:
                 removed = table.removed_platforms(connection)
@@ -298,5 +300,5 @@ class Catalogue:
     # The files of a container without an overlay
 
     def copy_layers(self, layers: Sequence[str], target: str) -> None:
-        """Fill a container's root with the files of its layers, where the storage is `copy`."""
+        """Copy the files of the layers into a container's root directory, where the storage is `copy`."""
         storage.copy_layers(self.layer_root, layers, target)

@@ -1,6 +1,6 @@
-"""The `changes` of import and commit: single Dockerfile instructions that alter an image's config.
+"""Applying Dockerfile instructions to an image's config, for the `changes` of an import or a commit.
 
-Pure. Only the instructions that dockerd takes there; what they mean is the Dockerfile room's to know.
+Pure. It takes only the instructions that dockerd takes there. The package `dockerfile` parses and applies them.
 """
 
 import copy
@@ -34,7 +34,7 @@ INSTRUCTIONS = frozenset(
 def apply(config: Object, changes: Iterable[str]) -> Object:
     """A copy of the container config (OCI image config's `config`) with each instruction applied, in order.
 
-    Raises Invalid in dockerd's words. Variables are those of the config's own Env, as it is then.
+    Raises Invalid in dockerd's words. Variables have the values of the config's Env at that instruction.
     """
     changed = copy.deepcopy(config)
     text = "\n".join(changes)

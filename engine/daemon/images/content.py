@@ -1,7 +1,8 @@
-"""The blobs of a data root: files named by the digest of what is in them, and the unfinished ones beside them.
+"""The content store: blob files named by the digest of their contents, unfinished blobs, and pins against removal.
 
-Runs in the daemon, on any thread. A file stands under its digest only when every byte of it was checked; whoever uses
-a blob before an image holds it in the database pins it, so that no removal takes it away. Never parses what it keeps.
+Runs in the daemon, on any thread. A file gets the name of its digest only when every byte of it was verified. Code that
+uses a blob before an image in the database has it must pin the blob, so that it is not removed. Blobs are never parsed
+here.
 """
 
 import collections
@@ -20,7 +21,7 @@ from engine.daemon.tar.trees import remove_path
 from engine.errors import Invalid, NotFound, SystemFailure
 
 _SPACE_STEP = 16 * 1024 * 1024
-# An unfinished download is worth resuming for a day, as containerd keeps them.
+# Seconds for which an unfinished download can be resumed; containerd keeps them for a day too.
 _PARTIAL_AGE = 24 * 3600
 _PARTIAL = ".partial"
 
@@ -28,31 +29,31 @@ _syncfs = ctypes.CDLL(None, use_errno=True).syncfs
 
 
 def digest_of(data: bytes) -> str:
-    """`sha256:...` of the bytes."""
+    """The sha256 digest of the bytes, in the form `sha256:...`."""
     hasher = sha256()
     hasher.update(data)
     return f"sha256:{hasher.hexdigest()}"
 
 
 class Hash(Protocol):
-    """A hash object, as hashlib has it."""
+    """The interface of hashlib's hash objects."""
 
     def update(self, data: bytes | memoryview, /) -> None:
-        """Take more bytes."""
+        """Hash more bytes."""
 
     def hexdigest(self) -> str:
-        """The digest of all that was taken."""
+        """The digest of all hashed bytes, in hex digits."""
 
 
 def sha256() -> Hash:
-    """A new hash object."""
-    import hashlib  # loads OpenSSL, which an idle daemon does without
+    """A new sha256 hash object."""
+    import hashlib  # imported late: it loads OpenSSL, which an idle daemon does not need
 
     return hashlib.sha256()
 
 
 def append(fd: int, data: bytes) -> None:
-    """Write all of it to a blob in the making; raises NoSpace when the disk is full."""
+    """Write all of the data to the file of an unfinished blob. Raises NoSpace when it cannot be written."""
     view = memoryview(data)
     try:
         while view:
@@ -62,7 +63,7 @@ def append(fd: int, data: bytes) -> None:
 
 
 class Incoming:
-    """A blob being written: `write` bytes, then `keep`; as a context it is thrown away unless kept."""
+    """A blob that is being written: `write` bytes, then `keep`; a context that deletes the blob unless it was kept."""
 
     def __init__(self, content: "Content", path: str):
         self._content = content
@@ -82,7 +83,7 @@ class Incoming:
             os.unlink(self._path)
 
     def write(self, data: bytes) -> int:
-        """Append; raises NoSpace when the disk is full."""
+        """Append the data; returns its length. Raises NoSpace when the disk is nearly full."""
         self._hash.update(data)
         append(self._fd, data)
         self.size += len(data)
@@ -94,11 +95,11 @@ class Incoming:
 
     @property
     def digest(self) -> str:
-        """`sha256:...` of what was written so far."""
+        """The digest `sha256:...` of what was written so far."""
         return f"sha256:{self._hash.hexdigest()}"
 
     def keep(self) -> str:
-        """Put the blob under its digest and return that."""
+        """Give the blob the name of its digest in the store; returns the digest."""
         digest = self.digest
         os.close(self._fd)
         self._fd = -1
@@ -107,7 +108,7 @@ class Incoming:
 
 
 class Content:
-    """The blobs below data_root/blobs, their temporary files in data_root/tmp."""
+    """The content store of a data root: blobs below data_root/blobs, unfinished ones in data_root/tmp."""
 
     def __init__(self, data_root: str):
         self._blobs = os.path.join(data_root, "blobs")
@@ -119,32 +120,32 @@ class Content:
             os.makedirs(directory, mode=0o700, exist_ok=True)
 
     def path(self, digest: str) -> str:
-        """Where the blob of this (checked) digest stands."""
+        """The path of the blob with this digest, which must have been checked."""
         algorithm, _, value = digest.partition(":")
         return os.path.join(self._blobs, algorithm, value)
 
     def partial_path(self, digest: str) -> str:
-        """Where an unfinished download of the blob stands."""
+        """The path of an unfinished download of the blob."""
         return os.path.join(self._tmp, digest.replace(":", "-") + _PARTIAL)
 
     def temporary_path(self) -> str:
-        """A new name in data_root/tmp; whoever makes the file removes it."""
+        """A new path in data_root/tmp; the caller that makes the file removes it."""
         with self._lock:
             self._names += 1
             return os.path.join(self._tmp, f"{os.getpid()}-{time.time_ns()}-{self._names}")
 
     def incoming(self) -> Incoming:
-        """A new blob whose digest is not known yet."""
+        """A new blob to be written, whose digest is not known yet."""
         return Incoming(self, self.temporary_path())
 
     def put(self, data: bytes) -> str:
-        """Keep the bytes; returns their digest."""
+        """Keep the bytes as a blob; returns their digest."""
         with self.incoming() as blob:
             blob.write(data)
             return blob.keep()
 
     def has(self, digest: str, size: int | None = None) -> bool:
-        """True when the blob is there, and of that size when one is given."""
+        """True when the store has the blob, and with this size where one is given."""
         try:
             found = os.stat(self.path(digest))
         except FileNotFoundError:
@@ -152,14 +153,14 @@ class Content:
         return size is None or found.st_size == size
 
     def open(self, digest: str) -> FileIO:
-        """The blob, unbuffered. Raises NotFound."""
+        """The blob as an unbuffered file. Raises NotFound."""
         try:
             return open(self.path(digest), "rb", buffering=0)
         except FileNotFoundError as error:
             raise NotFound(f"content digest {digest}: not found") from error
 
     def read(self, digest: str, limit: int) -> bytes:
-        """The blob whole; raises Invalid when it has more than `limit` bytes."""
+        """All bytes of the blob. Raises NotFound; Invalid when it has more than `limit` bytes."""
         with self.open(digest) as blob:
             if os.fstat(blob.fileno()).st_size > limit:
                 raise Invalid(f"{digest} is larger than the {limit} bytes allowed")
@@ -167,7 +168,7 @@ class Content:
 
     @contextlib.contextmanager
     def pinned(self, digests: Iterable[str]) -> Iterator[None]:
-        """While this lasts no removal takes these blobs away."""
+        """A context during which `remove` does not delete these blobs."""
         names = list(digests)
         self.pin(names)
         try:
@@ -176,7 +177,7 @@ class Content:
             self.unpin(names)
 
     def pin(self, digests: Iterable[str]) -> None:
-        """Begin what `pinned` does, for who has too many to nest."""
+        """Pin these blobs until `unpin`, for a caller that cannot use a `pinned` context for each."""
         with self._lock:
             self._pins.update(digests)
 
@@ -187,9 +188,9 @@ class Content:
             self._pins += collections.Counter()
 
     def remove(self, digest: str) -> int:
-        """Remove a blob that no image holds, or what has come of one; returns the bytes set free.
+        """Delete a blob that belongs to no image, and its unfinished download; returns the freed bytes.
 
-        0 for one that is pinned or not there.
+        The result is 0 for a blob that is pinned or does not exist.
         """
         freed = 0
         with self._lock:
@@ -203,7 +204,7 @@ class Content:
         return freed
 
     def digests(self) -> list[str]:
-        """Of all the blobs that are here, and of those whose download is unfinished."""
+        """The digests of all blobs in the store, and of those whose download is unfinished."""
         whole = [
             f"{algorithm}:{value}"
             for algorithm in os.listdir(self._blobs)
@@ -213,7 +214,10 @@ class Content:
         return whole + [name.replace("-", ":", 1) for name in names]
 
     def sweep(self, held: set[str]) -> None:
-        """At the daemon's start: remove what no image holds, and temporary files; what can still be resumed stays."""
+        """At the daemon's start: delete blobs that belong to no image, and temporary files but resumable downloads.
+
+        held: the digests of the blobs that belong to images
+        """
         for algorithm in os.listdir(self._blobs):
             for value in os.listdir(os.path.join(self._blobs, algorithm)):
                 if f"{algorithm}:{value}" not in held:
@@ -222,13 +226,16 @@ class Content:
         for name in os.listdir(self._tmp):
             path = os.path.join(self._tmp, name)
             if os.path.isdir(path) and not os.path.islink(path):
-                # A build's context, which went with the daemon that built.
+                # The context of a build, which ended with the daemon that built it.
                 remove_path(path)
             elif os.path.isfile(path) and not (name.endswith(_PARTIAL) and os.stat(path).st_mtime > oldest):
                 os.unlink(path)
 
     def flush(self) -> None:
-        """Put all that was written below the data root on the disk: one syncfs(2) for thousands of files."""
+        """Sync all that was written below the data root to the disk, by one syncfs(2) for thousands of files.
+
+        Raises SystemFailure.
+        """
         fd = os.open(self._blobs, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if _syncfs(fd) != 0:

@@ -1,7 +1,7 @@
-"""The filters of GET /images/json and POST /images/prune: from names and values to functions that judge an image.
+"""The filters of listing and pruning images (GET /images/json, POST /images/prune), as functions that judge an image.
 
-Runs in the daemon's request threads; reads, and changes nothing. One row of `FILTERS` is one filter of the API. More
-than one value is "any of them", but for labels, which must all be there.
+Runs in the daemon's request threads, and changes nothing. One row of `FILTERS` is one filter of the API. Several values
+of a filter mean "any of them", except for labels, which the image must all have.
 """
 
 import re
@@ -23,14 +23,18 @@ Match = Callable[[Image], bool]
 
 _TRUE, _FALSE = ("1", "true", "True", "TRUE", "t", "T"), ("0", "false", "False", "FALSE", "f", "F")
 _SECOND = 1_000_000_000
-# Longer than any name: what is longer matches nothing, and its search is bounded.
+# Longer than any name, so a longer pattern can match nothing. It bounds the time of a search.
 _LONGEST_PATTERN = 512
 
 
 def compile_filters(
     store: Catalogue, filters: Mapping[str, Sequence[str]], allowed: Iterable[str] | None = None
 ) -> list[Match]:
-    """One function a filter. Raises Invalid for an unknown filter or value, NotFound for an unknown image."""
+    """One function for each filter; an image passes if all of them return True.
+
+    allowed: names of the filters that the endpoint takes, None for all. Raises Invalid for an unknown filter or value,
+        NotFound for an unknown image.
+    """
     known = FILTERS if allowed is None else {name: FILTERS[name] for name in allowed}
     for name in filters:
         if name not in known:
@@ -39,7 +43,7 @@ def compile_filters(
 
 
 def created_ns(image: Image) -> int | None:
-    """The moment that the image's config says, in nanoseconds since the epoch; None for none that can be read."""
+    """The creation time in the image's config, in ns since the epoch; None when it has none that can be parsed."""
     try:
         return moments.parse(image.created, 0)
     except Invalid:
@@ -47,7 +51,7 @@ def created_ns(image: Image) -> int | None:
 
 
 def truth(name: str, values: Sequence[str]) -> bool:
-    """What the one value of a filter means, as Go reads it. Raises Invalid."""
+    """The one value of a filter as a boolean, in the spellings that Go takes. Raises Invalid."""
     if len(set(values)) != 1 or values[0] not in _TRUE + _FALSE:
         raise Invalid(f"invalid filter '{name}=[{' '.join(values)}]'")
     return values[0] in _TRUE
@@ -79,7 +83,7 @@ def _reference(_: Catalogue, values: Sequence[str]) -> Match:
 
 
 def by_reference(values: Sequence[str]) -> Callable[[Reference], bool]:
-    """Whether a name fits any of the patterns, with its tag or without. Raises Invalid."""
+    """A function that tells whether a name matches any of these patterns, with its tag or without. Raises Invalid."""
     patterns = [glob(value) for value in values]
 
     def matches(name: Reference) -> bool:
@@ -89,15 +93,16 @@ def by_reference(values: Sequence[str]) -> Callable[[Reference], bool]:
     return matches
 
 
-# A class in brackets, an escaped character, or one character: the parts of a pattern.
+# A part of a pattern: a class in brackets, an escaped character, or one character.
 _PART = re.compile(r"\[(\^?)((?:\\.|[^\]\\])+)\]|\\(.)|(.)", re.DOTALL)
 _MEMBER = re.compile(r"(\\.|[^\\-])(?:-(\\.|[^\\-]))?", re.DOTALL)
 
 
 def glob(pattern: str) -> re.Pattern[str]:
-    """The expression that a pattern of Go's path.Match is: `*` and `?` stay within one part of a path.
+    """The regular expression for a pattern of Go's path.Match, where `*` and `?` match no slash.
 
-    Stars take as little as they can and never give it back, so that no pattern makes the search slow. Raises Invalid.
+    A star takes as few characters as it can and does not backtrack, so no pattern makes the search slow. Raises
+    Invalid.
     """
     if len(pattern) > _LONGEST_PATTERN:
         raise Invalid(f"invalid filter 'reference={pattern[:32]}...': syntax error in pattern")
@@ -139,7 +144,7 @@ def _before(store: Catalogue, values: Sequence[str]) -> Match:
 
 def _since(store: Catalogue, values: Sequence[str]) -> Match:
     limits = [limit for value in values if (limit := created_ns(store.find(value))) is not None]
-    # An image without a date is older than all that have one.
+    # An image without a date counts as older than all images that have one.
     undated = len(limits) < len(values)
     return lambda image: (made := created_ns(image)) is not None and (undated or any(made > limit for limit in limits))
 

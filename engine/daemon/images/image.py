@@ -1,7 +1,7 @@
-"""An image as the daemon's other rooms see it, and the documents (descriptor, manifest, config) it is made of.
+"""The `Image` value, and parsing, checking and writing of an image's JSON documents: index, manifest and config.
 
 Pure values and their checks; runs on any thread of the daemon. Formats: OCI image-spec (descriptor.md, manifest.md,
-config.md) and docker's schema 2, which differ in media types alone.
+config.md) and docker's schema 2, which differ only in their media types.
 """
 
 import json
@@ -24,22 +24,23 @@ INDEXES = (OCI_INDEX, DOCKER_LIST)
 MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST)
 CONFIGS = (OCI_CONFIG, DOCKER_CONFIG)
 
-# As registries and dockerd limit them; a document is held in memory whole.
+# The limit of registries and of dockerd. A document is held in memory whole.
 LARGEST_DOCUMENT = 4 * 1024 * 1024
-# An overlay takes no more directories than its one page of options has room for, and docker no more than this.
+# docker allows no more layers. An overlay mount can take only as many directories as fit its one page of options.
 MOST_LAYERS = 127
 _LARGEST_BLOB = 1 << 42
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image.
+    """One image, for one of its platforms.
 
-    id: digest of what its names point at, an index or a manifest; descriptor: mediaType, digest, size of the same
+    id: digest of the index or manifest that its names point at; descriptor: mediaType, digest, size of the same
     manifest: digest of this platform's manifest; config: the whole config document (its `config` is the container's)
     layers: directories relative to the layer root, lowest first; layer_sizes: bytes on the disk, in the same order
-    size: bytes on the disk, layers and blobs; created: RFC 3339 as the config says it, or empty
-    repo_tags, repo_digests: as people write them; names: as `Reference.canonical`; tagged_ns: the last tagging, or 0
+    content_size: bytes of its blobs; created: RFC 3339 as the config says it, or empty; parent: an image's id, or empty
+    repo_tags, repo_digests: in the familiar form; names: in the form of `Reference.canonical`
+    tagged_ns: time of the last tagging in ns since the epoch, or 0
     """
 
     id: str
@@ -63,17 +64,17 @@ class Image:
 
     @property
     def diff_ids(self) -> list[str]:
-        """Digests of the layers' tars, lowest first."""
+        """Digests of the layers' uncompressed tars, lowest first."""
         return diff_ids_of(self.config)
 
 
 def dump(document: Object | list[Object]) -> bytes:
-    """The document as Go writes it: no blanks."""
+    """The document as JSON in UTF-8, without blanks, as Go writes it."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def load(data: bytes, what: str) -> Object:
-    """The JSON object in `data`; raises Invalid naming `what`."""
+    """The JSON object in `data`. Raises Invalid with `what` in the message."""
     document = jsontext.parse(data, what)
     if not isinstance(document, dict):
         raise Invalid(f"invalid {what}: it is no JSON object")
@@ -81,7 +82,7 @@ def load(data: bytes, what: str) -> Object:
 
 
 def descriptor_of(document: object, what: str) -> Object:
-    """The document, if it is a descriptor with a sound digest and size; raises Invalid naming `what`."""
+    """The document itself, if it is a descriptor with a valid digest and size. Raises Invalid with `what` in it."""
     if not isinstance(document, dict):
         raise Invalid(f"invalid {what}: no descriptor")
     digest, size = document.get("digest"), document.get("size")
@@ -94,9 +95,10 @@ def descriptor_of(document: object, what: str) -> Object:
 
 
 def media_type_of(document: Object, said: str = "") -> str:
-    """The media type of an index or manifest: what it says of itself, or else what was said of it, or its shape.
+    """The media type of an index or manifest: from its mediaType, or else from `said`, or else from its fields.
 
-    Raises Invalid for schema 1, and for one that passes itself off as the other kind (CVE-2021-41190).
+    said: the media type in the descriptor or the registry's header. Raises Invalid for schema 1, and for a document
+        whose type and fields are of different kinds (CVE-2021-41190).
     """
     kind = document.get("mediaType") or said
     if document.get("schemaVersion") == 1 or "fsLayers" in document:
@@ -109,7 +111,7 @@ def media_type_of(document: Object, said: str = "") -> str:
 
 
 def index_entries(document: Object) -> list[Object]:
-    """The descriptors of an index; raises Invalid."""
+    """The descriptors in an index. Raises Invalid."""
     manifests = document.get("manifests")
     if not isinstance(manifests, list):
         raise Invalid("invalid index: no manifests")
@@ -117,7 +119,7 @@ def index_entries(document: Object) -> list[Object]:
 
 
 def manifest_parts(document: Object) -> tuple[Object, list[Object]]:
-    """The descriptors of a manifest's config and of its layers, lowest first; raises Invalid."""
+    """The descriptor of a manifest's config, and those of its layers, lowest first. Raises Invalid."""
     layers = document.get("layers")
     if not isinstance(layers, list):
         raise Invalid("invalid manifest: no layers")
@@ -128,7 +130,10 @@ def manifest_parts(document: Object) -> tuple[Object, list[Object]]:
 
 
 def config_of(data: bytes, layer_count: int) -> Object:
-    """The config document in `data`, its parts of the right types and its diff ids as many as the layers."""
+    """The config document in `data`, checked: its fields have the right types, and each layer has a diff id.
+
+    Raises Invalid.
+    """
     document = load(data, "image config")
     _check_diff_ids(document, layer_count)
     _check_types(document, _CONFIG_FIELDS, "")
@@ -142,7 +147,7 @@ def config_of(data: bytes, layer_count: int) -> Object:
             raise Invalid(f"invalid image config: config.{name} is of the wrong type")
     names = [(name, (container.get(name) or "",)) for name in _NAMES]
     for name, texts in (*lists, *names, ("Volumes", container.get("Volumes") or ())):
-        # No system call takes a NUL, and Python says so with a ValueError.
+        # No system call takes a NUL byte; Python would raise a ValueError, which is no EngineError.
         if any("\0" in text for text in texts):
             raise Invalid(f"invalid image config: config.{name} holds a NUL byte")
     return document
@@ -173,11 +178,11 @@ def _check_diff_ids(document: Object, layer_count: int) -> None:
 
 
 def diff_ids_of(config: Object) -> list[str]:
-    """The digests of the layers' tars in a checked config, lowest first."""
+    """The digests of the layers' uncompressed tars in a checked config, lowest first."""
     return list((config.get("rootfs") or {}).get("diff_ids") or [])
 
 
-# What the other rooms rely on, so that a stranger's config can break nothing there.
+# The fields that the rest of the daemon uses. Their types are checked, so that no untrusted config breaks anything.
 _CONFIG_FIELDS: dict[str, type] = {
     "architecture": str,
     "os": str,
@@ -213,10 +218,10 @@ _TEXT_LISTS = ("Env", "Cmd", "Entrypoint", "Shell", "OnBuild")
 
 
 def manifest_document(config: Object, layers: list[Object]) -> Object:
-    """An OCI manifest of these descriptors, its keys in the order that Go writes them."""
+    """An OCI manifest with these descriptors of a config and of layers, its keys in the order that Go writes them."""
     return {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": layers}
 
 
 def descriptor(media_type: str, digest: str, size: int) -> Object:
-    """The three fields that every descriptor has."""
+    """A descriptor with the three fields that every descriptor has."""
     return {"mediaType": media_type, "digest": digest, "size": size}

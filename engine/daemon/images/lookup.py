@@ -1,7 +1,7 @@
-"""Finding an image in the database: by a reference of any form, and from its rows to `Image` values.
+"""Finding an image in the database by a name or (short) id, and making `Image` values from its rows.
 
-Runs in the daemon, on any thread, within a reading or transaction of `Database`, whose connection each function takes
-first. Reads, and changes nothing; `images.catalogue` remembers what was found.
+Runs in the daemon, on any thread, within a reading or transaction of `Database`; each function takes its connection
+first. It changes nothing. `images.catalogue` caches what was found.
 """
 
 import re
@@ -33,7 +33,7 @@ def _by_name(connection: sqlite3.Connection, ref: str) -> str | None:
     reference = Reference.parse(ref).with_default_tag()
     if not reference.digest:
         return table.image_by_name(connection, reference.canonical)
-    # A digest decides, whatever the tag beside it; the name must be one that the image goes by.
+    # A digest decides, and a tag beside it is ignored; but the image must have a name of that repository.
     if table.image(connection, reference.digest) is None:
         return None
     names = (Reference.parse(name) for name, _ in table.image_names(connection, reference.digest))
@@ -51,7 +51,7 @@ def _by_id(connection: sqlite3.Connection, ref: str) -> str | None:
 
 
 def _shown(ref: str) -> str:
-    """The reference as docker shows it when nothing goes by it."""
+    """The reference in the form in which docker shows it when there is no such image."""
     try:
         return Reference.parse(ref).with_default_tag().familiar
     except Invalid:
@@ -59,7 +59,10 @@ def _shown(ref: str) -> str:
 
 
 def platforms(connection: sqlite3.Connection, row: sqlite3.Row, removed: bool = False) -> list[Image]:
-    """The image of a row as each of its platforms, or of those removed and still held; the host's best first."""
+    """The image of a row as each of its platforms, the best one for the host first.
+
+    removed: instead the platforms that are removed and kept only for containers
+    """
     names = table.image_names(connection, row["id"])
     references = [Reference.parse(name) for name, _ in names]
     digests = dict.fromkeys(f"{reference.familiar_name}@{row['id']}" for reference in references)

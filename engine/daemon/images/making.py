@@ -1,7 +1,7 @@
-"""Making an image here: a layer out of a stream, and the manifest of an image that came without one.
+"""Making new images: a layer and its compressed blob from one tar stream, and the manifest of an image without one.
 
-Runs in the daemon, on the thread that imports, commits or builds. One pass over the stream: what is read is kept as the
-layer's blob and unpacked at the same time, so neither the memory nor a second copy grows with it.
+Runs in the daemon, on the thread that imports, commits or builds. It reads the stream once: what is read is compressed
+into the layer's blob and unpacked at the same time. So a large stream takes neither more memory nor a second copy.
 """
 
 import collections
@@ -24,21 +24,22 @@ from engine.daemon.tar.compression import Peeked, Unpacked
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-# Half the size for a tenth of the time that the best level takes: somebody waits for it.
+# gzip's level. It gives half the size in a tenth of the time that the best level takes, and a client waits for it.
 _LEVEL = 1
 _CHUNK = 256 * 1024
 _BLOCK = 1024 * 1024
-# zlib lets go of the interpreter's lock, so that blocks are squeezed beside the unpacking. More would only take memory.
+# zlib releases the interpreter lock, so threads compress blocks beside the unpacking. More threads would only take
+# memory.
 _THREADS = 2
 _MOST_WAITING = 4
-# Compressions that a layer may be in by itself; anything else is stored as gzip.
+# Compression formats in which a layer's blob is kept as it came; anything else is stored as gzip.
 _KEPT_FORMS = ("gzip", "zstd")
 
 
 class _Squeezer:
-    """gzip of what is written to it, put into a blob: block by block, on threads once there is more than one block.
+    """Compresses what is written to it into a blob with gzip, block by block; on threads if there are several blocks.
 
-    Every block is a member of its own, which any reader of gzip takes as one stream (RFC 1952 section 2.2).
+    Every block is a gzip member of its own. Any reader of gzip takes these as one stream (RFC 1952 section 2.2).
     """
 
     def __init__(self, blob: Incoming):
@@ -49,19 +50,19 @@ class _Squeezer:
         self._members = 0
 
     def write(self, data: bytes) -> None:
-        """Take more; raises what the blob raises."""
+        """Compress more bytes; raises what writing to the blob raises."""
         self._block += data
         if len(self._block) >= _BLOCK:
             self._submit()
 
     def finish(self) -> None:
-        """Write what is left."""
+        """Compress and write what is left."""
         if self._block or not self._members:
             self._submit()
         self._settle(0)
 
     def close(self) -> None:
-        """End the threads, whatever they still had to do."""
+        """End the threads, and drop the blocks that they have not begun."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -72,14 +73,14 @@ class _Squeezer:
             if len(block) < _BLOCK:
                 self._blob.write(_squeezed(block))
                 return
-            from concurrent.futures import ThreadPoolExecutor  # an idle daemon does without
+            from concurrent.futures import ThreadPoolExecutor  # imported late: an idle daemon does not need it
 
             self._pool = ThreadPoolExecutor(_THREADS, "squeeze")
         self._waiting.append(self._pool.submit(_squeezed, block))
         self._settle(_MOST_WAITING)
 
     def _settle(self, most: int) -> None:
-        """Write blocks in their order until no more than `most` are on their way."""
+        """Write compressed blocks in their order until no more than `most` are still being compressed."""
         while len(self._waiting) > most:
             self._blob.write(self._waiting.popleft().result())
 
@@ -89,7 +90,7 @@ def _squeezed(block: bytearray) -> bytes:
 
 
 class _Tee(io.RawIOBase):
-    """Bytes read through it are also written into `sink`."""
+    """A raw stream of the bytes of `source`, which also writes them to `sink`."""
 
     def __init__(self, source: Source, sink: Incoming | _Squeezer):
         self._source = source
@@ -100,7 +101,7 @@ class _Tee(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer) -> int:
-        """Fill the buffer as far as the source has bytes at once, and give the sink the same."""
+        """Fill the buffer with what the source has at once, and write the same to the sink."""
         view = memoryview(buffer)
         data = self._source.read(min(len(view), _CHUNK))
         view[: len(data)] = data
@@ -108,13 +109,13 @@ class _Tee(io.RawIOBase):
         return len(data)
 
     def drain(self) -> None:
-        """Read the rest."""
+        """Read the rest of the source, so that the sink gets all of it."""
         while self.read(_CHUNK):
             pass
 
 
 def unpack(session: Session, stream: Source, blob: Incoming) -> tuple[Layer, str]:
-    """The layer unpacked from the stream, its blob filled on the way, and the compression that the blob is in."""
+    """Unpack a layer from the stream and write its blob; returns the layer, and the compression format of the blob."""
     peeked = Peeked(stream)
     if peeked.form in _KEPT_FORMS:
         return _unpacked(session, _Tee(peeked, blob)), peeked.form
@@ -140,9 +141,10 @@ def add_made(
     parent: str = "",
     boot: str = "",
 ) -> Image:
-    """Make the OCI manifest of an image that came without one, and add the image. The layers' blobs are there, pinned.
+    """Make the OCI manifest of an image that has none, and add the image. The layers' blobs must be in the store,
+    pinned.
 
-    config: the document, or the exact bytes of one that must keep its digest; boot: see `Catalogue.add`
+    config: the document, or the exact bytes of one whose digest must stay the same; boot: see `Catalogue.add`
     """
     data = config if isinstance(config, bytes) else documents.dump(config)
     config_part = documents.descriptor(documents.OCI_CONFIG, digest_of(data), len(data))

@@ -1,6 +1,8 @@
-"""Platforms of images: what this host runs, what a client asks for, and which manifest of a list fits best.
+"""Platforms of images (os/architecture/variant): parsing, the host's own, and choosing the best manifest or image for
+one.
 
-Pure, but for one look at the host's machine name. Names as in Go (GOOS/GOARCH/variant), see containerd's `platforms`.
+Pure, but for reading the host's machine name once. Names are as in Go (GOOS/GOARCH/variant); see containerd's
+`platforms`.
 """
 
 import functools
@@ -14,7 +16,7 @@ from engine.daemon import jsontext
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 
-# Machine name of uname(2), or a name that people write → architecture and variant.
+# Machine name of uname(2), or another common name → architecture and variant.
 _ARCHITECTURES = {
     "x86_64": ("amd64", ""),
     "x86-64": ("amd64", ""),
@@ -31,7 +33,7 @@ _ARCHITECTURES = {
     "i686": ("386", ""),
     "riscv64": ("riscv64", ""),
 }
-# What a machine runs beside its own, best first.
+# (architecture, variant) → the others whose programs it can run too, best first.
 _ALSO_RUNS = {
     ("arm64", "v8"): (("arm", "v8"), ("arm", "v7"), ("arm", "v6"), ("arm", "v5")),
     ("arm", "v8"): (("arm", "v7"), ("arm", "v6"), ("arm", "v5")),
@@ -39,14 +41,14 @@ _ALSO_RUNS = {
     ("arm", "v6"): (("arm", "v5"),),
     ("amd64", ""): (("386", ""),),
 }
-# Variants that say nothing: the same platform is written with and without them.
+# Variants that mean the same as none: the same platform is written with and without them.
 _PLAIN_VARIANTS = {("arm64", "v8"), ("arm64", "8"), ("amd64", "v1")}
 _PART = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """os/architecture/variant, in the one form that two equal platforms share."""
+    """os/architecture/variant in a normal form, so that equal platforms compare equal."""
 
     os: str
     architecture: str
@@ -85,7 +87,7 @@ def parse(text: str) -> Platform:
 
 
 def from_json(text: str) -> Platform:
-    """The platform as the API's newer parameters write it, an OCI platform in JSON. Raises Invalid."""
+    """The platform in an OCI platform object in JSON, which newer API parameters use. Raises Invalid."""
     try:
         document = jsontext.parse(text, "platform")
     except Invalid as error:
@@ -99,16 +101,16 @@ def from_json(text: str) -> Platform:
 
 
 def of(document: Object) -> Platform:
-    """The platform that an image's config, or the `platform` of a manifest's descriptor, says."""
+    """The platform in an image's config, or in the `platform` of a manifest's descriptor."""
     return _normal(
         str(document.get("os") or "linux"), str(document.get("architecture") or ""), str(document.get("variant") or "")
     )
 
 
 def rank(wanted: Platform, offered: Platform, strict: bool) -> int | None:
-    """How well `offered` fits, 0 best; None when it cannot serve.
+    """How well the platform `offered` serves for `wanted`: 0 is best, None when it cannot serve.
 
-    strict: the client named the platform, so what merely runs on it will not do.
+    strict: the client named the platform, so another architecture that merely runs on it does not serve
     """
     if wanted == offered:
         return 0
@@ -119,13 +121,13 @@ def rank(wanted: Platform, offered: Platform, strict: bool) -> int | None:
     for place, other in enumerate(others, start=1):
         if (offered.architecture, offered.variant) != other:
             continue
-        # A lower variant of the same architecture is what the client means; another architecture is not.
+        # The client also accepts a lower variant of the same architecture, but not another architecture.
         return place if not strict or other[0] == wanted.architecture else None
     return None
 
 
 def choose(manifests: list[Object], wanted: Platform, strict: bool) -> Object | None:
-    """The descriptor of a list or index that fits best, the first one among equals; None when none does."""
+    """The descriptor in an index that fits best, the first one among equals; None when none fits. strict: see `rank`"""
     best: tuple[int, Object] | None = None
     for descriptor in manifests:
         platform = descriptor.get("platform")
@@ -138,24 +140,24 @@ def choose(manifests: list[Object], wanted: Platform, strict: bool) -> Object | 
 
 
 class Configured(Protocol):
-    """What has an image's config: an `Image`, or one that is to become it."""
+    """An object with an image's config: an `Image`, or the parts of one that is being added."""
 
     @property
     def config(self) -> Object:
-        """The config document."""
+        """The image's config document."""
 
 
 One = TypeVar("One", bound=Configured)
 
 
 def best(images: Sequence[One], wanted: Platform, strict: bool) -> One | None:
-    """The one of `images` that fits best, the first one among equals; None when none does."""
+    """The one of `images` that fits best, the first one among equals; None when none fits. strict: see `rank`"""
     ranked = [(place, image) for image in images if (place := rank(wanted, of(image.config), strict)) is not None]
     return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
 
 
 def sorted_for(wanted: Platform, images: list[One]) -> list[One]:
-    """The images, best first; what cannot serve at all comes last, in the order of names."""
+    """The images, the best one for `wanted` first; those that cannot serve come last, in order of their platforms."""
 
     def key(image: One) -> tuple[bool, int, str]:
         offered = of(image.config)

@@ -1,6 +1,6 @@
-"""Image references: the text that names an image, taken apart and put together as docker does.
+"""Parsing and writing image references such as `busybox:latest` in docker's way, and checking digests.
 
-Pure. Grammar: github.com/distribution/reference; short names belong to docker.io/library.
+Pure. Grammar: github.com/distribution/reference. A name without a domain and a path belongs to docker.io/library.
 """
 
 import re
@@ -12,7 +12,7 @@ _DEFAULT_DOMAIN = "docker.io"
 _OLD_DOMAIN = "index.docker.io"
 _OFFICIAL = "library/"
 _LONGEST_NAME = 255
-# A name, a tag and a digest at their longest; what is longer is refused before any pattern runs over it.
+# The length of a name, a tag and a digest at their longest. A longer text is refused before any pattern is matched.
 _LONGEST = _LONGEST_NAME + 128 + 256
 
 _HOST_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
@@ -36,7 +36,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> "Reference":
-        """The reference that `text` is, with docker.io and library/ filled in, and no default tag.
+        """The reference that `text` is, with docker.io and library/ filled in, but without a default tag.
 
         Raises Invalid in docker's words (transcript 214, 221).
         """
@@ -65,42 +65,42 @@ class Reference:
         return cls(domain, path, tag, digest)
 
     def with_tag(self, tag: str) -> "Reference":
-        """The same name with this tag; raises Invalid (`invalid tag format`)."""
+        """The same name with this tag. Raises Invalid (`invalid tag format`)."""
         if not _TAG.fullmatch(tag):
             raise Invalid("invalid tag format")
         return Reference(self.domain, self.path, tag, self.digest)
 
     def with_digest(self, digest: str) -> "Reference":
-        """The same name pointing at a digest, without a tag."""
+        """The same name with this digest, and without a tag. Raises Invalid."""
         check_digest(digest)
         return Reference(self.domain, self.path, "", digest)
 
     def with_default_tag(self) -> "Reference":
-        """The same with `latest` where there is neither tag nor digest."""
+        """The same reference, with the tag `latest` where it has neither tag nor digest."""
         return self if self.tag or self.digest else Reference(self.domain, self.path, "latest")
 
     @property
     def name(self) -> str:
-        """domain/path, as `docker.io/library/busybox`."""
+        """Domain and path, such as `docker.io/library/busybox`."""
         return f"{self.domain}/{self.path}"
 
     @property
     def canonical(self) -> str:
-        """The whole, as `docker.io/library/busybox:latest`."""
+        """The whole reference, such as `docker.io/library/busybox:latest`."""
         return self.name + self._suffix()
 
     @property
     def familiar_name(self) -> str:
-        """The name as people write it, as `busybox`."""
+        """The name in the short form that people write, such as `busybox`."""
         if self.domain != _DEFAULT_DOMAIN:
             return self.name
         rest = self.path.removeprefix(_OFFICIAL)
-        # library/a/b is not official and must not read as a/b.
+        # library/a/b is no official image, and must not be shortened to a/b.
         return rest if "/" not in rest else self.path
 
     @property
     def familiar(self) -> str:
-        """The whole as people write it, as `busybox:latest`."""
+        """The whole reference in the short form that people write, such as `busybox:latest`."""
         return self.familiar_name + self._suffix()
 
     def _suffix(self) -> str:
@@ -108,7 +108,7 @@ class Reference:
 
 
 def check_digest(digest: str) -> None:
-    """Raises Invalid unless `digest` is an algorithm that is known, a colon and as many hex digits as it has."""
+    """Raise Invalid unless `digest` is a known algorithm, a colon and as many hex digits as that algorithm has."""
     algorithm, _, value = digest.partition(":")
     length = _DIGEST_LENGTHS.get(algorithm)
     if length is None:
@@ -120,7 +120,7 @@ def check_digest(digest: str) -> None:
 
 
 def _split_domain(text: str) -> tuple[str, str]:
-    """The registry's host and the rest; a host has a dot, a colon or a capital, or is localhost."""
+    """The registry's host and the rest of a reference; a host has a dot, a colon or a capital, or is localhost."""
     first, slash, rest = text.partition("/")
     is_host = slash and ("." in first or ":" in first or first == "localhost" or first.lower() != first)
     domain, rest = (first, rest) if is_host else (_DEFAULT_DOMAIN, text)

@@ -1,6 +1,6 @@
-"""How much of the disk all images take, and how much of that would be free without those that no container uses.
+"""Counting the disk space of all images, and the part of it that removing the unused images would free.
 
-Runs in the daemon, on the request's thread; reads the database alone. What several images share is counted once.
+Runs in the daemon, on the request's thread, and reads only the database. What several images share is counted once.
 """
 
 from collections.abc import Collection
@@ -10,9 +10,9 @@ from engine.daemon.store.database import Database
 
 
 def measure(database: Database, unused: Collection[str]) -> tuple[int, int]:
-    """(bytes of all layers and blobs, those of them that only images in `unused` hold).
+    """(bytes of all layers and blobs, bytes of those that belong only to images whose ids are in `unused`).
 
-    What is left of a removed image for the sake of a container is counted, and is not to be freed.
+    Layers of a removed image that are kept for containers are counted, but not as freeable.
     """
     with database.reading() as connection:
         holdings = table.holdings(connection)

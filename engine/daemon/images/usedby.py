@@ -1,6 +1,6 @@
-"""Who uses an image: the containers that stand on it, or have it mounted.
+"""Types for the containers that use an image, and the choice of those that use it by its layers or as a mount.
 
-Runs in the daemon; reads what it is given, and changes nothing.
+Runs in the daemon; reads its arguments only, and changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,19 +8,19 @@ from typing import Any, Protocol
 
 
 class State(Protocol):
-    """What a container does at one moment."""
+    """The state of a container at one moment."""
 
     @property
     def running(self) -> bool:
-        """True while its process lives."""
+        """True while the container's process lives."""
 
 
 class User(Protocol):
-    """A container, as far as the images need to know it: `containers.record.Container`."""
+    """The part of a container that the images' code needs; `containers.record.Container` has it."""
 
     @property
     def id(self) -> str:
-        """Its 64 hex digits."""
+        """The container's id, 64 hex digits."""
 
     @property
     def image(self) -> str:
@@ -28,14 +28,14 @@ class User(Protocol):
 
     @property
     def layers(self) -> Sequence[str]:
-        """The layers that it stands on, lowest first."""
+        """The layers of its root, lowest first."""
 
     @property
     def mounts(self) -> Sequence[Mapping[str, Any]]:
-        """Its mounts, an image's among them."""
+        """Its mounts, those of images among them."""
 
     def snapshot(self) -> State:
-        """Its state now."""
+        """Its present state."""
 
 
 UsedBy = Callable[[str], Sequence[User]]
@@ -43,7 +43,7 @@ UsedBy = Callable[[str], Sequence[User]]
 
 
 def standing(layers: Sequence[str], containers: Iterable[User]) -> list[User]:
-    """Those of an image's containers that use the platform with these layers: as their root, or mounted."""
+    """Those of an image's containers that use its platform with these layers, as their root or as a mount."""
     wanted = list(layers)
     return [
         container

@@ -1,1 +1,1 @@
-"""The daemon's links to the spawner and to the monitors, and those who wait on them."""
+"""The daemon's links to the spawner and to the monitors of containers, its event bus, and its background threads."""

@@ -1,4 +1,4 @@
-"""Work that a call or an event begins and nobody waits for: at once, or in its turn behind other such work."""
+"""Running work that no caller waits for, in a thread of its own (`later`) or one piece after another (`Turn`)."""
 
 import logging
 import queue
@@ -15,9 +15,9 @@ Given = TypeVarTuple("Given")
 
 
 def later(work: Callable[[*Given], object], *arguments: *Given, about: str = "") -> None:
-    """Run `work` in a thread of its own, as soon as there is one; a failure is logged, there is nobody to tell.
+    """Run `work` in a thread of its own, as soon as the host has one. An EngineError is logged: no caller can get it.
 
-    about: the id of the container that it concerns, for the log
+    about: the id of the container that the work concerns, for the log
     """
     worker.begin(work.__name__, lambda: _run(work, *arguments, about=about))
 
@@ -31,7 +31,7 @@ def _run(work: Callable[[*Given], object], *arguments: *Given, about: str = "") 
 
 
 class Turn:
-    """One thread for a kind of work that is small and frequent; it starts with the first piece."""
+    """One thread that runs small and frequent pieces of work in order; it starts with the first piece."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -39,7 +39,7 @@ class Turn:
         self._worker = worker.Worker(name, self._work)
 
     def add(self, work: Callable[[*Given], object], *arguments: *Given) -> None:
-        """Run `work` when all that was added before is done."""
+        """Have the thread run `work` when all that was added before is done; returns at once."""
         self._waiting.put((work, arguments))
         self._worker.wake()
 

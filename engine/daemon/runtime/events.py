@@ -1,8 +1,8 @@
-"""The event bus: what happens to containers, images, volumes and networks, told to whoever listens, and kept a while.
+"""The daemon's event bus, which sends events of containers, images, volumes and networks to subscribers.
 
-Any thread of the daemon publishes; each subscriber reads in a thread of its own, which sleeps on a descriptor until
-there is something. Publishing never waits for anybody: a subscriber that does not read loses its subscription, never
-the publisher's time. Nothing is kept over a restart.
+Any thread of the daemon publishes. Each subscriber reads in a thread of its own, which sleeps on a file descriptor
+until there is an event. Publishing never waits for a subscriber: one that does not read is dropped, and does not delay
+the publisher. The bus keeps the last events for later subscribers, but none over a restart of the daemon.
 """
 
 import os
@@ -16,14 +16,15 @@ KEPT = 256
 MOST_WAITING = 4096
 """Events that a subscriber may leave unread; one that is far behind and does not come nearer is dropped."""
 PATIENCE_SECONDS = 5.0
-_LAST_STRAW = 4 * MOST_WAITING  # whatever it does
+_LAST_STRAW = 4 * MOST_WAITING  # unread events at which a subscriber is dropped even if it is reading
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event. kind: `container`, `image`, `volume`, `network` or `daemon`; time_ns: since the epoch.
 
-    lines: the event as it is sent, by form; filled by who sends it first, so that it is written once for everybody
+    lines: form → the event's line as it is sent; the thread that sends it first fills it in, so that the event is
+        encoded once for all subscribers
     """
 
     kind: str
@@ -35,7 +36,7 @@ class Event:
 
 
 class Subscription:
-    """One who listens; made by `Events.subscribe`, ended by `close` or as a context manager."""
+    """The queue of events for one subscriber; made by `Events.subscribe`, ended by `close` or as a context manager."""
 
     def __init__(self, events: "Events") -> None:
         self._events = events
@@ -46,11 +47,11 @@ class Subscription:
         self.dropped = False
 
     def fileno(self) -> int:
-        """Readable while something waits to be taken, and once the subscription was dropped."""
+        """An eventfd that is readable while events wait to be taken, and once the subscription was dropped."""
         return self._told
 
     def give(self, event: Event) -> None:
-        """Called by the bus: one more to read."""
+        """Add one more event to read, or drop the subscription if it is too far behind; only the bus calls this."""
         with self._lock:
             count = len(self._waiting)
             if count >= MOST_WAITING and (count >= _LAST_STRAW or time.monotonic() - self._taken > PATIENCE_SECONDS):
@@ -63,7 +64,7 @@ class Subscription:
             self._waiting.append(event)
 
     def take(self, most: int = KEPT) -> list[Event]:
-        """What waits, oldest first, at most so many; nothing when nothing waits. Never waits itself."""
+        """Take up to `most` of the waiting events, oldest first; an empty list when there are none. Never blocks."""
         with self._lock:
             self._taken = time.monotonic()
             taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
@@ -75,10 +76,10 @@ class Subscription:
         try:
             os.eventfd_read(self._told)
         except BlockingIOError:
-            return  # it was quiet
+            return  # it was not readable
 
     def close(self) -> None:
-        """Listen no more."""
+        """End the subscription and close its descriptor; may be called again."""
         self._events.forget(self)
         if self._told >= 0:
             os.close(self._told)
@@ -100,7 +101,7 @@ class Events:
         self._subscriptions: list[Subscription] = []
 
     def publish(self, kind: str, action: str, actor: str, attributes: dict[str, str]) -> None:
-        """Tell everybody who listens; times of events never go backwards."""
+        """Give an event to all subscribers. Each event gets a later time than the one before it."""
         with self._lock:
             moment = time.time_ns()
             if self._past and moment <= self._past[-1].time_ns:
@@ -114,18 +115,18 @@ class Events:
 
     @property
     def listeners(self) -> int:
-        """How many listen now."""
+        """The number of subscriptions now."""
         return len(self._subscriptions)
 
     def subscribe(self) -> tuple[list[Event], Subscription]:
-        """The events that are kept, oldest first, and a subscription to all that come after them."""
+        """The kept events, oldest first, and a subscription to all that come after them."""
         subscription = Subscription(self)
         with self._lock:
             self._subscriptions.append(subscription)
             return list(self._past), subscription
 
     def forget(self, subscription: Subscription) -> None:
-        """End a subscription; nothing is given to it any more when this returns."""
+        """Take a subscription off the bus; it is given no more events once this returns."""
         with self._lock:
             if subscription in self._subscriptions:
                 self._subscriptions.remove(subscription)

@@ -1,7 +1,7 @@
-"""What a daemon hears from a monitor that it waits for, message by message, and the ways in which that goes wrong.
+"""Waiting for the messages of a monitor while a container or exec starts or is adopted, and the errors of that.
 
-Runs in the threads that start a container or an exec, or that find one again; it holds no lock, as it waits. Nothing is
-waited for without a limit: the monitor may be stopped, or be held up by a disk.
+Runs in the threads that start a container or an exec, or that adopt one after a restart of the daemon. It holds no
+lock, because it waits. Each wait has a time limit: the monitor may be stopped, or be held up by a disk.
 """
 
 import logging
@@ -22,11 +22,11 @@ does not answer; the kernel itself gives most of those up in less, and no other 
 
 
 class MonitorLost(SystemFailure):
-    """The monitor has died before the container ran."""
+    """The monitor has died before the container or exec ran."""
 
 
 class TooSlow(SystemFailure):
-    """A monitor has not said in time what it was expected to say."""
+    """A monitor has not sent the expected message in time."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -36,7 +36,7 @@ class TooSlow(SystemFailure):
 
 
 class SilentMonitor(SystemFailure):
-    """A monitor has not answered in time; `linked`: its end will be heard nevertheless, once the link is kept."""
+    """A monitor has not answered in time; `linked`: there is a link, and once it is kept the monitor's end is seen."""
 
     def __init__(self, linked: bool) -> None:
         super().__init__("its monitor does not answer")
@@ -44,7 +44,7 @@ class SilentMonitor(SystemFailure):
 
 
 class StartFailure(SystemFailure):
-    """Process 1 never came to execve; carries the monitor's `Failed`."""
+    """Process 1 failed before its execve; `failed` is the monitor's message."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.text)
@@ -52,9 +52,9 @@ class StartFailure(SystemFailure):
 
 
 def expect(link: Channel, kind: type[T], name: str, seconds: float | None = None) -> T:
-    """The next message of a monitor, which is to be of this kind; warnings before it are logged.
+    """The next message of a monitor, which must be of this kind; warnings before it are logged.
 
-    name: whose monitor it is, for the log; seconds: how long it may take, `START_SECONDS` for None
+    name: the container or exec of the monitor, for the log; seconds: the time limit, `START_SECONDS` for None
     Raises StartFailure, MonitorLost, TooSlow; SystemFailure for a message of another kind.
     """
     message = _next(link, name, seconds or START_SECONDS)
@@ -64,7 +64,7 @@ def expect(link: Channel, kind: type[T], name: str, seconds: float | None = None
 
 
 def greeting(link: Channel, name: str, seconds: float) -> Started | Exited:
-    """What a container's monitor says to a daemon that finds it again. The rest is as for `expect`."""
+    """The greeting of a container's monitor to a daemon that adopts it. Parameters and errors are those of `expect`."""
     message = _next(link, name, seconds)
     if not isinstance(message, Started | Exited):
         raise _unexpected(message, "Started or Exited")

@@ -1,12 +1,12 @@
-"""The daemon's links to the monitors: starting one, watching them all, and hearing of their ends.
+"""The daemon's links to the monitors of containers and execs: starting, adopting, watching and messaging them.
 
-One thread (`watch`) waits on every link with epoll and does at once what an end calls for: the common end costs no
-change of threads. That may take long (a process that does not die, a resolver that does not answer), so whoever begins
-it sees to it that somebody else is watching: a helper, who watches likewise and leaves when there was nothing for a
-while. So ends are settled side by side, and in order for one container: a link that was heard is heard again only when
-that is done (EPOLLONESHOT). The threads of the API start containers and execs, and send messages. Each has a link, by
-its id, from the moment it runs until its end is known. Whoever speaks to a monitor waits for so long and no longer: it
-may be stopped, or be held up by a disk.
+A link is the daemon's socket to one monitor. Each container and exec has one, by its id, from when it runs until its
+end is known. One thread (`watch`) waits on all links with epoll, and handles each end itself: the common end costs no
+change of threads. An end may take long (a process that does not die, a resolver that does not answer), so a thread that
+begins one first starts a helper if no other thread watches. A helper watches likewise, and leaves after a while without
+events. So ends are handled side by side, but those of one container in order: a link is polled again only when its last
+message is handled (EPOLLONESHOT). The API's threads start containers and execs, and send messages. Each wait for a
+monitor has a time limit: the monitor may be stopped, or be held up by a disk.
 """
 
 import logging
@@ -41,14 +41,14 @@ from engine.wire.waits import Wait
 log = logging.getLogger(__name__)
 
 _GREETING_SECONDS = 3.0
-_WAITED_SECONDS = 0.01  # for a greeting that was waited for already
+_WAITED_SECONDS = 0.01  # for a greeting that `call` has waited for already
 _KILLED_SECONDS = 5.0
 _SEND_SECONDS = 10
 """How long a monitor may take none of what it is sent; a few hundred messages fit before anybody waits at all."""
 _SEND_LIMIT = struct.pack("ll", _SEND_SECONDS, 0)  # struct timeval
 
 _MOST_HELPERS = 15
-_IDLE_SECONDS = 5.0  # that a helper waits: a busy daemon would make one for each end
+_IDLE_SECONDS = 5.0  # that a helper waits before it leaves; else a busy daemon would start one for each end
 _HEARD = select.EPOLLIN | select.EPOLLONESHOT
 
 Heard = Callable[[str, Exited | Detached | None], None]
@@ -58,8 +58,8 @@ Heard = Callable[[str, Exited | Detached | None], None]
 class Monitors:
     """All links of a daemon.
 
-    ended: called in a watching thread with (container id, Exited or None): None when the monitor itself has died
-    detached: called there with the id of a container whose client has sent its detach keys
+    ended: called in a watching thread with (container id, Exited, or None when the monitor itself has died)
+    detached: called in a watching thread with the id of a container whose client has sent its detach keys
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class Monitors:
         self._detached = detached
         self._links: dict[str, Channel] = {}
         self._called: dict[str, Channel | OSError] = {}
-        self._keepers: set[str] = set()  # whose monitors keep those who wait
-        self._parting: dict[str, list[Channel]] = {}  # to monitors that have told the end, and stay for those who wait
+        self._keepers: set[str] = set()  # ids of containers whose monitors can keep waiting clients
+        self._parting: dict[str, list[Channel]] = {}  # to monitors that reported the end and stay for waiting clients
         self._names: dict[int, tuple[str, Heard]] = {}
         self._ends: dict[int, Callable[[], None]] = {}
         self._lock = locks.Lock("links")
-        self._waiting = 0  # threads that watch and are not busy with an end
+        self._waiting = 0  # threads that watch and are not handling an end
         self._helpers = 0
         self._poll = select.epoll()
         self._poll.register(worker.bell(), select.EPOLLIN)
@@ -93,13 +93,13 @@ class Monitors:
         *,
         ordinary: bool = False,
     ) -> Started:
-        """Have the container made; `meanwhile` does the daemon's part (cgroups, addresses) while the spawner forks.
+        """Have the spawner make a container; meanwhile `meanwhile` does the daemon's part (cgroups, addresses).
 
-        connect: called with process 1 and when it started, once its namespaces are there: plugs in its networks
-        ordinary: `sandbox.stage.suits` it, so that what the spawner has prepared may be taken.
+        connect: called with the pid and start time of process 1 once its namespaces exist; connects its networks
+        ordinary: `sandbox.stage.suits` the container's sandbox, so the spawner may take a spare that it has prepared
         The link is not watched yet (see `keep`). Raises StartFailure with init's words when the command cannot be run
-        or the sandbox cannot be made, SystemFailure when that takes too long (MonitorLost: the monitor has died, by no
-        fault of the container's), Unavailable when there is no spawner to be had.
+        or the sandbox cannot be made, SystemFailure when that takes too long, MonitorLost when the monitor has died
+        (which is no fault of the container), Unavailable when there is no spawner and none can be started.
         """
         ours, theirs = Channel.pair()
         try:
@@ -113,7 +113,7 @@ class Monitors:
             try:
                 started = handshake.expect(ours, Started, container_id)
             except TooSlow:
-                # It was told to go on, and would, without this daemon.
+                # The monitor was told to go on. It would run the container later, unknown to the daemon.
                 if not signalling.kill_and_wait(ready.pid, ready.pid_start, _KILLED_SECONDS):
                     log.error("container %s: its process %d does not end after SIGKILL", container_id, ready.pid)
                 raise
@@ -143,15 +143,15 @@ class Monitors:
         *,
         ordinary: bool = True,
     ) -> Started:
-        """Have one more process made in a container. descriptors: process 1's pidfd, then the clients' sockets.
+        """Have the spawner make an exec in a container. descriptors: pidfd of process 1, then the clients' sockets.
 
-        home: called with the link before anybody is asked; gives the monitor its home (see `endpoint.HOME`)
+        home: called with the link before the request is sent; sends the monitor its home (see `endpoint.HOME`)
         The link is not watched yet (see `keep`). Raises StartFailure, MonitorLost, Unavailable.
         """
         ours, theirs = Channel.pair()
         try:
             with theirs:
-                home(ours)  # it waits in the link: from the request on the exec is known, whenever this daemon dies
+                home(ours)  # queued in the link before the request: a next daemon finds the exec whenever this one dies
                 self._spawner.send(request, [theirs.fileno(), *descriptors], ordinary=ordinary)
             started = handshake.expect(ours, Started, f"exec {exec_id}")
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -164,11 +164,11 @@ class Monitors:
         return started
 
     def call(self, those: Iterable[tuple[str, str, str]]) -> None:
-        """Before `adopt` and `adopt_exec`: knock at the monitors of all these, and give them time to answer, once.
+        """Connect to many monitors before `adopt` and `adopt_exec`, and wait once for the greetings of all of them.
 
         those: (id, exec directory, name of the socket in it) of containers or execs.
 
-        Those that do not answer are waited for side by side, and hold up the daemon's start no longer than one of them.
+        All are waited for side by side, so many silent monitors delay the daemon's start no longer than one does.
         """
         waiting, poll = set(), select.poll()
         for name, exec_dir, socket_name in those:
@@ -187,10 +187,10 @@ class Monitors:
                 waiting.discard(descriptor)
 
     def adopt(self, container_id: str, exec_dir: str) -> Started | Exited | None:
-        """Find a container again after a restart of the daemon: running, ended, or None: there is nothing of it.
+        """Adopt a container after a restart of the daemon; whether it runs or has ended, None if nothing is left of it.
 
-        Raises SilentMonitor: it is there and does not answer (stopped, or waiting for a disk); no other container is to
-        wait for it. Its link can be kept all the same, unless there was none to be had.
+        Raises SilentMonitor when its monitor exists and does not answer (it is stopped, or waits for a disk); no other
+        container is to wait for it. Its link can be kept all the same if the error's `linked` is true.
         """
         if container_id not in self._called:
             self.call([(container_id, exec_dir, endpoint.NAME)])
@@ -215,9 +215,9 @@ class Monitors:
         return greeting
 
     def adopt_exec(self, exec_id: str) -> Started | None:
-        """Find an exec again after a restart of the daemon, after a `call`: it runs, or None: nobody knows of it.
+        """Adopt an exec after a restart of the daemon and a `call`; None when it runs no more.
 
-        Raises SilentMonitor as `adopt` does.
+        Raises SilentMonitor when its monitor does not answer (see `adopt`).
         """
         link = self._called.pop(exec_id)
         if isinstance(link, BlockingIOError):
@@ -237,7 +237,7 @@ class Monitors:
 
     @staticmethod
     def left_behind(exec_dir: str) -> Exited | None:
-        """What the exit file says, None when there is none that can be understood."""
+        """How a container ended by its exit file; None when there is none or it cannot be decoded."""
         content = exitfile.read(exec_dir)
         if content is None:
             return None
@@ -251,7 +251,7 @@ class Monitors:
             return None
 
     def drop(self, name: str) -> None:
-        """Have no link any more with what is not to be watched: its start could not be recorded."""
+        """Close the link of a container or exec whose start could not be recorded; it is not watched any more."""
         with self._lock:
             link = self._links.pop(name, None)
             self._keepers.discard(name)
@@ -262,10 +262,10 @@ class Monitors:
             link.close()
 
     def keep(self, name: str, heard: Heard | None = None) -> None:
-        """Watch the link of what is recorded as running: from now on its end is heard.
+        """Watch the link of a container or exec that is recorded as running: from now on its end is handled.
 
-        heard: called with `Exited`, `Detached` or None (the monitor has died), for an exec; else what stands for
-            containers. It may be called in a thread that looks (see `look`), and before this returns; it never waits.
+        heard: for an exec, called with `Exited`, `Detached` or None (the monitor has died); a container needs none.
+            It may be called in a thread that calls `look`, and before `keep` returns; it must not wait.
         """
         with self._lock:
             link = self._links[name]
@@ -280,7 +280,7 @@ class Monitors:
             self._ended(container_id, message)
 
     def _have_help(self) -> None:
-        """This may take long: have somebody watch meanwhile."""
+        """Start a helper if no other thread watches, since this thread may be busy with an end for long."""
         with self._lock:
             if self._waiting or self._helpers >= _MOST_HELPERS:
                 return
@@ -288,7 +288,7 @@ class Monitors:
         worker.begin("links", self._help)
 
     def look(self, name: str) -> bool:
-        """Hear now what a monitor has told already; False when the link is no more: its end is being dealt with."""
+        """Handle what a monitor has sent already; False when the link is gone, because its end is being handled."""
         while True:
             with self._lock:
                 link = self._links.get(name)
@@ -300,8 +300,8 @@ class Monitors:
             self._hear(descriptor)
 
     def send(self, container_id: str, message: Attach | Resize, descriptors: list[int]) -> None:
-        """Tell a monitor something. Raises Conflict when the container is not running, SystemFailure when its monitor
-        takes nothing for long.
+        """Send a message to a container's monitor. Raises Conflict when the container is not running, SystemFailure
+        when its monitor reads nothing for `_SEND_SECONDS`.
         """
         with self._lock:
             link = self._links.get(container_id)
@@ -315,9 +315,9 @@ class Monitors:
             raise Conflict(f"container {container_id} is not running") from error
 
     def entrust(self, container_id: str, wait: Wait, descriptor: int) -> bool:
-        """Let the monitor keep one who waits, too; False when there is none that does. Waits for nobody.
+        """Have the monitor keep a waiting client too, to answer it if the daemon dies; False if it cannot.
 
-        Raises BlockingIOError when the monitor has too much unread: it may be tried again.
+        Never blocks: raises BlockingIOError when the monitor has too much unread, and the caller may try again.
         """
         with self._lock:
             if container_id not in self._keepers:
@@ -326,21 +326,21 @@ class Monitors:
                 self._links[container_id].send_word(waits.pack(wait), [descriptor])
             except BlockingIOError:
                 raise
-            except OSError as error:  # it has just ended, or there are too many descriptors on their way
+            except OSError as error:  # it has just ended, or too many descriptors are in flight
                 log.debug("container %s: its monitor keeps nobody who waits: %s", container_id, error)
                 return False
         return True
 
     def answered(self, container_id: str, number: int) -> None:
-        """One of those that were entrusted to the container's monitors was answered here."""
+        """Tell the container's monitors that this daemon has answered the entrusted client of that number."""
         self._tell_keepers(container_id, waits.pack_answered(number), running=True)
 
     def settled(self, container_id: str) -> None:
-        """The end is recorded, and those who were waiting for it when this daemon began are to hear of it."""
+        """The end is recorded: have monitors answer the clients that wait for it since before this daemon began."""
         self._tell_keepers(container_id, waits.SETTLED)
 
     def removed(self, container_id: str) -> None:
-        """The removal is recorded, and those who were waiting for it when this daemon began are to hear of it."""
+        """The removal is recorded: have monitors answer the clients that wait for it since before this daemon began."""
         self._tell_keepers(container_id, waits.REMOVED)
 
     def _tell_keepers(self, container_id: str, word: bytes, running: bool = False) -> None:
@@ -351,11 +351,11 @@ class Monitors:
             for link in links:
                 try:
                     link.send_word(word)
-                except OSError as error:  # it is gone, or stands still and is none that anyone can wait for
+                except OSError as error:  # the monitor is gone; or it is stopped, and must not be waited for
                     log.debug("container %s: a monitor that stays for who waits was not told: %s", container_id, error)
 
     def _part(self, container_id: str, link: Channel) -> None:
-        """Keep the link to a monitor that has told the end until it ends itself; the caller holds the lock."""
+        """Keep the link to a monitor that has reported the end, until it exits itself; the caller holds the lock."""
         self._parting.setdefault(container_id, []).append(link)
         self._ends[link.fileno()] = lambda: self._close_parted(container_id, link)
         self._poll.register(link.fileno(), 0)
@@ -368,28 +368,28 @@ class Monitors:
         link.close()
 
     def on_end(self, descriptor: int, ended: Callable[[], None]) -> None:
-        """Have the thread that watches call this once, when the other end of a socket is closed; it reads nothing."""
+        """Have a watching thread call `ended` once, when the other end of a socket is closed; it reads nothing."""
         with self._lock:
             self._ends[descriptor] = ended
             self._poll.register(descriptor, 0)
 
     def off_end(self, descriptor: int) -> None:
-        """Do not any more; to be called before the socket is closed."""
+        """Undo `on_end` for this descriptor; must be called before the socket is closed."""
         with self._lock:
             if self._ends.pop(descriptor, None) is not None:
                 self._poll.unregister(descriptor)
 
     def shown(self) -> list[tuple[str, int, bool]]:
-        """Each link: whose it is, its descriptor, whether its end is watched for; under no lock, as `dump` asks."""
+        """(id, descriptor, whether it is watched) of each link. Takes no lock: in `dump`, any thread may hold it."""
         return [(name, link.fileno(), link.fileno() in self._names) for name, link in list(self._links.items())]
 
     def watch(self) -> None:
-        """Hear of ends until the process ends, and see to threads that are owed; run in a thread of its own."""
+        """Handle ends, and start the threads that are owed (see `worker`), for ever; runs in a thread of its own."""
         while True:
             self._watch(None)
 
     def _help(self) -> None:
-        """Watch beside others, until there was nothing for a while and another one is there to watch."""
+        """Watch beside other threads, until nothing came for `_IDLE_SECONDS` and another thread watches."""
         while True:
             if self._watch(_IDLE_SECONDS):
                 continue
@@ -399,7 +399,7 @@ class Monitors:
                     return
 
     def _watch(self, seconds: float | None) -> bool:
-        """Hear of one thing at most; False when there was none, and no thread is owed, for that long."""
+        """Handle one event at most; False when none came within `seconds` and no thread is owed."""
         owed = worker.due()
         with self._lock:
             self._waiting += 1
@@ -412,12 +412,12 @@ class Monitors:
         for descriptor, _ in told:
             try:
                 self._hear(descriptor)
-            except Exception:  # one container's trouble must not end the watch over all
+            except Exception:  # a failure with one container must not end the watch over all
                 log.exception("the end of a container or an exec was not recorded")
         return bool(told) or owed is not None
 
     def _hear(self, descriptor: int) -> None:
-        """Take one message of a link that had one a moment ago: another thread may have taken it since."""
+        """Take one message of a link that was readable a moment ago; another thread may have taken it since."""
         try:
             self._take(descriptor)
         finally:
@@ -441,7 +441,7 @@ class Monitors:
                 return
             try:
                 received = link.receive()
-            except Invalid as error:  # of another version's monitor, perhaps: its container runs on
+            except Invalid as error:  # perhaps from a monitor of another version; its container runs on
                 log.warning("%s: a monitor is not understood: %s", name, error)
                 return
             message = None if received is None else received[0]

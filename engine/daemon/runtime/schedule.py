@@ -1,7 +1,7 @@
-"""Work that is to be done later, at a moment: the next probe of a health check, a restart after its back-off.
+"""Running work at a later time on a timer thread, such as the next probe of a health check or a delayed restart.
 
-One thread of the daemon does all of it; it starts with the first piece and sleeps until the next one is due, however
-long that is. The work is short: whatever may wait for anything is handed on to `background`.
+One thread of the daemon does all of it. It starts with the first piece and sleeps until the next one is due, however
+long that is. The work is short: what may wait for anything is handed on to `background`.
 """
 
 import heapq
@@ -20,7 +20,7 @@ Given = TypeVarTuple("Given")
 
 
 class Handle:
-    """One piece of work that is to come; made by `Schedule.at`."""
+    """One piece of scheduled work, which can be cancelled; made by `Schedule.at`. due: of the monotonic clock"""
 
     __slots__ = ("_arguments", "_order", "_schedule", "_work", "due")
 
@@ -51,7 +51,7 @@ class Handle:
 
 
 class Schedule:
-    """The work to come of one daemon, earliest first."""
+    """The scheduled work of one daemon, earliest first."""
 
     def __init__(self) -> None:
         self._heap: list[Handle] = []
@@ -66,12 +66,12 @@ class Schedule:
             handle = Handle(self, due, next(self._orders), work, arguments)
             heapq.heappush(self._heap, handle)
             if self._heap[0] is handle:
-                self._changed.notify()  # it is due before what the thread sleeps for
+                self._changed.notify()  # it is due before the piece that the thread sleeps for
         self._worker.wake()
         return handle
 
     def drop(self, handle: Handle) -> bool:
-        """Take a piece of work out again; False when it is not waiting any more. What `Handle.cancel` calls."""
+        """Take a piece of work out again; False when it is not scheduled any more. `Handle.cancel` calls this."""
         with self._changed:
             try:
                 self._heap.remove(handle)
@@ -85,7 +85,7 @@ class Schedule:
             handle = self._next()
             try:
                 handle.run()
-            except Exception:  # one piece of work must not end all that is to come
+            except Exception:  # a failure of one piece must not end the thread for all later ones
                 log.exception("scheduled work failed")
 
     def _next(self) -> Handle:
@@ -94,5 +94,5 @@ class Schedule:
                 left = self._heap[0].due - time.monotonic() if self._heap else None
                 if left is not None and left <= 0:
                     return heapq.heappop(self._heap)
-                # The longest that a wait may be told; nothing is due before that anyway.
+                # A wait takes no more than TIMEOUT_MAX. Waking up after that with nothing due does no harm.
                 self._changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))

@@ -1,7 +1,7 @@
-"""Signals to a container's process 1, which is named by pid and start time, never by pid alone.
+"""Sending signals to a process that is named by its pid and start time, such as a container's process 1.
 
-Runs in the daemon's threads. A pidfd is opened first and the start time compared through it, so that a pid that has
-been given to another process in the meantime is never hit (pidfd_open(2), proc_pid_stat(5)).
+Runs in the daemon's threads. A pidfd is opened first, and then the start time is compared. So a signal never reaches
+another process to which the pid was given in the meantime (pidfd_open(2), proc_pid_stat(5)).
 """
 
 import os
@@ -15,7 +15,10 @@ from engine.kernel import syscalls
 
 @contextmanager
 def opened(pid: int, pid_start: int) -> Iterator[int | None]:
-    """A pidfd of exactly that process, the caller's for as long, or None when it is no more."""
+    """A pidfd of exactly that process, closed when the context ends; None when the process is gone.
+
+    pid_start: the start time as of proc_pid_stat(5)
+    """
     if pid <= 0:
         yield None
         return
@@ -45,7 +48,7 @@ def _start_of(pid: int) -> int | None:
 
 
 def send_signal(pid: int, pid_start: int, number: int) -> bool:
-    """Send signal `number`; False when that process is no more."""
+    """Send signal `number`; False when that process is gone."""
     with opened(pid, pid_start) as pidfd:
         if pidfd is None:
             return False
@@ -57,7 +60,7 @@ def send_signal(pid: int, pid_start: int, number: int) -> bool:
 
 
 def kill_and_wait(pid: int, pid_start: int, seconds: float) -> bool:
-    """Kill the process and wait until it has ended; False when it had not after `seconds`."""
+    """Kill the process with SIGKILL and wait until it has ended; False when it has not ended after `seconds`."""
     with opened(pid, pid_start) as pidfd:
         if pidfd is None:
             return True

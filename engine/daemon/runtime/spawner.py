@@ -1,7 +1,8 @@
-"""The daemon's link to the spawner, and a new spawner when that one has died.
+"""The daemon's link to the spawner, the process that forks monitors, and its restart when it has died.
 
-Used by the API's threads. The first spawner was forked from a small process before there were threads (`engine.boot`);
-a later one is executed anew, as a process with threads must not fork. Containers do not depend on either.
+The API's threads use it. The first spawner was forked from a small process before there were threads (`engine.boot`). A
+later one is executed as a new Python process, because a process with threads must not fork. No running container
+depends on a spawner.
 """
 
 import contextlib
@@ -20,26 +21,27 @@ from engine.wire.schema import BeResolver, Exec, Spawns, Start
 log = logging.getLogger(__name__)
 
 _SEND_LIMIT = struct.pack("ll", 10, 0)  # seconds and microseconds: struct timeval
-_GREETING_SECONDS = 20.0  # for a Python that starts on a machine that does other work
+_GREETING_SECONDS = 20.0  # enough for a new Python process to start on a busy machine
 
 
 class Spawner:
-    """Who forks monitors. muxer, stage: as `engine.spawner.main.serve` takes them."""
+    """The link to the present spawner. muxer, stage: the parameters of `engine.spawner.main.serve`."""
 
     def __init__(self, channel: Channel, muxer: str, stage: str) -> None:
         self._channel = _patient(channel)
         self._muxer = muxer
         self._stage = stage
-        self._version: str | None = None  # of the first one, once it was asked for
-        # The next one is waited for under it, by those who cannot go on without.
+        self._version: str | None = None  # of the first spawner, once its greeting was read
+        # Threads that need a spawner wait under this lock until the next one has started.
         self._restarting = locks.Lock("restart of the spawner")
-        # What containers inherit: the daemon may have lifted its own since (`main`), and they are not to notice.
+        # The limit that containers inherit. The daemon may raise its own later (`main`), which must not reach them.
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def send(self, start: Start | Exec | BeResolver, descriptors: list[int], *, ordinary: bool) -> None:
-        """Ask for a container, an exec or the resolver; see `Channel.send`.
+        """Ask the spawner for a container, an exec or the resolver. The parameters are those of `Channel.send`.
 
-        Raises Unavailable when there is no spawner to be had, or it takes nothing for long: it may be stopped.
+        Raises Unavailable when a new spawner is needed and cannot be started, or when the spawner reads nothing for 10
+        seconds, because it may be stopped.
         """
         used = self._channel
         try:
@@ -54,7 +56,7 @@ class Spawner:
             raise Unavailable("the process that makes containers does not answer") from error
 
     def fileno(self) -> int:
-        """The descriptor of the link to the present one."""
+        """The descriptor of the link to the present spawner."""
         return self._channel.fileno()
 
     def _restart(self, dead: Channel) -> None:
@@ -62,9 +64,9 @@ class Spawner:
             if self._channel is not dead:
                 return  # another thread has done it
             log.warning("the spawner has died; another is started")
-            with contextlib.suppress(ChildProcessError):  # it was nobody's child any more
+            with contextlib.suppress(ChildProcessError):  # the dead spawner was no child any more
                 os.waitpid(-1, os.WNOHANG)
-            import subprocess  # never needed but for this
+            import subprocess  # imported late: needed only here
 
             ours, theirs = Channel.pair()
             with theirs:
@@ -75,20 +77,20 @@ class Spawner:
             try:
                 self._compare(dead, ours)
             except BaseException:
-                ours.close()  # which ends it
+                ours.close()  # which ends the new spawner
                 raise
             self._channel = _patient(ours)
             dead.close()
 
     def _compare(self, dead: Channel, fresh: Channel) -> None:
-        """Speak to no spawner of another version: it would not understand, or misunderstand. Raises Unavailable."""
+        """Raise Unavailable for a spawner of another version than the first: it could misunderstand requests."""
         if self._version is None:
             self._version = _version(dead)
         found = _version(fresh)
         if found is None:
             raise Unavailable("the process that makes containers does not say which version it is of")
         if self._version is None:
-            self._version = found  # the first has died before it could say it: this one is as young
+            self._version = found  # the first died before its greeting: the daemon is about as young as this one
         if found != self._version:
             raise Unavailable(
                 "the engine's files are of another version than this daemon: "
@@ -97,7 +99,7 @@ class Spawner:
 
 
 def _version(spawner: Channel) -> str | None:
-    """What a spawner's greeting says; None where it has not come."""
+    """The version in a spawner's greeting; None where no greeting has come in time."""
     spawner.socket.settimeout(_GREETING_SECONDS)
     try:
         received = spawner.receive()
@@ -109,7 +111,7 @@ def _version(spawner: Channel) -> str | None:
 
 
 def _patient(channel: Channel) -> Channel:
-    """Let what is sent wait for so long and no longer: other threads wait for their turn to send meanwhile."""
+    """Limit how long a send may block (`_SEND_LIMIT`), because other threads wait for their turn to send meanwhile."""
     channel.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_LIMIT)
     return channel
 

@@ -1,10 +1,10 @@
-"""Threads that start when there is work for them, and are asked for again where the host gave none.
+"""Starting threads for background work, with retries while the host has no thread to give.
 
-The one place of the daemon that makes threads for work which nobody waits for: a piece of work with a thread of its
-own (`begin`), and a thread that is there as long as it has something to do (`Worker`). A host out of threads or memory
-makes `Thread.start` raise. Then the work is owed: the thread that watches the links looks for one again and again
-(`due`, `settle`), so that no work is lost to a moment of need. Whether the work is still wanted by then is the work's
-own to find out.
+Only this file makes threads for work that no caller waits for: a thread for one piece of work (`begin`), and a thread
+that exists as long as it has something to do (`Worker`). On a host that is out of threads or memory `Thread.start`
+raises. Then the work is owed: the thread that watches the monitors' links tries again and again to start a thread for
+it (`due`, `settle`), so that a short shortage loses no work. The work itself has to find out whether it is still wanted
+by then.
 """
 
 import logging
@@ -24,9 +24,9 @@ _bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
 
 def begin(name: str, work: Callable[[], None]) -> bool:
-    """Run `work` in a thread of its own; False when there is none to be had now, and it begins later.
+    """Run `work` in a thread of its own; False when the host has no thread now, and the work begins later.
 
-    name: of the thread, and of the work in the log. Never raises for want of a thread.
+    name: of the thread, and of the work in the log. Never raises because a thread is missing.
     """
     if _start(name, work):
         return True
@@ -39,14 +39,14 @@ def begin(name: str, work: Callable[[], None]) -> bool:
 def _start(name: str, work: Callable[[], None]) -> bool:
     try:
         threading.Thread(target=work, name=name, daemon=True).start()
-    except (RuntimeError, MemoryError) as error:  # what CPython makes of EAGAIN and ENOMEM (pthread_create(3))
+    except (RuntimeError, MemoryError) as error:  # CPython raises these for EAGAIN and ENOMEM of pthread_create(3)
         log.warning("there is no thread for %s yet: %s", name, error)
         return False
     return True
 
 
 def bell() -> int:
-    """A descriptor that is readable once a thread is owed, for the one who calls `settle`."""
+    """An eventfd that is readable once a thread is owed, so that the thread that calls `settle` wakes up."""
     return _bell
 
 
@@ -56,10 +56,10 @@ def due() -> float | None:
 
 
 def settle() -> None:
-    """Begin what is owed, oldest first, as far as there are threads for it."""
+    """Start the owed work, oldest first, until a thread cannot be started."""
     try:
         os.eventfd_read(_bell)
-    except BlockingIOError:  # it has been read at the first try
+    except BlockingIOError:  # an earlier call has read it
         pass
     while True:
         with _lock:
@@ -73,10 +73,10 @@ def settle() -> None:
 
 
 class Worker:
-    """A thread that starts with the first work and may leave when there is none; one at a time.
+    """A thread that starts with the first work and may end when there is none; at most one exists at a time.
 
-    work: does all there is to do. It may go on for ever; before it returns it calls `leave`, holding whatever lock its
-    owner calls `wake` under, so that no work comes between the last look and the end.
+    work: does all the work there is. It may run for ever. Before it returns it calls `leave` while it holds the lock
+        under which its owner calls `wake`, so that no work is added between its last look and its end.
     """
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
@@ -86,9 +86,10 @@ class Worker:
         self._there = False
 
     def wake(self) -> None:
-        """Have the thread, if it is not there. Called at each piece of work, after it was put where the thread looks.
+        """Start the thread if it does not exist. Call it for each piece of work, after the work was put where the
+        thread looks.
 
-        Where the host has no thread now, it starts later (see `begin`).
+        Where the host has no thread now, the thread starts later (see `begin`).
         """
         with self._lock:
             if self._there:
@@ -97,13 +98,13 @@ class Worker:
         begin(self._name, self._run)
 
     def leave(self) -> None:
-        """The thread, which calls this, is about to end: the next `wake` starts another."""
+        """Say that the thread is about to end, so that the next `wake` starts another; the thread itself calls this."""
         with self._lock:
             self._there = False
 
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException:  # nobody else hears of it; what comes next has a thread again
+        except BaseException:  # no caller gets the error; later work gets a new thread
             log.exception("the thread %s has ended", self._name)
             self.leave()

@@ -1,1 +1,3 @@
-"""The database: schema and one file a table; all SQL of the engine is in here."""
+"""The daemon's SQLite database: its connection, its schema with one file for each group of tables, and all SQL of the
+engine.
+"""

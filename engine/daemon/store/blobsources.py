@@ -1,7 +1,8 @@
-"""The table of where blobs stand in registries: what a push asks so that a blob need not be sent twice to one registry.
+"""The database table of which repository of a registry holds which blob, with all of its SQL.
 
-All of its SQL; every function takes the connection of a transaction or reading of `Database`. A row is a hint that may
-be wrong by now, so nothing depends on it, its writing need not be durable, and only the newest rows are kept.
+A push reads it to have the registry copy a blob from another of its repositories, so that the blob need not be sent
+twice to one registry. Every function takes the connection of a transaction or reading of `Database`. A row is a hint
+that may be wrong by now. So nothing depends on it, writing it need not be durable, and only the newest rows are kept.
 """
 
 import sqlite3
@@ -17,14 +18,15 @@ SCHEMA = (
     "CREATE INDEX IF NOT EXISTS blob_sources_by_age ON blob_sources (seen)",
 )
 
-# About 200 bytes each. An image has ten blobs or so, of which each repository that it was pushed to makes a row.
+# A row takes about 200 bytes. An image has about ten blobs, and each blob has a row for each repository it was pushed
+# to.
 MOST_ROWS = 4096
 
 
 def remember(
     connection: sqlite3.Connection, registry: str, repository: str, digests: Iterable[str], most: int = MOST_ROWS
 ) -> None:
-    """These blobs stand in that repository; the rows that were seen longest ago make place."""
+    """Record that the repository holds these blobs; beyond `most` rows those that were seen longest ago are deleted."""
     now = connection.execute("SELECT COALESCE(MAX(seen), 0) + 1 FROM blob_sources").fetchone()[0]
     connection.executemany(
         "INSERT OR REPLACE INTO blob_sources (registry, digest, repository, seen) VALUES (?, ?, ?, ?)",
@@ -40,7 +42,7 @@ def remember(
 
 
 def repositories(connection: sqlite3.Connection, registry: str, digest: str, most: int) -> list[str]:
-    """The repositories of that registry in which the blob was seen, the last one first."""
+    """At most `most` repositories of that registry in which the blob was seen, the one seen last first."""
     rows = connection.execute(
         "SELECT repository FROM blob_sources WHERE registry = ? AND digest = ? ORDER BY seen DESC, repository LIMIT ?",
         (registry, digest, most),
@@ -49,7 +51,7 @@ def repositories(connection: sqlite3.Connection, registry: str, digest: str, mos
 
 
 def forget(connection: sqlite3.Connection, registry: str, digest: str, repository: str) -> None:
-    """The registry does not have the blob there, or does not give it away."""
+    """Delete a row, because the repository does not hold the blob or the registry does not copy it from there."""
     connection.execute(
         "DELETE FROM blob_sources WHERE registry = ? AND digest = ? AND repository = ?", (registry, digest, repository)
     )

@@ -1,7 +1,9 @@
-"""The tables of containers: what was asked for, written once, and the state, written in place.
+"""The database tables of containers: their settings, their states, their health and their images' descriptors.
 
-All functions take an open connection of `store.database` and run in the thread that holds it. Creating and removing
-belong into a durable transaction, as a client was told of them; a state does not, it dies with the power anyway.
+All functions take an open connection of `store.database` and run in the thread that holds it. The settings are what the
+client asked for; they are written once. The state is written in place at each change. Creating and removing a container
+need a durable transaction, because a client was told of them. A state does not: a container that runs ends with a loss
+of power anyway.
 """
 
 import json
@@ -22,7 +24,7 @@ SCHEMA = (
         settings TEXT NOT NULL
     ) WITHOUT ROWID
     """,
-    # Apart from what is written once, whose pages a new state need not write again.
+    # A table of its own, so that a new state does not write the pages of the settings again.
     """
     CREATE TABLE IF NOT EXISTS container_states (
         id TEXT PRIMARY KEY,
@@ -38,9 +40,9 @@ SCHEMA = (
         stopped_by_hand INTEGER NOT NULL DEFAULT 0
     ) WITHOUT ROWID
     """,
-    # Few containers have a health check, and those that have none pay nothing for it.
+    # A table of its own: few containers have a health check, and those that have none pay nothing for it.
     "CREATE TABLE IF NOT EXISTS container_health (id TEXT PRIMARY KEY, health TEXT NOT NULL) WITHOUT ROWID",
-    # A container shows its image's descriptor even when the image is gone; many containers share one.
+    # The API shows the descriptor of a container's image even when the image is gone. Many containers share one row.
     """
     CREATE TABLE IF NOT EXISTS container_images (
         image_id TEXT NOT NULL,
@@ -51,10 +53,10 @@ SCHEMA = (
     """,
 )
 
-# What makes a file of that version one of the next.
+# The version of a database file → the statements that bring it to the next version.
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: ("ALTER TABLE container_states ADD COLUMN stopped_by_hand INTEGER NOT NULL DEFAULT 0",),
-    # A container of before does not know its manifest; its image was of one platform.
+    # A container of version 2 has no manifest recorded; its image had one platform.
     2: (
         "ALTER TABLE container_images RENAME TO container_images_before",
         SCHEMA[3],
@@ -98,7 +100,10 @@ def insert(connection: sqlite3.Connection, container: Container, descriptor: dic
 
 
 def save_state(connection: sqlite3.Connection, container: Container) -> None:
-    """Write the state of a container as it is now; the caller holds `container.changed` or has it to itself."""
+    """Write the present state of a container.
+
+    The caller holds `container.changed`, or no other thread has the container yet.
+    """
     state = container.state
     status = "running" if state.status == "paused" and container.passing else state.status
     connection.execute(_SAVE_STATE, (container.id, status, *(getattr(state, column) for column in _STATE[1:])))
@@ -108,17 +113,17 @@ def save_state(connection: sqlite3.Connection, container: Container) -> None:
 
 
 def save_settings(connection: sqlite3.Connection, container: Container) -> None:
-    """Write again what was asked for, after a change of it; the caller holds `container.changed`."""
+    """Write the settings of a container again, after a change of them; the caller holds `container.changed`."""
     connection.execute("UPDATE containers SET settings = ? WHERE id = ?", (_settings(container), container.id))
 
 
 def rename(connection: sqlite3.Connection, container: Container, name: str) -> None:
-    """Give a container another name."""
+    """Write another name for a container. Raises sqlite3.IntegrityError when the name is taken."""
     connection.execute("UPDATE containers SET name = ? WHERE id = ?", (name, container.id))
 
 
 def delete(connection: sqlite3.Connection, container: Container) -> None:
-    """Remove a container, and its image's descriptors with the last container of that image."""
+    """Delete a container's rows, and with the last container of an image that image's descriptors too."""
     connection.execute("DELETE FROM containers WHERE id = ?", (container.id,))
     connection.execute("DELETE FROM container_states WHERE id = ?", (container.id,))
     connection.execute("DELETE FROM container_health WHERE id = ?", (container.id,))
@@ -146,7 +151,7 @@ def _container(row: sqlite3.Row, health: str | None) -> Container:
     values = dict(zip(_COLUMNS, row, strict=True))
     settings = json.loads(values["settings"])
     settings["layers"] = tuple(settings["layers"])
-    settings["mounts"] = tuple(settings.get("mounts", ()))  # of an engine that had no mounts yet
+    settings["mounts"] = tuple(settings.get("mounts", ()))  # absent where an engine without mounts wrote it
     state = State(**{column: values[column] for column in _STATE})
     state.oom_killed, state.stopped_by_hand = bool(state.oom_killed), bool(state.stopped_by_hand)
     state.health = _health(health) if health else None

@@ -1,11 +1,12 @@
-"""The one SQLite database of a data root: its connection, its transactions and how durable each of them is.
+"""The connection to the daemon's SQLite database: opening it, its schema version, its transactions and their
+durability.
 
-Runs in the daemon, on any of its threads: one connection, guarded by one lock, so that a reader never meets half of a
-writer's change. The SQL itself stands in the other files of this package, one a table. Never hold a transaction over
+A data root has one database. Any thread of the daemon uses the one connection, under one lock, so that a reader never
+sees half of a writer's change. The SQL stands in the other files of this package. Never hold a transaction over
 anything slow (a download, a container's start): every other thread waits for it.
 
-The daemon's connection has the file alone: SQLite needs no file of shared memory then, for which there is no room when
-a daemon starts on a full disk.
+The daemon opens the database file exclusively. SQLite then needs no shared memory file (`-shm`), for which there is no
+room when a daemon starts on a full disk.
 """
 
 import contextlib
@@ -19,10 +20,10 @@ from engine.daemon.store import fileversion
 from engine.daemon.store.reserve import Reserve
 from engine.errors import SystemFailure, Unavailable
 
-# Raised when a table changes in a way that CREATE TABLE IF NOT EXISTS does not bring about by itself.
+# This number is incremented when a table changes in a way that CREATE TABLE IF NOT EXISTS does not bring about.
 VERSION = 3
 
-# 512 KiB of pages: the tables are small and an idle daemon's memory is a feature.
+# cache_size: 512 KiB of pages. The tables are small, and an idle daemon is to use little memory.
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA cache_size = -512",
@@ -32,12 +33,13 @@ _PRAGMAS = (
 
 
 class Database:
-    """The connection to the database file at `path`, with every table of `schema` there.
+    """The connection to the database file at `path`, in which every table of `schema` exists.
 
-    schema: CREATE statements that do nothing when their object exists; migrations: version → the statements that make a
-    file of that version one of the next, before `schema` is looked at
-    alone: for the life of the process, and nobody else may open it. The process ends without closing it, as closing
-    deletes the log and its reserve with it; the next start reads the log as after a crash
+    schema: CREATE statements that do nothing when their object exists
+    migrations: version of a file → the statements that bring it to the next version; they run before `schema`
+    alone: the file is locked exclusively for the life of the process, and no other process may open it. The process
+    ends without closing the connection, since closing would delete the write-ahead log and its reserve. The next start
+    reads the log as it does after a crash.
     Raises Unavailable when the file was written by a newer engine, or is no database.
     """
 
@@ -52,9 +54,9 @@ class Database:
         self._lock = locks.Reentrant("database")
         self._durable: bool | None = None
         self._page = 0
-        _refuse_newer(path, _version_of(path))  # before anything is touched: it is the newer engine's
+        _refuse_newer(path, _version_of(path))  # before anything is written: a newer engine's file stays as it is
         self._reserve = Reserve(_private(path))
-        # Autocommit: BEGIN and COMMIT are said by `transaction` alone, never by the module behind our back.
+        # Autocommit: only `transaction` executes BEGIN and COMMIT, and the sqlite3 module never does so implicitly.
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
         self._connection.row_factory = sqlite3.Row
         try:
@@ -67,7 +69,7 @@ class Database:
         except Unavailable:
             self.close()
             raise
-        if alone:  # else the interpreter would close it at its end
+        if alone:  # an extra reference, or the interpreter would close the connection when it ends
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def _prepare(self, path: str, schema: Iterable[str], migrations: Mapping[int, Iterable[str]]) -> None:
@@ -78,23 +80,23 @@ class Database:
         _refuse_newer(path, version)
         self._reserve.begin(f"{path}-wal", self._size())
         with self.transaction(durable=True, frees=True) as connection:
-            # A new file is of version 0, and has nothing to be changed.
+            # A new file has version 0 and needs no migration.
             for step in range(version or VERSION, VERSION):
                 for statement in migrations.get(step, ()):
                     connection.execute(statement)
             for statement in schema:
                 connection.execute(statement)
-            if version != VERSION:  # a write, and on a full disk a daemon has to start without any
+            if version != VERSION:  # only then: it is a write, and on a full disk a daemon has to start without any
                 connection.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextlib.contextmanager
     def transaction(self, durable: bool = False, frees: bool = False) -> Iterator[sqlite3.Connection]:
-        """One change, whole or not at all; an exception inside undoes it.
+        """Make one change, whole or not at all; an exception inside rolls it back.
 
-        durable: on the disk when this returns (synchronous=FULL), for what a client is told exists or is gone;
-            else only safe from a crash of the daemon, not of the power (synchronous=NORMAL).
-        frees: it takes something away, or says what has happened anyway: on a full disk the reserve is for it
-        Raises SystemFailure where the file cannot be written: a full disk, a failing one.
+        durable: the change is on the disk when this returns (synchronous=FULL); for what a client is told exists or is
+            gone. Without it the change survives a crash of the daemon, but not a loss of power (synchronous=NORMAL).
+        frees: the change removes something, or records what has happened anyway; on a full disk it may use the reserve
+        Raises SystemFailure where the file cannot be written, because the disk is full or fails.
         """
         try:
             with self._transaction(durable, frees) as connection:
@@ -108,7 +110,7 @@ class Database:
         with self._lock:
             if not frees:
                 self._reserve.check(self._size())
-            # The pragma is ignored inside a transaction, so it is said before, and only when it changes.
+            # SQLite ignores this pragma inside a transaction, so it is executed before BEGIN, and only when it changes.
             if durable != self._durable:
                 self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._durable = durable
@@ -124,17 +126,17 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for reading only, with no writer between two statements. May stand inside a transaction."""
+        """The connection, for reading only, with no write between two statements. May be used inside a transaction."""
         with self._lock:
             yield self._connection
 
     def _size(self) -> int:
-        """The bytes of all pages, those in the log too."""
+        """The bytes of all pages of the database, those that are only in the write-ahead log too."""
         pages: int = self._connection.execute("PRAGMA page_count").fetchone()[0]
         return pages * self._page
 
     def close(self) -> None:
-        """Write the log back into the file and close it."""
+        """Close the connection; SQLite writes the log back into the file first."""
         with self._lock:
             self._connection.close()
             self._reserve.close()
@@ -153,9 +155,9 @@ def _refuse_newer(path: str, version: int) -> None:
 
 
 def _private(path: str) -> int:
-    """Make the file, or take it back from others: containers' variables hold secrets. A descriptor of it.
+    """Make the database file if it is missing, and give it mode 0600; returns a descriptor of it.
 
-    SQLite gives the files beside it the same mode.
+    Environment variables of containers hold secrets. SQLite gives the log beside the file the same mode.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,8 +1,8 @@
-"""Which version a database file says it is of, without asking SQLite, which writes as soon as it opens one.
+"""Reading the schema version from a SQLite file and its write-ahead log, without SQLite.
 
-Run by the daemon, once, before it opens its database. The layout is that of sqlite.org/fileformat2.html: 1.3 (the
-database header) and 4 (the write-ahead log). A daemon that was killed leaves its last changes in the log, and those of
-a newer engine are to stay as they are.
+SQLite itself writes as soon as it opens a database. The daemon runs this once, before it opens its database. The layout
+is that of sqlite.org/fileformat2.html: 1.3 (the database header) and 4 (the write-ahead log). A daemon that was killed
+leaves its last changes in the log, and the changes of a newer engine are to stay as they are.
 """
 
 import os
@@ -11,15 +11,15 @@ import struct
 _MAGIC = b"SQLite format 3\0"
 _VERSION = struct.Struct(">i")
 _VERSION_AT = 60
-_LOG = struct.Struct(">4xI I 4x 8s 8x")  # magic, form, page size, number of checkpoints, salts, check sum
+_LOG = struct.Struct(">4xI I 4x 8s 8x")  # magic, format version, page size, number of checkpoints, salts, checksum
 _LOG_FORM = 3_007_000
-_FRAME = struct.Struct(">I I 8s 8x")  # page, pages in the database after a commit (else 0), salts, check sum
+_FRAME = struct.Struct(">I I 8s 8x")  # page number, pages in the database after a commit (else 0), salts, checksum
 
 
 def of(path: str) -> int:
-    """The number that `PRAGMA user_version` would tell; 0 for a file that is not there, or is no database.
+    """The number that `PRAGMA user_version` would return; 0 for a file that does not exist or is no database.
 
-    What a power cut has torn is not told from what it has not: the check sums are left to SQLite. Raises OSError.
+    Checksums are not verified, so a frame that a loss of power has torn counts too. Raises OSError.
     """
     return max(_in_file(path), _in_log(f"{path}-wal"))
 
@@ -40,7 +40,7 @@ def _in_file(path: str) -> int:
 
 
 def _in_log(path: str) -> int:
-    """The version on the last first page that was committed; 0 where there is none."""
+    """The version in the newest committed copy of page 1 in the log; 0 where the log has none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def _in_log(path: str) -> int:
 
 
 def _last(log: int, page_size: int, salts: bytes) -> int:
-    """Follow the frames of this log's present round, which all bear its salts."""
+    """Read the frames that were written since the log was last begun anew; only those bear the salts of its header."""
     committed = written = 0
     place = _LOG.size
     while len(head := os.pread(log, _FRAME.size, place)) == _FRAME.size:

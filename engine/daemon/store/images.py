@@ -1,12 +1,12 @@
-"""The tables of images, their names, blobs and layers: all of their SQL, and nothing else.
+"""The database tables of images, with their names, platforms, blobs and layers, and all of their SQL.
 
-Runs in the daemon, on any thread, inside a transaction or reading of `Database`, whose connection each function takes
-first. Never decides what an image is or when a layer may go; `images.catalogue` does.
+Runs in the daemon, on any thread, inside a transaction or reading of `Database`; each function takes its connection
+first. This file never decides what an image is or when a layer may be deleted: `images.catalogue` does.
 
-An image is what a name points at: the digest of an index or of a manifest. Of an index any number of platforms are
-here, each with its manifest, layers and blobs. What is `removed`, a platform or the image with the last of them, is
-held only for the layers that a container still stands on. A layer without `diff_id` is being unpacked; `ready` says it
-is on the disk.
+The id of an image is the digest of the index or of the manifest that its names point at. An image that is an index may
+have any number of its platforms here, each with its manifest, layers and blobs. A platform that is `removed` is kept
+only for its layers, because a container still uses them. An image is `removed` when all of its platforms are. A layer
+without `diff_id` is being unpacked; `ready` says that the layer is on the disk.
 """
 
 import sqlite3
@@ -55,8 +55,9 @@ SCHEMA = (
     *blobsources.SCHEMA,
 )
 
-# What makes a file of that version one of the next. Until version 2 an image was of one platform at a time: the layers
-# of those before it stayed for their containers, and are those of removed platforms from now on.
+# The version of a database file → the statements that bring it to the next version. Until version 2 an image had one
+# platform at a time. The layers of its earlier platforms stayed for their containers; this migration makes them layers
+# of removed platforms.
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     2: (
         SCHEMA[2],
@@ -78,31 +79,31 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
 
 
 def new_layer(connection: sqlite3.Connection) -> int:
-    """The number of a layer about to be unpacked; never one that was given before."""
+    """Add the row of a layer that is about to be unpacked; returns its number, which was never used before."""
     number = connection.execute("INSERT INTO layers DEFAULT VALUES").lastrowid
     assert number is not None  # it is None only where nothing was inserted
     return number
 
 
 def name_layer(connection: sqlite3.Connection, number: int, diff_id: str, size: int) -> None:
-    """The layer is unpacked: what it holds, and how many bytes it takes."""
+    """Record that a layer is unpacked: the digest of its contents and how many bytes it takes on the disk."""
     connection.execute("UPDATE layers SET diff_id = ?, size = ? WHERE number = ?", (diff_id, size, number))
 
 
 def mark_layers_ready(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
-    """The layers are on the disk and stay over a power cut."""
+    """Record that the layers are synced to the disk and survive a loss of power."""
     connection.executemany("UPDATE layers SET ready = 1 WHERE number = ?", ((number,) for number in numbers))
 
 
 def layer_by_diff_id(connection: sqlite3.Connection, diff_id: str) -> sqlite3.Row | None:
-    """number and size of the layer with these contents."""
+    """number and size of the layer with these contents, None when there is no such layer."""
     query = "SELECT number, size FROM layers WHERE diff_id = ?"
     row: sqlite3.Row | None = connection.execute(query, (diff_id,)).fetchone()
     return row
 
 
 def idle_layers(connection: sqlite3.Connection) -> list[int]:
-    """Numbers of layers that no image holds."""
+    """Numbers of the layers that belong to no image."""
     return [
         row[0]
         for row in connection.execute(
@@ -112,12 +113,12 @@ def idle_layers(connection: sqlite3.Connection) -> list[int]:
 
 
 def layer_numbers(connection: sqlite3.Connection) -> set[int]:
-    """Every layer's number."""
+    """The numbers of all layers, those that are being unpacked too."""
     return {row[0] for row in connection.execute("SELECT number FROM layers")}
 
 
 def forget_layers(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
-    """Delete the rows of layers that no image holds."""
+    """Delete the rows of these layers, which must belong to no image any more."""
     connection.executemany("DELETE FROM layers WHERE number = ?", ((number,) for number in numbers))
 
 
@@ -134,7 +135,7 @@ def add_image(
     layers: Sequence[int],
     blobs: Iterable[tuple[str, int]],
 ) -> None:
-    """Add an image of one platform, or one more platform to an image that is there."""
+    """Add an image with one platform, or add one more platform to an image that exists."""
     connection.execute(
         """INSERT INTO images (id, media_type, descriptor_size, parent) VALUES (?, ?, ?, ?)
            ON CONFLICT (id) DO UPDATE SET removed = 0""",
@@ -157,14 +158,14 @@ def add_image(
 
 
 def image(connection: sqlite3.Connection, identity: str) -> sqlite3.Row | None:
-    """The row of one image that is not removed."""
+    """The row of one image; None when it does not exist or is removed."""
     query = "SELECT * FROM images WHERE id = ? AND NOT removed"
     row: sqlite3.Row | None = connection.execute(query, (identity,)).fetchone()
     return row
 
 
 def image_of_containers(connection: sqlite3.Connection, identity: str) -> sqlite3.Row | None:
-    """The row of one image, also when it is removed and held only for containers."""
+    """The row of one image, also when it is removed and kept only for containers; None when there is no row."""
     row: sqlite3.Row | None = connection.execute("SELECT * FROM images WHERE id = ?", (identity,)).fetchone()
     return row
 
@@ -197,7 +198,7 @@ def has_children(connection: sqlite3.Connection, identity: str) -> bool:
 
 
 def platforms(connection: sqlite3.Connection, identity: str, removed: bool = False) -> list[sqlite3.Row]:
-    """manifest, config and created of the image's platforms: those that are not removed, or those that are."""
+    """manifest, config and created of the image's platforms: the removed ones if `removed` is set, else the others."""
     return connection.execute(
         "SELECT manifest, config, created FROM image_platforms WHERE image = ? AND removed = ? ORDER BY manifest",
         (identity, removed),
@@ -205,30 +206,30 @@ def platforms(connection: sqlite3.Connection, identity: str, removed: bool = Fal
 
 
 def manifests(connection: sqlite3.Connection, identity: str) -> list[str]:
-    """Digests of the manifests of all the image's platforms, those that are only held too."""
+    """Digests of the manifests of all the image's platforms, the removed ones too."""
     return [row[0] for row in connection.execute("SELECT manifest FROM image_platforms WHERE image = ?", (identity,))]
 
 
 def removed_platforms(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Image and manifest of the platforms that are held only for containers."""
+    """(image id, manifest digest) of each platform that is removed and kept only for containers."""
     return [tuple(row) for row in connection.execute("SELECT image, manifest FROM image_platforms WHERE removed")]
 
 
 def hide_platform(connection: sqlite3.Connection, identity: str, manifest: str) -> None:
-    """Take a platform from every list, and keep its layers for the containers that stand on them."""
+    """Mark a platform as removed, so that no list shows it; its layers stay for the containers that use them."""
     connection.execute("UPDATE image_platforms SET removed = 1 WHERE image = ? AND manifest = ?", (identity, manifest))
     _settle_image(connection, identity)
 
 
 def forget_platform(connection: sqlite3.Connection, identity: str, manifest: str) -> None:
-    """Delete a platform and its hold on layers and blobs."""
+    """Delete a platform's row and its references to layers and blobs."""
     for name in ("image_platforms", "image_layers", "image_blobs"):
         connection.execute(f"DELETE FROM {name} WHERE image = ? AND manifest = ?", (identity, manifest))
     _settle_image(connection, identity)
 
 
 def _settle_image(connection: sqlite3.Connection, identity: str) -> None:
-    """An image whose platforms are all removed is removed too, and has no names; one without any is gone."""
+    """Mark an image as removed and delete its names when all its platforms are removed; delete it when it has none."""
     row = connection.execute("SELECT MIN(removed) FROM image_platforms WHERE image = ?", (identity,)).fetchone()
     if row[0] is None:
         forget_image(connection, identity)
@@ -238,15 +239,15 @@ def _settle_image(connection: sqlite3.Connection, identity: str) -> None:
 
 
 def forget_image(connection: sqlite3.Connection, identity: str) -> None:
-    """Delete the image, its names and its hold on layers and blobs."""
+    """Delete the image's row, its names, its platforms and its references to layers and blobs."""
     connection.execute("DELETE FROM images WHERE id = ?", (identity,))
 
 
 def image_layers(connection: sqlite3.Connection, identity: str, manifest: str) -> list[sqlite3.Row]:
     """number, diff_id and size of the layers of one manifest of the image, lowest first, each once.
 
-    One that stands in an image twice (an empty one, as a rule) is all there in its upper place, and no overlay takes a
-    directory twice.
+    A layer that an image has twice (usually an empty one) is given only in its upper place. That suffices, and
+    overlayfs does not take a directory twice.
     """
     return connection.execute(
         """SELECT number, diff_id, size FROM image_layers JOIN layers ON layer = number
@@ -256,7 +257,7 @@ def image_layers(connection: sqlite3.Connection, identity: str, manifest: str) -
 
 
 def shared_layers(connection: sqlite3.Connection) -> set[int]:
-    """Numbers of the layers that more than one image holds."""
+    """Numbers of the layers that more than one image has."""
     return {
         row[0]
         for row in connection.execute("SELECT layer FROM image_layers GROUP BY layer HAVING COUNT(DISTINCT image) > 1")
@@ -264,7 +265,7 @@ def shared_layers(connection: sqlite3.Connection) -> set[int]:
 
 
 def shared_blobs(connection: sqlite3.Connection) -> set[str]:
-    """Digests of the blobs that more than one image holds."""
+    """Digests of the blobs that more than one image has."""
     return {
         row[0]
         for row in connection.execute("SELECT digest FROM image_blobs GROUP BY digest HAVING COUNT(DISTINCT image) > 1")
@@ -272,7 +273,7 @@ def shared_blobs(connection: sqlite3.Connection) -> set[str]:
 
 
 def holdings(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
-    """(image, what, bytes) of each layer and blob on the disk that an image holds, a removed one too."""
+    """(image id, layer number or blob digest, bytes) of each layer and blob of every image, the removed ones too."""
     return [
         tuple(row)
         for row in connection.execute(
@@ -283,7 +284,7 @@ def holdings(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
 
 
 def image_blobs(connection: sqlite3.Connection, identity: str, manifest: str = "") -> list[tuple[str, int]]:
-    """digest and size of the blobs that the image holds, or that one of its platforms does."""
+    """digest and size of the blobs of the image, or of one of its platforms where `manifest` names it."""
     where, values = (" AND manifest = ?", (identity, manifest)) if manifest else ("", (identity,))
     return [
         tuple(row)
@@ -292,17 +293,17 @@ def image_blobs(connection: sqlite3.Connection, identity: str, manifest: str = "
 
 
 def held_blobs(connection: sqlite3.Connection) -> set[str]:
-    """Digests of the blobs that any image holds."""
+    """Digests of the blobs that belong to any image."""
     return {row[0] for row in connection.execute("SELECT DISTINCT digest FROM image_blobs")}
 
 
 def blob_is_held(connection: sqlite3.Connection, digest: str) -> bool:
-    """True when an image holds the blob."""
+    """True when the blob belongs to an image."""
     return connection.execute("SELECT 1 FROM image_blobs WHERE digest = ? LIMIT 1", (digest,)).fetchone() is not None
 
 
 def set_name(connection: sqlite3.Connection, name: str, identity: str, tagged_ns: int) -> None:
-    """Let `name` (as `Reference.canonical`) point at the image, whatever it pointed at before."""
+    """Make `name` (in the form of `Reference.canonical`) point at the image, whatever it pointed at before."""
     connection.execute(
         """INSERT INTO image_names (name, image, tagged_ns) VALUES (?, ?, ?)
            ON CONFLICT (name) DO UPDATE SET image = excluded.image, tagged_ns = excluded.tagged_ns""",
@@ -311,18 +312,18 @@ def set_name(connection: sqlite3.Connection, name: str, identity: str, tagged_ns
 
 
 def drop_name(connection: sqlite3.Connection, name: str) -> None:
-    """Take a name away; its image stays."""
+    """Delete a name; its image stays."""
     connection.execute("DELETE FROM image_names WHERE name = ?", (name,))
 
 
 def image_by_name(connection: sqlite3.Connection, name: str) -> str | None:
-    """The id that a name points at."""
+    """The id of the image that a name points at, None for a name that does not exist."""
     row = connection.execute("SELECT image FROM image_names WHERE name = ?", (name,)).fetchone()
     return row[0] if row else None
 
 
 def image_names(connection: sqlite3.Connection, identity: str) -> list[tuple[str, int]]:
-    """name and time of tagging in ns, of one image, sorted by name."""
+    """(name, time of tagging in ns since the epoch) of each name of one image, sorted by name."""
     return [
         tuple(row)
         for row in connection.execute(

@@ -1,7 +1,8 @@
-"""The names of containers, for one who looks into the database of a daemon from outside and must not disturb it.
+"""Reading the names of containers from outside the daemon, out of a copy of its database.
 
-The daemon has the file alone, for as long as it lives. So a copy is looked into, of the database and of its log as they
-are on the disk; the log first, because what moves from the log to the database meanwhile is then in both.
+`engine inspect-processes` uses it, and must not disturb the daemon. The daemon locks the database file for as long as
+it lives. So the database and its log are copied as they are on the disk, and the copy is read. The log is copied first:
+what SQLite moves from the log to the database meanwhile is then in both copies.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ def of_containers(path: str) -> dict[str, str]:
     """id → name of every container in the database file at `path`. Raises OSError; sqlite3.Error for a torn copy."""
     with tempfile.TemporaryDirectory(prefix="engine-names-") as directory:
         copy = os.path.join(directory, _COPY)
-        with contextlib.suppress(FileNotFoundError):  # no log: all of it is in the database
+        with contextlib.suppress(FileNotFoundError):  # without a log, everything is in the database file
             shutil.copyfile(f"{path}-wal", f"{copy}-wal")
         shutil.copyfile(path, copy)
         with contextlib.closing(sqlite3.connect(copy)) as connection:

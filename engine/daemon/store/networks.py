@@ -1,7 +1,8 @@
-"""The tables of networks and of endpoints: all of their SQL.
+"""The database tables of networks and of containers' endpoints on them, with all of their SQL.
 
-All functions take an open connection of `store.database` and run in the thread that holds it. A network belongs into a
-durable transaction, as a client was told of it; an endpoint does not, it dies with its container and the power.
+All functions take an open connection of `store.database` and run in the thread that holds it. A network needs a durable
+transaction, because a client was told of it. An endpoint does not: it ends with its container, and so at the latest
+with the power.
 """
 
 import json
@@ -18,7 +19,8 @@ SCHEMA = (
         name TEXT NOT NULL UNIQUE,
         created_ns INTEGER NOT NULL,
         settings TEXT NOT NULL) WITHOUT ROWID""",
-    # By a number that memory knows, so that a start and an end of a container write one page each; and in their order.
+    # The key is a number that the daemon keeps in memory. So a start and an end of a container write one page each, and
+    # the order of the endpoints is kept.
     """CREATE TABLE IF NOT EXISTS endpoints (
         number INTEGER PRIMARY KEY,
         network TEXT NOT NULL,
@@ -28,14 +30,14 @@ SCHEMA = (
 
 _IDENTITY = ("id", "name", "created_ns")
 _SETTINGS = tuple(field.name for field in fields(Network) if field.name not in _IDENTITY)
-# `network` and `container` have columns of their own, `ports` are records themselves.
+# `network` and `container` have columns of their own, and `ports` are records that are encoded for themselves.
 _PLAIN = tuple(field.name for field in fields(Endpoint) if field.name not in ("network", "container", "ports"))
 
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 def save_network(connection: sqlite3.Connection, network: Network) -> None:
-    """Write a network, whether or not it is there already."""
+    """Write a network; a row of the same id is replaced."""
     settings = {name: getattr(network, name) for name in _SETTINGS}
     settings["pools"] = [[pool.subnet, pool.ip_range, pool.gateway, pool.aux] for pool in network.pools]
     connection.execute(
@@ -45,7 +47,7 @@ def save_network(connection: sqlite3.Connection, network: Network) -> None:
 
 
 def delete_network(connection: sqlite3.Connection, network_id: str) -> None:
-    """Remove a network."""
+    """Delete the row of a network; its endpoints are not touched."""
     connection.execute("DELETE FROM networks WHERE id = ?", (network_id,))
 
 
@@ -62,7 +64,7 @@ def _network(identity: str, name: str, created_ns: int, text: str) -> Network:
 
 
 def save_endpoints(connection: sqlite3.Connection, numbered: Iterable[tuple[int, Endpoint]]) -> None:
-    """Write endpoints, each under its number, whether or not they are there already."""
+    """Write endpoints, each under its number; rows of the same numbers are replaced."""
     for number, endpoint in numbered:
         settings = [getattr(endpoint, name) for name in _PLAIN]
         ports = [[port.container_port, port.protocol, port.host_ip, port.host_port] for port in endpoint.ports]
@@ -73,13 +75,13 @@ def save_endpoints(connection: sqlite3.Connection, numbered: Iterable[tuple[int,
 
 
 def delete_endpoints(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
-    """Remove the endpoints of these numbers."""
+    """Delete the rows of the endpoints with these numbers."""
     for number in numbers:
         connection.execute("DELETE FROM endpoints WHERE number = ?", (number,))
 
 
 def load_endpoints(connection: sqlite3.Connection) -> list[tuple[int, Endpoint]]:
-    """Every endpoint with its number, in the order in which they came."""
+    """(number, endpoint) of every endpoint, in the order of their numbers, which is the order of their creation."""
     rows = connection.execute("SELECT number, network, container, settings FROM endpoints ORDER BY number")
     return [(number, _endpoint(network, container, text)) for number, network, container, text in rows]
 

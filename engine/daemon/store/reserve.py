@@ -1,12 +1,13 @@
-"""Blocks of the disk that the database holds before it needs them, so that a full disk never stops what frees it.
+"""Disk blocks that the database allocates ahead with fallocate, so that removals can still be recorded on a full disk.
 
-Owned by `store.database`, which calls it under its lock. The blocks lie behind the ends of its two files (fallocate(2),
-FALLOC_FL_KEEP_SIZE), where SQLite neither sees nor loses them. Nobody else on the disk can take them, and nothing has
-to be given up first. Whatever only adds must leave the reserve whole. That a file system keeps blocks of its own for
-root is no such reserve: the root of a container takes those too.
+`store.database` owns the reserve and calls it under its lock. The blocks lie behind the ends of the database file and
+of its log (fallocate(2), FALLOC_FL_KEEP_SIZE), where SQLite neither sees nor loses them. Nothing else on the disk can
+take them, and nothing has to be given up before they can be used. A change that only adds something must leave the
+reserve whole. The blocks that a file system keeps for root are no such reserve: the root of a container takes those
+too.
 
-Not on file systems without fallocate(2), nor on those that write over nothing in place (btrfs, ZFS): there a removal on
-a full disk still deletes the files before the record, and has room then.
+There is no reserve on file systems without fallocate(2), nor on those that overwrite nothing in place (btrfs, ZFS).
+There a removal on a full disk still deletes the files before the record, and so makes room for the record.
 """
 
 import ctypes
@@ -24,21 +25,21 @@ NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 LOG_BYTES = 6 << 20
 """Of the log: SQLite begins it anew when it has 1000 pages (4 MB), and then the change in hand still has to fit."""
 
-_SPARE = 1 << 20  # bytes behind the file's own pages, for those that a removal moves about
-_LEAST = _SPARE // 2  # what only adds may use up the rest
+_SPARE = 1 << 20  # bytes reserved behind the file's own pages; a removal needs some for pages that it moves
+_LEAST = _SPARE // 2  # of these, bytes that a change that only adds must leave
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
-_BLOCK = 512  # of st_blocks, always
+_BLOCK = 512  # bytes of a unit of st_blocks on every file system
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# glibc has one for files of any size beside the old one of 32-bit machines; musl has just this.
+# glibc's fallocate64 takes 64-bit offsets on 32-bit machines too; musl has only fallocate, whose offsets are 64-bit.
 _fallocate = getattr(_libc, "fallocate64", None) or _libc.fallocate
 _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
 
 class Reserve:
-    """The reserve of one database. descriptor: of its file, which this keeps open
+    """The reserve of one database. descriptor: an open descriptor of its file, which this object keeps
 
-    Closing any descriptor of the file would give away SQLite's locks on it (fcntl_locking(2)).
+    It stays open because closing any descriptor of the file would release SQLite's locks on it (fcntl_locking(2)).
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -46,7 +47,10 @@ class Reserve:
         self._held = 0
 
     def begin(self, log_path: str, size: int) -> None:
-        """Take both files' blocks, or say that there is no room for them. size: bytes of the database's own pages."""
+        """Allocate the reserve of both files, or log that there is no room for it.
+
+        log_path: the write-ahead log; size: bytes of the database's own pages. Raises OSError, but not for a full disk.
+        """
         try:
             descriptor = os.open(log_path, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -60,7 +64,10 @@ class Reserve:
             log.warning("no room for a reserve: on this disk, while it is full, little can be removed: %s", error)
 
     def check(self, size: int) -> None:
-        """Before something is added. Raises SystemFailure where there is no room. size: as for `begin`"""
+        """Renew the reserve before something is added. size: bytes of the database's own pages
+
+        Raises SystemFailure where there is no room.
+        """
         if size + _LEAST <= self._held:
             return
         try:
@@ -71,18 +78,18 @@ class Reserve:
             raise SystemFailure(f"no space left on device: the database cannot grow: {error.strerror}") from error
 
     def close(self) -> None:
-        """Give the descriptor back, after SQLite's own."""
+        """Close the descriptor; the caller has closed SQLite's connection before."""
         os.close(self._descriptor)
 
 
 def _hold(descriptor: int, size: int) -> int:
-    """Have this many bytes of a file on the disk; how many it holds now. Raises OSError."""
-    # XFS wants room for all of it once more, even where it is there.
+    """Allocate this many bytes of a file on the disk; returns how many are allocated now. Raises OSError."""
+    # XFS asks for room for all of these bytes again, even where they are allocated already.
     if os.fstat(descriptor).st_blocks * _BLOCK >= size:
         return size
     if _fallocate(descriptor, _KEEP_SIZE, 0, size) == 0:
         return size
     code = ctypes.get_errno()
-    if code in (errno.EOPNOTSUPP, errno.ENOSYS):  # then nobody can say whether there will be room
+    if code in (errno.EOPNOTSUPP, errno.ENOSYS):  # unknown whether there is room: refuse nothing
         return 1 << 62
     raise OSError(code, os.strerror(code))

@@ -1,1 +1,1 @@
-"""Tar streams: reading and writing them, their compression, and files made and removed as they say."""
+"""Tar archives: reading, writing, decompressing and unpacking them, and removing directory trees of unpacked files."""

@@ -1,7 +1,9 @@
-"""Reading ahead: a thread reads the next blocks of a stream (unpacks them, hashes them) while this one uses the last.
+"""A read-ahead thread for a stream: it reads (so decompresses and hashes) the next blocks while the caller uses the
+last.
 
-The thread belongs to whoever made the `Ahead`, and has ended when its context has. A few blocks are all that it holds.
-zlib, the hashes and write(2) let each other run, so a layer's time is that of the slower side, not of both.
+The thread belongs to the caller that made the `Ahead`, and ends at the latest with its context. It holds a few blocks
+only. zlib, the hashes and write(2) release the interpreter lock, so a layer takes the time of the slower side, not the
+sum of both.
 """
 
 import io
@@ -18,15 +20,15 @@ _BLOCKS = 4
 class Ahead(io.RawIOBase):
     """The bytes of `source`, a raw stream, read by a thread of its own; a context manager.
 
-    abandon: called when the context ends before the stream does: makes a read that waits for somebody give up
+    abandon: called when the context ends before the stream does; must make a read of `source` that blocks give up
     """
 
     def __init__(self, source: io.RawIOBase, abandon: Callable[[], None]):
         self._source = source
         self._abandon = abandon
-        # Blocks to be filled; None ends the thread.
+        # Free blocks for the thread to fill; None ends the thread.
         self._free: queue.SimpleQueue[bytearray | None] = queue.SimpleQueue()
-        # What was read: a block and how much is in it (0: the end), or what went wrong.
+        # What the thread has read: a block and how many bytes are in it (0: the end), or the exception.
         self._read: queue.SimpleQueue[tuple[bytearray, int] | BaseException] = queue.SimpleQueue()
         for _ in range(_BLOCKS):
             self._free.put(bytearray(_BLOCK))
@@ -50,7 +52,7 @@ class Ahead(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer) -> int:
-        """Fill the buffer as far as one block goes; raises what reading the source has raised, every time."""
+        """Fill the buffer from one block at most; returns the count, 0 at the end. Raises what the source raised."""
         if not self._left and not self._ended:
             self._next()
         if self._failure is not None:
@@ -74,7 +76,7 @@ class Ahead(io.RawIOBase):
         self._ended = not size
 
     def _work(self) -> None:
-        """The thread: fill free blocks until the stream ends, fails, or nobody wants more."""
+        """Fill free blocks until the stream ends or fails, or the context has ended; this is the thread's function."""
         while (block := self._free.get()) is not None:
             try:
                 size = self._source.readinto(block)

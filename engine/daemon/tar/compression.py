@@ -1,7 +1,7 @@
-"""Compressed streams: which of the known forms a stream is in, and its bytes unpacked, never many at a time.
+"""Detecting the compression format of a stream (gzip, bzip2, xz, zstd) and decompressing the stream while it is read.
 
-Runs in the daemon, on the thread that reads. Never holds more than one window of either side in memory, so a bomb costs
-time and is stopped by whoever counts the bytes, not by the memory running out.
+Runs in the daemon, on the thread that reads. It never holds more than one window of input and output in memory. So a
+decompression bomb takes time but not memory, and the caller that counts the bytes stops it.
 """
 
 import importlib
@@ -23,21 +23,22 @@ else:
 _INPUT = 128 * 1024
 # Long enough for the longest magic number.
 _HEAD = 6
-# What a stream may unpack to: anything up to the first, beyond it so many times what came in. Files of zeros (a disk
-# image, a database made to its size) pack a thousand to one and are honest; a program's files hardly pack ten to one.
+# The limit of decompressed bytes: any stream may have FAIR_BYTES, and beyond that FAIR_RATIO times its compressed
+# bytes. Honest files of zeros (a disk image, a preallocated database) compress a thousand to one. A program's files
+# hardly compress ten to one.
 FAIR_BYTES = 10 << 30
 FAIR_RATIO = 200
 
 
 class Decompressor(Protocol):
-    """What unpacks one member of a stream, as bz2, lzma and zstd have it."""
+    """A decompressor of one member of a stream, with the interface of those in bz2, lzma and zstd."""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """At most max_length bytes; what was given and not used is kept for the next call."""
+        """At most max_length decompressed bytes; input that is not used is kept for the next call."""
 
     @property
     def needs_input(self) -> bool:
-        """True when nothing more comes out without more going in."""
+        """True when no more output comes without more input."""
 
     @property
     def eof(self) -> bool:
@@ -45,36 +46,36 @@ class Decompressor(Protocol):
 
     @property
     def unused_data(self) -> bytes:
-        """What stands after the member's end."""
+        """The input after the member's end."""
 
 
 class Gunzip:
-    """zlib's decompressor as a `Decompressor`."""
+    """zlib's decompressor for gzip, with the interface of `Decompressor`."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(wbits=31)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """At most max_length bytes; what was given and not used is kept for the next call."""
+        """At most max_length decompressed bytes; input that is not used is kept for the next call."""
         return self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
 
     @property
     def needs_input(self) -> bool:
-        """True when nothing more comes out without more going in."""
+        """True when no more output comes without more input."""
         return not self._stream.unconsumed_tail
 
     @property
     def eof(self) -> bool:
-        """True at the end of one member."""
+        """True at the end of the member."""
         return self._stream.eof
 
     @property
     def unused_data(self) -> bytes:
-        """What stands after the member's end."""
+        """The input after the member's end."""
         return self._stream.unused_data
 
 
-# A late import each: an idle daemon carries none of these modules.
+# Each of these functions imports its module late, so that an idle daemon has none of them in memory.
 def _bunzip() -> Decompressor:
     import bz2
 
@@ -84,7 +85,7 @@ def _bunzip() -> Decompressor:
 def _unxz() -> Decompressor:
     import lzma
 
-    # A hostile header may ask for gigabytes of dictionary.
+    # The limit is for hostile headers, which may ask for gigabytes of dictionary.
     return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=96 * 1024 * 1024)
 
 
@@ -100,33 +101,36 @@ def _unzstd() -> Decompressor:
     return ours.Unzstd(library)
 
 
-# Name → magic number and what makes a decompressor.
+# Name of a format → its magic number and the function that makes a decompressor.
 FORMATS: dict[str, tuple[bytes, Callable[[], Decompressor]]] = {
     "gzip": (b"\x1f\x8b\x08", Gunzip),
     "bzip2": (b"BZh", _bunzip),
     "xz": (b"\xfd7zXZ\x00", _unxz),
     "zstd": (b"\x28\xb5\x2f\xfd", _unzstd),
 }
-# A zstd stream may begin with a frame to be skipped: sixteen magic numbers (RFC 8878, 3.1.2).
+# A zstd stream may begin with a skippable frame, which has one of sixteen magic numbers (RFC 8878, 3.1.2).
 _SKIPPABLE = tuple(bytes((number,)) + b"\x2a\x4d\x18" for number in range(0x50, 0x60))
 
 
 def _python_has_zstd() -> bool:
-    # find_spec of a dotted name imports the parent, so the parent is asked for first.
+    # find_spec of a dotted name imports the parent, and raises where there is none, so the parent is looked up first.
     return importlib.util.find_spec("compression") is not None and (
         importlib.util.find_spec("compression.zstd") is not None
     )
 
 
 def detect(head: bytes) -> str:
-    """The name in FORMATS whose magic number `head` starts with, or empty for none of them."""
+    """The name in FORMATS of the format whose magic number `head` starts with, or empty for none of them."""
     if head.startswith(_SKIPPABLE):
         return "zstd"
     return next((name for name, (magic, _) in FORMATS.items() if head.startswith(magic)), "")
 
 
 class Peeked:
-    """A source whose first bytes were looked at and are still to be read; `form` is the name in FORMATS, or empty."""
+    """A source with its compression detected from its first bytes, which `read` still returns.
+
+    form: name of the format in FORMATS, empty for none
+    """
 
     def __init__(self, source: Source):
         self._source = source
@@ -134,7 +138,7 @@ class Peeked:
         self.form = detect(self._head)
 
     def read(self, count: int) -> bytes:
-        """Up to count bytes, none at the end."""
+        """Up to count bytes, as they stand in the source; none at the end."""
         if self._head:
             data, self._head = self._head[:count], self._head[count:]
             return data
@@ -142,16 +146,16 @@ class Peeked:
 
 
 class Unpacked(io.RawIOBase):
-    """The unpacked bytes of a stream in any of FORMATS, or of a plain one, as they are read.
+    """A raw stream of the decompressed bytes of a source in any of FORMATS, or of an uncompressed one.
 
-    Members that follow one another are one stream, as for `gzip -d`.
-    `form` is the name of the compression, empty for none. Raises Invalid for damage.
+    Several members after each other are one stream, as for `gzip -d`.
+    form: name of the format in FORMATS, empty for none. Reading raises Invalid for damage.
     """
 
     def __init__(self, source: Source):
         self._source = Peeked(source)
         self.form = self._source.form
-        # Bytes of the next member that came along with the last one's.
+        # Bytes of the next member that were read together with the end of the last one.
         self._rest = b""
         self._in = self._out = 0
         self._member = FORMATS[self.form][1]() if self.form else None
@@ -161,7 +165,7 @@ class Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer) -> int:
-        """Fill the buffer as far as bytes come at once; 0 is the end, and the end is where the last member ends."""
+        """Fill the buffer with bytes that come at once; returns their number, 0 after the end of the last member."""
         view = memoryview(buffer)
         return self._plain(view) if self._member is None else self._unpack(self._member, view)
 
@@ -194,7 +198,7 @@ class Unpacked(io.RawIOBase):
         except (zlib.error, OSError, EOFError, ValueError) as error:
             raise Invalid(f"damaged {self.form} stream: {error}") from error
         except Exception as error:
-            # lzma and zstd have error classes of their own; naming them here would import them.
+            # lzma and zstd have error classes of their own. An except clause for those would import the modules.
             if type(error).__name__ not in ("LZMAError", "ZstdError"):
                 raise
             raise Invalid(f"damaged {self.form} stream: {error}") from error
@@ -208,7 +212,7 @@ class Unpacked(io.RawIOBase):
         return data
 
     def _next_member(self, ended: Decompressor) -> Decompressor | None:
-        """Start on what follows a member; zeros that pad the end of a gzip file are no member (gzip(1))."""
+        """Begin the member that follows an ended one; None at the stream's end. Zeros may pad a gzip file (gzip(1))."""
         rest = ended.unused_data or self._input()
         while rest and not rest.strip(b"\0"):
             rest = self._input()
@@ -219,7 +223,7 @@ class Unpacked(io.RawIOBase):
 
 
 def _read_up_to(source: Source, count: int) -> bytes:
-    """count bytes, or fewer at the stream's end: a socket may give them one by one."""
+    """count bytes, or fewer at the stream's end. It reads until then, because a socket may give them one by one."""
     head = b""
     while len(head) < count:
         more = source.read(count - len(head))

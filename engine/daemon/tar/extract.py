@@ -1,9 +1,10 @@
-"""Making the members of a tar stream beneath a directory descriptor: what a layer and a copy into a container share.
+"""Unpacking tar members into files beneath a directory descriptor, for image layers and for copies into containers.
 
-Runs in the daemon, on the thread that unpacks. The stream is a stranger's, and so may the tree be: the processes of a
-running container can move and replace anything in it meanwhile (CVE-2018-15664). So every parent is opened beneath the
-root (see `engine.kernel.beneath`), every last part is made or changed by its parent's descriptor and never followed,
-and a mode is set by a descriptor alone. The working directory and the umask of the process are left alone.
+Runs in the daemon, on the thread that unpacks. A stranger has made the stream, and may control the tree too: processes
+of a running container can move and replace anything in it meanwhile (CVE-2018-15664). So every parent directory is
+opened beneath the root (see `engine.kernel.beneath`). Every last path component is made or changed relative to its
+parent's descriptor, and symbolic links there are not followed. A mode is set by a descriptor only. The working
+directory and the umask of the process are not changed.
 """
 
 import contextlib
@@ -21,10 +22,10 @@ from engine.kernel.beneath import open_beneath
 
 log = logging.getLogger(__name__)
 
-# Makes one member: what its header says, the open directory above it, its name there, and where its contents are read.
+# Makes one member; takes its header, its open parent directory, its name there and the reader of its contents.
 _Maker = Callable[[tar.Entry, int, str, tar.TarReader], None]
 
-# An overlay obeys these on any lower layer; an image may say what is deleted by whiteouts alone.
+# overlayfs obeys these attributes on any lower layer. An image must mark deleted files by whiteouts only.
 _OVERLAY_ATTRIBUTES = ("trusted.overlay.", "user.overlay.")
 
 _LARGEST_ID = 0xFFFFFFFE
@@ -32,16 +33,16 @@ _OPEN_DIRECTORIES = 48
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Directories whose times wait for their contents; beyond this many the oldest are settled early.
+# Directories whose times are set after their contents; with more than this many waiting, they are set early.
 _MOST_WAITING = 50_000
 _MOST_IMPLIED = 50_000
-# So often at most a member takes the place of what another archive, unpacked at the same time, has put there.
+# How often a member may replace what another archive, which is unpacked at the same time, has put in its place.
 _MOST_REPLACED = 100
 _SPACE_STEP = 16 * 1024 * 1024
-# As the allocation of a small file on the usual file systems.
+# What a small file takes on the usual file systems, in bytes.
 _ALLOCATION = 4096
 
-# What the members by themselves can bring about; any other errno is the host's trouble.
+# Errors that an archive's members can cause by themselves. Any other errno is a failure of the host.
 _CONTENT_ERRNOS = {
     errno.ENAMETOOLONG,
     errno.ENOTDIR,
@@ -60,7 +61,7 @@ _CONTENT_ERRNOS = {
 
 
 def failure(name: str, error: OSError) -> Exception:
-    """The failure to be told when a member could not be made."""
+    """The exception for a member that could not be made: NoSpace, Invalid (the archive's fault) or SystemFailure."""
     text = f"failed to unpack {name!r}: {os.strerror(error.errno or errno.EIO).lower()}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoSpace(text)
@@ -82,11 +83,11 @@ def _write(fd: int, data: bytes) -> None:
 
 
 class Extraction:
-    """One run: open directories, what was counted, which directories wait for their times.
+    """One run of unpacking: its open directories, its counts, and the directories whose times are still to be set.
 
-    Whoever derives from it says what a name means, and what is special: `add`, and the methods called `on_...`.
-    what: what the stream is called in texts
-    size: bytes it takes on the disk; implied: directories that no header spoke of, parents first
+    A subclass says what a member's name means and what is special: its own `add`, and the methods below "What differs".
+    what: name of the stream in error messages
+    size: bytes that the files take on the disk; implied: directories that had no header, parents first
     """
 
     what = "layer"
@@ -97,7 +98,7 @@ class Extraction:
         self._times: dict[str, int] = {}
         self._unchecked = 0
         self.size = 0
-        # A set that keeps its order: parents first.
+        # A dict as an ordered set, parents first.
         self.implied: dict[str, None] = {}
         self._makers: dict[bytes, _Maker] = {
             tar.FILE: self._file,
@@ -109,33 +110,33 @@ class Extraction:
         }
 
     def close(self) -> None:
-        """Close every directory."""
+        """Close all open directories."""
         self._forget_open_except(-1)
 
     # What differs
 
     def check_removal(self) -> None:
-        """Called while a directory is removed; raises to end it."""
+        """Called again and again while a directory is removed; an override may raise to end the removal."""
 
     def parts_of(self, name: str) -> list[str]:
-        """The components of a member's, or a hard link's, name."""
+        """The path components of a member's name or of a hard link's target."""
         return components(name)
 
     def open_directory(self, path: str) -> int:
-        """An O_PATH descriptor of a directory of the tree, given its path. Raises OSError."""
+        """A new O_PATH descriptor of the directory at `path` in the tree. Raises OSError."""
         return open_beneath(self.root, path, DIRECTORY)
 
     def on_replaced(self, found: os.stat_result, parent: int, name: str) -> None:
-        """A directory has been made where `found` was."""
+        """Called when a new directory has replaced a file of another kind, whose status is `found`."""
 
     def on_null_device(self, entry: tar.Entry, parent: int, name: str) -> bool:
-        """A character device 0:0, which overlayfs takes for a whiteout, is to be made; True when it was dealt with."""
+        """Called for a character device 0:0, which overlayfs takes for a whiteout; True if the override handled it."""
         return False
 
     # Members
 
     def make(self, entry: tar.Entry, parts: list[str], reader: tar.TarReader) -> None:
-        """Make one member; what stands in its place goes, since of two members with one name the later one counts."""
+        """Make one member. What is in its place is removed: of two members with one name the later one counts."""
         path, above, name = "/".join(parts), "/".join(parts[:-1]), parts[-1]
         parent = self.parent(above)
         if entry.kind == tar.DIRECTORY:
@@ -145,20 +146,20 @@ class Extraction:
             self._replacing(self._makers[entry.kind], entry, parent, name, reader)
 
     def check(self, entry: tar.Entry) -> None:
-        """Refuse owners that there are none of, and count the member's inode."""
+        """Raise Invalid for an owner out of range, and count the member's inode for the check of free space."""
         if not (0 <= entry.uid <= _LARGEST_ID and 0 <= entry.gid <= _LARGEST_ID):
             raise Invalid(f"invalid owner {entry.uid}:{entry.gid} of {entry.name!r} in the {self.what}")
-        self._count(_ALLOCATION)  # empty files, a thousand to a compressed kilobyte, take inodes
+        self._count(_ALLOCATION)  # empty files take inodes, and a compressed kilobyte holds a thousand of them
 
     def settle_directories(self) -> None:
-        """Give the directories their times, now that nothing is put into them any more."""
+        """Set the times of the waiting directories; done after their contents, because those change the times."""
         for path, mtime in self._times.items():
             try:
                 fd = open_beneath(self.root, path or ".", _READABLE, no_symlinks=True)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # a later member took its place
             except OSError as error:
-                if error.errno == errno.ELOOP:  # the same, by a symbolic link
+                if error.errno == errno.ELOOP:  # a later member is a symbolic link in its place
                     continue
                 raise
             try:
@@ -170,7 +171,7 @@ class Extraction:
     # Directories
 
     def parent(self, path: str) -> int:
-        """An O_PATH descriptor of the directory, kept open for the next member; missing ones are made."""
+        """An O_PATH descriptor of the directory, which stays open for the next member. Missing directories are made."""
         if not path:
             return self.root
         fd = self._open.get(path)
@@ -184,7 +185,7 @@ class Extraction:
         return fd
 
     def _keep_open(self, path: str, fd: int, beside: int = -1) -> None:
-        """Keep one more descriptor; the one that came first goes, but never `beside`."""
+        """Keep one more descriptor; beyond `_OPEN_DIRECTORIES` the oldest one is closed, but never `beside`."""
         if len(self._open) >= _OPEN_DIRECTORIES:
             oldest = next(known for known, other in self._open.items() if other != beside)
             os.close(self._open.pop(oldest))
@@ -197,14 +198,14 @@ class Extraction:
             above = f"{above}/{name}" if above else name
             try:
                 os.mkdir(name, 0o755, dir_fd=fd)
-                # Whatever the umask of the daemon is.
+                # Once more, because mkdir(2) has applied the daemon's umask.
                 set_mode(fd, name, 0o755)
                 self.implied[above] = None
                 self.size += _ALLOCATION
                 if len(self.implied) > _MOST_IMPLIED:
                     raise Invalid(f"more than {_MOST_IMPLIED} directories without a header in the {self.what}")
             except FileExistsError:
-                pass  # a directory, or a link whose target the next open finds beneath the root or not at all
+                pass  # a directory, or a link, whose target the next open looks for beneath the root only
             finally:
                 os.close(fd)
 
@@ -221,7 +222,7 @@ class Extraction:
         self.size += _ALLOCATION
 
     def attend_directory(self, entry: tar.Entry, path: str, parent: int, name: str) -> None:
-        """Owner, attributes and mode of a directory that is there; its times come at the end."""
+        """Set owner, extended attributes and mode of a directory that exists; its times are set at the end."""
         fd = os.open(name, _READABLE | os.O_NOFOLLOW, dir_fd=parent)
         try:
             os.fchown(fd, entry.uid, entry.gid)
@@ -244,7 +245,8 @@ class Extraction:
             except FileExistsError:
                 pass
             except FileNotFoundError:
-                # Taken away before it had its owner and its mode, which files have by their descriptor.
+                # Another archive has removed the new member before its owner and mode were set by its name. Files get
+                # theirs by a descriptor, so for them this is another error.
                 if entry.kind in (tar.FILE, tar.LINK):
                     raise
             if entry.kind == tar.LINK and self._is_same(entry, parent, name):
@@ -254,12 +256,12 @@ class Extraction:
         make(entry, parent, name, reader)
 
     def remove(self, parent: int, name: str) -> None:
-        """Remove what is called `name`, with all that is in it."""
+        """Remove the entry `name` of the directory `parent`, with all that is in it."""
         try:
             os.unlink(name, dir_fd=parent)
         except IsADirectoryError:
             remove_tree(parent, name, self.check_removal)
-        # A path that led through it leads elsewhere now.
+        # A path that led through the removed entry leads elsewhere now, so the open directories are not valid any more.
         self._forget_open_except(parent)
 
     def _forget_open_except(self, keep: int) -> None:
@@ -277,7 +279,7 @@ class Extraction:
             else:
                 self._sparse(entry, fd, reader)
             os.fchown(fd, entry.uid, entry.gid)
-            # After chown, which takes setuid and file capabilities away.
+            # After chown, which clears the setuid bit and file capabilities.
             self._set_attributes(entry, fd)
             os.fchmod(fd, entry.mode)
             mtime = _bounded(entry.mtime_ns)
@@ -313,7 +315,7 @@ class Extraction:
         if not parts:
             raise Invalid(f"invalid hard link {entry.name!r} in the {self.what}")
         above = "/".join(parts[:-1])
-        # Opened without making anything: a link to what is not there is an error.
+        # Opened without making missing directories: a link to a missing file is an error.
         fd = self._open.get(above) if above else self.root
         if fd is None:
             fd = self.open_directory(above)
@@ -321,7 +323,7 @@ class Extraction:
         return fd, parts[-1]
 
     def _is_same(self, entry: tar.Entry, parent: int, name: str) -> bool:
-        """True where a hard link is already there, as when a member stands in the archive twice."""
+        """True where the hard link exists already, for instance because the archive has the member twice."""
         source, source_name = self._link_source(entry, parent)
         there = os.stat(name, dir_fd=parent, follow_symlinks=False)
         return os.path.samestat(there, os.stat(source_name, dir_fd=source, follow_symlinks=False))
@@ -342,7 +344,7 @@ class Extraction:
         set_mode(parent, name, entry.mode)
 
     def _attend(self, entry: tar.Entry, parent: int, name: str) -> None:
-        """Owner, attributes and times of what cannot be opened for itself."""
+        """Set owner, extended attributes and times by name, for a file that cannot be opened: a link or a device."""
         os.chown(name, entry.uid, entry.gid, dir_fd=parent, follow_symlinks=False)
         if entry.attributes:
             self._set_attributes(entry, f"/proc/self/fd/{parent}/{name}")
@@ -355,21 +357,21 @@ class Extraction:
                 log.debug("the attribute %s of %r is left out: only overlayfs may set it", name, entry.name)
                 continue
             try:
-                # A descriptor's setxattr takes no follow_symlinks.
+                # os.setxattr takes no follow_symlinks with a descriptor.
                 if isinstance(target, int):
                     os.setxattr(target, name, value)
                 else:
                     os.setxattr(target, name, value, follow_symlinks=False)
             except OSError as error:
-                # ENOTSUP: the file system has none of that kind; EPERM: the kernel allows user.* on files and
-                # directories only, and some security.* to their own module only. dockerd passes over both.
+                # ENOTSUP: the file system has no such attributes. EPERM: the kernel allows user.* on files and
+                # directories only, and some security.* to their own module only. dockerd ignores both errors.
                 if error.errno not in (errno.ENOTSUP, errno.EPERM):
                     raise
                 log.debug("the attribute %s of %r is left out: %s", name, entry.name, error.strerror)
 
 
 def set_mode(parent: int, name: str, mode: int) -> None:
-    """chmod of `name` itself: chmod(2) would follow a symbolic link that has been put in its place."""
+    """Set the mode of `name` itself. chmod(2) by name would follow a symbolic link that was put in its place."""
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         # A symbolic link has no mode of its own.
@@ -380,5 +382,5 @@ def set_mode(parent: int, name: str, mode: int) -> None:
 
 
 def _bounded(mtime_ns: int) -> int:
-    """The time, or the epoch for one that the system calls cannot carry (as dockerd's boundTime)."""
+    """The time in ns, or 0 (the epoch) for one that the system calls do not take, as dockerd's boundTime does."""
     return mtime_ns if 0 <= mtime_ns < 1 << 63 else 0

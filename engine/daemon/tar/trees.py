@@ -1,7 +1,7 @@
-"""Removing directory trees that a stranger shaped: any depth, any links, and never a step outside.
+"""Removing whole directory trees of untrusted shape, at any depth and without following links out of the tree.
 
-Runs in the daemon, on any thread. Every name is relative to an open directory; no symbolic link is followed, and a
-directory that somebody moves away meanwhile ends it.
+Runs in the daemon, on any thread. Every name is relative to an open directory, and no symbolic link is followed. If a
+process moves a directory away while it is emptied, the removal ends with an error.
 """
 
 import errno
@@ -12,13 +12,13 @@ _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def remove_tree(parent: int, name: str, check: Callable[[], None] | None = None) -> None:
-    """Remove the directory `name` of `parent` and all that is in it, following no link and however deep it is.
+    """Remove the directory `name` of `parent` and all that is in it, however deep it is. Raises OSError.
 
-    check: called again and again, to end it by raising: where somebody makes files as fast as they are removed
+    check: called before each entry; it may raise to end the removal, where a process makes files as fast as they go
     """
     top = os.open(name, _READABLE | os.O_NOFOLLOW, dir_fd=parent)
     try:
-        # A stack of names and one descriptor at a time: a hostile layer may be deeper than descriptors or recursion go.
+        # A stack of names with one open descriptor: a hostile layer may be deeper than descriptors or recursion allow.
         for directory, leaf in _bottom_up(top, check):
             os.rmdir(leaf, dir_fd=directory)
     finally:
@@ -27,7 +27,7 @@ def remove_tree(parent: int, name: str, check: Callable[[], None] | None = None)
 
 
 def remove_path(path: str) -> None:
-    """`remove_tree` of an absolute path, whose directories above are not a stranger's."""
+    """Remove the tree at an absolute path, whose parent directories are trusted. Raises OSError."""
     above, name = os.path.split(path)
     parent = os.open(above, _READABLE)
     try:
@@ -37,7 +37,9 @@ def remove_path(path: str) -> None:
 
 
 def _bottom_up(top: int, check: Callable[[], None] | None) -> Iterator[tuple[int, str]]:
-    """(descriptor, name) of each directory below `top`, emptied of all that is no directory, deepest first."""
+    """(descriptor of the parent, name) of each directory below `top`, deepest first and emptied, for the caller to
+    remove.
+    """
     here = os.dup(top)
     trail: list[tuple[str, os.stat_result]] = []
     try:
@@ -55,7 +57,8 @@ def _bottom_up(top: int, check: Callable[[], None] | None) -> Iterator[tuple[int
             os.close(here)
             here = above
             name, entered_from = trail.pop()
-            # In a container's tree a directory may be moved while it is emptied: up there everything would go.
+            # A container's process may move a directory while it is emptied. Then `..` is another directory, and going
+            # on would remove everything in it.
             if not os.path.samestat(os.fstat(here), entered_from):
                 raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), name)
             yield here, name
@@ -64,7 +67,7 @@ def _bottom_up(top: int, check: Callable[[], None] | None) -> Iterator[tuple[int
 
 
 def _empty(directory: int, check: Callable[[], None] | None) -> str | None:
-    """Unlink all that is no directory; returns the name of a directory that is there, or None."""
+    """Unlink entries until one is a directory; returns the name of that directory, None if there is none."""
     with os.scandir(directory) as found:
         for item in found:
             if check is not None:

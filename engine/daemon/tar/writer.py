@@ -1,10 +1,10 @@
-"""Writing tar streams: the headers, and the walk that packs what is beneath a directory descriptor.
+"""Writing tar streams: the headers of members, and the walk that packs the tree beneath a directory descriptor.
 
-Runs in the daemon, on the thread that answers or commits. Written by hand, as `tarfile` takes ten times as long for
-each member, and goes by paths, which the processes of a running container may move about under it. Every name is looked
-up in an open directory, no symbolic link is followed, and nothing but regular files is opened for reading, whatever is
-put in a file's place meanwhile. Never holds more than one chunk of one file in memory. Format: POSIX pax(1), as docker
-writes it.
+Runs in the daemon, on the thread that answers a request or commits. Python's `tarfile` is not used: it takes ten times
+as long for each member, and works with paths, which the processes of a running container may move under it. Here every
+name is looked up in an open directory, and no symbolic link is followed. Only regular files are opened for reading,
+even if a file is replaced meanwhile. At most one chunk of one file is in memory. Format: POSIX pax(1), as docker writes
+it.
 """
 
 import errno
@@ -44,13 +44,13 @@ Chunk = bytes | memoryview
 _IS_FILE, _IS_DIRECTORY, _IS_OTHER = range(3)
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A file may be a FIFO by the time it is opened; only what /proc says it is gets opened, and that never waits.
+# A file may be a FIFO by the time it is opened. So `open_file` opens what it has checked, by /proc; that never blocks.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_LEVELS = 64
-# What a live tree brings about by itself: it was there a moment ago, or it is something else now (EINVAL: no link).
+# Errors of a tree that changes meanwhile: the file is gone, or is of another kind now (EINVAL: no symbolic link).
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.ENXIO, errno.EINVAL})
 _LONGEST_PATH = 4095
-# Of the attributes only these mean the same in another place; labels and ACLs are the host's.
+# Only these extended attributes mean the same on another host; security labels and ACLs belong to this host.
 _CAPABILITY = "security.capability"
 _OWN_ATTRIBUTES = "user."
 _OVERLAY_ATTRIBUTES = "user.overlay."
@@ -63,10 +63,10 @@ def header(
     hard: bool = False,
     attributes: dict[str, bytes] | None = None,
 ) -> bytes:
-    """The header blocks of one member; the contents, if it has any, follow filled up to a block.
+    """The header blocks of one member; the caller sends the contents after them, if any, padded to a block.
 
-    name: as it stands in the archive, a directory's with its slash; link: target of a symbolic or, with `hard`, of a
-    hard link; attributes: extended attributes. Times are whole seconds, as docker's are.
+    name: as in the archive, with a slash at the end for a directory; link: target of a symbolic link or, with `hard`,
+    of a hard link; attributes: extended attributes. Times are whole seconds, as docker's are.
     """
     mode, size, seconds = found.st_mode, found.st_size, int(found.st_mtime)
     kind = _LINK if hard else _KINDS[stat.S_IFMT(mode)]
@@ -121,7 +121,7 @@ def _block(
         b"%07o" % minor,
         b"",
     )
-    # The low half of Adler-32 is 1 + the sum of the bytes modulo 65521; names of nothing but 0xFF do not get there.
+    # The low half of Adler-32 is 1 + the sum of the bytes modulo 65521; even names of only 0xFF do not reach that.
     total = (zlib.adler32(block) & 0xFFFF) - 1
     return b"%b%06o\0 %b" % (block[:_SUM_AT], total, block[_SUM_AT + 8 :])
 
@@ -158,12 +158,12 @@ def _record(key: bytes, value: bytes) -> bytes:
 
 
 class Packer:
-    """The members of one archive, as chunks of it; remembers hard links, so that they stay one file.
+    """Packs the members of one archive, as chunks of it; remembers hard links, so that they stay one file.
 
-    A chunk may be gone when the next one is asked for: whoever wants to keep it copies it.
+    The next chunk may overwrite the last one: a caller that keeps a chunk copies it.
 
-    closed: numbers of devices whose directories are named but not entered (/proc, /sys, ... of a running container)
-    shown_as: what a member's header says, made of what is known of the file: another owner or mode
+    closed: device numbers whose directories get a member but are not entered (/proc, /sys, ... of a running container)
+    shown_as: turns the status of a file into the one for its header, to show another owner or mode
     """
 
     def __init__(self, closed: Container[int] = (), shown_as: Callable[[os.stat_result], os.stat_result] | None = None):
@@ -173,21 +173,21 @@ class Packer:
         self._links: dict[tuple[int, int], bytes] = {}
 
     def end(self) -> bytes:
-        """What is left to be sent, and the two blocks that end an archive."""
+        """The last bytes of the archive: what is still in the buffer, and the two blocks that end an archive."""
         self._buffer += END
         return self._flush()
 
     def unlink(self) -> None:
-        """Forget the hard links: what comes now is a file of its own, whatever other names it has had."""
+        """Forget the hard links seen so far, so that the next members are files of their own."""
         self._links.clear()
 
     def flushed(self) -> Iterator[Chunk]:
-        """What waits to be sent, now: something else is put in between."""
+        """What is in the buffer, so that the caller can send something else after it."""
         if self._buffer:
             yield self._flush()
 
     def blank(self, name: str, found: os.stat_result, data: bytes = b"") -> None:
-        """Add what stands nowhere: a whiteout, a directory, or a file with this data, `found.st_size` bytes of it."""
+        """Add a member that no tree has: a whiteout, a directory, or a file with `data`, of `found.st_size` bytes."""
         self._buffer += header(os.fsencode(name), found)
         self._buffer += data + bytes(-len(data) % BLOCK)
 
@@ -200,7 +200,7 @@ class Packer:
         yield from self.contents(directory, below)
 
     def one(self, parent: int, name: str, shown: str) -> Iterator[Chunk]:
-        """Pack what is called `name` in the open directory; of a directory only itself. What is gone is passed over."""
+        """Pack the entry `name` of the open directory `parent`; of a directory only itself. Skips a missing one."""
         try:
             mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
             if stat.S_ISDIR(mode):
@@ -217,7 +217,7 @@ class Packer:
 
     def contents(self, top: int, below: str) -> Iterator[Chunk]:
         """Pack all that is in the open directory, named `below` + its path, without the directory itself."""
-        # Only the deepest levels stay open: a hostile tree has more of them than there are descriptors.
+        # Only the deepest levels stay open, because a hostile tree may have more levels than there are descriptors.
         levels = [_Level(top, "", _entries(top))]
         try:
             while levels:
@@ -246,7 +246,7 @@ class Packer:
                 level.close(top)
 
     def _enter(self, parent: int, name: str, path: str, below: str) -> "_Level | None":
-        """Add the directory, and open it unless it is one not to be entered."""
+        """Add the directory's member, and open it; None if it is not to be entered or is gone."""
         if len(path) >= _LONGEST_PATH:
             log.warning("%.80r...: the path is too long for an archive", path)
             return None
@@ -277,7 +277,7 @@ class Packer:
         self._buffer += header(os.fsencode(shown), self._shown_as(os.fstat(fd)), attributes=attributes(fd))
 
     def _member(self, parent: int, name: str, shown: str, is_file: bool) -> Iterator[Chunk]:
-        """Add what is no directory."""
+        """Add a member that is no directory; one that is gone or unreadable is skipped."""
         try:
             if is_file:
                 fd, size = self._file(parent, name, os.fsencode(shown))
@@ -291,7 +291,7 @@ class Packer:
             yield self._flush()
 
     def _other(self, parent: int, name: str, shown: str) -> None:
-        """Add what has no contents."""
+        """Add a member without contents: a symbolic link, a device or a FIFO."""
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         shown_name = os.fsencode(shown)
         kind = stat.S_IFMT(found.st_mode)
@@ -312,7 +312,7 @@ class Packer:
         return True
 
     def _file(self, parent: int, name: str, shown: bytes) -> tuple[int, int]:
-        """Add a file; of a large one the header, and its descriptor and size to be read by the caller (else -1)."""
+        """Add a file whole and return -1; of a large one add the header and return its descriptor and size to read."""
         fd, found = open_file(parent, name)
         try:
             if self._is_link(found, shown):
@@ -323,7 +323,7 @@ class Packer:
                 large, fd = fd, -1
                 return large, size
             data = os.read(fd, size) if size else b""
-            # As GNU tar: a file that has become shorter since its header is filled up.
+            # A file that has become shorter since its header was made is padded with zeros, as GNU tar does.
             self._buffer += data
             self._buffer += bytes(size - len(data) + -size % BLOCK)
             return -1, 0
@@ -334,7 +334,7 @@ class Packer:
     def _large(self, fd: int, size: int) -> Iterator[Chunk]:
         try:
             yield self._flush()
-            # One buffer for all of it: memory that is new for each chunk takes several times as long.
+            # One buffer for the whole file: new memory for each chunk takes several times as long.
             whole = memoryview(bytearray(_CHUNK))
             left = size
             while left:
@@ -355,14 +355,14 @@ class Packer:
         return data
 
     def _pass_over(self, shown: str, error: OSError) -> None:
-        """What docker does with a file that cannot be read; a disk that fails ends the archive instead."""
+        """Skip a file that is gone or may not be read, as docker does; raise any other error, such as of a disk."""
         if error.errno not in _GONE and error.errno != errno.EACCES:
             raise error
         log.debug("%r is not in the archive: %s", shown, error.strerror)
 
 
 def open_file(parent: int, name: str) -> tuple[int, os.stat_result]:
-    """Open a file that may be something else by now: looked at first, then opened as what was looked at."""
+    """Open a regular file: checked by an O_PATH descriptor, then opened through it. Raises OSError, ENOENT if none."""
     place = os.open(name, _PLACE, dir_fd=parent)
     try:
         found = os.fstat(place)
@@ -374,7 +374,7 @@ def open_file(parent: int, name: str) -> tuple[int, os.stat_result]:
 
 
 class _Level:
-    """One directory being walked: its descriptor (-1: closed meanwhile), its path, and the entries still to come."""
+    """One directory in the walk: its descriptor (-1 while it is closed), its path, and the entries still to come."""
 
     __slots__ = ("entries", "fd", "path")
 
@@ -391,7 +391,7 @@ class _Level:
 
 
 def _entries(directory: int) -> Iterator[tuple[str, int]]:
-    """Names in order, each with what kind of file the directory says it is."""
+    """The names of a directory in order, each with the kind of file that the directory entry says."""
     with os.scandir(directory) as found:
         return iter(sorted([(entry.name, _kind(entry)) for entry in found]))
 
@@ -403,11 +403,11 @@ def _kind(entry: os.DirEntry[str]) -> int:
 
 
 def attributes(fd: int) -> dict[str, bytes] | None:
-    """The attributes of an open file that an archive keeps."""
+    """The extended attributes of an open file that an archive keeps; None where it has none. Raises OSError."""
     try:
         names = os.listxattr(fd)
     except OSError as error:
-        if error.errno == errno.ENOTSUP:  # the file system has none
+        if error.errno == errno.ENOTSUP:  # the file system has no extended attributes
             return None
         raise
     if not names:
@@ -418,6 +418,6 @@ def attributes(fd: int) -> dict[str, bytes] | None:
             try:
                 kept[name] = os.getxattr(fd, name)
             except OSError as error:
-                if error.errno != errno.ENODATA:  # taken away meanwhile
+                if error.errno != errno.ENODATA:  # ENODATA: removed meanwhile
                     raise
     return kept

@@ -1,8 +1,8 @@
-"""zstd where Python has none: the host's libzstd.so.1, called by way of ctypes.
+"""Decompressing zstd with the host's libzstd.so.1 through ctypes, for Python versions without zstd.
 
 Runs in the daemon, on the thread that reads; the library's calls let other threads run meanwhile. A frame says how far
-back it refers, and that much memory it takes: a limit is set before the first byte is unpacked. Never opens a
-dictionary. Format: RFC 8878; calls: zstd's manual, "Streaming decompression".
+back it refers (its window), and takes that much memory. So a limit is set before the first byte is decompressed. It
+never opens a dictionary. Format: RFC 8878; calls: zstd's manual, "Streaming decompression".
 """
 
 import ctypes
@@ -11,7 +11,7 @@ import weakref
 
 from engine.errors import Invalid
 
-# 32 MiB: 8 is what RFC 8878 wants of every reader and the most that ordinary levels ask for; some pack images with 32.
+# 32 MiB. RFC 8878 wants 8 MiB of every decoder, and ordinary levels ask for no more; some images are packed with 32.
 WINDOW_LOG = 25
 _OUTPUT = 128 * 1024
 _LIBRARY = "libzstd.so.1"
@@ -19,12 +19,12 @@ _WINDOW_LOG_MAX = 100  # ZSTD_d_windowLogMax
 
 
 class _Buffer(ctypes.Structure):
-    """ZSTD_inBuffer and ZSTD_outBuffer, which look alike."""
+    """The C structs ZSTD_inBuffer and ZSTD_outBuffer, which have the same layout."""
 
     _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t), ("place", ctypes.c_size_t))
 
 
-# Name → what it returns, and what it takes.
+# Name of a C function → the type of its result, and the types of its parameters.
 _FUNCTIONS = {
     "ZSTD_createDCtx": (ctypes.c_void_p, ()),
     "ZSTD_freeDCtx": (ctypes.c_size_t, (ctypes.c_void_p,)),
@@ -40,7 +40,7 @@ _FUNCTIONS = {
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The host's library; None where there is none, or one older than 1.4 (2019)."""
+    """The host's libzstd; None where there is none, or one older than 1.4 (2019)."""
     try:
         found = ctypes.CDLL(_LIBRARY)
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -52,9 +52,9 @@ def library() -> ctypes.CDLL | None:
 
 
 class Unzstd:
-    """One frame's decompressor, behind the interface that bz2, lzma and Python 3.14's zstd share.
+    """The decompressor of one frame, with the interface that bz2, lzma and Python 3.14's zstd share.
 
-    library: what `library` found. Raises Invalid for damage and for a window that is too large.
+    library: the result of `library()`. Raises Invalid for damage and for a window that is too large.
     """
 
     def __init__(self, library: ctypes.CDLL):
@@ -67,12 +67,12 @@ class Unzstd:
         self._output = ctypes.create_string_buffer(_OUTPUT)
         self._given = b""
         self._taken = 0
-        # More may come out without more going in, since the last call filled its place.
+        # True when the last call filled the output buffer, so more output may come without more input.
         self._full = False
         self.eof = False
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """At most max_length bytes; what was given and not used is kept for the next call."""
+        """At most max_length decompressed bytes; input that is not used is kept for the next call."""
         if data:
             self._given, self._taken = self._given[self._taken :] + data, 0
         source = _Buffer(ctypes.cast(ctypes.c_char_p(self._given), ctypes.c_void_p), len(self._given), self._taken)
@@ -90,10 +90,10 @@ class Unzstd:
 
     @property
     def needs_input(self) -> bool:
-        """True when nothing more comes out without more going in."""
+        """True when no more output comes without more input."""
         return not self._full and self._taken == len(self._given)
 
     @property
     def unused_data(self) -> bytes:
-        """What stands after the frame's end."""
+        """The input after the frame's end."""
         return self._given[self._taken :]

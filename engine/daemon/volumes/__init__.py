@@ -1,1 +1,1 @@
-"""Volumes: directories with names that outlive containers, and the local driver's options for what is mounted there."""
+"""Volumes: directories with names that outlive containers, and what the local driver's options mount for them."""

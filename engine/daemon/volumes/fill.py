@@ -1,7 +1,8 @@
-"""Filling an empty volume with what the image has at the place where the volume is mounted.
+"""Copying an image's directory at a volume's mount point into the volume, and checking whether a volume is empty.
 
-Runs in the daemon, on the thread that creates a container. Both trees are strangers': every name is opened relative to
-an open directory, and no symbolic link is followed but within the image's own root on the way to the place.
+Runs in the daemon, on the thread that creates a container. Strangers control both directory trees. So every name is
+opened relative to an open directory descriptor. A symbolic link is followed only on the way to the mount point, and
+within the image's root.
 """
 
 import os
@@ -15,13 +16,13 @@ _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def is_empty(path: str) -> bool:
-    """Whether nothing is in the volume's directory."""
+    """Whether the directory `path` has no entries."""
     with os.scandir(path) as found:
         return next(found, None) is None
 
 
 def is_there(root_fd: int, place: str) -> bool:
-    """Whether the root has anything at `place`."""
+    """Whether the image's root has anything at the path `place`."""
     try:
         os.close(open_beneath(root_fd, place, os.O_PATH | os.O_CLOEXEC))
     except (FileNotFoundError, NotADirectoryError):
@@ -30,9 +31,9 @@ def is_there(root_fd: int, place: str) -> bool:
 
 
 def fill(root_fd: int, place: str, volume: str) -> None:
-    """Copy what is in the directory `place` of the root, and its owner, mode and times, to the directory `volume`.
+    """Copy the contents, owner, mode and times of the directory `place` of the root to the directory `volume`.
 
-    Nothing happens where there is no such place. Raises SystemFailure for a file in its stead, OSError.
+    Does nothing where `place` does not exist. Raises SystemFailure where it is no directory; OSError.
     """
     try:
         source = open_beneath(root_fd, place, os.O_PATH | os.O_CLOEXEC)

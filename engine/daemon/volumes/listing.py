@@ -1,6 +1,6 @@
-"""What the API shows of volumes, and which of them its filters choose.
+"""Volumes in the form the API shows them, and the filters of listing and pruning volumes.
 
-Runs in the daemon's request threads; it changes nothing.
+Runs in the daemon's request threads, and changes nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,14 +12,14 @@ from engine.daemon.volumes.store import Volume, Volumes
 from engine.errors import Invalid
 
 Match = Callable[[Volume], bool]
-# One filter of the API: what its values are → what judges a volume.
+# One filter of the API: its values → a function that decides whether a volume passes.
 _Filter = Callable[[Volumes, tuple[str, ...]], Match]
 
 _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 
 
 def show(volume: Volume) -> dict[str, Any]:
-    """A Volume of the API."""
+    """The volume as an object `Volume` of the API."""
     return {
         "CreatedAt": rfc3339(volume.created_ns // SECOND * SECOND),
         "Driver": volume.driver,
@@ -37,10 +37,12 @@ def chosen(volumes: Volumes, filters: dict[str, tuple[str, ...]]) -> list[Volume
 
 
 def unused(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default: bool) -> list[Volume]:
-    """What POST /volumes/prune is to remove: what no container has, without a name unless `all` is asked for.
+    """The volumes that POST /volumes/prune is to remove: those that no container uses and that pass the filters.
 
-    What a volume's options mount is elsewhere, and to remove it would free nothing: those are left out.
-    all_by_default: clients before 1.42 know nothing else. Raises Invalid.
+    Named volumes are among them only if the filter `all` says so. Volumes with options are left out: their contents are
+    elsewhere, and removing the volume would free nothing.
+    all_by_default: the value of `all` where the client gives none; True for API versions before 1.42, whose clients
+        do not know `all` and expect named volumes to be pruned too. Raises Invalid.
     """
     everything = flag("all", filters.get("all", ()), all_by_default)
     passing = [volume for volume in _passing(volumes, filters, _PRUNE_FILTERS) if not volume.options]

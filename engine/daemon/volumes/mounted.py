@@ -1,7 +1,8 @@
-"""Filling what a volume's options mount: a directory of the host, or a file system that has to be mounted for it.
+"""Copying image contents into a volume whose options mount a host directory or a file system.
 
-Runs in the daemon, on the thread that creates a container; what is to be mounted is mounted in the namespace of a
-thread made for it, and is gone with it. A tmpfs is not filled: it begins anew with the first container that has it.
+Runs in the daemon, on the thread that creates a container. A file system is mounted in the mount namespace of a thread
+that is made for it, and the mount ends with that thread. A tmpfs is not filled: it begins empty with the first
+container that uses it.
 """
 
 import os
@@ -20,7 +21,8 @@ from engine.sandbox.spec import Mount
 def fill_mounted(root_fd: int, place: str, volume: Volume, mounting: Mounting) -> None:
     """Copy what is in the directory `place` of the root to what the volume's options mount, if that is empty.
 
-    mounting: no tmpfs. Where the root has nothing, nothing is mounted: a server that is down matters at the start.
+    mounting: anything but a tmpfs. Where the root has nothing at `place`, nothing is mounted: a file server that is
+        down shall fail the container's start, not its creation.
     Raises SystemFailure in dockerd's words for what cannot be mounted, OSError.
     """
     if not fill.is_there(root_fd, place):
@@ -35,7 +37,7 @@ def fill_mounted(root_fd: int, place: str, volume: Volume, mounting: Mounting) -
         try:
             _mount(mount)
             _fill_empty(root_fd, place, volume.path, mount)
-        except BaseException as error:  # raised again in the thread that asked
+        except BaseException as error:  # raised again in the thread that called `fill_mounted`
             failures.append(error)
 
     thread = threading.Thread(target=work, name="fill")
@@ -51,7 +53,7 @@ def _fill_bound(root_fd: int, place: str, mount: Mount) -> None:
     except OSError as error:
         raise SystemFailure(sources.volume_words(mount, error)) from error
     if stat.S_ISDIR(mode):
-        # A link there is the host's own, and the mount follows it too.
+        # A symbolic link there is the host's own, and a bind mount follows it too.
         _fill_empty(root_fd, place, os.path.realpath(mount.source), mount)
 
 
@@ -61,7 +63,7 @@ def _fill_empty(root_fd: int, place: str, path: str, mount: Mount) -> None:
 
 
 def _mount(mount: Mount) -> None:
-    """In a thread that ends afterwards."""
+    """Mount in a new mount namespace of this thread, which must end afterwards."""
     try:
         syscalls.unshare(syscalls.CLONE_NEWNS)
         mounts.leave_peers()

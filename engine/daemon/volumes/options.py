@@ -1,7 +1,7 @@
-"""The options of the local driver: `type`, `device`, `o` (as of mount(8)) and `size`.
+"""Checking and translating the local driver's options (`type`, `device`, `o`, `size`) into what is to be mounted.
 
-Pure but for looking up the host of an NFS server; runs in the daemon's request threads. It mounts nothing: what comes
-out is what init is to mount inside the container.
+`o` has the form of mount(8). Runs in the daemon's request threads. It has no effects but that it looks up the host name
+of an NFS server. It mounts nothing: init mounts the result inside the container.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from engine.sandbox.mounts import FLAGS
 
 _NEEDS = {"device": ("type",), "type": ("device",), "o": ("device", "type")}
 _KNOWN = frozenset({*_NEEDS, "size"})
-# Words of mount(8) that take an MS_* flag away, and those that say nothing to the kernel.
+# Options of mount(8) that clear a flag → that flag. They are not passed on to the kernel.
 _NEGATED = {
     "rw": "ro",
     "suid": "nosuid",
@@ -29,7 +29,10 @@ _NO_SIZES = frozenset({"", "0"})
 
 @dataclass(frozen=True, slots=True)
 class Mounting:
-    """What is mounted where a volume is used: a kind (`bind`: another directory of the host), as in `spec.Mount`."""
+    """What is mounted where a volume is used; the fields are as in `spec.Mount`.
+
+    kind: the file system's type, or `bind` for another directory of the host
+    """
 
     kind: str
     device: str
@@ -38,7 +41,7 @@ class Mounting:
 
 
 def check(options: dict[str, str] | None) -> None:
-    """Raise Invalid, in dockerd's words, for options that the local driver does not know or that lack others."""
+    """Raise Invalid, in dockerd's words, for an unknown option, or one that needs another option which is missing."""
     options = options or {}
     for name in sorted(options):
         if name not in _KNOWN:
@@ -52,7 +55,10 @@ def check(options: dict[str, str] | None) -> None:
 
 
 def mounting(options: dict[str, str] | None) -> Mounting | None:
-    """What these options mount; None for a volume that is a plain directory. Raises SystemFailure for unknown hosts."""
+    """What these options mount, None for a volume that is a plain directory.
+
+    Raises SystemFailure when the host name of a file server cannot be resolved.
+    """
     if not options or not (options.get("device") or options.get("type")):
         return None
     kind, device = options.get("type", ""), options.get("device", "")
@@ -71,11 +77,11 @@ def mounting(options: dict[str, str] | None) -> Mounting | None:
 
 
 def _resolved(word: str) -> str:
-    """`addr=NAME` with the address of that name: the kernel knows no names."""
+    """`addr=NAME` with the address in the name's place, as the kernel resolves no names; any other option unchanged."""
     name, _, host = word.partition("=")
     if name != "addr" or not host:
         return word
-    import socket  # only for volumes of the network
+    import socket  # imported late, as only volumes on a network need it
 
     try:
         found = socket.getaddrinfo(host, None)
@@ -83,7 +89,7 @@ def _resolved(word: str) -> str:
         raise SystemFailure(
             f"error resolving passed in network volume address: lookup {host}: {error.strerror}"
         ) from error
-    except ValueError as error:  # no host can be called so: a zero byte, or what IDNA does not take
+    except ValueError as error:  # no valid host name: it has a zero byte, or IDNA does not take it
         text = f"error resolving passed in network volume address: lookup {host}: no such host"
         raise SystemFailure(text) from error
     return f"addr={found[0][4][0]}"

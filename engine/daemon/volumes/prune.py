@@ -1,6 +1,6 @@
-"""POST /volumes/prune: remove what no container has, and say how much room that took.
+"""Pruning of volumes (POST /volumes/prune): removing those that no container uses, and counting the bytes freed.
 
-Runs in the daemon's request threads, one at a time.
+Runs in the daemon's request threads, one prune at a time.
 """
 
 from engine.daemon import locks
@@ -12,9 +12,10 @@ _running = locks.Lock("pruning of volumes")
 
 
 def prune(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default: bool) -> tuple[list[str], int]:
-    """Remove them; the names of those that are gone, and the bytes of their files.
+    """Remove the unused volumes that pass the filters; returns the names of those removed and the bytes of their files.
 
-    all_by_default: see `listing.unused`. Raises Invalid; Conflict while another prune is under way.
+    all_by_default: whether named volumes are removed too where no filter `all` is given (see `listing.unused`)
+    Raises Invalid; Conflict while another prune is under way.
     """
     if not _running.acquire(blocking=False):
         raise Conflict("a prune operation is already running")

@@ -1,11 +1,12 @@
-"""The daemon's volumes: making, finding and removing them, and who uses each.
+"""The set of the daemon's volumes: making, finding and removing them, and which containers use each.
 
 Runs in the daemon, on any thread, under one lock. A volume is a row in the database and a directory below
-`<data root>/volumes`; a directory without a row is nobody's and never touched, as what is in it is its owner's. It
-mounts nothing on the host: what a volume's options mount is mounted in the containers that use it.
+`<data root>/volumes`. A directory without a row is never touched, because the engine does not know who owns its
+contents. This file mounts nothing on the host: what a volume's options mount is mounted in the containers that use it.
 
-A directory that is to be removed is put aside into `.removed`, under its volume's time of creation; then its row goes;
-then its files. Whatever happens in between, the next start puts it back, or goes on.
+A removal renames the volume's directory into `.removed`, to a name that begins with the volume's time of creation. Then
+it deletes the row, then the files. If the daemon dies in between, the next start puts the directory back if its row
+still exists, and deletes it otherwise.
 """
 
 import logging
@@ -37,7 +38,11 @@ _REMOVED = ".removed"
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """One volume. labels, options: as they were given, None where they were not; path: its directory on the host."""
+    """One volume.
+
+    labels, options: as the client gave them, None where it gave none
+    created_ns: time of creation in ns since the epoch; path: the directory of its contents on the host
+    """
 
     name: str
     driver: str
@@ -48,19 +53,19 @@ class Volume:
 
     @property
     def anonymous(self) -> bool:
-        """Whether nobody gave it a name."""
+        """Whether the volume was created without a name."""
         return ANONYMOUS in (self.labels or {})
 
 
 class Bus(Protocol):
-    """Where it is told what has happened: `runtime.events.Events`."""
+    """The event bus to which volumes are reported; `runtime.events.Events` is one."""
 
     def publish(self, kind: str, action: str, actor: str, attributes: dict[str, str]) -> None:
-        """Tell everybody who listens."""
+        """Send an event to all subscribers."""
 
 
 class Volumes:
-    """The volumes of a data root. events: the bus, which hears of each that is made or destroyed."""
+    """The volumes of a data root. events: the bus on which each making and removal of a volume is published."""
 
     def __init__(self, database: Database, data_root: str, events: Bus) -> None:
         self._database = database
@@ -71,7 +76,7 @@ class Volumes:
             rows = table.load_all(connection)
         self._volumes = {row[0]: Volume(*row, self._path(row[0])) for row in rows}
         self._users: dict[str, set[str]] = {}
-        # Here already, as on a full disk there is no room for a directory, and a removal is to make some.
+        # Made now, since a removal on a full disk needs it and there would be no room for a new directory then.
         os.makedirs(os.path.join(self._root, _REMOVED), 0o700, exist_ok=True)
         self._sweep()
 
@@ -90,7 +95,7 @@ class Volumes:
                 self._put_back(volume, aside)
 
     def all(self) -> list[Volume]:
-        """Every volume, by name."""
+        """Every volume, sorted by name."""
         with self._lock:
             return sorted(self._volumes.values(), key=lambda volume: volume.name)
 
@@ -103,7 +108,7 @@ class Volumes:
         return volume
 
     def users(self, name: str) -> list[str]:
-        """The ids of the containers that have the volume."""
+        """The ids of the containers that use the volume, sorted."""
         with self._lock:
             return sorted(self._users.get(name, ()))
 
@@ -115,10 +120,11 @@ class Volumes:
         labels: dict[str, str] | None = None,
         user: str = "",
     ) -> Volume:
-        """The volume of this name, made if it is not there; without a name, a new one. `user`: a container that has it.
+        """The volume of this name, which is made if it does not exist; without a name, a new anonymous volume.
 
-        One that is made for a user becomes durable with its container. Raises Invalid, NotFound for the driver,
-        SystemFailure when the disk fails.
+        user: id of a container that is to use it, or empty. A volume that is made for a container becomes durable with
+            that container's own transaction.
+        Raises Invalid, NotFound for the driver, SystemFailure when the disk fails.
         """
         if not name:
             name, labels = os.urandom(32).hex(), {**(labels or {}), ANONYMOUS: ""}
@@ -150,19 +156,19 @@ class Volumes:
         return volume
 
     def mend(self, volume: Volume) -> None:
-        """Make the volume's directories where they are missing: a power cut may have taken them. Raises OSError."""
+        """Make the volume's directories if they are missing: a loss of power may have undone them. Raises OSError."""
         if not os.path.isdir(volume.path):
-            # Only the last is what containers see; nobody else comes to it but through those above.
+            # Containers see only the last directory (0755). The ones above keep the host's other users out (0700).
             os.makedirs(os.path.dirname(volume.path), 0o700, exist_ok=True)
             os.makedirs(volume.path, 0o755, exist_ok=True)
 
     def hold(self, name: str, user: str) -> None:
-        """Note at start-up that this container has the volume; one that is gone is made again, empty."""
+        """Record at the daemon's start that this container uses the volume, without a check that the volume exists."""
         with self._lock:
             self._users.setdefault(name, set()).add(user)
 
     def release(self, name: str, user: str) -> None:
-        """The container no longer has the volume, which stays."""
+        """Record that the container no longer uses the volume; the volume stays."""
         with self._lock:
             users = self._users.get(name, set())
             users.discard(user)
@@ -170,7 +176,7 @@ class Volumes:
                 self._users.pop(name, None)
 
     def remove(self, name: str, force: bool = False) -> None:
-        """Remove a volume and what is in it. Raises NotFound (not with `force`), Conflict while a container has it."""
+        """Remove a volume and what is in it. Raises NotFound (not with `force`), Conflict while a container uses it."""
         with self._lock:
             if force and name not in self._volumes:
                 return
@@ -187,15 +193,16 @@ class Volumes:
                 raise
             del self._volumes[name]
             self._events.publish("volume", "destroy", name, {"driver": volume.driver})
-        # Thousands of files, maybe: not while others wait for the lock.
+        # After the lock is released: there may be thousands of files, and other threads wait for the lock.
         if gone:
             self._delete(gone)
 
     def _set_aside(self, volume: Volume) -> str:
-        """Take the directory away from its name, so that a new volume of that name is empty; where it is now.
+        """Rename the volume's directory into `.removed`; returns its new path, empty if there was no directory.
 
-        On the disk before the row goes: else a loss of power would leave the files without a row, for the next volume
-        of that name.
+        A new volume of the same name is then empty. The rename is synced to the disk before the row is deleted:
+        otherwise a loss of power could leave the files in their old place without a row, and the next volume of that
+        name would get them. Raises SystemFailure.
         """
         aside = os.path.join(self._root, _REMOVED)
         gone = os.path.join(aside, f"{volume.created_ns}.{os.urandom(4).hex()}")
@@ -203,13 +210,13 @@ class Volumes:
             os.rename(os.path.dirname(volume.path), gone)
             wholefile.sync_directory(aside)
         except FileNotFoundError:
-            return ""  # nothing was left of it
+            return ""  # the directory was gone already
         except OSError as error:
             raise SystemFailure(f"remove {volume.name}: {error}") from error
         return gone
 
     def _put_back(self, volume: Volume, aside: str) -> None:
-        """The volume is not removed after all."""
+        """Rename the directory back to the volume's path, because the volume is not removed after all."""
         try:
             os.rename(aside, os.path.dirname(volume.path))
         except OSError as error:  # the next start tries again
@@ -222,7 +229,7 @@ class Volumes:
             log.warning("files of a removed volume stay until the next start: %s", error)
 
     def prune(self, volume: Volume) -> bool:
-        """Remove a volume if no container has it; False where a client or a container was quicker."""
+        """Remove a volume if no container uses it; False where one does by now, or the volume was removed already."""
         try:
             self.remove(volume.name)
         except (NotFound, Conflict):

@@ -1,6 +1,6 @@
-"""How much room a volume takes.
+"""Counting the bytes in a volume's files, by the files' lengths.
 
-Runs in the daemon's request threads, only when a client asks, as it walks the volume's directories.
+Runs in the daemon's request threads, and only when a client asks, because it walks the volume's directories.
 """
 
 from engine.daemon.volumes.store import Volume

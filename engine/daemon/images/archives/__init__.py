@@ -1,1 +1,1 @@
-"""What archives of images are made of: their members, their oldest form, and those that lie on the web."""
+"""Reading image archives: their members, docker's oldest archive format, and files fetched from a URL."""

@@ -1,8 +1,8 @@
-"""The oldest docker-archives, of docker before 1.10: `repositories`, and a directory for each layer with its own JSON.
+"""Reading images from docker's oldest archive format (before 1.10): `repositories`, and a directory for each layer.
 
-Pure but for the archive's files, which it asks for by name. There a layer is an image: it names its parent, and the
-config is the uppermost one's. What today's config has beside it (the layers' digests, a history) is made here, as
-dockerd did it.
+Pure but for the archive's files, which it asks for by name. In this format each layer is an image with its own JSON,
+which names its parent. The JSON of the uppermost layer holds the config. What a config has besides today (the layers'
+digests, a history) is made here, in the way dockerd did it.
 """
 
 from collections.abc import Iterator
@@ -13,13 +13,16 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 
-# Fields of the old document that say nothing in a new one.
+# Fields of the old JSON that have no meaning in a config of today.
 _DROPPED = ("id", "parent", "parent_id", "layer_id", "throwaway", "Size", "Tag")
 _MOST_NAMES = 1_000
 
 
 def images(members: Members, repositories: bytes) -> Iterator[tuple[bytes, list[tuple[str, int]], list[Reference]]]:
-    """Of each image: its config, its layers' digest and size, lowest first, and its names. Raises Invalid."""
+    """(config, (digest, size) of each layer, names) of each image; its layers lowest first. Raises Invalid.
+
+    repositories: the contents of the archive's file of that name
+    """
     for identity, names in _names(documents.load(repositories, "repositories")).items():
         chain = _chain(members, identity)
         files, diff_ids = [], []
@@ -33,7 +36,7 @@ def images(members: Members, repositories: bytes) -> Iterator[tuple[bytes, list[
 
 
 def _names(repositories: Object) -> dict[str, list[Reference]]:
-    """identity of the uppermost layer → the names that it goes by."""
+    """id of an uppermost layer → the names of its image. Raises Invalid."""
     found: dict[str, list[Reference]] = {}
     for name, tags in repositories.items():
         for tag, identity in tags.items() if isinstance(tags, dict) else [("", None)]:
@@ -49,10 +52,10 @@ def _names(repositories: Object) -> dict[str, list[Reference]]:
 
 
 def _chain(members: Members, identity: str) -> list[tuple[str, Object]]:
-    """Identity and document of each layer, lowest first."""
+    """(id, JSON document) of a layer and of all its ancestors, lowest first. Raises Invalid."""
     chain: list[tuple[str, Object]] = []
     while identity:
-        if len(chain) == documents.MOST_LAYERS:  # a circle ends here too
+        if len(chain) == documents.MOST_LAYERS:  # parents that form a circle end here too
             raise Invalid(f"max depth exceeded: more than {documents.MOST_LAYERS} layers")
         data = members.document(f"{identity}/json")
         if data is None:
@@ -85,7 +88,7 @@ def _step(document: Object) -> Object:
 
 
 def _shown(command: object) -> str | None:
-    """A command's words as one text; None for what is no list of texts."""
+    """The words of a command, joined by blanks; None for anything but a list of strings."""
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         return " ".join(command)
     return None

@@ -1,9 +1,9 @@
-"""The files of an image archive as they arrive: each kept once, as a blob, and the layers unpacked meanwhile.
+"""Reading the files of an image archive into the content store, and unpacking its layers while they arrive.
 
-Runs in the daemon: the request's thread reads the archive, hashes and writes; one thread more unpacks the member that
-is arriving, if it looks like a layer. Whether it is one the archive says at its end, as a rule, so what no image turns
-out to need is removed again, and what could not be unpacked is told only if an image needs it. Members' names are keys
-of a table and never paths.
+Runs in the daemon. The request's thread reads the archive, hashes each file and keeps it as a blob. A second thread
+unpacks the member that is arriving, if it looks like a layer. Usually the archive says only at its end which members
+are layers. So blobs and layers that no image needs are removed again, and a layer that could not be unpacked is an
+error only if an image needs it. Members' names are keys of a table and are never used as paths.
 """
 
 import io
@@ -26,15 +26,17 @@ from engine.errors import Invalid, NotFound, Unavailable
 
 Progress = Callable[[Object], None]
 
-# Images, their layers, and in the oldest form three files for each; an archive with more is none of images.
+# Enough for images and their layers, also in the oldest format with three files for each layer. An archive with more
+# members is no archive of images.
 MOST_MEMBERS = 10_000
-# Of names and links together, which stay in memory.
+# Characters of all names and links together, which stay in memory.
 _MOST_TEXT = 4 << 20
 _MOST_LINKS = 8
 _BLOBS = "blobs/sha256/"
 _BLOB = re.compile(r"blobs/(sha256)/([a-f0-9]{64})")
-# Pieces between the thread that reads and the one that unpacks: enough that neither waits for the other's disk, and
-# large, because the two take turns at the interpreter at each of them.
+# Size and number of the pieces queued between the thread that reads and the one that unpacks. There are enough that
+# neither thread waits for the other's disk. They are large, because each one makes the threads switch at the
+# interpreter lock.
 PIECE = 1 << 20
 _PIECES = 4
 _EMPTY = bytes(tar.BLOCK)
@@ -43,9 +45,10 @@ _SHORT = 12
 
 
 class Members:
-    """The files of one archive: name → digest and size in the content store, where they are pinned until `close`.
+    """The files of one archive by name, as blobs in the content store that are pinned until `close`.
 
-    session: holds the layers that were unpacked on the way, as long as it lasts
+    session: keeps the layers that are unpacked on the way, until it ends
+    progress: called with progress messages of the API
     """
 
     def __init__(self, store: Catalogue, session: Session, progress: Progress):
@@ -59,12 +62,12 @@ class Members:
         self._text = 0
 
     def close(self) -> None:
-        """Let go of the blobs: what no image holds by now is removed."""
+        """Unpin the blobs, and remove those that belong to no image by now."""
         self._content.unpin(self._pinned)
         self._store.drop_unheld(dict.fromkeys(self._pinned))
 
     def read(self, reader: tar.TarReader) -> None:
-        """Keep every file that the archive holds. Raises Invalid, SystemFailure."""
+        """Read the whole archive and keep each of its files as a blob. Raises Invalid, SystemFailure."""
         for number, entry in enumerate(reader):
             self._text += len(entry.name) + len(entry.link)
             if number >= MOST_MEMBERS or self._text > _MOST_TEXT:
@@ -72,7 +75,7 @@ class Members:
             name = _normal(entry.name)
             if entry.kind == tar.DIRECTORY:
                 continue
-            # Whichever of two counted, another reader might take the other one: the image would be two.
+            # Of two members with one name another program may use the other one, and so see another image.
             if name in self._files or name in self._links:
                 raise Invalid(f"invalid archive: {entry.name!r} is in it twice")
             if entry.kind == tar.FILE and entry.fragments is None:
@@ -90,7 +93,7 @@ class Members:
         if digest:
             self._pin(digest)
             if self._content.has(digest, entry.size):
-                # What is here was checked when it came; the archive's own copy of it is passed over.
+                # The blob that is in the store was verified when it came, so the archive's copy of it is skipped.
                 self._files[name] = digest, entry.size
                 return
         pieces = reader.chunks(PIECE)
@@ -122,11 +125,11 @@ class Members:
         self._pinned.append(digest)
 
     def _is_layer(self, first: bytes) -> bool:
-        """Whether a file that begins so may be a layer: a tar, plain or compressed."""
+        """Whether a file with these first bytes may be a layer: a tar, or anything in a known compression."""
         return bool(compression.detect(first)) or _is_tar(first)
 
     def _is_unpacked(self, digest: str) -> bool:
-        """Whether there is a layer already whose plain tar is called so."""
+        """Whether an unpacked layer has this digest as its diff id; False for an empty digest."""
         if not digest:
             return False
         with self._store.database.reading() as connection:
@@ -135,7 +138,10 @@ class Members:
     # Afterwards
 
     def find(self, name: str) -> tuple[str, int] | None:
-        """digest and size of a file, by way of the archive's own links; None where there is none."""
+        """digest and size of a file, found through the archive's own links; None when there is no such file.
+
+        Raises Invalid for too many links.
+        """
         name = _normal(name)
         for _ in range(_MOST_LINKS):
             if name in self._files:
@@ -146,17 +152,20 @@ class Members:
         raise Invalid(f"invalid archive: too many links at {name!r}")
 
     def document(self, name: str) -> bytes | None:
-        """A file's bytes, if it is there and no larger than a document may be."""
+        """The bytes of a file, None when there is none. Raises Invalid when it is larger than a document may be."""
         found = self.find(name)
         return found and self._content.read(found[0], documents.LARGEST_DOCUMENT)
 
     def has(self, part: Object) -> bool:
-        """Whether the descriptor's blob is in the archive, under that name at least, or in the store."""
+        """Whether the archive has a file named after the descriptor's blob, or the content store has the blob."""
         in_archive = self.find(_BLOBS + part["digest"].partition(":")[2]) is not None
         return in_archive or self._content.has(part["digest"], part["size"])
 
     def blob(self, part: Object) -> Object:
-        """The descriptor, if its blob is in the archive, or in the store, with that digest and size."""
+        """The descriptor itself, if its blob is in the archive or in the store with that digest and size.
+
+        Raises Invalid when the archive's blob is another one, NotFound when there is none.
+        """
         found = self.find(_BLOBS + part["digest"].partition(":")[2])
         if found is not None and found != (part["digest"], part["size"]):
             raise Invalid(f"invalid archive: the blob {part['digest']} has digest {found[0]} and {found[1]} bytes")
@@ -165,11 +174,11 @@ class Members:
         return part
 
     def layer(self, digest: str, diff_id: str) -> "Layer":
-        """The layer that was unpacked on the way, or is unpacked now, from the blob."""
+        """The layer `diff_id`, which was unpacked while it arrived, or is unpacked now from the blob `digest`."""
         return self._session.layer(diff_id, lambda: self._content.open(digest))
 
     def layer_of(self, digest: str) -> "Layer":
-        """The same where nobody says what its plain tar is called."""
+        """The layer in the blob `digest`, unpacked now, where its diff id is not known."""
         with self._content.open(digest) as blob:
             return self._session.unpack(blob)
 
@@ -179,21 +188,21 @@ def _normal(name: str) -> str:
 
 
 def _is_tar(first: bytes) -> bool:
-    """Whether the bytes begin with a tar header, or are the end of an empty tar, which is a layer too."""
+    """Whether the bytes begin with a tar header, or are an empty tar (only its end), which is a layer too."""
     block = first[: tar.BLOCK]
     if len(block) < tar.BLOCK:
         return False
     if block == _EMPTY:
         return len(first) <= 20 * tar.BLOCK
     text = block[148:156].strip(b" \0")
-    # The sum is taken with blanks in the place of the sum itself.
+    # The checksum is computed with blanks in the place of the checksum itself.
     return text.isdigit() and not text.strip(b"01234567") and sum(block) - sum(block[148:156]) + 256 == int(text, 8)
 
 
 class _Unpacking:
-    """A layer on its way into the session, unpacked by a thread of its own while its bytes are written to it.
+    """A layer that a thread unpacks into the session while the caller writes the layer's bytes to it.
 
-    Every one is ended by `finish` or `abort`.
+    The caller must end it by `finish` or `abort`.
     """
 
     def __init__(self, session: Session):
@@ -207,26 +216,26 @@ class _Unpacking:
         try:
             self._session.unpack(self._feed)
         except (Invalid, Unavailable):
-            pass  # no layer, or a bad one: an image that needs it will say so, and no other image cares
-        except BaseException as error:  # raised again in the thread that waits
+            pass  # no layer, or a damaged one: only an image that needs it fails, when it asks for it
+        except BaseException as error:  # raised again in the thread that writes or waits
             self._failure = error
         finally:
             self._feed.drain()
 
     def write(self, data: bytes) -> None:
-        """The next bytes. Raises what the unpacking failed for, if that is the host's trouble."""
+        """Give the thread the next bytes. Raises the error of the unpacking if it was a failure of the host."""
         self._feed.pieces.put(data)
         if self._failure is not None:
             raise self._failure
 
     def finish(self) -> None:
-        """The layer is whole: wait until it is unpacked."""
+        """Say that all bytes were written, and wait until the layer is unpacked. Raises as `write` does."""
         self._end(b"")
         if self._failure is not None:
             raise self._failure
 
     def abort(self) -> None:
-        """The rest will not come."""
+        """End the unpacking, because the rest of the bytes will not come."""
         self._end(None)
 
     def _end(self, mark: bytes | None) -> None:
@@ -235,7 +244,7 @@ class _Unpacking:
 
 
 class _Feed(io.RawIOBase):
-    """The reading end: pieces out of a short queue, an empty one at the end, None where there will be no end."""
+    """The stream that the unpacking thread reads: pieces from a short queue, empty at the end, None for an abort."""
 
     def __init__(self) -> None:
         self.pieces: queue.Queue[bytes | None] = queue.Queue(_PIECES)
@@ -255,7 +264,7 @@ class _Feed(io.RawIOBase):
         return len(data)
 
     def read(self, count: int = -1) -> bytes:
-        """What there is next, at most `count` bytes; empty at the end."""
+        """The next bytes of the present piece, at most `count`; empty at the end. Raises Invalid after an abort."""
         if self._place == len(self._piece) and not self._ended:
             piece = self.pieces.get()
             self._ended = not piece
@@ -267,14 +276,14 @@ class _Feed(io.RawIOBase):
         return self._piece[start : self._place]
 
     def drain(self) -> None:
-        """Take what still comes, so that who writes is not kept waiting."""
+        """Discard what still comes, so that the writing thread does not block on a full queue."""
         self._piece, self._place = b"", 0
         while not self._ended:
             self._ended = not self.pieces.get()
 
 
 class _Telling:
-    """The progress of one layer, a line now and then: a line for each piece would cost more than the unpacking."""
+    """Reports the progress of one layer at intervals; a message for each piece would cost more than the unpacking."""
 
     def __init__(self, progress: Progress, digest: str, name: str, total: int):
         self._progress = progress
@@ -283,7 +292,7 @@ class _Telling:
         self._next = 0.0
 
     def at(self, current: int) -> None:
-        """So many bytes have come."""
+        """Report that so many bytes have come, if the last report is long enough ago or these are all."""
         now = time.monotonic()
         if now >= self._next or current == self._total:
             self._next = now + _TELL_SECONDS

@@ -1,8 +1,8 @@
-"""A file of the web as a stream of bytes: what an import from a URL and an ADD of one read.
+"""Fetching a file from an http or https URL as a stream of bytes, for an import and for a build's ADD.
 
-Runs in the daemon, on the request's thread. Nothing is endless: redirects are counted, a server that is silent for a
-minute or trickles below a floor is given up, and what is more than was allowed is refused. Failures are told as Go's
-client does. No credentials are sent, and nothing is asked of files or of other protocols: http and https alone.
+Runs in the daemon, on the request's thread. All of it is bounded: the number of redirects is limited, a server that is
+silent for a minute or sends below a minimum rate is given up, and more bytes than allowed are refused. Errors have the
+words of Go's HTTP client. No credentials are sent. Other protocols, and files of the host, are not supported.
 """
 
 import contextlib
@@ -21,18 +21,20 @@ _PIECE = 256 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 10
 _ERROR_TEXT = 1024
-# Below this many bytes a second, looked at over a minute, a download is no download.
+# A download with fewer bytes a second than this, over a minute, is given up.
 _FLOOR = 1024
 _FLOOR_SECONDS = 60.0
 _TELL_SECONDS = 0.1
-# A root filesystem or a build's file; what is larger comes as a body, where the client sees it going.
+# Enough for a root filesystem or a file of a build. A client sends anything larger as the request's body.
 LARGEST = 64 << 30
 
 
 class Remote:
-    """An answer's body: `read(n)`. url: where it was found in the end; size: what the server says, or None.
+    """The body of an HTTP answer, to be read with `read(n)`.
 
-    Raises SystemFailure when it breaks off, Invalid when it goes on for too long.
+    url: where the file was found after all redirects; size: the length that the server says, or None
+    most: the bytes that are allowed; progress: called with the bytes read so far
+    Reading raises SystemFailure when the body breaks off, Invalid when it has more than `most` bytes.
     """
 
     def __init__(self, answer: Answer, url: str, most: int, progress: Callable[[int], None]):
@@ -46,11 +48,11 @@ class Remote:
         self.done = 0
 
     def header(self, name: str) -> str:
-        """A header of the answer, or empty."""
+        """The value of a header of the answer, empty when it has none."""
         return self._answer.getheader(name) or ""
 
     def read(self, count: int = _PIECE) -> bytes:
-        """What there is, at most count bytes; empty at the end."""
+        """The bytes that have come, at most count; empty at the end."""
         data = _read(self._answer, count)
         if not data and self.size is not None and self.done < self.size:
             raise SystemFailure("unexpected EOF")
@@ -71,12 +73,12 @@ class Remote:
 
 
 def _untold(_: int) -> None:
-    """For who shows no progress."""
+    """The progress callback of a caller that shows no progress."""
 
 
 @contextlib.contextmanager
 def opened(url: str, most: int = LARGEST, progress: Callable[[int], None] = _untold) -> Iterator[Remote]:
-    """The file at `url`, followed through redirects. Raises NotFound, SystemFailure in the words of Go's client."""
+    """The file at `url`, also through redirects. Raises Invalid, SystemFailure, NotFound in words of Go's client."""
     shown = url
     with contextlib.closing(Transport()) as connections:
         for _ in range(_MOST_REDIRECTS):
@@ -90,14 +92,14 @@ def opened(url: str, most: int = LARGEST, progress: Callable[[int], None] = _unt
             raise SystemFailure(f'Get "{shown}": stopped after {_MOST_REDIRECTS} redirects')
         if not 200 <= answer.status < 300:
             raise _refused(shown, answer)
-        # It may take its time, at the speed that `Remote` asks for.
+        # The body has no time limit as a whole; `Remote` asks for a minimum speed.
         answer.paced.as_blob()
         yield Remote(answer, url, most, progress)
 
 
 @contextlib.contextmanager
 def told(url: str, progress: Callable[[Object], None]) -> Iterator[Remote]:
-    """The file at `url`, for an import: where it comes from, and how far it is, are lines of progress.
+    """The file at `url` for an import, with its URL and its progress reported as messages of the API.
 
     Raises what `opened` raises.
     """
@@ -122,7 +124,7 @@ def _get(connections: Transport, url: str) -> Answer:
         raise Invalid(f'Get "{url}": unsupported protocol scheme or no host in request URL') from error
     try:
         origin = Origin(scheme, host, port)
-        # A connection each: bytes of one answer that nobody reads must not stand before the next.
+        # A new connection for each request: unread bytes of one answer must not come before the next answer.
         return connections.send("GET", origin, target, {"Host": origin.netloc, "Connection": "close"})
     except ConnectFailure as error:
         raise SystemFailure(f'Get "{url}": {error}') from error

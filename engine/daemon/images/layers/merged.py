@@ -1,7 +1,7 @@
-"""A look at an image's root as its containers would see it, without any mount on the host.
+"""A read-only view of an image's layers merged into one root, as containers see it, without a mount on the host.
 
-Runs in the daemon, in a thread made for it: what is mounted there is mounted in that thread's own mount namespace and
-ends with the thread. One layer alone needs no mount, and storage that copies has none.
+Runs in the daemon, in a thread that is made for it. The overlay is mounted in that thread's own mount namespace and
+ends with the thread. A single layer needs no mount. Where the storage is `copy`, the layers are copied instead.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def within(layer_root: str, layers: Sequence[str], work: Callable[[int], Result]) -> Result:
-    """`work(root_fd)` with an O_PATH descriptor of the root that these layers (lowest first) make together.
+    """The result of `work(root_fd)`, with an O_PATH descriptor of the root that these layers (lowest first) make.
 
-    No layers: an empty root. Where the storage is `copy`, several layers are copied for it, which takes its time.
-    Whatever `work` raises is raised here; SystemFailure where the root cannot be shown.
+    Without layers the root is empty. Where the storage is `copy`, several layers are copied for this, which may take
+    long. Raises what `work` raises; SystemFailure where the root cannot be mounted or copied.
     """
     if len(layers) == 1:
         return _opened(os.path.join(layer_root, layers[0]), work)
@@ -38,7 +38,7 @@ def within(layer_root: str, layers: Sequence[str], work: Callable[[int], Result]
     def look() -> None:
         try:
             results.append(_mounted(layer_root, layers, work))
-        except BaseException as error:  # raised again in the thread that asked
+        except BaseException as error:  # raised again in the calling thread
             failures.append(error)
 
     thread = threading.Thread(target=look, name="merged")
@@ -61,8 +61,8 @@ def _opened(path: str, work: Callable[[int], Result]) -> Result:
 def held(layer_root: str, layers: Sequence[str]) -> Iterator[int]:
     """An O_PATH descriptor of the root that these layers make, to be used outside of the thread that mounted it.
 
-    For work that needs the layers' directory meanwhile, which `within` hides behind what is looked at. The
-    descriptor keeps the mount, which nobody else sees, for as long as this lasts.
+    It is for work that also needs the layer root's own path, over which the thread of `within` mounts. The descriptor
+    keeps the mount alive until the context ends; no other process sees it.
     """
     if len(layers) > 1 and storage.choose(os.path.dirname(layer_root)) != storage.OVERLAY:
         with _copy(layer_root, layers) as root:
@@ -95,7 +95,7 @@ def _copy(layer_root: str, layers: Sequence[str]) -> Iterator[int]:
 
 def _mounted(layer_root: str, layers: Sequence[str], work: Callable[[int], Result]) -> Result:
     try:
-        # Linux gives the thread a root and a working directory of its own with it (unshare(2), CLONE_FS).
+        # With CLONE_NEWNS Linux also gives the thread its own root and working directory (unshare(2), CLONE_FS).
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         os.chdir(layer_root)

@@ -1,8 +1,8 @@
-"""Which storage the data root can carry, and the plain copy of an image's layers where it cannot carry an overlay.
+"""Choosing the storage of a data root (overlayfs, or plain copies of layers), and copying layers and directory trees.
 
 `choose` runs in the daemon's main thread before any other starts; `copy_layers` on the thread that creates a container.
-Neither leaves a mount behind: the overlay that is tried is attached nowhere (fsopen(2), Linux 5.2; an older kernel
-gets copies).
+Neither leaves a mount behind: the overlay that `choose` tries is attached nowhere (fsopen(2), Linux 5.2; an older
+kernel gets copies).
 """
 
 import contextlib
@@ -20,14 +20,14 @@ OVERLAY, COPY = "overlayfs", "copy"
 
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 8 * 1024 * 1024
-# Two descriptors and three calls for each level of a tree that a stranger shaped.
+# Levels of directories that are copied, in a tree that a stranger made. Each takes two descriptors and three calls.
 _DEEPEST = 200
 
 
 def choose(data_root: str) -> str:
-    """`overlayfs` where an overlay over directories of data_root works, else `copy`; tried once in a data root's life.
+    """`overlayfs` where an overlay mount of directories of data_root works, else `copy`; tried once for a data root.
 
-    Its layers are unpacked for the one or the other, so what was found is kept beside them. Raises OSError.
+    Layers are unpacked differently for the two kinds, so the result is kept in a file beside them. Raises OSError.
     """
     path = os.path.join(data_root, "storage")
     try:
@@ -51,8 +51,8 @@ def _found(data_root: str) -> str:
         _try_overlay(os.path.join(tmp, probe))
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise  # says nothing of overlays
-        # Whatever the reason (no overlayfs, no trusted.* attributes, no right to mount): copies need none of it.
+            raise  # a full disk does not show whether overlays work
+        # Copies need nothing of what may be missing: overlayfs, trusted.* attributes, the right to mount.
         return COPY
     finally:
         above = os.open(tmp, _READABLE)
@@ -62,7 +62,7 @@ def _found(data_root: str) -> str:
 
 
 def _try_overlay(probe: str) -> None:
-    """Raises OSError unless whiteouts can be made, attributes kept, and a file of the lower layer deleted and made."""
+    """Raise OSError unless whiteouts and trusted.* attributes work, and an overlay can delete and make entries."""
     lower, upper, work = (os.path.join(probe, name) for name in ("lower", "upper", "work"))
     os.mknod(os.path.join(lower, "node"), stat.S_IFCHR, os.makedev(0, 0))
     os.setxattr(lower, "trusted.overlay.opaque", b"y")
@@ -72,14 +72,14 @@ def _try_overlay(probe: str) -> None:
         if "node" in os.listdir(top):
             raise OSError(errno.EINVAL, "the whiteout is shown")
         os.rmdir("directory", dir_fd=top)
-        # On the place of a deleted one the overlay makes an opaque directory: the xattr at its upper layer.
+        # In the place of a deleted directory overlayfs makes an opaque one, by the attribute on the upper layer.
         os.mkdir("directory", dir_fd=top)
         os.close(os.open("file", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, dir_fd=top))
 
 
 @contextlib.contextmanager
 def _overlay(lower: str, upper: str, work: str) -> Iterator[int]:
-    """A descriptor of the root of an overlay that is mounted nowhere and goes with its descriptors."""
+    """A descriptor of the root of an overlay that is attached nowhere, and ends with its descriptors."""
     context = syscalls.fsopen("overlay")
     try:
         for key, value in (("lowerdir", lower), ("upperdir", upper), ("workdir", work)):
@@ -101,7 +101,7 @@ def _overlay(lower: str, upper: str, work: str) -> Iterator[int]:
 def copy_layers(base: str, layers: Sequence[str], target: str) -> None:
     """Copy the layers (directories below base, lowest first, unpacked with overlay=False) into the empty `target`.
 
-    Whiteouts are obeyed and left out; owners, modes, times, attributes and hard links are kept. Raises OSError.
+    Whiteouts are applied, not copied. Owners, modes, times, extended attributes and hard links stay. Raises OSError.
     """
     for layer in layers:
         source = os.open(os.path.join(base, layer), _READABLE)
@@ -114,17 +114,17 @@ def copy_layers(base: str, layers: Sequence[str], target: str) -> None:
 
 
 def copy_tree(source: int, sink: int, check: Callable[[], None]) -> None:
-    """Copy what is in one open directory to another, as `copy_layers` does, but names say nothing. Raises OSError.
+    """Copy what is in one open directory to another, as `copy_layers` does, but without whiteouts. Raises OSError.
 
-    check: called again and again, to end it by raising: holes that cost the source nothing are bytes in the copy
+    check: called again and again; it may raise to end the copying. Holes of sparse files become real bytes in the copy.
     """
     _Copy(False, check).directory(source, sink)
 
 
 class _Copy:
-    """One tree's copying: where each file with several links went, so that they stay one file.
+    """The copying of one tree; remembers the copies of files with several links, so that their links stay one file.
 
-    whiteouts: names that begin with `.wh.` say what is deleted; check: see `copy_tree`
+    whiteouts: names that begin with `.wh.` are whiteouts, which delete entries; check: as for `copy_tree`
     """
 
     def __init__(self, whiteouts: bool = True, check: Callable[[], None] = lambda: None) -> None:
@@ -133,7 +133,7 @@ class _Copy:
         self._check = check
 
     def directory(self, source: int, sink: int, depth: int = 0) -> None:
-        """Copy what is in `source` over what is in `sink`, whiteouts first, then the directory's own attributes."""
+        """Apply the whiteouts in `source` to `sink`, copy all other entries, then the directory's own attributes."""
         if depth > _DEEPEST:
             raise OSError(errno.ENAMETOOLONG, "the image's directories go too deep")
         names = os.listdir(source)
@@ -179,7 +179,7 @@ class _Copy:
             os.close(inner_sink)
 
     def _link(self, found: os.stat_result, sink: int, name: str) -> bool:
-        """Link to the copy of the same file, if there is one; else remember this one. True when it is done."""
+        """Make a hard link to the copy of the same file if there is one; else remember this name. True for a link."""
         key = (found.st_dev, found.st_ino)
         known = self._links.get(key)
         path = os.readlink(f"/proc/self/fd/{sink}")
@@ -191,13 +191,13 @@ class _Copy:
 
 
 def _obeyed(names: list[str], sink: int) -> list[str]:
-    """Delete what the whiteouts among the names say; returns the other names."""
+    """Delete from `sink` what the whiteouts among the names hide; returns the other names."""
     if OPAQUE in names:
         for name in os.listdir(sink):
             _remove(sink, name)
     for name in names:
         if name.startswith(WHITEOUT) and name != OPAQUE:
-            with contextlib.suppress(FileNotFoundError):  # it hides what no layer below brought
+            with contextlib.suppress(FileNotFoundError):  # it hides a file that no lower layer has
                 _remove(sink, name.removeprefix(WHITEOUT))
     return [name for name in names if not name.startswith(WHITEOUT)]
 
@@ -224,7 +224,7 @@ def _copy_file(found: os.stat_result, source: int, sink: int, name: str, check: 
 
 
 def _attend(found: os.stat_result, source: int, sink: int) -> None:
-    """Owner, attributes, mode and times of one open file or directory, in the order in which they last."""
+    """Copy owner, extended attributes, mode and times of one open file, in an order in which none undoes another."""
     os.fchown(sink, found.st_uid, found.st_gid)
     _copy_attributes(source, sink)
     os.fchmod(sink, stat.S_IMODE(found.st_mode))
@@ -242,13 +242,13 @@ def _copy_attributes(source: int | str, sink: int | str) -> None:
     try:
         names = os.listxattr(source, **follow)
     except OSError as error:
-        if error.errno == errno.ENOTSUP:  # the file system has none
+        if error.errno == errno.ENOTSUP:  # the file system has no extended attributes
             return
         raise
     for name in names:
         try:
             os.setxattr(sink, name, os.getxattr(source, name, **follow), **follow)
         except OSError as error:
-            # As in `layers`: kinds that this file system or this kernel keeps for itself.
+            # As in `tar.extract`: kinds of attributes that this file system or this kernel does not allow.
             if error.errno not in (errno.ENOTSUP, errno.EPERM):
                 raise

@@ -1,8 +1,9 @@
-"""The unpacked layers of a data root: one directory each, numbered, shared by every image with the same contents.
+"""The store of unpacked layers: finding, unpacking, pinning and removing them, one numbered directory for each layer.
 
-Runs in the daemon, on any thread. A layer is unpacked straight into its directory, which counts for nothing until the
-image that needs it is in the database: what a crash leaves is swept at the next start. A `Session` pins the layers it
-touches, so that a removal meanwhile does not take them. Never decides what an image is.
+Runs in the daemon, on any thread. All images with the same layer share its directory. A layer is unpacked directly into
+its directory. That counts only once an image in the database has the layer: what a crash leaves is removed at the next
+start. A `Session` pins the layers that it uses, so that they are not removed meanwhile. What an image is, is not
+decided here.
 """
 
 import collections
@@ -38,7 +39,7 @@ else:
 log = logging.getLogger(__name__)
 
 _BUFFER = 256 * 1024
-# Writers fill up their last record; what follows an archive's end beyond that is no layer.
+# Bytes allowed after an archive's end, since tar programs pad their last record. With more the stream is no layer.
 _MOST_TRAILING = 64 * 1024 * 1024
 _ROOT_MODE = 0o755
 _LOOK = 0.2
@@ -47,7 +48,10 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One unpacked layer: the name of its directory as a number, the digest of its tar, the bytes it takes."""
+    """One unpacked layer.
+
+    number: the name of its directory; diff_id: digest of its uncompressed tar; size: bytes that it takes on the disk
+    """
 
     number: int
     diff_id: str
@@ -73,12 +77,12 @@ class Hashing(io.RawIOBase):
 
     @property
     def digest(self) -> str:
-        """`sha256:...` of what was read so far."""
+        """The digest `sha256:...` of what was read so far."""
         return f"sha256:{self._hash.hexdigest()}"
 
 
 class LayerStore:
-    """The directories below `root`; overlay: see `layers.unpack`."""
+    """The layers in the directories below `root`. overlay: the storage is overlayfs, as for `layers.unpack.unpack`"""
 
     def __init__(self, database: Database, root: str, overlay: bool):
         self._database = database
@@ -90,14 +94,14 @@ class LayerStore:
         os.makedirs(root, mode=0o700, exist_ok=True)
 
     def session(self) -> "Session":
-        """A context in which layers are found, unpacked and put together for one image."""
+        """A context in which the layers of one image are found or unpacked, and pinned."""
         return Session(self)
 
     def claim(self, diff_id: str, check: Callable[[], None] = lambda: None) -> Layer | None:
-        """The layer, pinned once more, if it is there; waits for another thread that is unpacking it.
+        """The layer with these contents, pinned once more, if it exists; waits while another thread unpacks it.
 
-        None makes the caller the one who unpacks it; it must call `disclaim` when it is done or has failed.
-        check: called again and again meanwhile, to end the waiting by raising
+        After None the caller is the one to unpack it, and must call `disclaim` when it has done so or failed.
+        check: called again and again while this waits; it may raise to end the waiting
         """
         while True:
             with self._lock:
@@ -114,17 +118,17 @@ class LayerStore:
                 check()
 
     def disclaim(self, diff_id: str) -> None:
-        """The unpacking that `claim` gave to the caller is over."""
+        """End the caller's claim on unpacking a layer, which `claim` gave it; waiting threads go on."""
         with self._lock:
             self._busy.pop(diff_id).set()
 
     def unpack(
         self, source: Source, diff_id: str, abandon: Callable[[], None] | None = None
     ) -> tuple[Layer, tuple[str, ...]]:
-        """Unpack a (compressed) tar; returns the layer, pinned, and the directories that it only implied.
+        """Unpack a tar, compressed or not; returns the layer, pinned, and its directories that had no header.
 
-        diff_id: what the plain tar's digest must be, or empty to take what it is
-        abandon: given for a source that another thread may read, ahead; see `Ahead`
+        diff_id: what the digest of the uncompressed tar must be; empty takes any
+        abandon: given for a source that a read-ahead thread may read; see `Ahead`
         Raises Invalid, SystemFailure.
         """
         with self._lock, self._database.transaction() as connection:
@@ -137,13 +141,13 @@ class LayerStore:
             if diff_id and plain.digest != diff_id:
                 raise Invalid(f'wrong diff id calculated on extraction "{plain.digest}"')
         except BaseException:
-            # The files first: on a full disk the database may need the room to say that they are gone.
+            # The files are removed first: on a full disk the database may need their room to record the removal.
             self._remove_directory(str(number))
             self.unpin([number])
             self.collect()
             raise
         layer = self._name(Layer(number, plain.digest, size))
-        # Of one that was there already the directories are as its first image has them: others stand on it.
+        # A layer that existed already keeps its directories as its first image has them: other images use them too.
         return layer, implied if layer.number == number else ()
 
     def _unpack_into(self, number: int, stream: io.BufferedReader) -> tuple[int, tuple[str, ...]]:
@@ -153,7 +157,7 @@ class LayerStore:
         try:
             os.fchmod(fd, _ROOT_MODE)
             unpacked = layers.unpack(stream, fd, self._overlay)
-            # The digest is of the whole stream, not only of what the reader needed.
+            # The rest is read because the digest is of the whole stream, not only of what the tar reader needed.
             trailing = 0
             while data := stream.read1(_BUFFER):
                 trailing += len(data)
@@ -164,7 +168,7 @@ class LayerStore:
             os.close(fd)
 
     def _name(self, layer: Layer) -> Layer:
-        """Give the layer its contents' name; where another one had it already, that one serves."""
+        """Record the layer's diff id; if another layer has it already, drop this one and return the other, pinned."""
         with self._lock, self._database.transaction() as connection:
             row = table.layer_by_diff_id(connection, layer.diff_id)
             if row is None:
@@ -176,23 +180,23 @@ class LayerStore:
         return Layer(row["number"], layer.diff_id, row["size"])
 
     def unpin(self, numbers: Sequence[int]) -> None:
-        """The other end of `claim` and `unpack`."""
+        """Take back one pin of each of these layers, which `claim` or `unpack` set."""
         with self._lock:
             self._pins.subtract(numbers)
             self._pins += collections.Counter()
 
     def collect(self) -> int:
-        """Remove the layers that neither an image nor a session holds; returns how many."""
+        """Remove the layers that belong to no image and are not pinned; returns how many."""
         with self._lock, self._database.transaction(frees=True) as connection:
             idle = [number for number in table.idle_layers(connection) if number not in self._pins]
             table.forget_layers(connection, idle)
-        # A number is never given twice, so the directories can go without the lock.
+        # A number is never given twice, so the directories can be removed without the lock.
         for number in idle:
             self._remove_directory(str(number))
         return len(idle)
 
     def sweep(self) -> None:
-        """At the daemon's start: remove what an interrupted pull, or a removal, left behind."""
+        """At the daemon's start: remove the layers that an interrupted pull or removal left behind."""
         self.collect()
         with self._database.reading() as connection:
             known = table.layer_numbers(connection)
@@ -203,14 +207,14 @@ class LayerStore:
     def _remove_directory(self, name: str) -> None:
         fd = os.open(self.root, _DIRECTORY)
         try:
-            with contextlib.suppress(FileNotFoundError):  # it failed before its directory was made
+            with contextlib.suppress(FileNotFoundError):  # unpacking failed before its directory was made
                 remove_tree(fd, name)
         finally:
             os.close(fd)
 
 
 class Session:
-    """The layers of one image in the making, pinned until the context ends. Methods may run on several threads."""
+    """The layers of one image that is being made, pinned until the context ends. Several threads may use it at once."""
 
     def __init__(self, store: LayerStore):
         self._store = store
@@ -224,15 +228,15 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self._store.unpin(self._pinned)
         self._store.collect()
-        memory.trim()  # what unpacking has filled is megabytes, which the C library would keep for good
+        memory.trim()  # unpacking takes megabytes, which the C library would not give back by itself
 
     def layer(
         self, diff_id: str, open_source: Callable[[], io.RawIOBase], check: Callable[[], None] = lambda: None
     ) -> Layer:
-        """The layer with these contents, unpacked from open_source() (closed afterwards) if it is not there.
+        """The layer with these contents; if it does not exist, it is unpacked from open_source(), which is then closed.
 
-        The source is read by another thread; one whose reading may have to wait for somebody has an `abandon` for it.
-        check: called again and again while somebody else unpacks the layer, to end the waiting by raising
+        Another thread reads the source. A source whose reads may block must have a method `abandon` that ends them.
+        check: called again and again while another thread unpacks the layer; it may raise to end the waiting
         """
         found = self._store.claim(diff_id, check)
         if found is None:
@@ -245,7 +249,7 @@ class Session:
         return found
 
     def unpack(self, source: Source, diff_id: str = "", abandon: Callable[[], None] | None = None) -> Layer:
-        """A layer from its (compressed) tar; an empty diff_id takes any contents. See `LayerStore.unpack`."""
+        """The layer unpacked from its tar, pinned by the session. Parameters and errors: see `LayerStore.unpack`."""
         layer, implied = self._store.unpack(source, diff_id, abandon)
         self._hold(layer)
         if implied:
@@ -258,10 +262,10 @@ class Session:
             self._pinned.append(layer.number)
 
     def settle(self, image_layers: Sequence[Layer]) -> None:
-        """Give the directories that a new layer only implied the owner and mode they have in the layers below.
+        """Give directories of new layers that had no header the owner and mode that they have in the layers below.
 
-        An overlay shows a directory as its uppermost layer has it, so /tmp would lose its sticky bit to a layer that
-        brings tmp/x alone. A layer that is shared keeps what the first image gave it.
+        overlayfs shows a directory as its uppermost layer has it. So /tmp would lose its sticky bit to a layer whose
+        tar has only tmp/x. A layer that other images share keeps what its first image gave it.
         """
         for place, layer in enumerate(image_layers):
             for path in self._implied.pop(layer.number, ()):
@@ -270,7 +274,7 @@ class Session:
     def _settle_one(self, path: str, layer: Layer, below: Sequence[Layer]) -> None:
         ours = self._open_directory(layer, path)
         if ours is None:
-            return  # a later member of the layer took its place
+            return  # a later member of the layer has replaced it
         try:
             for other in reversed(below):
                 theirs = self._open_directory(other, path)

@@ -1,7 +1,7 @@
-"""Unpacking one layer's tar stream beneath its directory, with whiteouts put into the form that the storage reads.
+"""Unpacking one layer's tar stream into its directory, with its whiteouts in the form that the storage kind needs.
 
-Runs in the daemon, on the thread that pulls or loads. What a layer's members have in common with others is `extract`'s;
-here is what whiteouts mean (see `whiteouts`).
+Runs in the daemon, on the thread that pulls or loads. `tar.extract` makes ordinary members. This file handles
+whiteouts, which mark files of lower layers as deleted (see `whiteouts`).
 """
 
 import contextlib
@@ -15,15 +15,16 @@ from engine.daemon.tar import reader as tar
 from engine.daemon.tar.extract import CREATE, DIRECTORY, Extraction, failure
 from engine.errors import Invalid
 
-# aufs kept its own books under this prefix; they are no part of the image.
+# aufs kept metadata of its own under this prefix, which is no part of the image.
 _AUFS = ".wh..wh."
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What came out: bytes it takes on the disk, and the directories that no header spoke of.
+    """The result of unpacking a layer. size: bytes that it takes on the disk
 
-    implied: paths relative to the layer, parents first; their owner and mode are those of the layer below, if it knows.
+    implied: directories that had no header, as paths relative to the layer, parents first; their owner and mode are to
+        be those of the layer below, if that has them
     """
 
     size: int
@@ -31,11 +32,11 @@ class Unpacked:
 
 
 def unpack(stream: Source, root_fd: int, overlay: bool) -> Unpacked:
-    """Unpack the plain tar `stream` into the empty directory `root_fd`; reads no further than its end.
+    """Unpack the uncompressed tar `stream` into the empty directory `root_fd`; reads no further than the tar's end.
 
-    overlay: write whiteouts as the kernel's overlayfs reads them; else they stay files called `.wh.NAME`, for
+    overlay: write whiteouts in the form of the kernel's overlayfs; else they stay files named `.wh.NAME`, for
         `storage.copy_layers`.
-    Raises Invalid for what the layer gets wrong, SystemFailure for what the host refuses.
+    Raises Invalid for an error in the layer, SystemFailure for a failure of the host.
     """
     with contextlib.closing(_Unpacking(root_fd, overlay)) as work:
         reader = tar.TarReader(stream)
@@ -49,14 +50,14 @@ def unpack(stream: Source, root_fd: int, overlay: bool) -> Unpacked:
 
 
 class _Unpacking(Extraction):
-    """An extraction that knows whiteouts."""
+    """An extraction that handles whiteouts."""
 
     def __init__(self, root_fd: int, overlay: bool):
         super().__init__(root_fd)
         self._overlay = overlay
 
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
-        """Make one member."""
+        """Make one member, or apply it if it is a whiteout. Raises Invalid, OSError."""
         parts = self.parts_of(entry.name)
         self.check(entry)
         if not parts:
@@ -68,17 +69,17 @@ class _Unpacking(Extraction):
         if not parts[-1].startswith(WHITEOUT):
             self.make(entry, parts, reader)
             return
-        # umoci writes whiteouts for what was in a directory that is a file now: the file hides it all already.
+        # umoci writes whiteouts for the contents of a directory that is a file now. That file hides them all already.
         with contextlib.suppress(NotADirectoryError):
             self._whiteout(self.parent("/".join(parts[:-1])), parts[-1])
 
     def on_replaced(self, found: os.stat_result, parent: int, name: str) -> None:
-        """A whiteout and then a directory of that name: what the layers below have in theirs is gone."""
+        """Make a directory that replaces a whiteout opaque: the whiteout has deleted that of the layers below."""
         if self._overlay and _is_whiteout(found):
             self._make_opaque(parent, name)
 
     def on_null_device(self, _: tar.Entry, parent: int, name: str) -> bool:
-        """The kernel would take it for a whiteout; so say it in the one way that both storages know."""
+        """Apply a device 0:0 as a whiteout of its name, as overlayfs would; this works with both storage kinds."""
         self._whiteout(parent, WHITEOUT + name)
         return True
 
@@ -100,12 +101,12 @@ class _Unpacking(Extraction):
         try:
             os.mknod(hidden, stat.S_IFCHR, os.makedev(0, 0), dir_fd=parent)
         except FileExistsError:
-            # A whiteout speaks of the layers below; what this layer itself brings stays, whichever comes first.
+            # A whiteout is about the layers below. What this layer itself has stays, whichever of both comes first.
             if stat.S_ISDIR(os.stat(hidden, dir_fd=parent, follow_symlinks=False).st_mode):
                 self._make_opaque(parent, hidden)
 
     def _empty_file(self, parent: int, name: str) -> None:
-        with contextlib.suppress(FileExistsError):  # the same whiteout twice
+        with contextlib.suppress(FileExistsError):  # the layer has the same whiteout twice
             os.close(os.open(name, CREATE, 0o600, dir_fd=parent))
 
     def _make_opaque(self, parent: int, name: str) -> None:
@@ -121,5 +122,5 @@ def _is_whiteout(found: os.stat_result) -> bool:
 
 
 def _set_opaque(fd: int) -> None:
-    # By way of /proc, because the descriptor is an O_PATH one.
+    # Through /proc, because fsetxattr(2) refuses an O_PATH descriptor.
     os.setxattr(f"/proc/self/fd/{fd}", OPAQUE_ATTRIBUTE, b"y")

@@ -1,4 +1,5 @@
-"""How a layer says that something below it is gone: the names that layers' tars use, and overlayfs's attribute. Data.
+"""Constants for whiteouts, which mark files of lower layers as deleted: names in layers' tars, and overlayfs's
+attribute.
 
 Formats: OCI image-spec, layer.md; the kernel's Documentation/filesystems/overlayfs.rst.
 """

@@ -1,1 +1,1 @@
-"""The client of registries: what verbs ask of one, and how."""
+"""The client for image registries: transport, authorization, reading and writing, and the work of a pull or push."""

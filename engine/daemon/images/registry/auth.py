@@ -1,7 +1,7 @@
-"""How a registry wants to be asked: challenges, the schemes that answer them, and the credentials a client sends along.
+"""Authentication at registries: parsing challenges, the Basic and Bearer schemes, tokens, and the client's credentials.
 
-Runs in the daemon, on the threads of a pull. Owns the table of schemes. Credentials live as long as the call they came
-with, are never written anywhere, and never go to another host than the registry and the token server it names.
+Runs in the daemon, on the threads of a pull or a push. Credentials live as long as the call they came with. They are
+never written anywhere, and are sent only to the registry and to the token server that it names.
 RFC 9110 11 (challenges), RFC 7617 (Basic), distribution's token specification (Bearer).
 """
 
@@ -16,7 +16,7 @@ from engine.daemon.jsontext import Object
 from engine.errors import Invalid, Unauthorized
 
 _CLIENT = "engine"
-# Real ones have a few hundred bytes; the search in one made for it takes the square of its length.
+# Real headers have a few hundred bytes. The search in a malicious one takes time with the square of its length.
 _LONGEST_CHALLENGES = 4096
 _CHALLENGE = re.compile(r"(?:^|,)\s*(?P<scheme>[A-Za-z][A-Za-z0-9-]*)(?=\s+[A-Za-z_-]+=|\s*$|\s*,)")
 _PARAMETER = re.compile(r'([A-Za-z_-]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
@@ -24,9 +24,9 @@ _PARAMETER = re.compile(r'([A-Za-z_-]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What X-Registry-Auth carried; empty texts where it said nothing.
+    """The credentials in the header X-Registry-Auth; fields that it did not have are empty.
 
-    identity_token: an OAuth refresh token, instead of a password; registry_token: a bearer token ready for use
+    identity_token: an OAuth refresh token, used instead of a password; registry_token: a bearer token ready for use
     """
 
     username: str = ""
@@ -36,7 +36,7 @@ class Credentials:
 
     @classmethod
     def of(cls, auth: Object | None) -> "Credentials":
-        """From the decoded X-Registry-Auth (API: AuthConfig); keys are compared as Go does, whatever their case."""
+        """From the decoded X-Registry-Auth (API: AuthConfig); the case of keys is ignored, as in Go. Raises Invalid."""
         known = {str(key).lower(): value for key, value in (auth or {}).items()}
         texts = {key: value for key, value in known.items() if isinstance(value, str)}
         username, password = texts.get("username", ""), texts.get("password", "")
@@ -53,12 +53,15 @@ class Credentials:
 
 
 def _is_token(text: str) -> bool:
-    """Whether it can stand in a header."""
+    """Whether the text can be the value of a header."""
     return text.isascii() and text.isprintable()
 
 
 def _decoded_pair(auth: str) -> tuple[str, str]:
-    """What the field says; nothing where it is no base64 of user:password: an open registry needs none (as dockerd)."""
+    """User and password in the field `auth`; empty if it is no base64 of user:password, as in dockerd.
+
+    That is no error, because an open registry needs no credentials.
+    """
     try:
         username, _, password = base64.b64decode(auth, validate=True).decode().partition(":")
     except ValueError:
@@ -68,14 +71,14 @@ def _decoded_pair(auth: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """One challenge of a WWW-Authenticate header: scheme in lower case, parameters with their names so too."""
+    """One challenge of a WWW-Authenticate header; the scheme and the names of parameters are in lower case."""
 
     scheme: str
     parameters: dict[str, str]
 
 
 def parse_challenges(header: str) -> list[Challenge]:
-    """The challenges of a WWW-Authenticate header, in order; unreadable parts, and too long a header, are left out."""
+    """The challenges in a WWW-Authenticate header, in order; unreadable parts, or a header too long, give none."""
     if len(header) > _LONGEST_CHALLENGES:
         return []
     starts = list(_CHALLENGE.finditer(_without_quoted(header)))
@@ -89,19 +92,19 @@ def parse_challenges(header: str) -> list[Challenge]:
 
 
 def _without_quoted(header: str) -> str:
-    """The header with every quoted text blanked out, of the same length, so that its words look like no scheme."""
+    """The header with quoted texts replaced by as many underscores, so that no word in them is taken for a scheme."""
     return re.sub(r'"(?:[^"\\]|\\.)*"', lambda match: '"' + "_" * (len(match[0]) - 2) + '"', header)
 
 
-# Fetches a token document: (url, headers, form or None) → status, document.
+# A function that fetches a token document: (url, headers, form or None) → status, document.
 Fetch = Callable[[str, dict[str, str], dict[str, str] | None], tuple[int, Object]]
 
 
 class Authorizer:
-    """Answers the challenges of one registry during one call; used by several threads.
+    """Finds the Authorization header for one registry during one call; several threads may use it.
 
-    scope: as `repository:library/busybox:pull`, several parted by blanks; fetch: how a token server is asked
-    offline: ask for a token to keep as well, an OAuth refresh token, which is then in `identity_token`
+    scope: such as `repository:library/busybox:pull`, several separated by blanks; fetch: asks a token server
+    offline: also ask for an OAuth refresh token that the client can keep, which is then in `identity_token`
     """
 
     def __init__(self, credentials: Credentials, scope: str, fetch: Fetch, offline: bool = False):
@@ -119,9 +122,9 @@ class Authorizer:
         return self._header
 
     def answer(self, challenges: list[Challenge], refused: str) -> None:
-        """Find the header that answers; refused: the one sent before, which another thread may have replaced since.
+        """Answer the challenges: set `header` to a new value. Raises Unauthorized when no scheme gives one.
 
-        Raises Unauthorized when there is no answer.
+        refused: the header that was sent; nothing is done if another thread has replaced it since
         """
         with self._lock:
             if self._header != refused:
@@ -150,7 +153,7 @@ def _basic_header(credentials: Credentials) -> str:
 
 
 def _bearer(authorizer: Authorizer, parameters: dict[str, str]) -> str:
-    """A token from the server named by `realm`: GET with Basic, or OAuth's POST with an identity token."""
+    """The header with a token from the server in `realm`: by GET with Basic, or OAuth's POST with an identity token."""
     realm, credentials = parameters.get("realm", ""), authorizer.credentials
     if not realm:
         raise Unauthorized("authorization failed: the bearer challenge names no realm")
@@ -174,7 +177,7 @@ def _bearer(authorizer: Authorizer, parameters: dict[str, str]) -> str:
 
 
 def _union(*scopes: str) -> str:
-    """The scopes (`type:name:action,action`, parted by blanks) in one text, each name once with all of its actions."""
+    """The scopes (`type:name:action,action`, separated by blanks) in one text, each name once with all its actions."""
     actions: dict[str, dict[str, None]] = {}
     for scope in " ".join(scopes).split():
         name, _, wanted = scope.rpartition(":")
@@ -183,18 +186,18 @@ def _union(*scopes: str) -> str:
 
 
 def _query(asked: dict[str, str]) -> str:
-    """The query of a URL; each scope is a parameter of its own."""
+    """The query of a token URL; each scope is a parameter of its own."""
     scopes = [("scope", scope) for scope in asked.get("scope", "").split()]
     return urllib.parse.urlencode([*((name, value) for name, value in asked.items() if name != "scope"), *scopes])
 
 
 def _reason(document: Object) -> str:
-    """The words of a token server's refusal, if it has any."""
+    """The token server's reason for a refusal, after a colon; empty where it gives none."""
     errors = document.get("errors")
     first = errors[0] if isinstance(errors, list) and errors and isinstance(errors[0], dict) else {}
     text = first.get("message") or document.get("details") or document.get("error_description")
     return f": {text}" if isinstance(text, str) else ""
 
 
-# A scheme: name in lower case → what makes the Authorization header of its parameters.
+# Name of a scheme in lower case → the function that makes the Authorization header from a challenge's parameters.
 SCHEMES: dict[str, Callable[[Authorizer, dict[str, str]], str]] = {"bearer": _bearer, "basic": _basic}

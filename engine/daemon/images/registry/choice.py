@@ -1,11 +1,11 @@
-"""What of an image a push sends: the documents and blobs of all of it, or of one platform.
+"""Choosing which documents and blobs of an image a push sends: those of the whole image, or of one platform.
 
-Runs in the daemon, on the request's thread. Reads the content store and asks nobody else.
+Runs in the daemon, on the request's thread. It reads the content store only.
 
-Of an index of which only some platforms are here, as docker with containerd's store does it: the whole index goes where
-the repository has the missing ones already (which the caller finds out); else the one platform that is here, or the
-host's among several, goes by itself under the tag, and a line (`manifestPushedInsteadOfIndex`) says so. With a platform
-named, that one alone goes.
+The daemon may have only some platforms of an index. Then the choice is that of docker with containerd's store. The
+whole index is sent if the repository has the missing manifests already, which the caller finds out. Otherwise one
+platform is sent by itself under the tag: the only one that the daemon has, or the host's among several. A progress
+message (`manifestPushedInsteadOfIndex`) says so. If the client names a platform, only that one is sent.
 """
 
 from typing import NamedTuple
@@ -20,14 +20,17 @@ _DEEPEST_INDEX = 3
 
 
 class Document(NamedTuple):
-    """A manifest or index that is here: its descriptor, and its bytes."""
+    """A manifest or index from the content store. part: its descriptor; data: its bytes"""
 
     part: Object
     data: bytes
 
 
 class Plan(NamedTuple):
-    """What a push sends: documents, the one that the tag will name last, and the blobs that they need."""
+    """What a push sends: documents, the one that the tag will name last; and the blobs that they need.
+
+    blobs: digest → descriptor of each config and layer; layers: the digests of the layers among them
+    """
 
     documents: list[Document]
     blobs: dict[str, Object]
@@ -35,14 +38,15 @@ class Plan(NamedTuple):
 
     @property
     def target(self) -> Object:
-        """The descriptor of what the tag will name."""
+        """The descriptor of the document that the tag will name."""
         return self.documents[-1].part
 
 
 class Choice:
-    """What of an image is here, and which part of it a push may send. Reads the content; tells nobody.
+    """The parts of an image that the content store has, and the choice among them.
 
-    missing: descriptors of the manifests of its index that are not here, or not whole
+    root: descriptor of the image's index or manifest
+    missing: descriptors of the manifests of its index that the store does not have, or not with all their blobs
     """
 
     def __init__(self, content: Content, root: Object):
@@ -59,17 +63,17 @@ class Choice:
             self._offered.append((self._plan(self._root, document), self._platform(root, document), False))
 
     def whole(self) -> Plan:
-        """All of it."""
+        """The plan to send the whole image."""
         if not self._indexes:
             return self._offered[0][0]
         blobs = {digest: part for plan, _, _ in self._offered for digest, part in plan.blobs.items()}
         layers = frozenset().union(*(plan.layers for plan, _, _ in self._offered))
         manifests = {plan.target["digest"]: plan.documents[0] for plan, _, _ in self._offered}
-        # The innermost index first.
+        # The innermost index comes first: a registry may refuse an index before the manifests in it.
         return Plan([*manifests.values(), *self._indexes[::-1]], blobs, layers)
 
     def best(self, familiar: str) -> Plan:
-        """The one platform that is here, or the host's."""
+        """The plan to send the only platform that the store has, or the host's. Raises NotFound, Conflict."""
         here = [(plan, offered) for plan, offered, is_attestation in self._offered if not is_attestation]
         if len(here) == 1:
             return here[0][0]
@@ -82,7 +86,7 @@ class Choice:
         return min(fitting, key=lambda pair: pair[0])[1]
 
     def of_platform(self, wanted: platform.Platform, familiar: str) -> Plan:
-        """That platform's manifest by itself."""
+        """The plan to send that platform's manifest by itself. Raises NotFound, Conflict for several such manifests."""
         ranked = [
             (place, plan)
             for plan, offered, is_attestation in self._offered
@@ -99,11 +103,11 @@ class Choice:
         return next(iter(found.values()))
 
     def blobs(self) -> set[str]:
-        """Digests of every config and layer that is here."""
+        """The digests of all configs and layers that the store has."""
         return {digest for plan, _, _ in self._offered for digest in plan.blobs}
 
     def everything(self) -> list[str]:
-        """Digests of all that may be sent."""
+        """The digests of all documents and blobs that may be sent."""
         manifests = (plan.target["digest"] for plan, _, _ in self._offered)
         return [
             self._root.part["digest"],
@@ -113,7 +117,7 @@ class Choice:
         ]
 
     def _look(self, index: Document, depth: int) -> None:
-        """What is here of an index, and of those in it."""
+        """Note which manifests of an index, and of the indexes in it, the store has."""
         if depth > _DEEPEST_INDEX:
             raise Invalid("invalid index: too many indexes inside one another")
         self._indexes.append(index)
@@ -148,7 +152,7 @@ class Choice:
         return Plan([document], blobs, frozenset(part["digest"] for part in layers))
 
     def _platform(self, entry: Object, manifest: Object) -> platform.Platform:
-        """What an entry of an index says, or else the config."""
+        """The platform in an entry of an index, or else in the config."""
         if isinstance(entry.get("platform"), dict):
             return platform.of(entry["platform"])
         digest = manifest["config"]["digest"]
@@ -158,6 +162,6 @@ class Choice:
 
 
 def _is_attestation(entry: Object) -> bool:
-    """True for what BuildKit hangs on an image: it has no platform of its own."""
+    """True for an attestation, which BuildKit adds to an image's index; it has no platform of its own."""
     annotations = entry.get("annotations")
     return isinstance(annotations, dict) and "vnd.docker.reference.type" in annotations

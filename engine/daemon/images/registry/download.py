@@ -1,7 +1,8 @@
-"""Downloading one blob into the content store: from where the last attempt stopped, and kept only when it is right.
+"""Downloading one blob into the content store, with resuming, verification, and readers that follow while it arrives.
 
-Runs in the daemon, on the threads of a pull: one downloads, another may follow what arrives. The unfinished file
-outlives the pull and the daemon, unless the disk is full; two pulls that want the same blob take turns at it.
+Runs in the daemon, on the threads of a pull: one thread downloads, another may read what has arrived. The unfinished
+file outlives the pull and the daemon, unless the disk is full; a later download resumes it. Two pulls that want the
+same blob take turns.
 """
 
 import contextlib
@@ -26,24 +27,24 @@ log = logging.getLogger(__name__)
 _CHUNK = 256 * 1024
 _SPACE_STEP = 16 * 1024 * 1024
 _ATTEMPTS = 5
-# An attempt that brought this much was worth it, and is not counted as one that failed.
+# After an attempt that brought this many bytes, the count of failed attempts begins anew.
 _WORTH = 1024 * 1024
 _FIRST_PAUSE = 0.25
-# How often somebody who waits looks whether it is all over.
+# Seconds after which a waiting thread looks whether the pull was cancelled.
 _LOOK = 0.2
 
 _busy_lock = threading.Lock()
-# An unfinished file's name → its lock, and how many hold it or wait for it.
+# Path of an unfinished file → its lock, and the number of threads that hold the lock or wait for it.
 _busy: dict[str, tuple[threading.Lock, int]] = {}
 
 
 class Cancelled(SystemFailure):
-    """The pull was given up by its client, or by the failure of another part of it."""
+    """The pull or push has ended early, because its client has gone or another part of it has failed."""
 
 
 @contextlib.contextmanager
 def _turn(path: str, cancelled: threading.Event) -> Iterator[None]:
-    """One thread at a time for one unfinished file."""
+    """A context that one thread at a time enters for one unfinished file. Raises Cancelled while it waits."""
     with _busy_lock:
         lock, users = _busy.get(path) or (threading.Lock(), 0)
         _busy[path] = (lock, users + 1)
@@ -66,9 +67,9 @@ def _turn(path: str, cancelled: threading.Event) -> Iterator[None]:
 
 
 class Arriving:
-    """A blob on its way: how much of it is here, and what became of it. One thread downloads, others `follow`.
+    """The state of a blob's download, which one thread updates while others wait for bytes of it.
 
-    part: its descriptor; cancelled: when it is set nobody waits any longer
+    part: the blob's descriptor; cancelled: when it is set, waiting threads raise Cancelled
     """
 
     def __init__(self, part: Object, cancelled: threading.Event):
@@ -79,42 +80,45 @@ class Arriving:
         self._fd = -1
         self._ended = False
         self._failure: BaseException | None = None
-        # It was begun anew: what was followed until then may have been something else.
+        # True once the download was begun anew: bytes that were read until then may have been other ones.
         self.renewed = False
 
     def came(self, fd: int, here: int) -> None:
-        """The file `fd`, open as long as the blob is not `ended`, holds its first `here` bytes."""
+        """Record that the file `fd` holds the blob's first `here` bytes; it stays open until `ended` is called."""
         with self._changed:
             self.renewed = self.renewed or here < self._here
             self._fd, self._here = fd, here
             self._changed.notify_all()
 
     def ended(self, failure: BaseException | None = None) -> None:
-        """It stands under its digest, checked, or never will."""
+        """Record the end: the blob is verified and in the content store, or the download has failed."""
         with self._changed:
             self._ended, self._failure, self._fd = True, failure, -1
             self._changed.notify_all()
 
     @property
     def is_whole(self) -> bool:
-        """True when it stands under its digest."""
+        """True when the blob is verified and in the content store."""
         return self._ended and self._failure is None
 
     def wait(self) -> None:
-        """Return when it is whole. Raises Cancelled when it never will be."""
+        """Return when the blob is whole. Raises Cancelled when the download has failed or was cancelled."""
         with self._changed:
             self._until(lambda: False)
 
     def opened(self) -> int | None:
-        """A descriptor of one's own of the file it is written to; None when it stands under its digest already."""
+        """A new descriptor of the file that is being written; None when the content store has the blob already.
+
+        Waits until one of both is so. Raises Cancelled.
+        """
         with self._changed:
             self._until(lambda: self._fd >= 0)
             return os.dup(self._fd) if self._fd >= 0 else None
 
     def beyond(self, place: int, abandoned: Callable[[], bool]) -> int:
-        """How many bytes there are behind `place`; 0 only at the end of the whole, checked blob, or when abandoned.
+        """How many bytes there are after the offset `place`; waits until there are some.
 
-        Raises Cancelled.
+        0 only at the end of the whole, verified blob, or when `abandoned` returns True. Raises Cancelled.
         """
         with self._changed:
             self._until(lambda: self._here > place or abandoned())
@@ -130,9 +134,9 @@ class Arriving:
 
 
 class Following(io.RawIOBase):
-    """The bytes of a blob that is still arriving; its end is told only when the whole of it was checked.
+    """A raw stream of a blob that is still arriving; it ends only when the whole blob was verified.
 
-    told: called with how far it was read
+    told: called with the number of bytes read so far
     """
 
     def __init__(self, arriving: Arriving, content: Content, told: Callable[[int], None]):
@@ -140,7 +144,7 @@ class Following(io.RawIOBase):
         self._told = told
         self._place = 0
         self._abandoned = False
-        self._file: io.FileIO | None = None  # where there is none, there is nothing to close
+        self._file: io.FileIO | None = None  # until it is open, `close` has nothing to close
         fd = arriving.opened()
         self._file = content.open(arriving.part["digest"]) if fd is None else io.FileIO(fd, "rb")
 
@@ -150,12 +154,12 @@ class Following(io.RawIOBase):
 
     def readinto(self, buffer: Buffer) -> int:
         """Fill the buffer with what has arrived, once there is something. Raises Cancelled when no more will come."""
-        assert self._file is not None  # whoever reads has got it made
+        assert self._file is not None  # __init__ has opened it before anything can read
         view = memoryview(buffer)
         while here := self._arriving.beyond(self._place, lambda: self._abandoned):
             if self._abandoned:
                 break
-            # An attempt that had to begin anew makes the file shorter for a while.
+            # The file may be shorter for a while, when the download had to begin anew.
             count = os.preadv(self._file.fileno(), [view[: min(here, len(view))]], self._place)
             if count:
                 self._place += count
@@ -168,11 +172,11 @@ class Following(io.RawIOBase):
         return 0
 
     def abandon(self) -> None:
-        """Have a thread that reads, or is going to, raise Cancelled soon."""
+        """Make a thread that reads now or later raise Cancelled soon."""
         self._abandoned = True
 
     def close(self) -> None:
-        """Close the file too."""
+        """Close the stream and its file."""
         if self._file is not None:
             self._file.close()
         super().close()
@@ -186,9 +190,9 @@ def fetch(
     progress: Callable[[int], None],
     arriving: Arriving | None = None,
 ) -> bool:
-    """Have the blob of the descriptor `part` in the (pinned) content; False when it was there already.
+    """Download the blob of the descriptor `part`, which the caller has pinned; False when the store had it already.
 
-    progress: called with the bytes that are here so far; arriving: is told of them too, and of how it ended.
+    progress: called with the number of bytes so far; arriving: is updated with those too, and with the end
     Raises Cancelled, NotFound, SystemFailure, Invalid.
     """
     arriving = arriving or Arriving(part, cancelled)
@@ -202,11 +206,11 @@ def fetch(
 
 
 def forget(content: Content, digest: str) -> None:
-    """Remove what an interrupted download left, unless somebody is at it."""
+    """Delete the unfinished file of a blob's download, unless a download of it is under way."""
     path = content.partial_path(digest)
     with _busy_lock:
         if path not in _busy:
-            with contextlib.suppress(FileNotFoundError):  # it was never begun, or is whole
+            with contextlib.suppress(FileNotFoundError):  # the download was never begun, or is complete
                 os.unlink(path)
 
 
@@ -219,7 +223,7 @@ def _fetch(registry: Registry, content: Content, arriving: Arriving, progress: C
         with _Partial(path, arriving, progress) as partial:
             _attempts(registry, partial)
             os.rename(path, content.path(digest))
-            # Before the file is closed: who follows takes it from here.
+            # Before the file is closed, since a `Following` copies its descriptor as long as the end is not recorded.
             arriving.ended()
     return True
 
@@ -232,13 +236,13 @@ def _attempts(registry: Registry, partial: "_Partial") -> None:
             partial.attempt(registry)
             return
         except NoSpace:
-            # What is unfinished would keep the disk full.
+            # The unfinished file would keep the disk full.
             partial.forget()
             raise
         except (Cancelled, NotFound, Unauthorized, Invalid):
             raise
         except SystemFailure as failure:
-            # What came so far stays; the next attempt asks for the rest.
+            # The bytes that came so far stay, and the next attempt asks for the rest.
             failed = 1 if partial.done - before >= _WORTH else failed + 1
             if failed == _ATTEMPTS:
                 raise
@@ -248,7 +252,7 @@ def _attempts(registry: Registry, partial: "_Partial") -> None:
 
 
 class _Partial:
-    """The unfinished file: what is in it, and the digest of that so far; as a context it is open that long."""
+    """The unfinished file of a download, and the hash of its bytes so far; a context, at whose end it is closed."""
 
     def __init__(self, path: str, arriving: Arriving, progress: Callable[[int], None]):
         self.arriving = arriving
@@ -259,7 +263,7 @@ class _Partial:
         self._hasher = hashlib.new(self._algorithm)
         self._unchecked = 0
         self.done = 0
-        # There were bytes that came before: perhaps from somebody else, who named a digest that was not his.
+        # The file had bytes of an earlier download, perhaps from another registry that lied about the digest.
         self._resumed = False
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
@@ -274,18 +278,18 @@ class _Partial:
         return self
 
     def __exit__(self, _: object, failure: BaseException | None, __: object) -> None:
-        # Not a moment later: who follows takes a copy of the descriptor.
+        # Before the file is closed, since a `Following` copies its descriptor as long as the end is not recorded.
         if failure is not None:
             self.arriving.ended(failure)
         os.close(self._fd)
 
     def forget(self) -> None:
-        """Nothing of it is to be resumed."""
+        """Delete the file, so that nothing of it is resumed."""
         self._truncate()
         os.unlink(self._path)
 
     def attempt(self, registry: Registry) -> None:
-        """Read the rest of the blob; returns when it is whole and right."""
+        """Download the rest of the blob; returns when it is whole and has its digest. Raises SystemFailure, Invalid."""
         if self.done < self._size:
             with registry.blob(self.digest, self.done) as (answer, start):
                 if start != self.done:
@@ -293,7 +297,7 @@ class _Partial:
                 self._copy(answer)
         found = f"{self._algorithm}:{self._hasher.hexdigest()}"
         if found != self.digest:
-            # Nothing of it can be trusted, so nothing of it is resumed.
+            # No part of these bytes can be trusted, so none is resumed.
             self._truncate()
             if self._resumed:
                 self._resumed = False
@@ -312,15 +316,15 @@ class _Partial:
             if self.arriving.cancelled.is_set():
                 raise Cancelled("context canceled")
             try:
-                # What is here, not all that was asked for: who follows gets it at once.
+                # read1 returns what has come, not all that was asked for, so that readers get it at once.
                 data = answer.read1(min(_CHUNK, self._size - self.done))
             except (OSError, http.client.HTTPException, ValueError) as error:
                 raise SystemFailure(f"failed to copy: {str(error) or 'unexpected EOF'}") from error
             if not data:
                 raise SystemFailure("failed to copy: unexpected EOF")
             self._append(data)
-        # Read to its end, the connection serves for the next blob.
-        # Where it fails, the blob is here all the same, and the connection is dropped.
+        # An answer that is read to its end leaves the connection usable for the next blob. If this read fails, the blob
+        # is complete all the same, and the connection is dropped.
         with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
             answer.read(1)
 

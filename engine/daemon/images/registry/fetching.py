@@ -1,8 +1,8 @@
-"""The layers of one pull: downloaded side by side, and each unpacked while it arrives.
+"""Downloading all layers of a pull on several threads, and unpacking each layer while it arrives.
 
-Runs in the daemon: on the pull's thread, which tells the client and looks whether it is still there, and on threads of
-its own, which never wait for the client and have ended when `fetch_layers` returns. Downloads wait for nobody; an
-unpacking follows the download of its layer. The first failure ends them all.
+Runs in the daemon. The pull's thread reports to the client and looks whether it is still connected. The other threads
+never wait for the client, and have ended when `fetch_layers` returns. A download waits for no other work. The unpacking
+of a layer follows its download. The first failure ends all of them.
 """
 
 import os
@@ -19,22 +19,22 @@ from engine.daemon.images.registry.report import Report
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 
-# dockerd's max-concurrent-downloads. More unpackings than processors only take memory.
+# Downloads at once: dockerd's max-concurrent-downloads. More unpackings at once than processors only take memory.
 _DOWNLOADS = 3
 _UNPACKINGS = min(3, len(os.sched_getaffinity(0)))
 _SHORT = 12
 
 
 def short(digest: str) -> str:
-    """A layer's name in progress lines."""
+    """The id of a layer in progress messages: the first twelve hex digits of its digest."""
     return digest.partition(":")[2][:_SHORT]
 
 
 @dataclass(slots=True)
 class _Job:
-    """One layer: its descriptor and diff id, and what has become of it.
+    """The work on one layer: its descriptor and diff id, its download, and the unpacked layer in the end.
 
-    fresh: it was not here before; told: set once `fresh` is known and a client has heard of it
+    fresh: the blob was downloaded now; told: set once `fresh` is known and the end of the download was reported
     """
 
     part: Object
@@ -47,7 +47,7 @@ class _Job:
 
 @dataclass
 class _Work:
-    """What the threads share: jobs that nobody has taken, and what has gone wrong."""
+    """The state that the threads share. taken: kind of thread → number of jobs that its threads have taken"""
 
     jobs: Sequence[_Job]
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -55,7 +55,7 @@ class _Work:
     taken: dict[str, int] = field(default_factory=dict)
 
     def take(self, kind: str) -> _Job | None:
-        """The next job, in the image's order, for a thread of that kind; None when there is no more to do."""
+        """The next job for a thread of that kind, in the image's order; None when there is none, or after a failure."""
         with self.lock:
             number = self.taken.get(kind, 0)
             if self.failures or number == len(self.jobs):
@@ -73,12 +73,14 @@ def fetch_layers(
     report: Report,
     gone: Callable[[], bool],
 ) -> list[Layer]:
-    """Download and unpack what is missing; the layers, lowest first.
+    """Download and unpack the missing layers; returns all layers, lowest first.
 
-    gone: says whether the client has hung up, which a registry that is silent would hide
-    Raises what a thread met first.
+    parts, diff_ids: descriptor and diff id of each layer, lowest first
+    gone: whether the client has hung up; it is called regularly, because while a registry is silent nothing is written
+        that would fail
+    Raises the first error of a thread.
     """
-    # A layer may stand in an image more than once.
+    # An image may have the same layer more than once.
     unique = {(part["digest"], diff_id): part for part, diff_id in zip(parts, diff_ids, strict=True)}
     jobs = [_Job(part, diff_id, Arriving(part, report.cancelled)) for (_, diff_id), part in unique.items()]
     for part in parts:
@@ -99,14 +101,14 @@ def fetch_layers(
 
     report.attend(works, lambda: _end(registry, report), look)
     if work.failures:
-        # The first one: the others are only told that it is over.
+        # The first failure that is not Cancelled is the cause; the other threads were cancelled because of it.
         raise next((error for error in work.failures if not isinstance(error, Cancelled)), work.failures[0])
     report.check()
     return [next(job.layer for job in jobs if job.layer is not None and job.diff_id == diff_id) for diff_id in diff_ids]
 
 
 def _each(work: _Work, kind: str, do: Callable[[_Job], None], registry: Registry, report: Report) -> None:
-    """A thread: do what is to be done with each job that it can take."""
+    """Take jobs and do the work of this kind with each, until none is left; this is the function of each thread."""
     while (job := work.take(kind)) is not None:
         try:
             do(job)
@@ -118,12 +120,12 @@ def _each(work: _Work, kind: str, do: Callable[[_Job], None], registry: Registry
 
 def _end(registry: Registry, report: Report) -> None:
     report.cancelled.set()
-    # The others must not wait for a silent registry first.
+    # Breaks the connections, so that no thread waits for a silent registry first.
     registry.transport.interrupt()
 
 
 class _Layers:
-    """What is done with one layer; its two methods run on two threads."""
+    """The two kinds of work with one layer, which run on two threads."""
 
     def __init__(self, content: Content, registry: Registry, session: Session, report: Report):
         self._content = content
@@ -132,7 +134,7 @@ class _Layers:
         self._report = report
 
     def download(self, job: _Job) -> None:
-        """Have the blob in the content store."""
+        """Download the layer's blob into the content store, unless it is there. Raises what `fetch` raises."""
         identity, size = short(job.part["digest"]), job.part["size"]
         try:
             job.fresh = fetch(
@@ -149,12 +151,12 @@ class _Layers:
             job.told.set()
 
     def unpack(self, job: _Job) -> None:
-        """Have the layer unpacked, from the blob that may still be arriving."""
+        """Unpack the layer from its blob, which may still be arriving, unless the layer exists."""
         identity, size = short(job.part["digest"]), job.part["size"]
 
         def told(current: int) -> None:
             self._report.check()
-            # Until then a client sees how far the download is, which is how far this can be.
+            # Until then the client sees the progress of the download, which the unpacking cannot overtake.
             if job.arriving.is_whole:
                 self._report.part("Extracting", identity, current, size)
 
@@ -163,7 +165,8 @@ class _Layers:
                 job.diff_id, lambda: Following(job.arriving, self._content, told), self._report.check
             )
         except Invalid:
-            # What came damaged is told as such, and nothing is kept of it: the download finds out at its end.
+            # A blob that came damaged is reported by its download: `wait` raises, and nothing of it is kept. After a
+            # download that began anew, the layer is unpacked again from the whole blob. Otherwise the layer is invalid.
             job.arriving.wait()
             if not job.arriving.renewed:
                 raise

@@ -1,6 +1,6 @@
-"""Reading from a registry that may do anything: never endlessly much at once, and never endlessly slowly.
+"""Limits for reading from an untrusted server: a minimum rate, a maximum silence, and bounded heads and reads.
 
-Runs in the daemon, on the threads of a pull or a push. Knows bytes and time; what they mean is for others.
+Runs in the daemon, on the threads of a pull or a push. It counts bytes and time, and does not interpret the bytes.
 """
 
 import io
@@ -8,30 +8,31 @@ import time
 
 from engine.daemon.streams import Buffer
 
-# Of silence; and of waiting for all of an answer that is a head or a document. A blob has no end to its time as long
-# as this many bytes come a second, of the seconds that are spent waiting for them.
+# The longest silence; and the longest wait for a whole head or document. A blob may take any time, as long as this many
+# bytes come per second of waiting for them.
 SILENCE_SECONDS = 60.0
 _DOCUMENT_SECONDS = 120.0
 _LEAST_RATE = 1024
-# Heads, trailers and the like, without a byte of a body among them; a head has some hundred bytes.
+# Bytes of lines (heads, trailers and the like) without any byte of a body between them. A head has some hundred bytes.
 _LONGEST_HEAD = 1 << 20
 
 
 class Paced(io.RawIOBase):
-    """A connection that is given up when it trickles: a silence has its limit, but a byte would end each of them.
+    """A connection whose reads raise TimeoutError when the server sends too slowly.
 
-    Only waiting counts, so a reader that takes its time is no slow sender.
+    The socket's own timeout limits a silence, but a single byte would end each silence. Only the time of waiting
+    counts, so a slow reader does not make a slow sender.
     """
 
     def __init__(self, source: io.RawIOBase):
         self._source = source
         self._waited = 0.0
         self._came = 0
-        # Until `as_blob`: a head, or a document, is to come whole in this time.
+        # False until `as_blob`: the whole head or document must come within `_DOCUMENT_SECONDS`.
         self._endless = False
 
     def as_blob(self) -> None:
-        """What comes now may take any time, at a rate that is worth waiting for."""
+        """Read a blob from now on: it may take any time, but has to come at the minimum rate."""
         self._endless, self._waited, self._came = True, 0.0, 0
 
     def readable(self) -> bool:
@@ -39,7 +40,7 @@ class Paced(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer) -> int:
-        """Fill the buffer as the connection does. Raises TimeoutError."""
+        """Fill the buffer from the connection. Raises TimeoutError when it is too slow."""
         began = time.monotonic()
         count: int = self._source.readinto(buffer)
         self._waited += time.monotonic() - began
@@ -53,15 +54,16 @@ class Paced(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        """Close the connection's side too."""
+        """Close this stream and the connection's."""
         self._source.close()
         super().close()
 
 
 class Bounded(io.BufferedReader):
-    """The bytes of a connection, never all of them at once: a chunk of size -1 makes http.client ask for that.
+    """The buffered bytes of a connection, with bounds that http.client does not have.
 
-    Nor are there lines without an end: http.client passes over any number of 100 Continue, and of trailers.
+    A read of all bytes is refused: http.client asks for that when a server sends a chunk of size -1. The bytes of lines
+    are limited: http.client skips any number of answers 100 Continue, and of trailers.
     """
 
     def __init__(self, source: io.RawIOBase):
@@ -69,7 +71,7 @@ class Bounded(io.BufferedReader):
         self._lines = 0
 
     def readline(self, size: int | None = -1) -> bytes:
-        """Read a line. Raises OSError for too many lines without a body between them."""
+        """Read a line. Raises OSError for too many bytes of lines without a body between them."""
         line = super().readline(size)
         self._lines += len(line)
         if self._lines > _LONGEST_HEAD:
@@ -77,18 +79,18 @@ class Bounded(io.BufferedReader):
         return line
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read so many bytes; a negative size is a ValueError."""
+        """Read `size` bytes, fewer at the end. Raises ValueError for a negative size."""
         if size is None or size < 0:
             raise ValueError(f"invalid chunk size {size}")
         self._lines = 0
         return super().read(size)
 
     def read1(self, size: int = -1) -> bytes:
-        """Read what one look at the connection brings."""
+        """Read up to `size` bytes with at most one read of the connection."""
         self._lines = 0
         return super().read1(size)
 
     def readinto(self, buffer: Buffer) -> int:
-        """Fill the buffer."""
+        """Fill the buffer; returns the number of bytes."""
         self._lines = 0
         return super().readinto(buffer)

@@ -1,6 +1,6 @@
-"""Which proxy a request goes by, if any: the daemon's HTTP_PROXY, HTTPS_PROXY and NO_PROXY, read as Go reads them.
+"""Choosing the HTTP proxy for a request from the daemon's HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in Go's way.
 
-Pure. A registry on a loopback address is never asked by way of a proxy, whatever the variables say.
+Pure. Requests to a loopback address never use a proxy, whatever the variables say.
 """
 
 import base64
@@ -14,7 +14,7 @@ from engine.errors import Invalid
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Where a proxy listens, and the Proxy-Authorization that it is sent; empty for none."""
+    """The host and port of a proxy, and the header Proxy-Authorization to send it; empty for none."""
 
     host: str
     port: int
@@ -22,12 +22,12 @@ class Proxy:
 
 
 def variable(environment: Mapping[str, str], name: str) -> str:
-    """HTTP_PROXY or http_proxy, the capitals first."""
+    """The value of an environment variable in capitals, such as HTTP_PROXY, or else in lower case; empty for none."""
     return environment.get(name) or environment.get(name.lower()) or ""
 
 
 def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str]) -> Proxy | None:
-    """The proxy for requests to that origin. Raises Invalid for one that cannot be used."""
+    """The proxy for requests to that origin, None for none. Raises Invalid for a proxy that cannot be used."""
     text = variable(environment, f"{scheme.upper()}_PROXY")
     if not text or _is_direct(host.lower().rstrip("."), port, variable(environment, "NO_PROXY")):
         return None
@@ -37,7 +37,7 @@ def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str])
     except ValueError:
         found = None, 0
     if parts.scheme != "http" or not found[0]:
-        # Its credentials are not for a log.
+        # The message leaves the proxy's credentials out, because it may be logged.
         raise Invalid(f"unsupported proxy {parts.scheme}://{found[0] or ''}: this engine knows http:// proxies only")
     authorization = ""
     if parts.username is not None:
@@ -47,7 +47,7 @@ def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str])
 
 
 def shown(text: str) -> str:
-    """A proxy's URL as `docker info` shows it: without its credentials."""
+    """A proxy's URL as `docker info` shows it, with its credentials replaced by `xxxxx`."""
     before, mark, after = text.rpartition("@")
     scheme = before.partition("://")[0] + "://" if "://" in before else ""
     return f"{scheme}xxxxx:xxxxx@{after}" if mark else text
@@ -68,7 +68,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _fits(one: str, host: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
-    """One entry of NO_PROXY: `*`, a network, an address, or a domain with its subdomains; either with a port or not."""
+    """Whether an entry of NO_PROXY matches: `*`, a network, an address or a domain with subdomains; maybe a port."""
     if one == "*":
         return True
     if "/" in one:
@@ -84,6 +84,6 @@ def _fits(one: str, host: str, port: int, address: ipaddress.IPv4Address | ipadd
         return False
     if address is not None:
         return _address(name) == address
-    # `.example.com` and `*.example.com` are the subdomains alone.
+    # `.example.com` and `*.example.com` match the subdomains only.
     name = name.removeprefix("*")
     return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")

@@ -1,8 +1,8 @@
-"""The distribution protocol, from the side that pulls: manifests by tag or digest, blobs from any byte on.
+"""Reading from a registry by the distribution protocol: manifests, tags, and blobs from any byte on; also redirects.
 
-Runs in the daemon, on the threads of a pull. Answers come as bytes whose digest is checked here where it is known;
-what they mean is for others. Authorization goes to the registry's own origin, never along a redirect to another one.
-Specification: OCI distribution-spec 1.1.
+Runs in the daemon, on the threads of a pull or a push. The digest of a manifest's bytes is checked here where it is
+known; the bytes are not interpreted. Authorization is sent to the registry's own origin only, never along a redirect to
+another one. Specification: OCI distribution-spec 1.1.
 """
 
 import contextlib
@@ -39,13 +39,16 @@ _MOST_CHALLENGES = 2
 _TAGS_A_PAGE = 1000
 _MOST_TAGS = 20_000
 _MOST_PAGES = 1000
-# RFC 8288, as registries write it.
+# The link to the next page in a Link header (RFC 8288), in the form that registries write.
 _NEXT = re.compile(r'<([^<>\s]{1,2048})>\s*;\s*rel="?next"?')
 _LONGEST_ERROR = 64 * 1024
 
 
 class Registry:
-    """One endpoint that may have a repository: the registry itself, or a mirror of it."""
+    """One repository at one endpoint, which is the registry itself or a mirror of it.
+
+    netloc: host[:port]; insecure: registries (hosts, networks) that need no valid TLS; actions: of the token's scope
+    """
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class Registry:
         unchecked = is_insecure(netloc, insecure)
         _, host, port, _ = split_url(f"{scheme}://{netloc}/")
         has_port = port != 443 if scheme == "https" else True
-        # Where TLS is not insisted on, it is tried first, and then plain HTTP; the first that answers is kept to.
+        # Where TLS is not required, TLS is tried first, and then plain HTTP. The first one that answers stays in use.
         plain = [Origin("http", host, port if has_port else 80)] if unchecked and scheme == "https" else []
         self._origins = [Origin(scheme, host, port, unchecked), *plain]
         self.transport = Transport()
@@ -69,21 +72,21 @@ class Registry:
 
     @property
     def origin(self) -> Origin:
-        """Where requests go now."""
+        """The origin that requests are sent to now."""
         return self._origins[0]
 
     @property
     def base(self) -> str:
-        """The URL that tells whether there is a registry, and whether it takes our credentials."""
+        """The URL whose answer tells whether there is a registry, and whether it accepts the credentials."""
         return f"{self.origin.scheme}://{self.origin.netloc}/v2/"
 
     def ping(self) -> None:
-        """Ask for `base`. Raises Unauthorized, SystemFailure."""
+        """Request `base` to check the registry and the credentials. Raises Unauthorized, SystemFailure."""
         try:
             answer, origin = self._answered("GET", "/v2/", {})
         except ConnectFailure as failure:
             if len(self._origins) > 1:
-                # Neither way works; the last one tried is the one to tell of, as dockerd does.
+                # Neither TLS nor plain HTTP works. The error is that of the last one tried, as in dockerd.
                 self._origins.pop(0)
                 self.ping()
                 return
@@ -95,12 +98,15 @@ class Registry:
             self.transport.drop(origin)
 
     def resolve(self, reference: str) -> str:
-        """The digest that a tag (or digest) stands for, or empty where the registry does not say. Raises NotFound."""
+        """The digest that a tag (or digest) points at, empty where the registry does not say it. Raises NotFound."""
         with self._ask("HEAD", f"manifests/{reference}", {"Accept": _ACCEPT}) as answer:
             return answer.headers.get("Docker-Content-Digest", "")
 
     def manifest(self, reference: str) -> tuple[bytes, str]:
-        """A manifest's or index's bytes and media type; bytes asked for by digest have that digest."""
+        """Bytes and media type of a manifest or index. Bytes that were requested by a sha256 digest have that digest.
+
+        Raises NotFound, Invalid, Unauthorized, SystemFailure.
+        """
         with self._ask("GET", f"manifests/{reference}", {"Accept": _ACCEPT}) as answer:
             data = read_body(answer, documents.LARGEST_DOCUMENT + 1)
             kind = (answer.headers.get("Content-Type") or "").partition(";")[0].strip()
@@ -111,7 +117,7 @@ class Registry:
         return data, kind
 
     def tags(self) -> list[str]:
-        """Every tag of the repository, page after page. Raises NotFound, Invalid."""
+        """All tags of the repository, read page by page. Raises NotFound, Invalid."""
         found: dict[str, None] = {}
         path = f"tags/list?n={_TAGS_A_PAGE}"
         for _ in range(_MOST_PAGES):
@@ -126,7 +132,7 @@ class Registry:
                 return list(found)
             if len(found) > _MOST_TAGS:
                 break
-            # Whatever host and path it names: only where to go on from is taken of it.
+            # Only the query of the link is used, so that it cannot lead to another host or path.
             path = f"tags/list?{urllib.parse.urlsplit(following[1]).query}"
         raise Invalid(f"the list of the tags of {self.repository} does not end: pull them one by one")
 
@@ -157,7 +163,7 @@ class Registry:
         for _ in range(_MOST_CHALLENGES + 1):
             sent = self._authorizer.header
             answer, origin = self._followed(method, path, headers, sent, body)
-            # Who was redirected to gets no credentials, and so does no token server that it names.
+            # A server that the registry has redirected to gets no credentials, nor does a token server that it names.
             if answer.status != 401 or origin != self.origin:
                 return answer, origin
             challenges = parse_challenges(answer.headers.get("WWW-Authenticate", ""))
@@ -187,7 +193,7 @@ class Registry:
         raise SystemFailure(f"stopped after {_MOST_REDIRECTS} redirects")
 
     def _first_origin(self) -> Origin:
-        """The origin that answers: plain HTTP takes the place of TLS once it turns out that there is none."""
+        """The origin that answers: plain HTTP replaces TLS once the registry turns out to have no TLS."""
         while len(self._origins) > 1:
             try:
                 read_body(self.transport.send("GET", self.origin, "/v2/", {}), _LONGEST_ERROR)
@@ -217,9 +223,10 @@ class Registry:
             ) from failure
 
     def _fetch_token(self, url: str, headers: dict[str, str], form: dict[str, str] | None) -> tuple[int, Object]:
-        """Ask a token server, with a form or without: the status, and the document.
+        """Ask a token server, by POST with a form or else by GET; returns the status and the document.
 
-        Credentials go over plain HTTP only where the registry itself is insecure. Raises Unauthorized, SystemFailure.
+        Credentials are sent over plain HTTP only where the registry itself is insecure. Raises Unauthorized,
+        SystemFailure.
         """
         scheme, host, port, target = split_url(url)
         origin = self._origin_of(scheme, host, port)
@@ -239,7 +246,7 @@ class Registry:
 def registries(
     reference: Reference, mirrors: tuple[str, ...], insecure: tuple[str, ...], auth: Object | None
 ) -> list[Registry]:
-    """The endpoints to ask for a reference, best first: for docker.io its mirrors, without credentials, then itself."""
+    """The endpoints to ask for a reference, in order: for docker.io its mirrors, without credentials, then itself."""
     if reference.domain != _OFFICIAL:
         return [Registry(reference.domain, "https", reference.path, insecure, Credentials.of(auth))]
     found = []
@@ -250,9 +257,9 @@ def registries(
 
 
 def _tags_of(data: bytes) -> list[str]:
-    """The tags in one page of the list."""
+    """The tags in one page of the list. Raises Invalid."""
     document = jsontext.parse(data, "list of tags")
-    # Go's registries write null for none.
+    # Registries in Go write null for an empty list.
     tags = (document.get("tags") or []) if isinstance(document, dict) else None
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise Invalid("invalid list of tags: it is no list of texts")
@@ -278,7 +285,7 @@ def refusal(answer: Answer, method: str, url: str) -> EngineError:
 
 
 def _words(data: bytes) -> str:
-    """`code: message` of the first error in a registry's error document."""
+    """`code: message` of the first error in a registry's error document, empty where there is none."""
     try:
         errors = documents.load(data, "error")["errors"]
         return f"{str(errors[0]['code']).lower().replace('_', ' ')}: {errors[0]['message']}"

@@ -1,8 +1,8 @@
-"""The progress lines of one exchange with a registry: one at a time, whichever thread tells them, and not too many.
+"""Sending the progress messages of a pull or push to the client from several worker threads, and cancelling the work.
 
-Runs in the daemon, on the request's thread and those that work for it. Only the request's thread ever writes to the
-client, and it holds nothing meanwhile: those that work hold layers and blobs that other pulls wait for, so they put
-their lines down and go on, also where the client has stopped to read. Holds the flag that ends them all.
+Runs in the daemon, on the request's thread and on the worker threads of that request. Only the request's thread writes
+to the client, and it holds no lock meanwhile. The worker threads hold layers and blobs that other pulls wait for. So
+they queue their messages and go on, even if the client has stopped reading. The flag `cancelled` ends all the threads.
 """
 
 import threading
@@ -13,30 +13,34 @@ from engine.daemon.images.registry.download import Cancelled
 from engine.daemon.jsontext import Object
 
 _REPORT_SECONDS = 0.1
-# How often the request's thread looks for what nobody tells it of.
+# Seconds after which the request's thread looks for things that wake no thread, such as a client that has hung up.
 _LOOK = 0.2
 
 Progress = Callable[[Object], None]
 
 
 class Report:
-    """Tells `progress` line by line; a client that has gone away cancels what it waited for.
+    """Gives messages to `progress` one by one. If that fails, because the client has gone, the work is cancelled.
 
-    Made by the request's thread, whose lines are told at once; those of others are told while it is in `attend`.
+    The request's thread makes it and sends its own messages at once. It sends those of other threads in `attend`.
     """
 
     def __init__(self, progress: Progress):
         self._progress = progress
         self._owner = threading.get_ident()
         self._changed = threading.Condition()
-        # What others have to tell; of how far one blob is only the newest, so there are few however long nobody reads.
+        # Messages of other threads. Of a blob's progress only the newest is kept, so that there are few even if the
+        # client does not read for long.
         self._lines: list[Object] = []
         self._ended = 0
         self._last: dict[str, float] = {}
         self.cancelled = threading.Event()
 
     def line(self, status: str, identity: str = "", detail: Object | None = None) -> None:
-        """One line of text; raises Cancelled once nobody waits any more."""
+        """Send a status message. Raises Cancelled when the work was cancelled.
+
+        identity: the blob or layer that it is about; detail: the message's `progressDetail`
+        """
         line: Object = {"status": status}
         if detail is not None:
             line["progressDetail"] = detail
@@ -45,23 +49,23 @@ class Report:
         self.send(line)
 
     def aux(self, document: Object) -> None:
-        """A line for programs."""
+        """Send a message for programs, with the document in its field `aux`."""
         self.send({"progressDetail": {}, "aux": document})
 
     def part(self, status: str, identity: str, current: int, total: int) -> None:
-        """How far one blob is; told at most ten times a second for each."""
+        """Report that `current` of a blob's `total` bytes are done; sent at most ten times a second for each blob."""
         now = time.monotonic()
         if now - self._last.get(identity, 0.0) >= _REPORT_SECONDS:
             self._last[identity] = now
             self.line(status, identity, {"current": current, "total": total})
 
     def check(self) -> None:
-        """Raises Cancelled once nobody waits any more."""
+        """Raise Cancelled when the work was cancelled."""
         if self.cancelled.is_set():
             raise Cancelled("context canceled")
 
     def send(self, line: Object) -> None:
-        """One line as it is. Waits for nobody but in the request's own thread."""
+        """Send a message as it is; blocks only in the request's own thread. Raises Cancelled."""
         self.check()
         if threading.get_ident() == self._owner:
             self._tell(line)
@@ -87,10 +91,10 @@ class Report:
         cancel: Callable[[], None],
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do these works (name of the thread; what never raises) side by side, and tell their lines until all are done.
+        """Run each of `works` in a thread, and send the threads' messages until all have ended.
 
-        cancel: makes them end soon; look: called now and then, to call `cancel`. Raises what `progress` raises, when
-        all have ended.
+        works: (name of the thread, a function that never raises); cancel: makes them end soon; look: called regularly,
+            and may call `cancel`. Raises what `progress` raises, after all threads have ended.
         """
         threads: list[threading.Thread] = []
         self._ended = 0
@@ -119,7 +123,7 @@ class Report:
                 self._changed.notify()
 
     def _next(self, count: int) -> list[Object] | None:
-        """The lines that came, perhaps none, after a while at most; None when `count` works are done and told."""
+        """The queued messages, perhaps none, after `_LOOK` at most; None once `count` works ended and none is left."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._ended == count, _LOOK)
             lines, self._lines = self._lines, []
@@ -127,7 +131,7 @@ class Report:
 
 
 def _replaces(line: Object, other: Object) -> bool:
-    """Whether `line` says what `other` said, of a later moment: how far one blob is."""
+    """Whether `line` is a newer progress message of the same blob and status as `other`."""
     return bool(line.get("progressDetail")) and (line["status"], line.get("id")) == (
         other.get("status"),
         other.get("id"),

@@ -1,7 +1,7 @@
-"""HTTP to registries: connections kept open per thread, TLS or plain, and failures told in the words of Go's client.
+"""The HTTP client below registries and downloads: connections per thread, TLS and proxies, with errors in Go's words.
 
-Runs in the daemon, on the threads of a pull; a `Transport` lives as long as one pull. Knows nothing of registries,
-follows no redirect and adds no credentials.
+Runs in the daemon, on the threads of a pull or push; a `Transport` lives as long as one of these. It knows nothing of
+registries' protocol, follows no redirect and adds no credentials of a registry.
 """
 
 import errno
@@ -28,13 +28,13 @@ _CONNECT_SECONDS = 30.0
 CERTIFICATES = "/etc/docker/certs.d"
 _USER_AGENT = "engine/1.0 (linux)"
 _PORTS = {"https": 443, "http": 80}
-# Characters of a first line that is none of HTTP.
+# Characters shown of a first line that is not HTTP.
 _MOST_SHOWN = 100
 _LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
 class ConnectFailure(SystemFailure):
-    """No connection, or it broke before an answer came; `speaks_plain`: the other side has no TLS on that port."""
+    """There is no connection, or it broke before an answer came; `speaks_plain`: the server has no TLS on that port."""
 
     def __init__(self, text: str, speaks_plain: bool = False):
         super().__init__(text)
@@ -43,7 +43,7 @@ class ConnectFailure(SystemFailure):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request goes: scheme, host without brackets, port, whether its certificate goes unchecked."""
+    """Where a request goes: scheme, host without brackets, and port; unchecked: its certificate is not verified."""
 
     scheme: str
     host: str
@@ -52,13 +52,13 @@ class Origin:
 
     @property
     def netloc(self) -> str:
-        """host:port as a URL has it; the scheme's own port is left out."""
+        """host:port in the form of a URL, without the port if it is the scheme's default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def split_url(url: str) -> tuple[str, str, int, str]:
-    """scheme, host, port and request target of an http(s) URL. Raises SystemFailure for any other."""
+    """(scheme, host, port, request target) of an http(s) URL. Raises SystemFailure for any other URL."""
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
@@ -71,8 +71,8 @@ def split_url(url: str) -> tuple[str, str, int, str]:
 
 
 def joined(base: str, location: str) -> str:
-    """The URL that a `Location` means, which may be relative. Raises SystemFailure for one that is none."""
-    # urllib leaves line ends out of what it reads, and so would take two lines for one URL.
+    """The URL that a header `Location`, which may be relative, points at. Raises SystemFailure for an invalid one."""
+    # urllib drops line ends from its input, and so would take two lines for one URL.
     if any(not 32 < ord(letter) < 127 for letter in location):
         raise SystemFailure(f"unsupported URL {location!r}")
     try:
@@ -82,14 +82,14 @@ def joined(base: str, location: str) -> str:
 
 
 def is_insecure(netloc: str, insecure: tuple[str, ...]) -> bool:
-    """True for a registry that may do without TLS: on a loopback address, or listed as host[:port] or network."""
+    """True for a registry that needs no valid TLS: on a loopback address, or listed as host[:port] or network."""
     try:
         host = urllib.parse.urlsplit(f"//{netloc}").hostname or ""
-    except ValueError as error:  # brackets around what is no address
+    except ValueError as error:  # brackets around something that is no address
         raise SystemFailure(f"unsupported registry {quoted(netloc)}") from error
     if netloc in insecure or host in insecure or host == "localhost":
         return True
-    import ipaddress  # costs memory that an idle daemon does without
+    import ipaddress  # imported late: it takes memory that an idle daemon does not need
 
     networks = [ipaddress.ip_network(text, strict=False) for text in (*_LOOPBACK, *insecure) if "/" in text]
     addresses = _addresses(host, len(networks) > len(_LOOPBACK))
@@ -97,26 +97,26 @@ def is_insecure(netloc: str, insecure: tuple[str, ...]) -> bool:
 
 
 def _addresses(host: str, resolve: bool) -> list[str]:
-    """The host's addresses: itself when it is one; a name is looked up only when a listed network asks for it."""
+    """The addresses of a host: itself if it is an address; a name is looked up only with `resolve`."""
     flags = 0 if resolve else socket.AI_NUMERICHOST
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
-    except (OSError, UnicodeError):  # UnicodeError: no host can be called so, IDNA makes nothing of it
+    except (OSError, UnicodeError):  # UnicodeError: IDNA does not take the name, so no host has it
         return []
     return [str(address[4][0]).partition("%")[0] for address in found]
 
 
 class Sender(Protocol):
-    """A request's body that writes itself: any number of times, since a request may have to be sent again."""
+    """A request's body that writes itself to the socket, and may do so again when the request is repeated."""
 
     size: int
 
     def send(self, connection: socket.socket) -> bool:
-        """Write `size` bytes; False where the other side has answered before it had them all. Raises OSError."""
+        """Write `size` bytes; False if the server has answered before it had them all. Raises OSError."""
 
 
 class Transport:
-    """The connections of one pull. Every thread has its own, so no answer waits for another thread's."""
+    """The connections of one pull or push. Each thread has its own, so no answer waits for another thread's."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -128,14 +128,14 @@ class Transport:
         """Close every connection; a thread that is reading from one gets an error."""
         with self._lock:
             for connection in self._all:
-                # close() alone would leave a blocked reader where it is.
+                # Shut down first, because close() alone would not wake a thread that blocks in a read.
                 if connection.sock is not None:
                     _shut(connection.sock)
                 connection.close()
             self._all.clear()
 
     def interrupt(self) -> None:
-        """Break every connection, so that no thread waits on; each stays open, and its number taken, until `close`."""
+        """Shut all connections down, so that no thread waits longer; their descriptors stay taken until `close`."""
         with self._lock:
             self._interrupted = True
             for connection in self._all:
@@ -147,11 +147,11 @@ class Transport:
     ) -> Answer:
         """One request and the head of its answer; the body is the caller's to read, whole, or `drop` it.
 
-        body: bytes, or what writes itself into the connection. Raises ConnectFailure.
+        body: bytes, or a `Sender` that writes itself to the connection. Raises ConnectFailure.
         """
         kept: dict[Origin, http.client.HTTPConnection] = self._local.__dict__.setdefault("kept", {})
         sent = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity", **headers}
-        # A kept connection may have been closed by the other side meanwhile: then once more, on a new one.
+        # The server may have closed a kept connection meanwhile. Then the request is sent again, on a new connection.
         last = kept.pop(origin, None)
         if last is not None and not (body is None or isinstance(body, bytes)) and _has_ended(last):
             last.close()
@@ -166,7 +166,7 @@ class Transport:
             except (http.client.HTTPException, OSError) as error:
                 if connection is not None:
                     connection.close()
-                # What writes itself may have been read in part: its owner knows where to go on.
+                # The server may have read a part of what a `Sender` wrote. Its owner knows where to go on.
                 if not fresh and (body is None or isinstance(body, bytes)):
                     continue
                 raise self._failure(error) from error
@@ -176,7 +176,7 @@ class Transport:
         raise AssertionError("the second round returns or raises")
 
     def drop(self, origin: Origin) -> None:
-        """Close this thread's connection, whose present answer is not read to its end."""
+        """Close this thread's connection to the origin, because its present answer is not read to its end."""
         connection = self._local.__dict__.get("kept", {}).pop(origin, None)
         if connection is not None:
             connection.close()
@@ -202,7 +202,7 @@ class Transport:
             raise
         connection.response_class = Answer
         connection.sock = plain
-        # Without one, http.client would make the next connection by itself, and plain.
+        # 0, or http.client would open the next connection by itself, without TLS.
         connection.auto_open = 0
         with self._lock:
             self._all.append(connection)
@@ -214,7 +214,7 @@ class Transport:
         if isinstance(error, ConnectFailure):
             return error
         if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
-            # Whatever it was, it goes to terminals and logs.
+            # Escaped, because the text goes to terminals and logs.
             shown = ascii(str(error)[:_MOST_SHOWN])[1:-1]
             return ConnectFailure(f'net/http: HTTP/1.x transport connection broken: malformed HTTP response "{shown}"')
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -234,7 +234,7 @@ class Transport:
 
 
 def _by_way_of(proxy: Proxy | None, origin: Origin, target: str, headers: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Target and headers of a request that a proxy is to send on as it is; without one they stay what they are."""
+    """Target and headers of a request to a proxy, which forwards it; without a proxy both are returned unchanged."""
     if proxy is None:
         return target, headers
     own = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
@@ -249,14 +249,16 @@ def _dial_proxy(proxy: Proxy) -> socket.socket:
 
 
 def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
-    """Have the proxy connect us through to the origin (RFC 9110, 9.3.6). Raises ConnectFailure, OSError."""
+    """Have the proxy open a tunnel to the origin by CONNECT (RFC 9110, 9.3.6). Raises ConnectFailure, OSError."""
+    import http.client  # imported late, as in `send`
+
     host = f"[{origin.host}]" if ":" in origin.host else origin.host
     head = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}", f"User-Agent: {_USER_AGENT}"]
     if proxy.authorization:
         head.append(f"Proxy-Authorization: {proxy.authorization}")
     connection.settimeout(paced.SILENCE_SECONDS)
     connection.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
-    # Nothing comes behind the head before we have spoken TLS, so nothing is lost in this answer's buffer.
+    # The origin sends nothing before the client has begun TLS, so no byte is lost in this answer's buffer.
     answer = Answer(connection, method="CONNECT")
     try:
         answer.begin()
@@ -297,7 +299,7 @@ def _exchange(
         answer = _answer_of(connection)
     except OSError as error:
         raise failure or error from None
-    # What the other side left unread would be taken for the next request.
+    # The server would take the part of the body that it has not read for the next request.
     answer.will_close = answer.will_close or not whole
     return answer
 
@@ -316,9 +318,9 @@ def read_body(answer: Answer, most: int) -> bytes:
         raise ConnectFailure(f"failed to read the registry's answer: {str(error) or 'unexpected EOF'}") from error
 
 
-# Where a chain of certificates ends with nobody that is trusted (X509_V_ERR_*): no issuer, or its own.
+# OpenSSL's codes (X509_V_ERR_*) for a chain of certificates without a trusted end: no issuer, or self-signed.
 _UNKNOWN = (2, 18, 19, 20, 21)
-# What OpenSSL calls an answer that is no TLS record; it has had several names for it.
+# OpenSSL's reasons for an answer that is no TLS record; its versions have different names for it.
 _PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
@@ -326,15 +328,15 @@ def _shut(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError as error:
-        if error.errno not in (errno.ENOTCONN, errno.EBADF):  # the other side, or its own thread, was first
+        if error.errno not in (errno.ENOTCONN, errno.EBADF):  # closed already by the server or by its own thread
             raise
 
 
 def _dial(host: str, port: int) -> socket.socket:
-    """A connection to the first address of `host` that takes one; raises ConnectFailure telling of the first."""
+    """A connection to the first address of `host` that accepts one. Raises the ConnectFailure of the first address."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # UnicodeError: no host can be called so, IDNA makes nothing of it
+    except (OSError, UnicodeError) as error:  # UnicodeError: IDNA does not take the name, so no host has it
         raise ConnectFailure(f"dial tcp: lookup {host}: no such host") from error
     first: ConnectFailure | None = None
     for family, kind, protocol, _, address in found:
@@ -388,5 +390,5 @@ def _load_pair(context: ssl.SSLContext, path: str, name: str) -> None:
 
 
 def _no_password() -> str:
-    # Otherwise OpenSSL asks for it on the daemon's terminal.
+    # Without this function OpenSSL would ask for a password on the daemon's terminal.
     raise ValueError("the key is encrypted")

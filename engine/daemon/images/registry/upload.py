@@ -1,7 +1,7 @@
-"""One blob into a repository: mounted from a neighbour, or sent, and sent on from where it broke.
+"""Uploading one blob to a registry: mounting it from another repository, or sending it with retries and resuming.
 
-Runs in the daemon, on the threads of a push. Bytes go from the blob's file to the socket by sendfile(2) where there is
-no TLS, and through one small buffer where there is. A registry that stops reading, or all but stops, is given up.
+Runs in the daemon, on the threads of a push. Bytes go from the blob's file to the socket by sendfile(2) without TLS,
+and through one small buffer with TLS. A registry that stops reading, or reads too slowly, is given up.
 """
 
 import logging
@@ -22,25 +22,25 @@ log = logging.getLogger(__name__)
 
 _STEP = 1 << 20
 _TLS_STEP = 128 * 1024
-# A registry that asks for chunks gets them of this size, unless its smallest one is larger.
+# Size of the chunks for a registry that asks for chunks, unless its minimum is larger.
 _CHUNK = 16 << 20
 _ATTEMPTS = 5
 _FIRST_PAUSE = 0.25
-# No new attempt when this long nothing got through: whoever waits should know.
+# Seconds without progress after which there is no new attempt, so that the waiting client gets the error.
 _PATIENCE = 45.0
-# The least that must get through in that time: a registry that reads slower than that is one that holds us up.
+# The registry must read at least this many bytes in this many seconds.
 _WINDOW = 60.0
 _LEAST = 64 * 1024
-# Statuses that may be others the next time; 416 and, of an upload, 404 mean that it has to begin again.
+# Statuses after which another attempt may succeed. 416, and 404 for an upload, mean that it has to begin again.
 _PASSING = frozenset({408, 416, 425, 429})
 
 
 class Stalled(SystemFailure):
-    """The registry reads too little for too long; not to be tried again."""
+    """The registry has read too little for too long; the upload is not tried again."""
 
 
 class _Slice:
-    """Bytes of a file as a request's body; see `transport.Sender`. told: called with how many have gone out."""
+    """A part of a file as a request's body, a `transport.Sender`. told: called with the number of bytes sent so far"""
 
     def __init__(self, fd: int, start: int, size: int, told: Callable[[int], None]):
         self._fd = fd
@@ -49,11 +49,11 @@ class _Slice:
         self._told = told
 
     def send(self, connection: socket.socket) -> bool:
-        """Write the bytes; False where the registry has answered before it had them all. Raises Stalled, OSError."""
+        """Write the bytes; False if the registry has answered before it had them all. Raises Stalled, OSError."""
         is_plain = type(connection) is socket.socket
         gone, noted, until = 0, 0, time.monotonic() + _WINDOW
         waiting = select.poll()
-        # What can be read of a plain connection by now is an answer, so the rest is not wanted.
+        # If a connection without TLS becomes readable now, that is an answer, and the registry does not want the rest.
         waiting.register(connection, select.POLLOUT | (select.POLLIN if is_plain else 0))
         while gone < self.size:
             left = until - time.monotonic()
@@ -75,7 +75,7 @@ class _Slice:
         if is_plain:
             try:
                 sent = os.sendfile(connection.fileno(), self._fd, offset, min(_STEP, left))
-            except BlockingIOError:  # poll(2) may be wrong
+            except BlockingIOError:  # poll(2) may report a socket as ready wrongly
                 return 0
             if not sent:
                 raise SystemFailure("the blob ended early: its file is damaged")
@@ -92,9 +92,9 @@ class _Slice:
 
 
 class Blob:
-    """One blob on its way into `writer`'s repository.
+    """The upload of one blob to the repository of `writer`.
 
-    sources: repositories of the same registry that may have it; told: called with the bytes that went out so far
+    part: the blob's descriptor; cancelled: ends the upload; told: called with the number of bytes sent so far
     """
 
     def __init__(self, writer: Writer, part: Object, cancelled: Event, told: Callable[[int], None]):
@@ -107,9 +107,9 @@ class Blob:
         self._furthest = 0
 
     def mounted(self, sources: Iterable[str], refused: Callable[[str], None]) -> tuple[str, Upload | None]:
-        """The repository that it was mounted from, or empty, and an upload that was opened instead, if any.
+        """Try to mount the blob; returns the repository it was mounted from (or empty), and an upload opened instead.
 
-        refused: told of each source that did not do
+        sources: repositories of the same registry that may have the blob; refused: called with each that did not work
         """
         for source in sources:
             try:
@@ -121,12 +121,15 @@ class Blob:
             if upload is None:
                 return source, None
             refused(source)
-            # The registry has opened an upload by that: another try would leave it behind.
+            # The registry has opened an upload instead of mounting. Another try would leave that upload unused.
             return "", upload
         return "", None
 
     def send(self, content: Content, upload: Upload | None) -> None:
-        """Send it, as often as it makes sense. Raises Cancelled, NotFound, Unauthorized, SystemFailure."""
+        """Send the blob, in several attempts if need be. Raises Cancelled, NotFound, Unauthorized, SystemFailure.
+
+        upload: one that `mounted` has opened, or None
+        """
         with content.open(self._digest) as file:
             fd = file.fileno()
             if os.fstat(fd).st_size != self._size:
@@ -148,7 +151,7 @@ class Blob:
                     upload = self._resumed(upload, failure)
 
     def _resumed(self, upload: Upload | None, failure: SystemFailure) -> Upload | None:
-        """Where the upload can go on; None for from the start."""
+        """The upload from where it can go on, as the registry says; None if it has to begin again. Raises Refused."""
         if upload is None:
             return None
         try:
@@ -163,7 +166,7 @@ class Blob:
         return found
 
     def _attempt(self, fd: int, upload: Upload) -> None:
-        """Whole in one request, or what is left in as many as the registry wants."""
+        """Send the whole blob in one request, or the rest of it in chunks, if the registry wants those."""
         if not upload.done and not upload.smallest:
             self._writer.finish(upload, self._digest, self._slice(fd, 0, self._size))
             return
@@ -184,7 +187,7 @@ class Blob:
 
 
 def _may_pass(failure: SystemFailure, upload: Upload | None) -> bool:
-    """Whether the same might work later."""
+    """Whether the upload may succeed in another attempt."""
     if not isinstance(failure, Refused):
         return True
     return failure.status >= 500 or failure.status in _PASSING or (failure.status == 404 and upload is not None)

@@ -1,7 +1,7 @@
-"""The distribution protocol, from the side that pushes: what is there already, uploads, mounts and manifests.
+"""Writing to a registry by the distribution protocol: existence checks, blob uploads, mounts, and putting manifests.
 
-Runs in the daemon, on the threads of a push. Knows where an upload goes on (its `Location`) and never sends the
-registry's authorization to another origin than its own. Nothing here tries again; `upload` decides that.
+Runs in the daemon, on the threads of a push. Each answer's `Location` says where an upload goes on. The registry's
+authorization is never sent to another origin than its own. Requests are not retried here; `upload` decides that.
 Specification: OCI distribution-spec 1.1, "Push".
 """
 
@@ -24,13 +24,13 @@ _OFFICIAL_HOST = "registry-1.docker.io"
 _LARGEST_ANSWER = 64 * 1024
 _RANGE = re.compile(r"(?:bytes=)?0-([0-9]{1,19})")
 _CHUNK_LENGTH = re.compile(r"[0-9]{1,19}")
-# A mount that is refused in one of these ways may still be an upload; an error of the registry itself is one.
+# Statuses that mean only that the mount is refused, so that the blob can be uploaded. Others are errors.
 _MOUNT_REFUSED = (400, 401, 403, 404, 405)
 _BINARY = {"Content-Type": "application/octet-stream"}
 
 
 class Refused(SystemFailure):
-    """The registry answered with an error's status, or with one that makes no sense."""
+    """The registry answered with an error status (`status`), or with an answer that makes no sense."""
 
     def __init__(self, text: str, status: int):
         super().__init__(text)
@@ -38,19 +38,22 @@ class Refused(SystemFailure):
 
 
 class Place(NamedTuple):
-    """Where the next request of an upload goes."""
+    """The address of an upload's next request. target: path and query"""
 
     origin: Origin
     target: str
 
     @property
     def url(self) -> str:
-        """The URL that an error shows: without the query, in which others' signatures stand."""
+        """The URL for error messages: without the query, which may hold signatures of a storage service."""
         return f"{self.origin.scheme}://{self.origin.netloc}{self.target.partition('?')[0]}"
 
 
 class Upload(NamedTuple):
-    """An upload that the registry has opened: where it goes on, how much it has, its smallest chunk (0: any size)."""
+    """An upload that the registry has opened.
+
+    place: where its next request goes; done: bytes that the registry has; smallest: its smallest chunk, 0 for any size
+    """
 
     place: Place
     done: int = 0
@@ -58,16 +61,17 @@ class Upload(NamedTuple):
 
 
 class Writer(Registry):
-    """A repository that is pushed to."""
+    """A repository at its registry, for pushing to it."""
 
     def __init__(self, reference: Reference, insecure: tuple[str, ...], auth: Object | None):
         host = _OFFICIAL_HOST if reference.domain == _OFFICIAL else reference.domain
         super().__init__(host, "https", reference.path, insecure, Credentials.of(auth), actions="pull,push")
 
     def greet(self, neighbours: Iterable[str] = ()) -> None:
-        """The first request: see `ping`. Asks also for the right to read the neighbours, which a mount from them takes.
+        """Make the first request (see `ping`), and ask for the right to read the repositories `neighbours` too.
 
-        Where the token server gives nothing for so much, it is asked for this repository alone.
+        A mount from them needs that right. If the token server refuses so much, only this repository is asked for.
+        Raises Unauthorized, SystemFailure.
         """
         own = self._authorizer.scope
         scopes = [f"repository:{repository}:pull" for repository in neighbours]
@@ -97,7 +101,7 @@ class Writer(Registry):
             return True
 
     def put_manifest(self, reference: str, digest: str, media_type: str, data: bytes) -> None:
-        """Put a manifest or index under a tag, or under its digest, as which the registry must know it too."""
+        """Put a manifest or index under a tag or its digest. Raises Refused if the registry gives it another digest."""
         place = self._own(f"manifests/{reference}")
         with self._exchange("PUT", place, {"Content-Type": media_type}, data) as answer:
             self._good(answer, "PUT", place)
@@ -106,16 +110,16 @@ class Writer(Registry):
     # Uploads
 
     def start(self) -> Upload:
-        """Open an upload."""
+        """Open an upload. Raises Refused, Unauthorized, SystemFailure."""
         place = self._own("blobs/uploads/")
         with self._exchange("POST", place, {}, b"") as answer:
             self._good(answer, "POST", place)
             return self._opened(answer, place)
 
     def mount(self, digest: str, source: str) -> Upload | None:
-        """Have the blob from another repository: None when that is done, an upload where there was only that.
+        """Mount the blob from another repository; None when that is done, or an upload that was opened instead.
 
-        Raises Refused when it was neither.
+        Raises Refused when the registry did neither.
         """
         place = self._own("blobs/uploads/?" + urllib.parse.urlencode({"mount": digest, "from": source}))
         with self._exchange("POST", place, {}, b"") as answer:
@@ -128,7 +132,7 @@ class Writer(Registry):
             return self._opened(answer, place)
 
     def append(self, upload: Upload, body: Sender) -> Upload:
-        """Send one chunk from `upload.done` on. Raises Refused when the registry says that it got another length."""
+        """Send one chunk from `upload.done` on. Raises Refused when the registry reports another length afterwards."""
         end = upload.done + body.size
         headers = {**_BINARY, "Content-Range": f"{upload.done}-{end - 1}"}
         with self._exchange("PATCH", upload.place, headers, body) as answer:
@@ -139,7 +143,7 @@ class Writer(Registry):
             return after._replace(done=end, smallest=upload.smallest)
 
     def finish(self, upload: Upload, digest: str, body: Sender | bytes) -> None:
-        """Send the rest and say what it all is."""
+        """Send the rest of the blob, perhaps nothing, and finish the upload under the digest. Raises Refused."""
         origin, target = upload.place
         mark = "&" if "?" in target else "?"
         place = Place(origin, f"{target}{mark}{urllib.parse.urlencode({'digest': digest})}")
@@ -148,7 +152,7 @@ class Writer(Registry):
             self._same(answer, digest)
 
     def status(self, upload: Upload) -> Upload | None:
-        """How much of an interrupted upload the registry has; None when it has forgotten it, or nothing came."""
+        """An interrupted upload with the bytes that the registry has; None if it has none, or forgot the upload."""
         with self._exchange("GET", upload.place, {}) as answer:
             if answer.status == 404:
                 return None
@@ -156,7 +160,7 @@ class Writer(Registry):
             if "Location" not in answer.headers:
                 return None
             found = self._upload(answer, upload.place)
-            # 0-0 is written for one byte, and for none.
+            # Registries write the range 0-0 for one byte, and for none.
             return found._replace(smallest=upload.smallest) if found.done > 1 else None
 
     # Requests
@@ -173,7 +177,7 @@ class Writer(Registry):
         if origin == self.origin:
             answer, origin = self._answered(method, target, headers, body)
         else:
-            # Somebody else's: no authorization, and no redirect from there to yet another one.
+            # Another server: it gets no authorization, and its redirects are not followed.
             answer = self._sent(method, origin, target, headers, body)
         try:
             yield answer
@@ -187,7 +191,7 @@ class Writer(Registry):
         if 200 <= answer.status < 300:
             return
         failure = refusal(answer, method, place.url)
-        # Only a refusal of the credentials means the same everywhere.
+        # Other statuses than a refusal of the credentials have different meanings for different requests.
         raise failure if isinstance(failure, Unauthorized) else Refused(str(failure), answer.status)
 
     def _opened(self, answer: Answer, place: Place) -> Upload:
@@ -205,7 +209,7 @@ class Writer(Registry):
         return Upload(self._place(location, place), done, int(least[0]) if least else 0)
 
     def _place(self, location: str, here: Place) -> Place:
-        """A `Location`, which may be relative. Raises SystemFailure for what is no HTTP, or gives TLS up."""
+        """The address in a `Location`, which may be relative. Raises SystemFailure if it is no HTTP, or drops TLS."""
         base = f"{here.origin.scheme}://{here.origin.netloc}{here.target}"
         scheme, host, port, target = split_url(joined(base, location))
         origin = self._origin_of(scheme, host, port)
@@ -216,6 +220,6 @@ class Writer(Registry):
     @staticmethod
     def _same(answer: Answer, digest: str) -> None:
         said = answer.headers.get("Docker-Content-Digest", "")
-        # A registry may name it by another algorithm.
+        # The registry may use another digest algorithm, and then the two cannot be compared.
         if said and said.partition(":")[0] == digest.partition(":")[0] and said != digest:
             raise Refused(f"the registry took {digest} for {said!r}", 400)

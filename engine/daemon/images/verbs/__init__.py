@@ -1,1 +1,1 @@
-"""What a client can do with images: one file a verb."""
+"""The API's operations on images, one file for each: pull, push, load, save, import, list, tag, remove and others."""

@@ -1,6 +1,6 @@
-"""A look at an image in its registry: the descriptor that a name stands for there, and the platforms it is for.
+"""Asking a registry for an image's descriptor and platforms without pulling it (GET /distribution/{name}/json).
 
-Runs in the daemon, on the request's thread. Keeps nothing and needs no image here.
+Runs in the daemon, on the request's thread. It keeps nothing, and needs no image in the daemon.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
 
-# The fields of a platform, in docker's order, and what each of them is.
+# The fields of a platform, in docker's order, with their types.
 _PLATFORM = {"architecture": str, "os": str, "os.version": str, "os.features": list, "variant": str}
 _IDENTIFIER_LENGTH = 64
 
 
 def inspect(settings: Settings, text: str, auth: Object | None) -> Object:
-    """GET /distribution/{name}/json: `Descriptor` and `Platforms`; a mirror is asked before docker.io itself.
+    """The answer of GET /distribution/{name}/json: `Descriptor` and `Platforms`. Mirrors are asked before docker.io.
 
     settings: `registry_mirrors` and `insecure_registries` are read. Raises Invalid, NotFound, Unauthorized,
     SystemFailure.
@@ -71,7 +71,7 @@ def _asked(registry: Registry, reference: Reference) -> Object:
 
 
 def _config(registry: Registry, manifest: Object) -> Object:
-    """The config document; empty where it is none, or cannot be had, since the descriptor is an answer by itself."""
+    """The config document, empty if it is invalid or missing: then the answer has the descriptor without platforms."""
     part = documents.descriptor_of(manifest.get("config"), "manifest")
     if part["size"] > documents.LARGEST_DOCUMENT:
         return {}
@@ -85,5 +85,5 @@ def _config(registry: Registry, manifest: Object) -> Object:
 
 
 def _platform(document: Object) -> Object:
-    """What a document says of its platform; values of a wrong type are left out."""
+    """The fields of a platform in a document; values of a wrong type are left out."""
     return {name: document[name] for name, kind in _PLATFORM.items() if isinstance(document.get(name), kind)}

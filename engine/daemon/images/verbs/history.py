@@ -1,7 +1,7 @@
-"""What GET /images/{name}/history shows: the steps that an image was made in, the newest first.
+"""The history of an image (GET /images/{name}/history): the steps that made it, the newest first.
 
-Runs in the daemon, on the request's thread; reads, and changes nothing. The shape is that of a current dockerd
-(transcript 211, 233): a step is known by an id and tags where the image it made is here, and is `<missing>` elsewhere.
+Runs in the daemon, on the request's thread, and changes nothing. The form is that of a current dockerd (transcript 211,
+233): a step has an id and tags if the daemon has the image that it made; otherwise its id is `<missing>`.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from engine.daemon.jsontext import Object
 from engine.errors import NotFound, SystemFailure
 
 _MISSING = "<missing>"
-# An image's parents: more than its history can have, and a chain that bites its tail ends here.
+# More parents than an image's history can have; it ends a circle of parents.
 _MOST_PARENTS = 10_000
 
 
 def history(store: Catalogue, image: Image) -> list[Object]:
-    """HistoryResponseItem of every step. Raises SystemFailure for an image whose history is of other layers."""
+    """A HistoryResponseItem of each step. Raises SystemFailure if the history has more layers than the image."""
     steps = image.config.get("history")
     steps = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
     sizes = iter(_sizes(image))
@@ -28,7 +28,7 @@ def history(store: Catalogue, image: Image) -> list[Object]:
 
 
 def _sizes(image: Image) -> list[int | None]:
-    """Of the layer at each place; one that stands there twice is on the disk once, and noted at its upper place."""
+    """The size of the layer at each place of the image; a layer that it has twice is recorded at its upper place."""
     places = {diff_id: place for place, diff_id in enumerate(image.diff_ids)}
     sizes = dict(zip(sorted(places, key=places.__getitem__), image.layer_sizes, strict=False))
     return [sizes.get(diff_id) for diff_id in image.diff_ids]
@@ -54,7 +54,7 @@ def _text(step: Object, key: str) -> str:
 
 
 def _name(store: Catalogue, image: Image, shown: list[Object]) -> None:
-    """Give the steps the ids and tags of the images that they made: the image's own, and its parents'."""
+    """Fill in the ids and tags of the images that the steps made: first this image, then its parents."""
     current = image
     for step in shown[:_MOST_PARENTS]:
         step["Id"], step["Tags"] = current.id, list(current.repo_tags) or None
@@ -62,5 +62,5 @@ def _name(store: Catalogue, image: Image, shown: list[Object]) -> None:
             return
         try:
             current = store.find(current.parent)
-        except NotFound:  # it was removed, or came from elsewhere
+        except NotFound:  # the parent was removed, or was made on another host
             return

@@ -1,4 +1,4 @@
-"""Importing: one image made of the tar of a root filesystem (POST /images/create?fromSrc=-).
+"""Importing an image from the tar of a root filesystem (POST /images/create?fromSrc=-).
 
 Runs in the daemon, on the request's thread.
 """
@@ -33,9 +33,9 @@ def import_rootfs(
     changes: Sequence[str],
     platform_text: str | None,
 ) -> Image:
-    """Make an image of one layer out of `stream`, a tar, plain or compressed; an empty repo gives it no name.
+    """Make an image of one layer from `stream`, a tar that may be compressed; with an empty repo it gets no name.
 
-    changes: Dockerfile instructions for its config. Raises Invalid, SystemFailure.
+    message: the comment in its history; changes: Dockerfile instructions for its config. Raises Invalid, SystemFailure.
     """
     names = [_name(repo, tag)] if repo else []
     config = _changed(changes) if changes else {}

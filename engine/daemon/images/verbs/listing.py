@@ -1,6 +1,6 @@
-"""What the API shows of images: GET /images/json and GET /images/{name}/json.
+"""Listing and inspecting images: the answers of GET /images/json and GET /images/{name}/json.
 
-Runs in the daemon, on the request's thread; reads, and changes nothing. Shapes: ImageSummary, ImageInspect and
+Runs in the daemon, on the request's thread, and changes nothing. Shapes: ImageSummary, ImageInspect and
 ImageManifestSummary of the definition, filled in as a current dockerd does (transcript 208-210, 232).
 """
 
@@ -34,7 +34,7 @@ else:
     moments = late("engine.daemon.moments")
 
 _SECOND = 1_000_000_000
-# How BuildKit marks the manifest that describes another one of the same index.
+# The annotation by which BuildKit marks an attestation: the digest of the manifest in the same index that it describes.
 _ATTESTED = "vnd.docker.reference.digest"
 _PLATFORM = ("architecture", "os", "os.version", "os.features", "variant")
 
@@ -50,8 +50,9 @@ def images_json(
 ) -> list[Object]:
     """ImageSummary of each image that passes the filters, newest first.
 
-    everything: also the untagged parents of other images; identity: where each platform came from, which needs
-    manifests. Raises Invalid (`invalid filter 'x'`), NotFound.
+    everything: also show untagged parents of other images; shared_size: fill in `SharedSize`
+    manifests: add `Manifests`; identity: add to those where each platform came from
+    Raises Invalid (`invalid filter 'x'`), NotFound.
     """
     tests = rules.compile_filters(store, filters)
     images = sorted(store.all(), key=lambda image: rules.created_ns(image) or 0, reverse=True)
@@ -67,7 +68,7 @@ def images_json(
 
 
 def _of_names(summary: Object, patterns: Sequence[str]) -> Object:
-    """An image that was asked for by patterns of names, with those of its names alone that fit."""
+    """The summary of an image with only those of its names that match one of the patterns."""
     matches = rules.by_reference(patterns)
     tags = [tag for tag in summary["RepoTags"] if matches(Reference.parse(tag))]
     named = {Reference.parse(tag).familiar_name for tag in tags}
@@ -80,7 +81,8 @@ def inspect_json(
 ) -> Object:
     """ImageInspect of one image.
 
-    single: of the image's platform alone, as when the client has named one: by its manifest's digest and size
+    manifests: add `Manifests`; single: show only the image's platform, by the digest and size of its manifest, because
+        the client has named a platform
     """
     config = image.config
     shown = {
@@ -111,12 +113,12 @@ def inspect_json(
 
 
 def manifests_json(store: Catalogue, image: Image, used_by: UsedBy | None, identity: bool) -> list[Object]:
-    """ImageManifestSummary of each manifest of an index, whether it is here or not; or of the image's only one."""
+    """ImageManifestSummary of each manifest in the image's index, present or missing; or of its only manifest."""
     here = {one.manifest: one for one in store.platforms(image)}
     containers = used_by(image.id) if used_by else ()
     listed = _index(store, image)
     entries = {entry["digest"]: entry for entry in listed}
-    # One of an index within the index is here without an entry.
+    # A manifest of an index within the index has no entry in the outer one.
     more = {digest: _manifest_descriptor(store, one) for digest, one in here.items() if digest not in entries}
     shown = []
     for digest, entry in {**entries, **more}.items():
@@ -129,7 +131,7 @@ def manifests_json(store: Catalogue, image: Image, used_by: UsedBy | None, ident
 
 
 def _index(store: Catalogue, image: Image) -> list[Object]:
-    """The entries of an image's index; none for one that is a manifest."""
+    """The entries of an image's index; none for an image that is a manifest."""
     if image.descriptor["mediaType"] not in INDEXES:
         return []
     return index_entries(load(store.content.read(image.id, LARGEST_DOCUMENT), "index"))
@@ -137,7 +139,7 @@ def _index(store: Catalogue, image: Image) -> list[Object]:
 
 def _present(store: Catalogue, image: Image, entry: Object, containers: Sequence[User]) -> Object:
     unpacked = sum(image.layer_sizes)
-    own = image.descriptor["size"] if image.manifest != image.id else 0  # the index is of no platform alone
+    own = image.descriptor["size"] if image.manifest != image.id else 0  # an index belongs to no single platform
     content = image.content_size - own
     said = _platform(entry.get("platform")) or _platform(image.config)
     return {
@@ -150,13 +152,13 @@ def _present(store: Catalogue, image: Image, entry: Object, containers: Sequence
             "Platform": said,
             "Containers": [container.id for container in standing(image.layers, containers)],
             "Size": {"Unpacked": unpacked},
-            "UnpackedSize": unpacked,  # which the definition requires too, and nowhere describes
+            "UnpackedSize": unpacked,  # the API definition requires it too, without describing it
         },
     }
 
 
 def _absent(store: Catalogue, entry: Object) -> Object:
-    """A manifest that is known from the index alone."""
+    """The summary of a manifest that the daemon does not have, made from its entry in the index."""
     shown = {
         "ID": entry["digest"],
         "Descriptor": _cleaned(entry),
@@ -187,7 +189,7 @@ def _is_digest(text: str) -> bool:
 
 
 def _platform(said: object) -> Object:
-    """The fields of an OCI platform that are sound, in a stranger's index or config."""
+    """The valid fields of an OCI platform in an untrusted index or config; empty without architecture and os."""
     if not isinstance(said, dict):
         return {}
     found = {
@@ -200,7 +202,7 @@ def _platform(said: object) -> Object:
 
 
 def _cleaned(entry: Object) -> Object:
-    """A descriptor of an index with what a client may rely on: the digest and size are checked, the rest is not yet."""
+    """An entry of an index with its valid fields only; digest and size were checked before, the others are here."""
     kind, annotations = entry.get("mediaType"), entry.get("annotations")
     shown = descriptor(kind if isinstance(kind, str) else "", entry["digest"], entry["size"])
     if isinstance(annotations, dict) and all(isinstance(text, str) for text in annotations.values()):
@@ -211,7 +213,7 @@ def _cleaned(entry: Object) -> Object:
 
 
 def _manifest_descriptor(store: Catalogue, image: Image) -> Object:
-    """The descriptor of a platform's own manifest, with the platform."""
+    """The descriptor of the manifest of an image's platform, with the platform."""
     manifest = store.content.read(image.manifest, LARGEST_DOCUMENT)
     kind = media_type_of(load(manifest, "manifest"))
     return {**descriptor(kind, image.manifest, len(manifest)), "platform": _own_platform(image)}
@@ -224,7 +226,7 @@ def _own_platform(image: Image) -> Object:
 
 
 def _size(store: Catalogue, platforms: Sequence[Image]) -> int:
-    """Bytes of an image with all its platforms, of what they share once."""
+    """Bytes on the disk of an image with all its platforms; what they share is counted once."""
     if len(platforms) == 1:
         return platforms[0].size
     layers = {name: size for one in platforms for name, size in zip(one.layers, one.layer_sizes, strict=True)}
@@ -234,14 +236,14 @@ def _size(store: Catalogue, platforms: Sequence[Image]) -> int:
 
 
 def _identity(image: Image) -> Object | None:
-    """Where the image came from; what was made here came from nowhere."""
+    """The `Identity` of the API: the repositories of the image's names; None without a name, or for one built here."""
     if not image.names or image.parent:
         return None
     return {"Pull": [{"Repository": name} for name in _repositories(image)]}
 
 
 def created_seconds(created: str) -> int:
-    """Seconds since the epoch of an RFC 3339 time; 0 for none, or for one that nobody can read."""
+    """Seconds since the epoch of an RFC 3339 time; 0 for an empty or invalid one."""
     try:
         return moments.parse(created, 0) // _SECOND
     except Invalid:
@@ -280,7 +282,7 @@ def _summary(
 
 
 def _comment(config: Object) -> str:
-    """The last step's comment, where docker import and commit put theirs."""
+    """The image's comment, or else that of the last step, where docker import and commit put theirs."""
     history = config.get("history")
     last = history[-1] if isinstance(history, list) and history else {}
     return config.get("comment") or (last.get("comment", "") if isinstance(last, dict) else "")
@@ -291,6 +293,6 @@ def _repositories(image: Image) -> list[str]:
 
 
 def _shared(store: Catalogue) -> set[str]:
-    """The layers and blobs that more than one image holds."""
+    """Numbers of the layers and digests of the blobs that more than one image has."""
     with store.database.reading() as connection:
         return {str(number) for number in table.shared_layers(connection)} | table.shared_blobs(connection)

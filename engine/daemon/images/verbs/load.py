@@ -1,8 +1,8 @@
-"""Loading images from an archive: what `docker save`, podman and skopeo write, docker-archives and OCI layouts alike.
+"""Loading images from an archive (POST /images/load): OCI layouts and docker-archives of docker, podman and skopeo.
 
-Runs in the daemon, on the request's thread. The outer tar is read once, as it arrives (see `members`); then the
-documents in it say which images there are. Everything hostile in them ends in Invalid or NotFound, and what was not
-added to the store by then is removed. Formats: docker's image spec v1.2, OCI image-layout; the oldest is `legacy`'s.
+Runs in the daemon, on the request's thread. The outer tar is read once, as it arrives (see `members`). Then the
+documents in it say which images it has. Hostile documents end in Invalid or NotFound, and what was not added to the
+store by then is removed. Formats: docker's image spec v1.2, OCI image-layout; the oldest format is in `legacy`.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ from engine.daemon.tar import reader as tar
 from engine.daemon.tar.compression import Unpacked
 from engine.errors import Invalid, NotFound
 
-# Writers fill up their last record; what follows an archive's end beyond that is no part of it.
+# Bytes allowed after an archive's end, since tar programs pad their last record.
 _MOST_TRAILING = 64 << 20
-# Each is made durable by itself.
+# Each image is synced to the disk by itself, so many of them take long.
 _MOST_IMAGES = 1_000
 _MOST_MANIFESTS = 1_000
 _DEEPEST_INDEX = 3
@@ -37,10 +37,11 @@ _REF_NAME = "org.opencontainers.image.ref.name"
 
 
 def load(store: Catalogue, stream: Source, progress: Progress, wanted: Sequence[Platform] = ()) -> list[Image]:
-    """Load every image of the archive in `stream` (plain or compressed); the images, in the archive's order.
+    """Load all images of the archive in `stream`, which may be compressed; returns them in the archive's order.
 
-    wanted: only these platforms of each, and each must be there; none: all that are there.
-    Progress: `{"stream": "Loaded image: busybox:latest\\n"}` for each name. Raises Invalid, NotFound, SystemFailure.
+    wanted: load only these platforms of each image, which must all be there; empty: all that are there
+    progress: gets `{"stream": "Loaded image: busybox:latest\\n"}` for each name, and the progress of layers
+    Raises Invalid, NotFound, SystemFailure.
     """
     with store.session() as session, contextlib.closing(Members(store, session, progress)) as members:
         outer = io.BufferedReader(Unpacked(stream), PIECE)
@@ -57,7 +58,7 @@ def load(store: Catalogue, stream: Source, progress: Progress, wanted: Sequence[
 
 
 def _read_to_the_end(outer: io.BufferedIOBase) -> None:
-    """A compressed stream is checked only when it is read to its end."""
+    """Read the rest of the archive: a compressed stream is verified only at its end. Raises Invalid for too much."""
     left = _MOST_TRAILING
     while data := outer.read1(PIECE):
         left -= len(data)
@@ -66,7 +67,7 @@ def _read_to_the_end(outer: io.BufferedIOBase) -> None:
 
 
 class _Loading:
-    """What one archive's documents make of its files."""
+    """Reads the documents of one archive, and adds the images that they describe."""
 
     def __init__(self, store: Catalogue, session: Session, members: Members, wanted: Sequence[Platform]):
         self._store = store
@@ -75,9 +76,9 @@ class _Loading:
         self._wanted = wanted
 
     def images(self) -> Iterator[tuple[Image, list[Reference]]]:
-        """Add each image; the image, and the names that the archive gives it."""
+        """Add each image; yields it with the names that the archive gives it. Raises Invalid, NotFound."""
         index, manifest = self._members.document("index.json"), self._members.document("manifest.json")
-        # dockerd writes both since version 25; the layout has the image's own digests and is read first.
+        # dockerd writes both since version 25. The OCI layout is preferred, because it has the image's own digests.
         if index is not None:
             yield from self._layout(documents.load(index, "index.json"))
         elif manifest is not None:
@@ -100,25 +101,25 @@ class _Loading:
             yield self._target(part, names), names
 
     def _target(self, target: Object, names: list[Reference]) -> Image:
-        """An entry of index.json: the image in each of its platforms that are there and wanted."""
+        """Add the image of an entry of index.json, with its platforms that the archive has and the client wants."""
         whole, broken = [], None
         walk = _Walk(self._store, self._members)
         for leaf in walk.leaves(target):
             try:
                 whole.append(self._checked(leaf))
             except NotFound as error:
-                # `docker save` writes the platforms that it has, and the index of all of them.
+                # `docker save` writes the index of all platforms, but only those platforms that it has.
                 broken = broken or error
         chosen = self._choose(whole, names, target)
         if not chosen:
             raise broken or NotFound(f"no matching manifest for {platforms.host()} in the manifest list entries")
-        # The best comes last: it is the one that stands for the image.
+        # The best platform is added last, because the last `image` is returned.
         for leaf in reversed(chosen):
             image = self._add(walk.top, leaf, names if leaf is chosen[0] else [])
         return image
 
     def _choose(self, whole: list["_Leaf"], names: list[Reference], target: Object) -> list["_Leaf"]:
-        """The platforms to be added, best first. Raises NotFound when a wanted one is not there."""
+        """The platforms to be added, best first. Raises NotFound when a wanted one is missing."""
         if not self._wanted:
             return platforms.sorted_for(platforms.host(), whole)
         chosen = []
@@ -131,7 +132,7 @@ class _Loading:
         return chosen
 
     def _checked(self, leaf: "_Leaf") -> "_Leaf":
-        """The manifest with all that it names. Raises NotFound for what is missing, Invalid for what is not that."""
+        """The leaf with its config, checked. Raises NotFound for a missing blob, Invalid for a wrong one."""
         config_part, layer_parts = documents.manifest_parts(leaf.document)
         for part in (config_part, *layer_parts):
             self._members.blob(part)
@@ -169,14 +170,14 @@ class _Loading:
             yield self._made(config, files, names), names
 
     def _file(self, name: str) -> tuple[str, int]:
-        """Digest and size of a file that must be there."""
+        """Digest and size of a file of the archive. Raises Invalid if it is missing."""
         found = self._members.find(name)
         if found is None:
             raise Invalid(f"invalid archive: {name!r} is missing")
         return found
 
     def _made(self, config: bytes, files: list[tuple[str, int]], names: list[Reference]) -> Image:
-        """An image that came without a manifest: its config, and each layer's digest and size, lowest first."""
+        """Add an image that came without a manifest. files: (digest, size) of each layer, lowest first"""
         document = documents.config_of(config, len(files))
         for one in self._wanted:
             if platforms.rank(one, platforms.of(document), strict=True) is None:
@@ -189,14 +190,18 @@ class _Loading:
         return add_made(self._store, self._session, config, parts, layers, names)
 
     def _layer_type(self, digest: str) -> str:
-        """The media type of a layer's blob, by its first bytes."""
+        """The media type of a layer's blob, detected from its first bytes."""
         with self._store.content.open(digest) as blob:
             form = compression.Peeked(blob).form
         return f"{documents.OCI_LAYER}+{form}" if form else documents.OCI_LAYER
 
 
 class _Leaf:
-    """One platform: the descriptors from the target down to its manifest, and that; see `_Loading._checked`."""
+    """One platform of an image in the archive.
+
+    chain: the descriptors from the target down to its manifest; document: the manifest
+    data, config: bytes and document of its config, which `_Loading._checked` fills in
+    """
 
     __slots__ = ("chain", "config", "data", "document")
 
@@ -208,7 +213,7 @@ class _Leaf:
 
 
 class _Walk:
-    """From an entry of index.json to the manifests below it: through indexes in indexes, as far as they are there."""
+    """Finds the manifests below an entry of index.json, also in indexes within indexes. top: descriptor of the entry"""
 
     def __init__(self, store: Catalogue, members: Members):
         self._store = store
@@ -217,7 +222,7 @@ class _Walk:
         self.top: Object = {}
 
     def leaves(self, target: Object) -> Iterator[_Leaf]:
-        """Each manifest once. Raises NotFound, Invalid."""
+        """Yield each manifest that the archive has, once. Raises NotFound, Invalid."""
         part, document = self._read(target)
         self.top = part
         yield from self._below([part], document)
@@ -230,14 +235,14 @@ class _Walk:
             raise Invalid("invalid index: too many indexes inside one another")
         for entry in documents.index_entries(document):
             architecture = (entry.get("platform") or {}).get("architecture")
-            # What stands beside an image of BuildKit says of itself that it is for an unknown platform.
+            # Attestations, which BuildKit adds to an index, have the platform `unknown`.
             if entry["digest"] in self._seen or architecture == "unknown" or not self._members.has(entry):
                 continue
             part, below = self._read(entry)
             yield from self._below([*chain, part], below)
 
     def _read(self, part: Object) -> tuple[Object, Object]:
-        """A manifest or index: its descriptor, of the type that it says itself, and the document."""
+        """The descriptor and document of a manifest or index; the media type is the one in the document, if any."""
         self._seen.add(part["digest"])
         if len(self._seen) > _MOST_MANIFESTS:
             raise Invalid(f"invalid index: more than {_MOST_MANIFESTS} manifests")
@@ -248,7 +253,7 @@ class _Walk:
 
 
 def _names_of(part: Object) -> list[Reference]:
-    """The name that an entry of index.json carries; a bare tag (skopeo, umoci) names nothing by itself."""
+    """The name in an entry of index.json, as a list; none for a mere tag (skopeo, umoci), which has no repository."""
     annotations = part.get("annotations")
     annotations = annotations if isinstance(annotations, dict) else {}
     for text in (annotations.get(_NAME), annotations.get(_REF_NAME)):
@@ -258,9 +263,9 @@ def _names_of(part: Object) -> list[Reference]:
 
 
 def _name(text: str, digest: str = "") -> Reference:
-    """A name that an archive gives to an image. Raises Invalid for a digest that is not the image's own.
+    """A name that an archive gives to an image. Raises Invalid if it has a digest that is not the image's own.
 
-    By it one would get this image, and take it for the other.
+    A client that uses such a name would get this image and take it for the one with that digest.
     """
     reference = Reference.parse(text).with_default_tag()
     if reference.digest not in ("", digest):
@@ -269,7 +274,7 @@ def _name(text: str, digest: str = "") -> Reference:
 
 
 def _entry_of(entry: object) -> tuple[str, list[str], list[str]]:
-    """Config, Layers and RepoTags of one image in manifest.json."""
+    """Config, Layers and RepoTags of one image in manifest.json. Raises Invalid."""
     entry = entry if isinstance(entry, dict) else {}
     config, layers, tags = entry.get("Config"), entry.get("Layers") or [], entry.get("RepoTags") or []
     if not isinstance(config, str) or not _is_texts(layers) or not _is_texts(tags):

@@ -1,7 +1,7 @@
-"""Pruning: removing the images that nobody uses (POST /images/prune).
+"""Pruning: removing the images that no container uses (POST /images/prune).
 
-Runs in the daemon, on the request's thread; each image is judged and removed under the store's lock, and the lock is
-given back before the next one. Removes no image that a container stands on, and no name that one was made from.
+Runs in the daemon, on the request's thread. Each image is judged and removed under the catalogue's lock, which is
+released before the next image. No image that a container uses is removed, nor a name that a container was made from.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ _running = locks.Lock("pruning of images")
 
 
 def prune(store: Catalogue, filters: Mapping[str, Sequence[str]], used_by: UsedBy) -> tuple[list[Object] | None, int]:
-    """Remove the images without a name, with `dangling=false` all that no container uses, that pass the filters.
+    """Remove the unused images that pass the filters: those without a name, or with `dangling=false` named ones too.
 
-    Returns the records of what was untagged and deleted (None for nothing), and the bytes set free.
+    Returns the records of what was untagged and deleted (None for nothing), and the freed bytes.
     Raises Invalid, and Conflict while another prune is under way.
     """
     chosen = dict(filters)
@@ -49,13 +49,13 @@ def _prune(
         with store.changing:
             try:
                 current = store.find(image.id)
-            except NotFound:  # it went as the parent of one before it, or another client was faster
+            except NotFound:  # removed as the parent of an image before it, or by another client
                 continue
             if all(test(current) for test in tests):
                 _one(store, current, only_dangling, used_by, removed)
     store.layers.collect()
     if not tests:
-        # What no image has, no filter can speak of.
+        # Blobs that belong to no image match no filter, so they are removed only where there is none.
         removed.blobs += store.drop_leftovers()
     freed = removed.freed(store)
     store.announce_prune(freed)
@@ -69,7 +69,7 @@ def _one(
     used_by: UsedBy,
     removed: remove.Removed,
 ) -> None:
-    """Remove what may go of one image: all of it, or the names that no container was made from."""
+    """Remove one image if it is unused; of a used one, the names that no container was made from."""
     containers = used_by(image.id)
     if containers:
         remove.untag(store, image, [] if only_dangling else _unused_names(image, containers), removed)
@@ -82,7 +82,7 @@ def _one(
 
 
 def _unused_names(image: Image, containers: Sequence[User]) -> list[str]:
-    """The names that may go though containers stand on the image; one always stays."""
+    """The names of a used image that may be removed: no container was made from them. One name always stays."""
     kept = {name for container in containers for name in _names_of(container.image)} & set(image.names)
     if not kept:
         kept = set(image.names[:1])
@@ -90,7 +90,7 @@ def _unused_names(image: Image, containers: Sequence[User]) -> list[str]:
 
 
 def _names_of(text: str) -> list[str]:
-    """The names that a container's image may have been found by."""
+    """The names, in canonical form, by which a container's image may have been found; none for an id."""
     try:
         reference = Reference.parse(text)
     except Invalid:

@@ -1,8 +1,8 @@
-"""Pulling an image: from a reference to a platform's manifest, its blobs, its unpacked layers, and its name.
+"""Pulling an image from a registry: resolving its name, choosing the platform, fetching its parts, and adding it.
 
-Runs in the daemon, on the request's thread; the layers have threads of their own (`fetching`), which have ended when
-`pull` returns. The image becomes visible in one step at the end; what an interrupted pull leaves is blobs to resume
-from, never an image, and after one that filled the disk not even those.
+Runs in the daemon, on the request's thread. The layers have threads of their own (`fetching`), which have ended when
+`pull` returns. The image becomes visible in one step at the end. An interrupted pull leaves only blobs from which a
+later pull resumes; after a pull that filled the disk these are removed too.
 """
 
 import contextlib
@@ -44,8 +44,8 @@ def pull(
 ) -> Image:
     """Pull the image that `text` and `tag` (a tag, a digest, or empty) name.
 
-    auth: the decoded X-Registry-Auth; gone: says whether the client has hung up. No progress line is told before the
-    registry has answered for the reference, so that an error until then can still be a status.
+    auth: the decoded X-Registry-Auth; gone: whether the client has hung up. No progress message is sent before the
+    registry has resolved the reference, so that an error until then can still be the HTTP status.
     Raises Invalid, NotFound, SystemFailure.
     """
     wanted = platform.parse(platform_text) if platform_text else None
@@ -60,7 +60,7 @@ def pull_all(
     progress: Progress,
     gone: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Pull every tag of the repository that `text` names, one after another, as `pull` does."""
+    """Pull all tags of the repository that `text` names, one after another. Parameters and errors are as for `pull`."""
     wanted = platform.parse(platform_text) if platform_text else None
     reference = Reference.parse(text)
     report = Report(progress)
@@ -106,7 +106,7 @@ def _reference(text: str, tag: str) -> Reference:
     if tag:
         reference = Reference(reference.domain, reference.path).with_tag(tag)
     if reference.digest:
-        # What the digest says counts; docker drops the tag beside it as well.
+        # The digest decides, and a tag beside it is dropped, as docker does.
         return reference.with_digest(reference.digest)
     return reference.with_default_tag()
 
@@ -114,7 +114,10 @@ def _reference(text: str, tag: str) -> Reference:
 def _first(
     store: Catalogue, reference: Reference, auth: Object | None, ask: Callable[[Registry], Answer], what: str
 ) -> tuple[Registry, Answer]:
-    """The first endpoint that answers what it is asked, its connections open, and the answer."""
+    """The first endpoint for which `ask` succeeds, with its connections open, and the result.
+
+    what: the beginning of the error message. Raises the error of the last endpoint.
+    """
     mirrors, insecure = store.settings.registry_mirrors, store.settings.insecure_registries
     endpoints = registries(reference, tuple(mirrors), tuple(insecure), auth)
     for registry in endpoints:
@@ -130,7 +133,7 @@ def _first(
 
 
 def _unresolved(reference: Reference, error: EngineError, what: str) -> EngineError:
-    """The failure in the words of dockerd (transcript 220)."""
+    """The error for a reference that no endpoint has resolved, in the words of dockerd (transcript 220)."""
     text = f'{what} "{reference.canonical}": '
     if isinstance(error, NotFound):
         return NotFound(f"{text}{reference.canonical}: not found")
@@ -139,7 +142,7 @@ def _unresolved(reference: Reference, error: EngineError, what: str) -> EngineEr
             f"pull access denied for {reference.familiar_name}, repository does not exist or may require 'docker login'"
         )
     if isinstance(error, Unauthorized):
-        # No 401, as dockerd answers: for that the CLI would ask for a password, and wait for it in scripts for ever.
+        # Not status 401, and so does dockerd: at a 401 the CLI asks for a password, and in a script waits for ever.
         return SystemFailure(
             f"{text}pull access denied, repository does not exist or may require authorization: {error}"
         )
@@ -147,7 +150,7 @@ def _unresolved(reference: Reference, error: EngineError, what: str) -> EngineEr
 
 
 class _Pull:
-    """One pull, after its registry was found."""
+    """One pull from the registry that has the image."""
 
     def __init__(
         self,
@@ -165,11 +168,11 @@ class _Pull:
         self._wanted = wanted
         self._report = report
         self._gone = gone
-        # The digests of all that it is about, in the order in which they are met.
+        # The digests of all documents and blobs of the image, in the order in which they are met.
         self._digests: list[str] = []
 
     def run(self, digest: str) -> Image:
-        """Everything from the manifest on; the finished image."""
+        """Fetch everything from the manifest on, and add the image. digest: of the index or manifest, or empty"""
         with contextlib.ExitStack() as stack:
             if digest:
                 check_digest(digest)
@@ -185,13 +188,13 @@ class _Pull:
             return self._image(stack, target, manifest_part, document, chain)
 
     def give_back(self) -> None:
-        """Remove what came, unless an image or another pull holds it: on a full disk nobody can resume from it."""
+        """Remove what came, unless an image or another pull uses it: on a full disk no pull can resume from it."""
         self._store.drop_unheld(self._digests)
         for digest in self._digests:
             download.forget(self._content, digest)
 
     def _child(self, stack: contextlib.ExitStack, index: Object) -> tuple[Object, Object, list[Object]]:
-        """The platform's entry of an index, fetched."""
+        """Choose the platform's entry in an index and fetch it; returns as `_document`. Raises NotFound."""
         wanted = self._wanted or platform.host()
         chosen = platform.choose(documents.index_entries(index), wanted, strict=self._wanted is not None)
         if chosen is None:
@@ -199,7 +202,7 @@ class _Pull:
         return self._document(stack, chosen["digest"], chosen.get("mediaType", ""))
 
     def _document(self, stack: contextlib.ExitStack, reference: str, kind: str) -> tuple[Object, Object, list[Object]]:
-        """A manifest or index by tag or digest: its descriptor, the document, and [descriptor]; kept and pinned."""
+        """Fetch, keep and pin a manifest or index by tag or digest; returns descriptor, document and [descriptor]."""
         if ":" in reference:
             stack.enter_context(self._content.pinned([reference]))
         if ":" in reference and self._content.has(reference):
@@ -243,7 +246,7 @@ class _Pull:
         return image
 
     def _present(self) -> tuple[str, str] | None:
-        """What the reference names here before this pull: id and manifest."""
+        """Id and manifest of the image that the reference names in the daemon now, None if there is none."""
         try:
             image = self._store.find(self._reference.familiar)
         except NotFound:
@@ -268,7 +271,7 @@ class _Pull:
 
 
 def _check_layer_kind(part: Object) -> None:
-    """Raises Invalid for what is no file system's tar: an artifact's blob, an encrypted layer, a foreign one."""
+    """Raise Invalid for a blob that is no tar of a filesystem: an artifact, an encrypted or a foreign layer."""
     kind = part.get("mediaType", "").partition("+")[0].removesuffix(".gzip").removesuffix(".zstd")
     if "foreign" in kind or "nondistributable" in kind or not kind.endswith(_LAYER_KINDS):
         raise Invalid(f"unsupported layer of type {part.get('mediaType')!r}")

@@ -1,9 +1,9 @@
-"""Pushing images: from a name to what a registry is to have of it, its blobs several at once, its manifests after them.
+"""Pushing images to a registry: blobs on several threads at once, then the manifests and indexes that name them.
 
-Runs in the daemon, on the request's thread and on up to five of its own, which have ended when `push` returns. What is
-sent is what was pulled, loaded or made, byte for byte, so digests never change on the way.
+Runs in the daemon, on the request's thread and on up to five threads of its own, which have ended when `push` returns.
+The bytes that are sent are those that were pulled, loaded or made, so digests never change.
 
-What goes of an index of which only some platforms are here: see `choice`.
+`choice` decides what is sent of an index if the daemon has only some of its platforms.
 """
 
 import contextlib
@@ -30,17 +30,17 @@ log = logging.getLogger(__name__)
 # dockerd's max-concurrent-uploads.
 _AT_ONCE = 5
 _MOST_SOURCES = 3
-# Each is a part of the URL that a token server is asked by.
+# Other repositories to ask for in one token; each makes the URL of that request longer.
 _MOST_NEIGHBOURS = 16
 
 
 def push(
     store: Catalogue, text: str, tag: str, platform_text: str | None, auth: Object | None, progress: Progress
 ) -> None:
-    """Push the image that `text` and `tag` name, or with neither tag nor digest every tag of that repository.
+    """Push the image that `text` and `tag` name; with neither tag nor digest, all tags of that repository.
 
-    auth: the decoded X-Registry-Auth. A name that is none is told before the first line of progress: Invalid.
-    Raises NotFound, Conflict, Unauthorized, SystemFailure.
+    auth: the decoded X-Registry-Auth. Raises Invalid for an invalid name or platform before the first progress message;
+    NotFound, Conflict, Unauthorized, SystemFailure.
     """
     reference = _reference(text, tag)
     wanted = platform.parse(platform_text) if platform_text else None
@@ -73,7 +73,7 @@ def _reference(text: str, tag: str) -> Reference:
 
 
 def _images(store: Catalogue, reference: Reference) -> list[tuple[Reference, Image]]:
-    """What is to be pushed, and as what."""
+    """(reference to push it under, image) of each image to be pushed. Raises NotFound."""
     if reference.tag or reference.digest:
         try:
             return [(reference, store.find(reference.familiar))]
@@ -88,7 +88,7 @@ def _images(store: Catalogue, reference: Reference) -> list[tuple[Reference, Ima
 
 @contextlib.contextmanager
 def _told_as_docker() -> Iterator[None]:
-    """A registry's refusal of what is pushed, in dockerd's words."""
+    """A context that puts a registry's refusal of a push into dockerd's words."""
     try:
         yield
     except Unauthorized as error:
@@ -97,7 +97,7 @@ def _told_as_docker() -> Iterator[None]:
 
 
 class _Push:
-    """One image on its way to one name."""
+    """The push of one image under one name."""
 
     def __init__(
         self,
@@ -118,22 +118,22 @@ class _Push:
         self._choice = Choice(self._content, image.descriptor)
 
     def pinned(self) -> contextlib.AbstractContextManager[None]:
-        """While this lasts nothing of the image can be removed."""
+        """A context during which no document or blob of the image can be removed."""
         return self._content.pinned(self._choice.everything())
 
     def all_sources(self) -> set[str]:
-        """The repositories from which something might be mounted."""
+        """The repositories of the registry from which a blob of the image might be mounted."""
         blobs = self._choice.blobs()
         with self._store.database.reading() as connection:
             return {source for digest in blobs for source in self._sources(connection, digest)}
 
     def _sources(self, connection: sqlite3.Connection, digest: str) -> list[str]:
-        # One more, in case this repository is among them.
+        # One more is asked for, in case this repository itself is among them.
         found = blobsources.repositories(connection, self._reference.domain, digest, _MOST_SOURCES + 1)
         return [source for source in found if source != self._reference.path][:_MOST_SOURCES]
 
     def run(self) -> None:
-        """Everything, to the line that gives the digest."""
+        """Push the blobs and documents, report the digest, and publish the event."""
         plan = self._plan()
         self._blobs(plan)
         for document in plan.documents:
@@ -159,7 +159,7 @@ class _Push:
         return self._choice.whole()
 
     def _manifest(self, document: Document, is_last: bool) -> None:
-        """Put a document, unless the registry's answer for that name is just this one."""
+        """Put a manifest or index, unless the registry resolves its tag or digest to it already."""
         part = document.part
         reference = self._reference.tag if is_last and self._reference.tag else part["digest"]
         self._report.check()
@@ -173,7 +173,7 @@ class _Push:
     # Blobs
 
     def _blobs(self, plan: Plan) -> None:
-        """Have every blob in the repository, five at a time."""
+        """Upload all blobs that the repository does not have, five at a time. Raises the first error of a thread."""
         parts = list(plan.blobs.values())
         layers = [part for part in parts if part["digest"] in plan.layers]
         for part in layers:
@@ -199,12 +199,12 @@ class _Push:
 
         def end() -> None:
             self._report.cancelled.set()
-            # The others must not wait for a silent registry first.
+            # Breaks the connections, so that no thread waits for a silent registry first.
             self._writer.transport.interrupt()
 
         self._report.attend([(f"push-{number}", work) for number in range(min(_AT_ONCE, len(parts)))], end)
         if failures:
-            # The first one: the others are only told that it is over.
+            # The first failure that is not Cancelled is the cause; the other threads were cancelled because of it.
             raise next((error for error in failures if not isinstance(error, Cancelled)), failures[0])
 
     def _blob(self, part: Object, shown: bool) -> None:

@@ -1,7 +1,7 @@
-"""Removing images: what DELETE /images/{name} untags, what it deletes, and when it refuses.
+"""Removing and untagging images (DELETE /images/{name}), with the checks for containers that use them.
 
-Runs in the daemon, on the request's thread, under the store's lock from the first look to the last row. The rules
-and the words are those of a current dockerd (transcript 217-219, 234, 237).
+Runs in the daemon, on the request's thread, under the catalogue's lock from the first check to the last change of the
+database. The rules and the messages are those of a current dockerd (transcript 217-219, 234, 237).
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ _SHORT = 12
 class Removed:
     """What a removal has done so far.
 
-    records: `{"Untagged": ...}` and `{"Deleted": ...}`; blobs: bytes of those that are gone; layers: number → bytes of
-    those that may go with `layers.collect`
+    records: `{"Untagged": ...}` and `{"Deleted": ...}`; blobs: bytes of the removed blobs
+    layers: number → bytes of the layers that `layers.collect` may remove
     """
 
     records: list[Object] = field(default_factory=list)
@@ -32,25 +32,25 @@ class Removed:
     layers: dict[str, int] = field(default_factory=dict)
 
     def freed(self, store: Catalogue) -> int:
-        """The bytes that are free again, once the layers have been collected."""
+        """The freed bytes, to be asked for after `layers.collect`."""
         with store.database.reading() as connection:
             known = table.layer_numbers(connection)
         return self.blobs + sum(size for number, size in self.layers.items() if int(number) not in known)
 
 
 def short_id(identity: str) -> str:
-    """The first twelve hex digits of an id, as docker shows it."""
+    """The first twelve hex digits of an image's or a container's id, as docker shows it."""
     return identity.removeprefix("sha256:")[:_SHORT]
 
 
 def remove(
     store: Catalogue, ref: str, force: bool, noprune: bool, used_by: UsedBy, platforms: Sequence[str] = ()
 ) -> list[Object]:
-    """Untag the image called `ref`, or delete it when that was its last name; `[{"Untagged": ...}, {"Deleted": ...}]`.
+    """Untag the image called `ref`, or delete it if that was its last name; `[{"Untagged": ...}, {"Deleted": ...}]`.
 
-    force: delete in spite of stopped containers and further names. noprune: leave untagged parents alone.
-    used_by: image id → its containers. platforms: delete only these, which takes force. Raises NotFound, Conflict,
-    Invalid.
+    force: delete in spite of stopped containers and other names; noprune: keep untagged parents
+    used_by: image id → its containers; platforms: delete only these platforms, which needs force
+    Raises NotFound, Conflict, Invalid.
     """
     if platforms and not force:
         # dockerd's own words, dash and all.
@@ -64,7 +64,7 @@ def remove(
             _remove_platforms(store, store.find(ref), platforms, noprune, used_by, removed)
         else:
             _remove(store, ref, force, noprune, used_by, removed)
-    # Thousands of files, maybe: not while others wait for the lock.
+    # After the lock is released: there may be thousands of files, and other threads wait for the lock.
     store.layers.collect()
     return removed.records
 
@@ -85,7 +85,7 @@ def _remove(store: Catalogue, ref: str, force: bool, noprune: bool, used_by: Use
             f"{short_id(containers[0].id)} is using its referenced image {short_id(image.id)}"
         )
     if containers:
-        # The name goes; the image stays, untagged, for as long as its containers are there.
+        # The name is removed. The image stays, untagged, as long as it has containers.
         untag(store, image, image.names, Removed())
         removed.records.append({"Untagged": reference.familiar})
         return None
@@ -95,7 +95,7 @@ def _remove(store: Catalogue, ref: str, force: bool, noprune: bool, used_by: Use
 def _remove_platforms(
     store: Catalogue, image: Image, wanted: Sequence[str], noprune: bool, used_by: UsedBy, removed: Removed
 ) -> None:
-    """Delete single platforms; with the last one that is here the image goes."""
+    """Delete single platforms of an image; with its last one the image is deleted. Raises NotFound, Conflict."""
     here = store.platforms(image)
     chosen: dict[str, Image] = {}
     for text in wanted:
@@ -117,22 +117,22 @@ def _remove_platforms(
 
 
 def _is_id(ref: str, image: Image) -> bool:
-    """True when `ref` names the image by its digits, and not by a name that happens to look like them."""
+    """True when `ref` is the image's (short) id, and not a name that happens to look like one."""
     digits = ref.removeprefix("sha256:")
     if not digits or not image.id.removeprefix("sha256:").startswith(digits):
         return False
     try:
         return Reference.parse(ref).with_default_tag().canonical not in image.names
     except Invalid:
-        return True  # 64 digits are an id and nothing else
+        return True  # 64 hex digits can only be an id
 
 
 def _same_names(reference: Reference, names: Sequence[str]) -> list[str]:
-    """The names that go when `reference` is removed: itself, and its digest form once no other tag of it is left."""
+    """The names that are removed with `reference`: itself, and its digest form if no other tag of it is left."""
     if reference.digest:
         repository = [name for name in names if Reference.parse(name).name == reference.name]
         tagged = [name for name in repository if Reference.parse(name).tag]
-        # By digest, every tag of that repository is meant when there is one of them.
+        # A reference with a digest also removes the tag of that repository if there is only one.
         return repository if len(tagged) <= 1 else [name for name in repository if name not in tagged]
     same: list[str] = []
     others: list[str] = []
@@ -144,7 +144,7 @@ def _same_names(reference: Reference, names: Sequence[str]) -> list[str]:
 
 
 def _check_unused(image: Image, force: bool, containers: Sequence[User]) -> None:
-    """Raises Conflict for containers, and for several names, unless the force given outweighs them."""
+    """Raise Conflict for running containers; without force also for stopped ones and for several names."""
     running = [container for container in containers if container.snapshot().running]
     if running:
         raise _conflict(
@@ -166,7 +166,7 @@ def _conflict(image: Image, force: str, why: str) -> Conflict:
 
 
 def untag(store: Catalogue, image: Image, names: Sequence[str], removed: Removed) -> None:
-    """Take canonical names away, and tell so; the image stays."""
+    """Delete canonical names of the image, record that and publish it; the image stays."""
     if names:
         store.untag(names)
         _tell_untagged(store, image, names, removed)
@@ -180,7 +180,7 @@ def _tell_untagged(store: Catalogue, image: Image, names: Sequence[str], removed
 
 
 def delete(store: Catalogue, image: Image, noprune: bool, used_by: UsedBy, removed: Removed) -> None:
-    """Delete the image, and then its parents for as long as they have neither a name nor another use."""
+    """Delete the image, and then (unless `noprune`) its parents as long as they have no name and no other use."""
     _delete_one(store, image, used_by, removed)
     while not noprune and image.parent:
         try:
@@ -197,12 +197,12 @@ def _delete_one(store: Catalogue, image: Image, used_by: UsedBy, removed: Remove
     _forget(store, store.platforms(image), used_by(image.id), removed)
     _tell_untagged(store, image, image.names, removed)
     if not image.names:
-        store.announce("untag", image.id, image.id)  # docker's images are never without a name, if only a made one
+        store.announce("untag", image.id, image.id)  # dockerd gives a nameless image a made-up name
     _tell_deleted(store, image, removed)
 
 
 def _forget(store: Catalogue, platforms: Sequence[Image], containers: Sequence[User], removed: Removed) -> None:
-    """Let go of platforms of one image; the layers that containers stand on are held."""
+    """Remove platforms of one image from the catalogue; layers that containers use are kept."""
     for hold in (True, False):
         gone = [one for one in platforms if bool(standing(one.layers, containers)) is hold]
         if gone:

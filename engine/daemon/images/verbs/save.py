@@ -1,8 +1,9 @@
-"""Saving images: one tar that is an OCI layout and a docker-archive at once, as dockerd writes it since version 25.
+"""Saving images to one tar (GET /images/get) that is both an OCI layout and a docker-archive, as dockerd since 25.
 
-Runs in the daemon, on the request's thread. What was asked for is found, checked and pinned before the first byte; the
-blobs are then sent from their files and never through memory. The same images give the same bytes: times are zero,
-owners root, and the order is the documents', then the digests'. Formats: OCI image-layout, docker's image spec v1.2.
+Runs in the daemon, on the request's thread. The images are found, checked and pinned before the first byte is sent.
+Large blobs are then sent from their files without going through memory. The same images give the same bytes: times are
+zero, owners are root, the documents come first, and blobs are sorted by digest, the small ones first. Formats: OCI
+image-layout, docker's image spec v1.2.
 """
 
 import contextlib
@@ -30,24 +31,24 @@ REF_NAME = "org.opencontainers.image.ref.name"
 BLOBS = "blobs/"
 _LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
 _DIRECTORIES = ("blobs/", "blobs/sha256/")
-# No name is written so: it would be taken for an id.
+# The form of an id, which no name can have.
 _HEXADECIMAL = re.compile(r"(?:sha256:)?[a-f0-9]{64}")
-# Written at once: many headers and small documents are one write.
+# Bytes that are collected before a write, so that many headers and small blobs make one write.
 _TOGETHER = 256 * 1024
 
 
 class Sink(Protocol):
-    """Where an archive goes: `api.streams.Stream`, or a file of a test."""
+    """The receiver of an archive's bytes: `api.streams.Stream`, or a file of a test."""
 
     def write_large(self, data: bytes) -> None:
-        """Take the bytes."""
+        """Write the bytes."""
 
     def send_file(self, descriptor: int, count: int) -> None:
-        """Take the first `count` bytes of an open file."""
+        """Write the first `count` bytes of an open file."""
 
 
 class Archive:
-    """What one archive will hold: documents made here, and blobs (digest → size), which are pinned."""
+    """The contents of one archive to be sent: documents made for it, and pinned blobs of the content store."""
 
     def __init__(self, store: Catalogue):
         self._content = store.content
@@ -57,7 +58,10 @@ class Archive:
         self._entries: dict[str, Object] = {}
 
     def add(self, target: Object, reference: Reference | None, shown: Object, blobs: dict[str, int]) -> None:
-        """One image. target: what index.json is to point at; shown: the manifest for those who read manifest.json."""
+        """Add one image. target: the descriptor for index.json; shown: the manifest to describe in manifest.json
+
+        blobs: digest → size of all blobs of the image
+        """
         names = {NAME: reference.canonical, REF_NAME: reference.tag} if reference else {}
         entry = {**target, **({"annotations": names} if names else {})}
         if entry not in self.targets:
@@ -72,13 +76,13 @@ class Archive:
         self._blobs.update(blobs)
 
     def document(self, data: bytes) -> str:
-        """Put in a document that need not stand in any store; its digest."""
+        """Add a document that the content store need not have; returns its digest."""
         digest = digest_of(data)
         self._documents[digest] = data
         return digest
 
     def send(self, sink: Sink) -> None:
-        """Write the archive."""
+        """Write the whole archive to the sink. Raises SystemFailure for a damaged blob."""
         waiting = bytearray()
         for name in _DIRECTORIES:
             waiting += header(name.encode(), _status(stat.S_IFDIR | 0o755))
@@ -104,7 +108,7 @@ class Archive:
         sink.write_large(bytes(waiting + END))
 
     def _first(self) -> Iterator[tuple[str, bytes]]:
-        """The documents by which readers find their way come first, so that one pass is enough."""
+        """(name, data) of the documents; they come first, so that a program can read the archive in one pass."""
         index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": self.targets}
         yield "oci-layout", _LAYOUT
         yield "index.json", documents.dump(index)
@@ -115,14 +119,15 @@ class Archive:
 
 @contextlib.contextmanager
 def archive(store: Catalogue, names: Sequence[str], wanted: Sequence[Platform]) -> Iterator[Archive]:
-    """The archive of the images called so, for as long as its blobs are held.
+    """A context with the archive of the named images, whose blobs are pinned until it ends.
 
-    names: as for `Catalogue.find`; one without a tag is every tag of that repository, an id is an image without a name
-    wanted: only these platforms; none: all that are here. Raises NotFound, Invalid.
+    names: in the forms that `Catalogue.find` takes; a name without a tag means all tags of that repository, and an id
+        means the image without a name
+    wanted: only these platforms; empty: all that the daemon has. Raises NotFound, Invalid.
     """
     with contextlib.ExitStack() as held:
         made, found = Archive(store), []
-        # No removal comes between the look and the pin.
+        # Under the lock, so that no image is removed between being found and being pinned.
         with store.changing:
             for name in names:
                 for image, reference in _images(store, name):
@@ -134,7 +139,7 @@ def archive(store: Catalogue, names: Sequence[str], wanted: Sequence[Platform]) 
 
 
 def _images(store: Catalogue, name: str) -> list[tuple[Image, Reference | None]]:
-    """The images that a name stands for, each with the reference that it is to have in the archive."""
+    """The images that a name means, each with its reference in the archive, None for an id. Raises NotFound."""
     try:
         image = store.find(name)
     except NotFound:
@@ -155,7 +160,7 @@ def _images(store: Catalogue, name: str) -> list[tuple[Image, Reference | None]]
 
 
 def _repository(store: Catalogue, name: str) -> list[tuple[Image, Reference | None]]:
-    """Every tag of a repository, in the order of their names."""
+    """The image and reference of each tag of a repository, sorted by reference."""
     found: list[tuple[Image, Reference]] = []
     for image in store.all():
         references = [Reference.parse(text) for text in image.names]
@@ -178,8 +183,8 @@ def _add(
     manifests = [documents.load(text, "manifest") for text in texts]
     target = image.descriptor
     if wanted and chosen[0].manifest != image.id:
-        # The index would speak of platforms that were not asked for: each manifest stands for itself, or in an index
-        # of those alone.
+        # The image's index also names platforms that were not asked for. So the archive gets the one manifest by
+        # itself, or a new index of the wanted ones.
         parts = [_own_descriptor(one, document, blobs) for one, document in zip(chosen, manifests, strict=True)]
         blobs = _reachable(parts, manifests, blobs)
         target = parts[0] if len(parts) == 1 else _index(made, chosen, parts)
@@ -187,7 +192,7 @@ def _add(
 
 
 def _chosen(here: list[Image], wanted: Sequence[Platform], shown: str) -> list[Image]:
-    """The wanted platforms of an image, in the order in which they are here. Raises NotFound in docker's words."""
+    """The wanted platforms of an image, in the order of `here`. Raises NotFound in docker's words."""
     if not wanted:
         return here
     manifests = set()
@@ -203,7 +208,7 @@ def _chosen(here: list[Image], wanted: Sequence[Platform], shown: str) -> list[I
 
 
 def _held_blobs(store: Catalogue, held: contextlib.ExitStack, chosen: list[Image]) -> dict[str, int]:
-    """digest → size of all that the platforms are made of, pinned and there. Raises NotFound."""
+    """digest → size of all blobs of these platforms, which are pinned and checked to exist. Raises NotFound."""
     blobs: dict[str, int] = {}
     with store.database.reading() as connection:
         for image in chosen:
@@ -221,7 +226,7 @@ def _own_descriptor(image: Image, document: Object, blobs: dict[str, int]) -> Ob
 
 
 def _reachable(parts: list[Object], manifests: list[Object], blobs: dict[str, int]) -> dict[str, int]:
-    """Of the blobs those that the manifests name; the index that they were taken out of is none of them."""
+    """Those of the blobs that the manifests name, and the manifests; the image's own index is left out."""
     named = {part["digest"] for part in parts}
     for document in manifests:
         config, layers = documents.manifest_parts(document)
@@ -230,7 +235,7 @@ def _reachable(parts: list[Object], manifests: list[Object], blobs: dict[str, in
 
 
 def _index(made: Archive, chosen: list[Image], parts: list[Object]) -> Object:
-    """An index of some of an image's platforms, made for this archive; its descriptor."""
+    """Add an index of some of an image's platforms to the archive; returns its descriptor."""
     entries = []
     for image, part in zip(chosen, parts, strict=True):
         its = platforms.of(image.config)
@@ -253,6 +258,6 @@ def _padding(size: int) -> bytes:
 
 
 def _check_whole(found: int, size: int, digest: str) -> None:
-    """Raises SystemFailure for a blob of which the disk has lost some, or has more: so many bytes were found."""
+    """Raise SystemFailure for a damaged blob, whose file has `found` bytes instead of `size`."""
     if found != size:
         raise SystemFailure(f"the blob {digest} is damaged: it has not its {size} bytes")

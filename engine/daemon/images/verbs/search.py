@@ -1,6 +1,6 @@
-"""Searching an index of images by words, as docker's first registry API has it: GET /v1/search.
+"""Searching a registry's index for images (GET /images/search), by GET /v1/search of docker's first registry API.
 
-Runs in the daemon, on the request's thread. What names no host goes to index.docker.io; `HOST/words` goes to that host.
+Runs in the daemon, on the request's thread. A term without a host goes to index.docker.io, `HOST/words` to that host.
 """
 
 import contextlib
@@ -23,24 +23,24 @@ _MOST = 100
 _FILTERS = ("is-automated", "is-official", "stars")
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 _SCOPE = "registry:catalog:search"
-# The fields of one answer, in docker's order, and what each is.
+# The fields of one result, in docker's order, with their types.
 _FIELDS = {"star_count": int, "is_official": bool, "name": str, "is_automated": bool, "description": str}
 
 
 class _Index(Registry):
-    """An index that is only searched."""
+    """A registry's index, for searching only."""
 
     def __init__(self, netloc: str, insecure: tuple[str, ...], credentials: Credentials):
         super().__init__(netloc, "https", "", insecure, credentials)
         self._authorizer = Authorizer(credentials, _SCOPE, self._fetch_token)
 
     def ask(self, target: str) -> bytes:
-        """The document at `target`. Raises SystemFailure."""
+        """The document at the request target `target`. Raises SystemFailure, Unauthorized."""
         try:
             answer, _ = self._answered("GET", target, {"X-Docker-Token": "true"})
         except ConnectFailure as failure:
             if len(self._origins) > 1:
-                # Neither TLS nor plain HTTP: the last one tried is the one to tell of.
+                # Neither TLS nor plain HTTP works. The error is that of the last one tried.
                 self._origins.pop(0)
                 return self.ask(target)
             raise ConnectFailure(str(failure).removeprefix("failed to do request: ")) from failure
@@ -53,7 +53,11 @@ class _Index(Registry):
 
 
 def search(settings: Settings, term: str, limit_text: str, filters: Object, auth: Object | None) -> list[Object]:
-    """GET /images/search. settings: `insecure_registries` is read. Raises Invalid, Unauthorized, SystemFailure."""
+    """The results for GET /images/search.
+
+    term: the words, perhaps after `HOST/`; settings: `insecure_registries` is read. Raises Invalid, Unauthorized,
+    SystemFailure.
+    """
     limit = _limit(limit_text)
     for name in filters:
         if name not in _FILTERS:
@@ -61,12 +65,12 @@ def search(settings: Settings, term: str, limit_text: str, filters: Object, auth
     automated, official = _flag(filters, "is-automated"), _flag(filters, "is-official")
     stars = _stars(filters)
     if automated:
-        # Nobody's images are built by the index any more, so nothing can match.
+        # The index builds no images any more, so no result can match.
         return []
     host, words = _split(term)
     try:
         index = _Index(host, tuple(settings.insecure_registries), Credentials.of(auth))
-    except SystemFailure as error:  # the host is none that a URL could have
+    except SystemFailure as error:  # no URL can have that host
         raise Invalid(f"invalid index name ({host})") from error
     with contextlib.closing(index.transport):
         data = index.ask(f"/v1/search?{urllib.parse.urlencode({'q': words, 'n': limit})}")
@@ -91,7 +95,7 @@ def _limit(text: str) -> int:
 
 
 def _flag(filters: Object, name: str) -> bool | None:
-    """The one value of a filter that is true or false; None when it is not given."""
+    """The value of a boolean filter, None when it is not given. Raises Invalid."""
     values = filters.get(name)
     if not values:
         return None
@@ -111,7 +115,7 @@ def _stars(filters: Object) -> int:
 
 
 def _split(term: str) -> tuple[str, str]:
-    """The host to ask, and the words to ask it for."""
+    """The host to ask, and the words to search for. Raises Invalid."""
     if "://" in term:
         raise Invalid(f"invalid repository name: repository name ({term}) should not have a scheme")
     host, slash, rest = term.partition("/")
@@ -125,7 +129,7 @@ def _split(term: str) -> tuple[str, str]:
 
 
 def _results(data: bytes) -> list[Object]:
-    """The answers in the index's document, each with every field; raises SystemFailure."""
+    """The results in the index's document, each with all fields. Raises SystemFailure."""
     try:
         results = documents.load(data, "search results").get("results") or []
     except Invalid as error:
@@ -142,7 +146,7 @@ def _result(result: object) -> Object:
     for name, kind in _FIELDS.items():
         value = result.get(name)
         value = kind() if value is None else value
-        # A bool is an int in Python, and none in JSON.
+        # type() and not isinstance(): in Python a bool is an int, but in JSON it is no number.
         if type(value) is not kind:
             raise SystemFailure(f"error decoding registry search results: {name} is of the wrong type")
         found[name] = value

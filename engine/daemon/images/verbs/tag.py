@@ -1,4 +1,4 @@
-"""Tagging: giving an image one more name (POST /images/{name}/tag).
+"""Tagging an image, that is giving it one more name (POST /images/{name}/tag).
 
 Runs in the daemon, on the request's thread.
 """
@@ -10,9 +10,9 @@ from engine.errors import Invalid
 
 
 def tag(store: Catalogue, ref: str, repo: str, name: str) -> Image:
-    """Let `repo:name` (`latest` without a name) point at the image called `ref`; the image.
+    """Make `repo:name` (`latest` without a name) point at the image called `ref`; returns the image.
 
-    Raises Invalid in docker's words (transcript 214, 215), before the image is looked for; NotFound.
+    Raises Invalid in docker's words (transcript 214, 215), before the image is looked up; NotFound.
     """
     reference = target(repo, name)
     image = store.find(ref)
@@ -21,7 +21,7 @@ def tag(store: Catalogue, ref: str, repo: str, name: str) -> Image:
 
 
 def target(repo: str, name: str) -> Reference:
-    """The reference that the two parameters mean. Raises Invalid."""
+    """The reference from the API's parameters `repo` and `tag`. Raises Invalid."""
     reference = Reference.parse(repo)
     if reference.digest:
         raise Invalid("refusing to create a tag with a digest reference")
