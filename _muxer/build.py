@@ -17,7 +17,7 @@ from cffi import FFI
 
 HERE = Path(__file__).resolve().parent
 PARTS = {
-    "log": ("format", "room", "lasting", "jsonfile", "writer", "segment", "sink", "lines", "seek", "reader"),
+    "log": ("format", "room", "lasting", "jsonwriter", "writer", "segment", "sink", "lines", "seek", "reader"),
     "pump": ("client", "flow", "pump", "waiters"),
     "process": ("finish", "newborn", "keeper", "title", "spawner"),
 }

@@ -16,7 +16,7 @@
 /* cffi also reads what follows, up to the closing line: so it has only declarations, and no preprocessor directives. */
 /* cffi begin */
 
-/* The open end of a log: the C side of engine.logs.writer.Writer, or of engine.logs.drivers.jsonfile.JsonWriter, which
+/* The open end of a log: the C side of engine.logs.writer.Writer, or of engine.logs.jsonwriter.JsonWriter, which
  * owns these descriptors. A rotation replaces them in here. */
 struct mux_log {
     int log_fd;          /* the present segment's frames; or the file of JSON lines, opened to append */

@@ -1,7 +1,7 @@
 /* Writes chunks to a log of the engine's own form and rotates its segments: the C version of engine/logs/writer.py. */
 #include "log/writer.h"
 
-#include "log/jsonfile.h"
+#include "log/jsonwriter.h"
 #include "log/lasting.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #define MUXER_PUMP_H
 
 #include "pump/client.h"
-#include "log/jsonfile.h"
+#include "log/jsonwriter.h"
 #include "log/lasting.h"
 #include "log/writer.h"
 

@@ -40,7 +40,9 @@ _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 Newborn = Callable[[bytes, list[bytes], dict[bytes, bytes], bool], int]
 """Makes a child that executes this path with these arguments, variables and perhaps a terminal, and returns its pid
-once it has: `engine.monitor.nativeprocess` has one. It must not copy this process; the child is to be its sibling."""
+once it has executed (`engine.monitor.nativeprocess` has one). It must not copy this process; the child becomes its
+sibling.
+"""
 
 
 @dataclass(frozen=True, slots=True)

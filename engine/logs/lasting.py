@@ -8,7 +8,7 @@ it may be only in memory: a container that fills its whole log in so short a tim
 import os
 
 YOUNG_NS = 30 * 10**9
-"""As long as the kernel may keep what was written to itself: vm.dirty_expire_centisecs."""
+"""How long the kernel may keep written data in memory only: vm.dirty_expire_centisecs."""
 
 
 def is_old(directory_fd: int, name: str, now_ns: int) -> bool:

@@ -10,7 +10,7 @@ import os
 import select
 
 GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT, errno.ESHUTDOWN})
-"""What a write to a client that has left fails with."""
+"""The errno values of a write to a client that has left."""
 
 _LARGEST = 1 << 20  # bytes of one HTTP chunk
 _GATHER = 1 << 16  # bytes worth a system call

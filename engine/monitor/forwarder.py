@@ -35,7 +35,7 @@ _DRIVERS = {"journald": journald, "syslog": syslog}
 _END_SECONDS = 10  # how long it may send what is left after the container has ended
 
 _Send = Callable[[int, bytes, Partial | None], None]
-"""Takes a line: its stream, the text without its end, and of a piece of a line which it is."""
+"""Sends a line: its stream, the text without its end, and for a piece of a line which piece it is, else None."""
 
 
 def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[int]] | None:

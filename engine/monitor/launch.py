@@ -47,7 +47,7 @@ REHEARSED = Start(
     LogTarget("/log"),
     stdin=True,
 )
-"""A request like any other, for a spare to rehearse with."""
+"""An ordinary request, which a spare decodes to touch the pages that a real one touches."""
 _SANDBOX_MAX = 128 * 1024  # larger than any sandbox that the daemon marks as ordinary
 
 

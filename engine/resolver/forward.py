@@ -23,7 +23,7 @@ from engine.resolver.servers import Address
 TRY_SECONDS = 2.0
 """How long a server may be silent before the next one is asked too."""
 ALL_SECONDS = 8.0
-"""When the query is given up."""
+"""The time after which a query is given up."""
 MOST_WAITING = 2048
 MOST_OF_ONE = 256
 _MOST_ATTEMPTS = 2  # attempts of one query whose answers are awaited at the same time
@@ -33,7 +33,7 @@ _UNHELPFUL = (packets.FAILED, packets.REFUSED, packets.NOT_DONE, packets.FORMAT_
 _SIZE = 2  # bytes of the length before each message on a stream
 
 _Reply = Callable[[bytes], None]
-"""Takes the answer."""
+"""Takes the answer to a query."""
 
 
 class Asker:

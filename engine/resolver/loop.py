@@ -13,7 +13,7 @@ READABLE, WRITABLE = select.EPOLLIN, select.EPOLLOUT
 _MOST = 64  # events that are handled before the timers are checked again
 
 Handler = Callable[[int], None]
-"""What is called with the events; an end or an error is one too, whatever is waited for."""
+"""Called with the events that occurred; the end of a stream or an error comes too, whichever events are waited for."""
 
 
 class Loop:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from engine.sandbox import resolvconf
 
 MOST = 3
-"""As many servers as resolv.conf(5) has use for."""
+"""The number of servers that resolv.conf(5) uses."""
 _PORT = 53
 _LOOK_SECONDS = 1.0
 _LARGEST = 65536

@@ -36,7 +36,7 @@ class Stream:
         self._unsent = b""
         self._asks = self._asking = False
         self.used = time.monotonic()
-        """When it was last good for anything."""
+        """When it last received or sent something (time.monotonic)."""
         loop.add(connection.fileno(), self._heard)
 
     @property

@@ -70,7 +70,7 @@ DEFAULT: tuple[str, ...] = (
     "CAP_KILL",
     "CAP_AUDIT_WRITE",
 )
-"""What a container has when nothing is asked for."""
+"""docker's default: the capabilities of a container for which nothing is asked."""
 
 _NUMBERS = {name: number for number, name in enumerate(ALL)}
 

@@ -24,7 +24,7 @@ DEFAULT: tuple[str, ...] = (
     "c 5:2 rwm",
     "c 136:* rwm",
 )
-"""What may be done with devices in a container that is not privileged: make any node, use docker's and terminals."""
+"""The rules of a container that is not privileged: make any node, use docker's default devices and terminals."""
 
 _FORM = re.compile(r"([acb]) ([0-9]{1,10}|\*):([0-9]{1,10}|\*) ([rwm]{1,3})", re.ASCII)
 _LARGEST = (1 << 32) - 1

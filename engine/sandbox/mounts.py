@@ -84,10 +84,10 @@ MASKED_PATHS: tuple[str, ...] = (
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
-"""What docker hides from a container that is not privileged."""
+"""The paths that docker hides from a container that is not privileged."""
 
 READONLY_PATHS: tuple[str, ...] = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-"""What docker makes read-only in a container that is not privileged."""
+"""The paths that docker makes read-only in a container that is not privileged."""
 
 _SECURE = ("nosuid", "noexec", "nodev")
 _BEFORE_SHM = (

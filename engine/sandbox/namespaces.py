@@ -30,9 +30,9 @@ NAMESPACES: dict[str, Namespace] = {
     "cgroup": Namespace(syscalls.CLONE_NEWCGROUP, "cgroup"),
 }
 LATER = frozenset({"cgroup"})
-"""Made once the cgroups have been joined: what is the root of the view is where the process is at that moment."""
+"""Made after the cgroups were entered, because a cgroup namespace has its root where the process is at that moment."""
 BY_MONITOR = frozenset({"pid"})
-"""Made by the parent before the fork: only children enter it."""
+"""Made by the parent before the fork, because only children enter it."""
 
 
 def flags(names: Iterable[str], *, without: frozenset[str] = frozenset()) -> int:

@@ -28,7 +28,7 @@ FLAGS = {
 
 
 _Check = Callable[[object, str], object]
-"""Takes a value and where it stands; gives back what is to be had of it, and raises Invalid."""
+"""Takes a value and its place in the profile; returns the checked value, and raises Invalid."""
 
 
 def flags(text: str) -> int:

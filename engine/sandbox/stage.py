@@ -14,10 +14,10 @@ from engine.sandbox import devices, masks, mounts
 from engine.sandbox.spec import Sandbox
 
 NAMESPACES = frozenset({"mount", "pid", "uts", "ipc", "net"})
-"""What a staged init has made; the cgroup namespace is made when the cgroups have been entered."""
+"""The namespaces that a staged init has made; the cgroup namespace is made after the cgroups were entered."""
 
 MOUNTS = mounts.DEFAULT_MOUNTS[:-1]
-"""Docker's default mounts but for the view of the cgroups."""
+"""Docker's default mounts without the view of the cgroups."""
 
 _TREES = tuple(mount for mount in MOUNTS if mount.target.count("/") == 1)
 _MASKED_TREES = frozenset({"proc", "sys"})

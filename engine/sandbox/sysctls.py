@@ -12,7 +12,7 @@ DEFAULT: tuple[tuple[str, str], ...] = (
     ("net.ipv4.ip_unprivileged_port_start", "0"),
     ("net.ipv4.ping_group_range", "0 2147483647"),
 )
-"""Docker's, for a container with a network namespace of its own."""
+"""Docker's defaults for a container with a network namespace of its own."""
 
 _OF_IPC = frozenset(
     f"kernel.{name}" for name in ("msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced")

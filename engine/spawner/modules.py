@@ -23,7 +23,10 @@ MODULES = (
     "engine.kernel.netns",
     "engine.logs.attributes",
     "engine.logs.compress",
+    "engine.logs.drivers.forwarding",
     "engine.logs.drivers.journald",
+    "engine.logs.drivers.local",
+    "engine.logs.drivers.options",
     "engine.logs.drivers.syslog",
     "engine.logs.following",
     "engine.logs.jsonlines",
@@ -41,7 +44,7 @@ MODULES = (
     "engine.resolver.streams",
     "engine.resolver.zones",
 )
-"""With all that they import themselves, but for what the spawner has imported."""
+"""Kept together with all modules that they import, except those that the spawner has imported already."""
 
 
 class Kept:

@@ -10,8 +10,9 @@ import socket
 
 NAME = "monitor.sock"
 HOME = b"H"
-"""All that a daemon says to the monitor of an exec to give it a home. Descriptors: the exec's record (see
-`daemon.containers.processes.homes`), at the place where its end is to stand, and the socket by which it is found."""
+"""The datagram by which a daemon gives a home to the monitor of an exec. Descriptors: the exec's record (see
+`daemon.containers.processes.homes`), positioned where its exit status belongs, and the socket by which it is found.
+"""
 RESOLVER = "resolver.sock"
 
 

@@ -34,15 +34,15 @@ WORDS = {
         "WARNED": report.WARNED,
     },
 }
-"""The first bytes of datagrams, by what they are for and by the name that C has for them."""
+"""The first bytes of datagrams, by their purpose and by their names in C."""
 SIZES = {"WAIT_HEAD": waits.HEAD_SIZE, "EXIT_DIGITS": waits.DIGITS, "REPORT": report.LARGEST}
-"""In bytes."""
+"""Sizes in bytes, by their names in C."""
 _GAP = 1 << 40  # no field is this large, and each gap has another number
 WRITTEN: dict[str, Message] = {
     "STARTED": schema.Started(_GAP, _GAP + 1, _GAP + 2, keeps_waiters=True),
     "EXITED": schema.Exited(_GAP, _GAP + 1, _GAP + 2, _GAP + 3),
 }
-"""The messages that C writes; what it fills in is a gap."""
+"""The messages that C writes; each value that C fills in is a gap."""
 
 
 def text() -> str:

@@ -34,7 +34,7 @@ EXECUTED = b"X"
 FAILED = b"F"
 WARNED = b"W"
 LARGEST = 8192
-"""No datagram is longer, in bytes."""
+"""The largest size of a datagram, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,4 +252,4 @@ Message = (
     | Served
     | Forget
 )
-"""What one process says to another; the other classes are parts of these."""
+"""Every message that one process sends to another; the other classes here are parts of messages."""

@@ -20,10 +20,10 @@ WAITS, ANSWERED, SETTLED, REMOVED = b"W", b"A", b"S", b"R"
 WORDS = frozenset({WAITS, ANSWERED, SETTLED, REMOVED})
 FOR_REMOVAL, FULL_CLOSE = 1, 2
 DIGITS = 3
-"""An exit code has so many at the most."""
+"""The most digits that an exit code has."""
 _HEAD = struct.Struct("=cQB4B")
 HEAD_SIZE = _HEAD.size
-"""What stands before the texts of a W datagram, in bytes."""
+"""The size of a W datagram before its texts, in bytes."""
 _NUMBER = struct.Struct("=cQ")
 
 

@@ -28,7 +28,7 @@ INSTRUCTIONS = frozenset(
         "WORKDIR",
     )
 )
-"""Those that change nothing but a config, as far as dockerd takes them here."""
+"""The instructions that change only a config, as far as dockerd takes them in `changes`."""
 
 
 def apply(config: Object, changes: Iterable[str]) -> Object:

@@ -39,7 +39,7 @@ class User(Protocol):
 
 
 UsedBy = Callable[[str], Sequence[User]]
-"""The id of an image → the containers that use it."""
+"""A function from the id of an image to the containers that use it."""
 
 
 def standing(layers: Sequence[str], containers: Iterable[User]) -> list[User]:

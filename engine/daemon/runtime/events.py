@@ -12,9 +12,9 @@ from collections import deque
 from dataclasses import dataclass, field
 
 KEPT = 256
-"""Events that are kept for those who ask for the past, as many as dockerd keeps."""
+"""How many past events are kept for subscribers that ask for them, as many as dockerd keeps."""
 MOST_WAITING = 4096
-"""Events that a subscriber may leave unread; one that is far behind and does not come nearer is dropped."""
+"""How many events a subscriber may leave unread. It is dropped if it has more and took none for `PATIENCE_SECONDS`."""
 PATIENCE_SECONDS = 5.0
 _LAST_STRAW = 4 * MOST_WAITING  # unread events at which a subscriber is dropped even if it is reading
 

@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 START_SECONDS = 120.0
-"""How long a start may take from one message of its monitor to the next. What takes long in one is a mount whose server
-does not answer; the kernel itself gives most of those up in less, and no other step comes near."""
+"""The most seconds from one message of a monitor to the next while a container starts. The longest step is a mount
+whose server does not answer; the kernel gives most of those up in less time. No other step takes nearly as long."""
 
 
 class MonitorLost(SystemFailure):

@@ -44,7 +44,7 @@ _GREETING_SECONDS = 3.0
 _WAITED_SECONDS = 0.01  # for a greeting that `call` has waited for already
 _KILLED_SECONDS = 5.0
 _SEND_SECONDS = 10
-"""How long a monitor may take none of what it is sent; a few hundred messages fit before anybody waits at all."""
+"""How long a monitor may read nothing of what it is sent; a few hundred messages fit before a send blocks."""
 _SEND_LIMIT = struct.pack("ll", _SEND_SECONDS, 0)  # struct timeval
 
 _MOST_HELPERS = 15
@@ -52,7 +52,7 @@ _IDLE_SECONDS = 5.0  # that a helper waits before it leaves; else a busy daemon 
 _HEARD = select.EPOLLIN | select.EPOLLONESHOT
 
 Heard = Callable[[str, Exited | Detached | None], None]
-"""What is called with the id and what its monitor has told; None: that has died."""
+"""A callback with the id of a container or exec and its monitor's message; None when the monitor has died."""
 
 
 class Monitors:

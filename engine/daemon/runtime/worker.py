@@ -16,7 +16,7 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-"""How often a thread that was owed is asked for again."""
+"""Seconds between two attempts to start a thread that is owed."""
 
 _lock = threading.Lock()
 _owed: deque[tuple[str, Callable[[], None]]] = deque()

@@ -20,10 +20,10 @@ from engine.errors import SystemFailure
 log = logging.getLogger(__name__)
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""What a full disk, and a quota that is used up, say."""
+"""The errnos of a full disk and of a quota that is used up."""
 
 LOG_BYTES = 6 << 20
-"""Of the log: SQLite begins it anew when it has 1000 pages (4 MB), and then the change in hand still has to fit."""
+"""The log's reserve. SQLite begins the log anew after 1000 pages (4 MB), and the present change must fit after them."""
 
 _SPARE = 1 << 20  # bytes reserved behind the file's own pages; a removal needs some for pages that it moves
 _LEAST = _SPARE // 2  # of these, bytes that a change that only adds must leave

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 DRIVER = "local"
 ANONYMOUS = "com.docker.volume.anonymous"
-"""The label of a volume that nobody gave a name."""
+"""The label of an anonymous volume, which is one that was created without a name."""
 
 _RULE = "[a-zA-Z0-9][a-zA-Z0-9_.-]"
 _VALID = re.compile(f"{_RULE}+")

@@ -6,7 +6,7 @@ Used by the process beside a monitor that forwards the lines (`engine.monitor.fo
 from abc import abstractmethod
 
 Partial = tuple[str, int, bool]
-"""Of a piece of a line: the line's id, the piece's number from 1, whether it is the last."""
+"""Describes a piece of a line: the line's id, the piece's number from 1, whether it is the last."""
 
 
 class Sender:

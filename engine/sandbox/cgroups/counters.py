@@ -12,7 +12,7 @@ from engine.sandbox.cgroups.hierarchy import PARENT, Cgroups
 
 _LARGEST = 16 * 1024
 _SHORT = 2048
-"""What is read at once; when fewer than `_SHORT` bytes come, it was the end (proc files come by the page)."""
+"""Bytes of one read; a read of fewer than `_SHORT` bytes reached the end (proc files come by the page)."""
 _GONE = frozenset({errno.ENODEV, errno.ESRCH})
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 UNLIMITED = 2**64 - 1
@@ -70,7 +70,7 @@ MEMORY_V2 = tuple(
 )
 
 IoEntry = tuple[int, int, str, int]
-"""Of a block device: major, minor, what was done (`Read`, `Write`, ...), and how much."""
+"""One count of a block device: major, minor, the operation (`Read`, `Write`, ...), and the number."""
 
 
 @dataclass(slots=True)

@@ -137,7 +137,7 @@ def _refused(url: str, answer: Answer) -> EngineError:
 
 
 def _read(answer: Answer, count: int) -> bytes:
-    """What one look at the connection brings: a full buffer could be waited for for days."""
+    """The bytes of at most one read of the connection. To wait for a full buffer could take days."""
     try:
         return answer.read1(count)
     except (OSError, http.client.HTTPException, ValueError) as error:

@@ -311,7 +311,7 @@ class _Partial:
         os.lseek(self._fd, 0, os.SEEK_SET)
 
     def _copy(self, answer: Answer) -> None:
-        """Append the answer's body, to the blob's size and no further. Raises SystemFailure where it ends early."""
+        """Append the answer's body, up to the blob's size. Raises SystemFailure where the body ends early."""
         while self.done < self._size:
             if self.arriving.cancelled.is_set():
                 raise Cancelled("context canceled")

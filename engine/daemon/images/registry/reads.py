@@ -138,7 +138,7 @@ class Registry:
 
     @contextlib.contextmanager
     def blob(self, digest: str, start: int = 0) -> Iterator[tuple[Answer, int]]:
-        """The answer to read the blob from, and the byte it starts at: `start`, or 0 where ranges are not known."""
+        """The answer whose body is the blob, and the offset at which it begins: `start`, or 0 without range support."""
         headers = {"Range": f"bytes={start}-"} if start else {}
         with self._ask("GET", f"blobs/{digest}", headers) as answer:
             answer.paced.as_blob()
@@ -146,7 +146,7 @@ class Registry:
 
     @contextlib.contextmanager
     def _ask(self, method: str, path: str, headers: dict[str, str]) -> Iterator[Answer]:
-        """A good answer to a request below the repository; what is left of its body is given up."""
+        """The successful answer to a request below the repository; a body that is not read to its end is dropped."""
         url_path = f"/v2/{self.repository}/{path}"
         answer, origin = self._answered(method, url_path, headers)
         try:
@@ -175,7 +175,7 @@ class Registry:
     def _followed(
         self, method: str, path: str, headers: dict[str, str], authorization: str, body: bytes | Sender | None = None
     ) -> tuple[Answer, Origin]:
-        """The answer at the end of the redirects; one that would make a GET of another method is not followed."""
+        """The answer after all redirects. A redirect that would turn another method into GET is not followed."""
         origin, target = self._first_origin(), path
         for _ in range(_MOST_REDIRECTS):
             own = {"Authorization": authorization} if authorization and origin == self.origin else {}
@@ -267,12 +267,12 @@ def _tags_of(data: bytes) -> list[str]:
 
 
 def _starts_at(answer: Answer, start: int) -> bool:
-    """True when a partial answer is the part that was asked for."""
+    """True when a partial answer (206) begins at the requested offset."""
     return (answer.headers.get("Content-Range") or "").startswith(f"bytes {start}-")
 
 
 def refusal(answer: Answer, method: str, url: str) -> EngineError:
-    """The failure that a status of 400 or more means, with the registry's own words where it has some."""
+    """The exception for an answer with a status of 400 or more, with the registry's own message where it has one."""
     status, data = answer.status, read_body(answer, _LONGEST_ERROR)
     said = _words(data)
     if status == 404:

@@ -145,7 +145,7 @@ class Transport:
     def send(
         self, method: str, origin: Origin, target: str, headers: dict[str, str], body: bytes | Sender | None = None
     ) -> Answer:
-        """One request and the head of its answer; the body is the caller's to read, whole, or `drop` it.
+        """Send a request and read the head of its answer; the caller must read the whole body, or call `drop`.
 
         body: bytes, or a `Sender` that writes itself to the connection. Raises ConnectFailure.
         """
@@ -271,7 +271,7 @@ def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
 
 
 def _has_ended(connection: http.client.HTTPConnection) -> bool:
-    """True when there is something to read where nothing was asked: mostly the end of the connection."""
+    """True when there is something to read though no request is open; usually it is the end of the connection."""
     if connection.sock is None:
         return True
     waiting = select.poll()
@@ -311,7 +311,7 @@ def _answer_of(connection: http.client.HTTPConnection) -> Answer:
 
 
 def read_body(answer: Answer, most: int) -> bytes:
-    """At most `most` bytes of an answer's body. Raises ConnectFailure where it breaks off or is malformed."""
+    """At most `most` bytes of an answer's body. Raises ConnectFailure if the body breaks off or is malformed."""
     try:
         return answer.read(most)
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -358,7 +358,7 @@ def _dial(host: str, port: int) -> socket.socket:
 
 
 def _tls(origin: Origin) -> ssl.SSLContext:
-    """The context for one registry: the system's authorities, and what /etc/docker/certs.d holds for that host."""
+    """The TLS context for one registry: the system's authorities, and certificates in /etc/docker/certs.d for it."""
     context = ssl.create_default_context()
     if origin.unchecked:
         context.check_hostname = False
@@ -377,7 +377,7 @@ def _tls(origin: Origin) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, path: str, name: str) -> None:
-    """Show the registry our own certificate. Raises ConnectFailure where half of the pair is missing."""
+    """Load the client certificate for the registry. Raises ConnectFailure if the certificate or its key is missing."""
     certificate, key = (os.path.splitext(path)[0] + kind for kind in (".cert", ".key"))
     if not os.path.exists(key):
         raise ConnectFailure(

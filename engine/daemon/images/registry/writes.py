@@ -172,7 +172,7 @@ class Writer(Registry):
     def _exchange(
         self, method: str, place: Place, headers: dict[str, str], body: Sender | bytes | None = None
     ) -> Iterator[Answer]:
-        """The answer, whatever its status; what is left of its body is given up."""
+        """The answer to a request, whatever its status; the rest of its body is read or dropped in the end."""
         origin, target = place
         if origin == self.origin:
             answer, origin = self._answered(method, target, headers, body)
@@ -195,11 +195,11 @@ class Writer(Registry):
         raise failure if isinstance(failure, Unauthorized) else Refused(str(failure), answer.status)
 
     def _opened(self, answer: Answer, place: Place) -> Upload:
-        """A new upload: its range is written as 0-0, which would be one byte."""
+        """A new upload, of which the registry has no byte; its answer has the range 0-0, which would mean one byte."""
         return self._upload(answer, place)._replace(done=0)
 
     def _upload(self, answer: Answer, place: Place) -> Upload:
-        """The upload that an answer tells of."""
+        """The upload that an answer's headers describe. Raises SystemFailure without a Location."""
         location = answer.headers.get("Location")
         if not location:
             raise SystemFailure(f"the registry does not say where the upload to {place.url} goes on")

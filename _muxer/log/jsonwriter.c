@@ -1,7 +1,7 @@
 /* Writes and rotates a log of JSON lines, byte for byte as docker's driver json-file does.
  *
- * engine/logs/drivers/jsonfile.py is the Python version, and explains the format. */
-#include "log/jsonfile.h"
+ * engine/logs/jsonwriter.py is the Python version, and explains the format. */
+#include "log/jsonwriter.h"
 
 #include "log/lasting.h"
 

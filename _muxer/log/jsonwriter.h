@@ -1,4 +1,4 @@
-/* The writer of a log of JSON lines: the C version of engine/logs/drivers/jsonfile.py. Internal to the muxer. */
+/* The writer of a log of JSON lines: the C version of engine/logs/jsonwriter.py. Internal to the muxer. */
 #ifndef MUXER_JSONFILE_H
 #define MUXER_JSONFILE_H
 
