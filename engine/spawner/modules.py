@@ -23,7 +23,7 @@ MODULES = (
     "engine.kernel.netns",
     "engine.logs.attributes",
     "engine.logs.compress",
-    "engine.logs.drivers.forwarding",
+    "engine.logs.drivers.cached",
     "engine.logs.drivers.journald",
     "engine.logs.drivers.local",
     "engine.logs.drivers.options",

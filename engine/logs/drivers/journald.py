@@ -14,7 +14,7 @@ import time
 
 from engine.errors import SystemFailure
 from engine.logs import attributes, jsonwriter
-from engine.logs.drivers import forwarding, sender
+from engine.logs.drivers import cached, sender
 from engine.logs.target import Config, LogTarget, Place
 
 OPTIONS = attributes.OPTIONS
@@ -33,10 +33,10 @@ def check(_config: Config) -> None:
 
 def target(config: Config, described: attributes.Described, place: Place) -> LogTarget:
     """The journal, and the log kept beside. Raises Invalid in dockerd's words."""
-    return forwarding.target("journald", forward(config, described), config, place)
+    return cached.target("journald", forward(config, described), config, place)
 
 
-form, file, details = forwarding.form, forwarding.file, forwarding.details
+form, file, details = cached.form, cached.file, cached.details
 
 
 def forward(config: Config, described: attributes.Described) -> dict[str, str]:

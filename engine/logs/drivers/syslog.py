@@ -12,7 +12,7 @@ import time
 from engine.errors import Invalid, NotBuilt, SystemFailure, Unavailable
 from engine.literals import natural
 from engine.logs import attributes
-from engine.logs.drivers import forwarding, sender
+from engine.logs.drivers import cached, sender
 from engine.logs.target import Config, LogTarget, Place
 
 _ADDRESSES = ("tcp+tls://", "tcp://", "udp://", "unix://", "unixgram://")
@@ -52,10 +52,10 @@ def check(config: Config) -> None:
 
 def target(config: Config, described: attributes.Described, place: Place) -> LogTarget:
     """The syslog, and the log kept beside. Raises Invalid in dockerd's words."""
-    return forwarding.target("syslog", forward(config, described), config, place)
+    return cached.target("syslog", forward(config, described), config, place)
 
 
-form, file, details = forwarding.form, forwarding.file, forwarding.details
+form, file, details = cached.form, cached.file, cached.details
 
 
 def forward(config: Config, described: attributes.Described) -> dict[str, str]:

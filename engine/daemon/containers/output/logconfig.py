@@ -13,7 +13,7 @@ from engine.errors import Invalid, NotBuilt, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.logs.attributes import Described
 from engine.logs.drivers import jsonfile, local
-from engine.logs.drivers.contract import Driver
+from engine.logs.drivers.driver import Driver
 from engine.logs.target import LINES, NOTHING, LogTarget, Place
 
 if TYPE_CHECKING:  # each is loaded by the first container that asks for it

@@ -47,7 +47,7 @@ def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
     client, connection = socket.socketpair()
     subject = container("running")
     subject.config.update(Tty=False, Labels=None)
-    subject.host_config["LogConfig"] = {"Type": "json-file"}
+    subject.host_config["LogConfig"] = {"Type": "json-file", "Config": {}}
     unread = threading.Event()
     look = head.time.sleep
 
