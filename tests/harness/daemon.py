@@ -209,7 +209,7 @@ class Daemon:
         answer = self.request("POST", f"/containers/{container}/start")
         assert answer.status == 204, answer
 
-    def wait(self, container: str, condition: str = "", timeout: float = 30.0) -> int:
+    def wait(self, container: str, condition: str = "", timeout: float = 60.0) -> int:
         """Wait for a container's end; its exit status."""
         query = f"?condition={condition}" if condition else ""
         answer = self.request("POST", f"/containers/{container}/wait{query}", timeout=timeout)
