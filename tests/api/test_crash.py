@@ -235,7 +235,9 @@ def monitor_of(daemon: Daemon, container: str) -> int:
     def parent() -> int:
         with open(f"/proc/{pid}/status") as status:
             found = int(next(line.split()[1] for line in status if line.startswith("PPid:")))
-        return found if Path(f"/proc/{found}/comm").read_text() == "engine monitor\n" else 0
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return found if Path(f"/proc/{found}/comm").read_text() == "engine monitor\n" else 0
+        return 0
 
     return until(parent)
 
