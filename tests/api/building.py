@@ -124,7 +124,7 @@ def unique() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def see(found: object, seconds: float = 10.0) -> object:
+def see(found: object, seconds: float = 30.0) -> object:
     """Ask until it is true; for what no event tells."""
     end = time.monotonic() + seconds
     while not (value := found()):

@@ -1,7 +1,9 @@
 """What the tests of log drivers share: how a driver is asked for, and a client that attaches."""
 
 import socket
+from collections.abc import Callable, Sequence
 
+from tests.harness import frames
 from tests.harness.daemon import Daemon
 
 
@@ -9,6 +11,23 @@ def driver(name: str, **options: str) -> dict:
     """The part of create's body that asks for a driver; option names with `_` for `-`."""
     config = {option.replace("_", "-"): value for option, value in options.items()}
     return {"HostConfig": {"NetworkMode": "none", "LogConfig": {"Type": name, "Config": config}}}
+
+
+def heard(daemon: Daemon, container: Callable[..., str], words: Sequence[tuple[int, str]], **body: object) -> str:
+    """A container that has said these lines, each to its stream and once the one before it was read, and has ended."""
+    script = 'while read -r stream text; do if [ $stream = 1 ]; then echo "$text"; else echo "$text" >&2; fi; done'
+    one = container("sh", "-c", script, OpenStdin=True, StdinOnce=True, **body)
+    with daemon.connection() as connection:
+        connection.hijack(f"/containers/{one}/attach?stream=1&stdin=1&stdout=1&stderr=1")
+        daemon.begin(one)
+        for stream, text in words:
+            connection.send(f"{stream} {text}\n".encode())
+            said = frames.frame(stream, f"{text}\n".encode())
+            assert connection.read(len(said)) == said
+        connection.half_close()
+        assert connection.read_to_end() == b""
+    daemon.wait(one)
+    return one
 
 
 def attached(daemon: Daemon, identifier: str, query: str) -> socket.socket:

@@ -17,6 +17,7 @@ import pytest
 from tests.harness import rootfs
 from tests.harness.daemon import Daemon
 from tests.harness.http import Answer
+from tests.harness.listening import until
 
 pytestmark = pytest.mark.root
 
@@ -70,12 +71,8 @@ def running(daemon: Daemon, container: Callable[..., str], script: str = SCRIPT,
     """A container that has run the script and sleeps, or has ended."""
     identifier = container("sh", "-c", script, **body)
     daemon.begin(identifier)
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        if daemon.request("HEAD", url(identifier, "/t/d/empty")).status == 200:
-            return identifier
-        time.sleep(0.02)
-    raise AssertionError(daemon.logs(identifier))
+    until(lambda: daemon.request("HEAD", url(identifier, "/t/d/empty")).status == 200)
+    return identifier
 
 
 @pytest.fixture(params=["running", "stopped"])

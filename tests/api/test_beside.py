@@ -123,7 +123,7 @@ def test_attach_beside_a_removal_is_served_or_not_found(daemon: Daemon, containe
     def attach(one: str) -> None:
         try:
             for logs in ("0", "1", "0"):
-                with daemon.connection(10) as connection:
+                with daemon.connection() as connection:
                     target = f"/containers/{one}/attach?stream=1&stdout=1&logs={logs}"
                     connection.send_request("POST", target, headers=UPGRADE)
                     status, _ = connection.read_head()

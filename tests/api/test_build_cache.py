@@ -182,19 +182,20 @@ def test_a_pruning_of_images_takes_nothing_from_a_running_build(builder: Daemon)
 
 def test_a_locked_cache_is_one_steps_at_a_time_and_a_private_one_its_own(builder: Daemon) -> None:
     step = (
-        "FROM busybox\nRUN --mount=type=cache,id={},sharing={},target=/c"
-        " test ! -e /c/here && touch /c/here && sleep 0.2 && rm /c/here && echo {} >>/c/n && wc -l </c/n\n"
+        "FROM busybox\nRUN --mount=type=cache,id={},sharing={},target=/c --mount=type=cache,id={},target=/met"
+        " test ! -e /c/here && touch /c/here /met/{} && {} && rm /c/here && echo >>/c/n && wc -l </c/n\n"
     )
-    assert at_once(builder, step, "locked") == {"1", "2", "3"}
-    assert at_once(builder, step, "private") == {"1"}
+    assert at_once(builder, step, "locked", "sleep 0.2") == {"1", "2", "3"}
+    everybody = "until [ $(ls /met | wc -l) = 3 ]; do sleep 0.02; done"
+    assert at_once(builder, step, "private", f"{{ {everybody}; }}") == {"1"}
 
 
-def at_once(builder: Daemon, step: str, sharing: str) -> set[str]:
-    """What the same step says in three builds at once."""
+def at_once(builder: Daemon, step: str, sharing: str, meanwhile: str) -> set[str]:
+    """What the same step says in three builds at once; meanwhile: what each does while the cache is in its hands."""
     name, found = unique(), []
 
     def one(number: int) -> None:
-        found.append(build(builder, step.format(name, sharing, number)))
+        found.append(build(builder, step.format(name, sharing, f"{name}-met", number, meanwhile)))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(3)]
     for thread in threads:

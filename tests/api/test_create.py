@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.api import building
 from tests.harness.daemon import Daemon
 
 pytestmark = pytest.mark.usefixtures("busybox")
@@ -139,8 +140,8 @@ def test_labels_come_back(daemon: Daemon, container: Callable[..., str]) -> None
 
 def test_a_failed_create_leaves_nothing(daemon: Daemon) -> None:
     """Neither a container nor a directory."""
-    before = daemon.request("GET", "/containers/json?all=1").json()
+    before = building.containers(daemon)
     assert post(daemon, {"Image": "busybox", "WorkingDir": "rel"}, "ghost")[0] == 400
     assert post(daemon, {"Image": "nope"}, "ghost")[0] == 404
-    assert daemon.request("GET", "/containers/json?all=1").json() == before
+    assert building.containers(daemon) == before
     assert daemon.request("GET", "/containers/ghost/json").status == 404

@@ -1,5 +1,6 @@
 """The daemon's own life: its socket, pidfile, roots, options and memory."""
 
+import contextlib
 import grp
 import json
 import os
@@ -17,13 +18,14 @@ import pytest
 from tests.harness import frames
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.fixtures import running
+from tests.harness.listening import until
 
 
 def failed_start(daemon: Daemon) -> str:
     """Start a daemon that refuses to; what it said."""
     daemon.start(wait=False)
     try:
-        status = daemon.process.wait(15)
+        status = daemon.process.wait(60)
     except subprocess.TimeoutExpired:
         daemon.stop()
         raise AssertionError("it did not refuse to start") from None
@@ -74,7 +76,7 @@ def test_it_can_be_stopped_at_any_moment(world, delay: float) -> None:
     for wait in (False, True):
         daemon.start(wait=wait)
         time.sleep(delay)
-        assert daemon.stop(seconds=10) in (0, -signal.SIGTERM)
+        assert daemon.stop() in (0, -signal.SIGTERM)
     daemon.start()
     assert daemon.stop() == 0
 
@@ -264,7 +266,7 @@ def memory(pids: list[int]) -> int:
     """PSS of these processes in KiB."""
     total = 0
     for pid in pids:
-        with open(f"/proc/{pid}/smaps_rollup") as lines:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/smaps_rollup") as lines:
             total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total
 
@@ -273,7 +275,7 @@ def children(pid: int) -> list[int]:
     """The processes below one, itself included."""
     found = [pid]
     for parent in found:
-        with open(f"/proc/{parent}/task/{parent}/children") as text:
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{parent}/task/{parent}/children") as text:
             found += map(int, text.read().split())
     return found
 
@@ -281,7 +283,7 @@ def children(pid: int) -> list[int]:
 def test_an_idle_daemon_is_small(make_daemon: Callable[..., Daemon]) -> None:
     """Daemon and spawner together: 25 MB PSS is the goal; 30 here, for the interpreters differ."""
     daemon = make_daemon()
-    assert memory(children(daemon.pid)) < 30 * 1024
+    until(lambda: memory(children(daemon.pid)) < 30 * 1024)  # once it has made itself ready, and is idle
 
 
 def test_the_first_ping_comes_soon(world) -> None:
@@ -310,7 +312,4 @@ def test_the_daemon_has_no_descriptor_and_no_thread_more_after_work(own_daemon: 
     before = measure()
     for _ in range(50):
         own_daemon.run("echo", "hi")
-    end = time.monotonic() + 5
-    while (after := measure()) > before and time.monotonic() < end:
-        time.sleep(0.05)
-    assert after[0] <= before[0] + 2 and after[1] <= before[1] + 2
+    until(lambda: all(now <= then + 2 for now, then in zip(measure(), before, strict=True)))

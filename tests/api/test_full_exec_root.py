@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.api.test_crash import monitor_of
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import World
+from tests.harness.listening import until
 
 SCRIPT = "trap 'exit 7' USR1; echo up; while :; do sleep 0.02; done"
 
@@ -46,9 +48,8 @@ class Small:
         """A container that ends with 7 at SIGUSR1, once it would: its id and its process."""
         one = self.daemon.create("sh", "-c", SCRIPT)
         self.daemon.begin(one)
-        end = time.monotonic() + 20
-        while b"up" not in self.daemon.logs(one) and time.monotonic() < end:
-            time.sleep(0.01)
+        until(lambda: b"up" in self.daemon.logs(one))
+        monitor_of(self.daemon, one)  # the half that has launched it is no parent any more
         return one, self.daemon.inspect(one)["State"]["Pid"]
 
 
@@ -75,7 +76,7 @@ def gone(pid: int) -> None:
         monitor = os.pidfd_open(int(file.read().rpartition(")")[2].split()[1]))
     try:
         os.kill(pid, signal.SIGUSR1)
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             try:
                 signal.pidfd_send_signal(monitor, 0)

@@ -8,11 +8,11 @@ import json
 import os
 import re
 import tarfile
-import time
 import zlib
 
 import pytest
 
+from tests.harness.listening import until
 from tests.unit.images import hostile, made
 from tests.unit.images.made import MadeImage, archive, directory, link, member, symlink
 
@@ -210,11 +210,7 @@ def test_a_client_that_goes_away_in_the_middle(target):
         head = f"POST /images/load HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
         connection.send(head.encode() + data[: len(data) // 2])
     target.request("GET", "/_ping")
-    for _ in range(200):
-        if left(target) == []:
-            break
-        time.sleep(0.02)  # the daemon's thread sees the end of the connection when it sees it
-    assert left(target) == []
+    until(lambda: left(target) == [])  # the daemon's thread sees the end of the connection when it sees it
 
 
 def test_a_daemon_that_is_killed_in_the_middle_of_a_load_leaves_nothing(target):
@@ -223,10 +219,7 @@ def test_a_daemon_that_is_killed_in_the_middle_of_a_load_leaves_nothing(target):
     with target.connection() as connection:
         head = f"POST /images/load HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
         connection.send(head.encode() + data[: len(data) * 3 // 4])
-        for _ in range(200):
-            if any(name.startswith("layers/") for name in left(target)):
-                break
-            time.sleep(0.01)  # there is no event for "it has begun to unpack"
+        until(lambda: left(target))  # there is no event for "it has begun"
         target.kill9()
     target.start()
     assert left(target) == []

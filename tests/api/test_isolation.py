@@ -9,6 +9,7 @@ import pytest
 
 from tests.api.test_security_options import host, refusal
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -212,6 +213,7 @@ def test_the_network_of_another_container(daemon: Daemon, container: Callable[..
         daemon.begin(one)
         assert namespace(daemon, one, "net") == namespace(daemon, other, "net")
         assert namespace(daemon, one, "uts") != namespace(daemon, other, "uts")
+        until(lambda: daemon.logs(one).count(b"giver") == 3)
         daemon.request("POST", f"/containers/{one}/kill")
         daemon.wait(one)
         said = daemon.logs(one).decode(errors="replace")
@@ -227,6 +229,7 @@ def test_the_processes_of_another_container(daemon: Daemon, container: Callable[
         one = container("sh", "-c", "ps; sleep 60", HostConfig=host(PidMode=f"container:{other}"))
         daemon.begin(one)
         assert namespace(daemon, one, "pid") == namespace(daemon, other, "pid")
+        until(lambda: b"sleep 60" in daemon.logs(one))
         daemon.request("POST", f"/containers/{other}/kill")
         assert daemon.wait(one) == 137
         assert b"1 root" in daemon.logs(one) and b"sleep 60" in daemon.logs(one)
@@ -239,7 +242,7 @@ def test_the_shared_memory_of_another_container(daemon: Daemon, container: Calla
         one = container("sh", "-c", "echo text > /dev/shm/left; sleep 60", HostConfig=host(IpcMode=mode))
         daemon.begin(one)
         assert namespace(daemon, one, "ipc") == namespace(daemon, other, "ipc")
-        script = "for i in 1 2 3 4 5 6 7 8 9; do cat /dev/shm/left && break; sleep 0.1; done 2>/dev/null"
+        script = "until [ -s /dev/shm/left ]; do sleep 0.02; done; cat /dev/shm/left"
         assert daemon.shell(script, HostConfig=host(IpcMode=mode)) == "text"
         # One that has joined can be joined in turn.
         assert daemon.shell(script, HostConfig=host(IpcMode=f"container:{one}")) == "text"

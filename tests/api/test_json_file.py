@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.logdrivers import attached, driver
+from tests.api.logdrivers import attached, driver, heard
 from tests.harness import frames
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -45,10 +46,10 @@ def test_json_file_writes_dockers_lines(daemon: Daemon, ended: Callable[..., str
     )
 
 
-def test_json_file_is_read_like_any_log(daemon: Daemon, ended: Callable[..., str]) -> None:
+def test_json_file_is_read_like_any_log(daemon: Daemon, container: Callable[..., str]) -> None:
     """Streams, tail (of all streams, as dockerd counts), timestamps, since and until."""
-    script = "for i in 1 2 3; do echo out $i; sleep 0.02; echo err $i >&2; sleep 0.02; done"
-    one = ended(script, **driver("json-file"))
+    words = [(stream, f"{word} {n}") for n in (1, 2, 3) for stream, word in ((1, "out"), (2, "err"))]
+    one = heard(daemon, container, words, **driver("json-file"))
     assert frames.stdout(daemon.logs(one, "stdout=1")) == b"out 1\nout 2\nout 3\n"
     assert frames.stderr(daemon.logs(one, "stderr=1")) == b"err 1\nerr 2\nerr 3\n"
     assert frames.stdout(daemon.logs(one, "stdout=1&tail=3")) == b"out 3\n"
@@ -63,11 +64,22 @@ def test_json_file_is_read_like_any_log(daemon: Daemon, ended: Callable[..., str
 
 
 @pytest.mark.parametrize("compress", ["false", "true"])
-def test_json_file_is_rotated_and_read_over_its_files(daemon: Daemon, ended: Callable[..., str], compress: str) -> None:
+def test_json_file_is_rotated_and_read_over_its_files(
+    daemon: Daemon, container: Callable[..., str], compress: str
+) -> None:
     """Every line once, in order, whether the older files are compressed or not."""
-    script = "for i in 1 2 3 4 5 6 7 8; do seq ${i}000 ${i}150; sleep 0.2; done"
-    one = ended(script, **driver("json-file", max_size="15k", max_file="4", compress=compress))
+    script = "for i in 1 2 3 4 5 6 7 8; do seq ${i}000 ${i}150; read x; done"
+    body = driver("json-file", max_size="15k", max_file="4", compress=compress)
+    one = container("sh", "-c", script, OpenStdin=True, **body)
+    daemon.begin(one)
     path = json_file(daemon, one)
+    with attached(daemon, one, "stream=1&stdin=1") as connection:
+        for turn in range(1, 9):
+            until(lambda turn=turn: frames.stdout(daemon.logs(one, "stdout=1")).endswith(b"%d150\n" % turn))
+            if compress == "true":  # while a file is being compressed there is no other rotation
+                until(lambda: not Path(f"{path}.1").exists())
+            connection.sendall(b"\n")
+        daemon.wait(one)
     names = sorted(each.name.removeprefix(path.name) for each in path.parent.glob("*-json.log*"))
     if compress == "true":
         assert {".2.gz", ".3.gz"} < set(names)
@@ -143,7 +155,7 @@ def test_json_file_is_replayed_to_who_attaches_and_nothing_is_lost(
         thread.start()
         time.sleep(0.03)
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     wanted = b"".join(b"line %d\n" % number for number in range(4000)) + b"end"
     assert results == [wanted] * 8
 
@@ -158,7 +170,7 @@ def test_json_file_is_the_same_without_the_c_muxer(make_daemon: Callable[..., Da
     got = frames.stdout(plain.logs(one, "stdout=1&follow=1"))
     assert got == b"".join(b"%d\n" % n for turn in range(1, 6) for n in range(turn * 1000, turn * 1000 + 151)) + b"end"
     assert frames.stdout(plain.logs(one, "stdout=1")) == got
-    assert list(json_file(plain, one).parent.glob("*.gz"))
+    until(lambda: list(json_file(plain, one).parent.glob("*.gz")))
 
 
 def test_json_file_goes_on_while_there_is_no_daemon(own_daemon: Daemon) -> None:

@@ -1,6 +1,7 @@
 """From created to gone: start, wait, stop, kill, remove, and the exit codes."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -9,16 +10,18 @@ import pytest
 
 from tests.harness import frames
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
 TRAP = "trap 'echo term; exit 7' TERM; echo ready; while :; do sleep 0.05; done"
+UNTIL_GO = "until [ -e /go ]; do sleep 0.02; done"
 ZERO_TIME = "0001-01-01T00:00:00Z"
 
 
 def until_output(daemon: Daemon, container: str, text: bytes) -> None:
     """Return when the container has said `text`: followed, not polled."""
-    with daemon.connection(timeout=15) as connection:
+    with daemon.connection(timeout=60) as connection:
         connection.open_stream("GET", f"/containers/{container}/logs?stdout=1&stderr=1&follow=1")
         said = b""
         for chunk in connection.chunks():
@@ -36,13 +39,14 @@ def test_the_main_job(daemon: Daemon) -> None:
 
 def test_states_from_created_to_exited(daemon: Daemon, container: Callable[..., str]) -> None:
     """As inspect shows them."""
-    identifier = container("sh", "-c", "sleep 0.3; exit 5")
+    identifier = container("sh", "-c", f"{UNTIL_GO}; exit 5")
     state = daemon.inspect(identifier)["State"]
     assert (state["Status"], state["Pid"], state["StartedAt"]) == ("created", 0, ZERO_TIME)
     daemon.begin(identifier)
     state = daemon.inspect(identifier)["State"]
     assert (state["Status"], state["Running"], state["ExitCode"]) == ("running", True, 0)
     assert state["Pid"] > 1 and state["StartedAt"] > "2020" and state["FinishedAt"] == ZERO_TIME
+    daemon.put_file(identifier, "go")
     assert daemon.wait(identifier) == 5
     state = daemon.inspect(identifier)["State"]
     assert (state["Status"], state["Running"], state["Pid"], state["ExitCode"]) == ("exited", False, 0, 5)
@@ -51,9 +55,10 @@ def test_states_from_created_to_exited(daemon: Daemon, container: Callable[..., 
 
 def test_starting_twice_is_not_modified(daemon: Daemon, container: Callable[..., str]) -> None:
     """304 while it runs; after its end it runs again and the log grows."""
-    identifier = container("sh", "-c", "echo once; sleep 0.2")
+    identifier = container("sh", "-c", f"echo once; {UNTIL_GO}")
     daemon.begin(identifier)
     assert daemon.request("POST", f"/containers/{identifier}/start").status == 304
+    daemon.put_file(identifier, "go")
     daemon.wait(identifier)
     daemon.begin(identifier)
     daemon.wait(identifier)
@@ -66,10 +71,10 @@ def test_an_exit_status_is_passed_on(daemon: Daemon, status: int) -> None:
     assert daemon.run("sh", "-c", f"exit {status}").status == status
 
 
-@pytest.mark.parametrize(("signal", "status"), [("KILL", 137), ("TERM", 143), ("SEGV", 139)])
-def test_a_signal_is_128_and_its_number(daemon: Daemon, signal: str, status: int) -> None:
+@pytest.mark.parametrize(("name", "status"), [("KILL", 137), ("TERM", 143), ("SEGV", 139)])
+def test_a_signal_is_128_and_its_number(daemon: Daemon, name: str, status: int) -> None:
     """For a process that dies of it; a child here, for process 1 ignores what it has no handler for."""
-    assert daemon.run("sh", "-c", f"sh -c 'kill -{signal} $$'; exit $?").status == status
+    assert daemon.run("sh", "-c", f"sh -c 'kill -{name} $$'; exit $?").status == status
 
 
 def test_a_command_that_is_not_there_is_127(daemon: Daemon, container: Callable[..., str]) -> None:
@@ -148,10 +153,7 @@ def test_a_waiter_that_goes_away_is_forgotten(daemon: Daemon, container: Callabl
     for _ in range(20):
         with daemon.connection() as connection:
             connection.open_stream("POST", f"/containers/{identifier}/wait")
-    end = time.monotonic() + 10
-    while threads(daemon) > before + 2 and time.monotonic() < end:
-        time.sleep(0.05)
-    assert threads(daemon) <= before + 2
+    until(lambda: threads(daemon) <= before + 2)
 
 
 def threads(daemon: Daemon) -> int:
@@ -205,9 +207,9 @@ def test_kill_sends_a_signal(daemon: Daemon, container: Callable[..., str]) -> N
     identifier = container("sh", "-c", script)
     daemon.begin(identifier)
     until_output(daemon, identifier, b"ready")
-    for signal, said in (("USR1", b"usr1"), ("SIGHUP", b"hup"), ("10", b"usr1\nhup\nusr1")):
-        assert daemon.request("POST", f"/containers/{identifier}/kill?signal={signal}").status == 204
-        if signal != "10":
+    for name, said in (("USR1", b"usr1"), ("SIGHUP", b"hup"), ("10", b"usr1\nhup\nusr1")):
+        assert daemon.request("POST", f"/containers/{identifier}/kill?signal={name}").status == 204
+        if name != "10":
             until_output(daemon, identifier, said)
     assert daemon.inspect(identifier)["State"]["Running"] is True
     assert daemon.request("POST", f"/containers/{identifier}/kill").status == 204
@@ -230,7 +232,7 @@ def test_what_runs_is_not_removed_without_force(daemon: Daemon, container: Calla
     """The transcript, call 168; with force it is killed first."""
     identifier = container("sleep", "60")
     daemon.begin(identifier)
-    pid = daemon.inspect(identifier)["State"]["Pid"]
+    process = os.pidfd_open(daemon.inspect(identifier)["State"]["Pid"])  # its number may be another's by then
     answer = daemon.request("DELETE", f"/containers/{identifier}")
     assert answer.status == 409
     assert answer.message == (
@@ -239,8 +241,9 @@ def test_what_runs_is_not_removed_without_force(daemon: Daemon, container: Calla
     )
     assert daemon.request("DELETE", f"/containers/{identifier}?force=1").status == 204
     assert daemon.request("GET", f"/containers/{identifier}/json").status == 404
-    with pytest.raises(FileNotFoundError):
-        open(f"/proc/{pid}/stat").close()
+    with pytest.raises(ProcessLookupError):
+        signal.pidfd_send_signal(process, 0)
+    os.close(process)
 
 
 def test_a_removed_container_leaves_no_files(daemon: Daemon) -> None:
@@ -255,10 +258,7 @@ def test_a_removed_container_leaves_no_files(daemon: Daemon) -> None:
         names = (name for tree in trees for _, directories, files in tree for name in directories + files)
         return [name for name in names if identifier[:12] in name]
 
-    end = time.monotonic() + 5
-    while left() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert not left()
+    until(lambda: not left())
 
 
 def test_autoremove_takes_the_container_away_at_its_end(daemon: Daemon) -> None:

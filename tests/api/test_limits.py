@@ -67,7 +67,7 @@ def test_too_much_memory_ends_the_container(daemon: Daemon, container: Callable[
 
 def test_processes_are_counted(daemon: Daemon) -> None:
     """The one too many cannot be forked."""
-    script = "for i in 1 2 3 4 5 6 7 8; do sleep 1 & done; wait"
+    script = "for i in 1 2 3 4 5 6 7 8; do sleep 60 & done; wait"
     output = daemon.run("sh", "-c", script, HostConfig={"PidsLimit": 4, "NetworkMode": "none"})
     assert output.status != 0 and b"fork" in output.stderr
 

@@ -25,7 +25,7 @@ def three(daemon: Daemon, busybox: str) -> Iterator[Three]:
         daemon.create("true", name="list-created", Labels={"list": "1", "k": "v"}),
         daemon.create(
             "sleep",
-            "60",
+            "600",
             name="list-runs",
             Labels={"list": "1", "k": "w"},
             ExposedPorts={"80/tcp": {}, "53/udp": {}},
@@ -159,7 +159,7 @@ def test_a_row_says_what_the_container_is(daemon: Daemon, three: Three) -> None:
     assert runs["State"] == "running" and runs["Status"].startswith("Up ")
     assert ended["State"] == "exited" and ended["Status"].startswith("Exited (3) ")
     assert runs["Names"] == ["/list-runs"]
-    assert runs["Command"] == "sleep 60"
+    assert runs["Command"] == "sleep 600"
     assert runs["Image"] == "busybox"
     assert runs["ImageID"].startswith("sha256:")
     assert {(port["PrivatePort"], port["Type"]) for port in runs["Ports"]} == {(80, "tcp"), (53, "udp")}

@@ -230,7 +230,7 @@ def test_a_syslog_that_takes_nothing_holds_up_only_who_is_to_wait(
             "sh", "-c", script, **driver("syslog", syslog_address=address, mode="non-blocking", max_buffer_size="100k")
         )
         daemon.begin(drops)
-        assert daemon.wait(drops, timeout=15) == 0
+        assert daemon.wait(drops) == 0
         dropped, _ = listener.accept()
         daemon.begin(waits)
         connection, _ = listener.accept()
@@ -293,14 +293,21 @@ def journal(daemon: Daemon) -> Iterator[Callable[[], dict[str, bytes]]]:
 
 
 def test_journald_gets_dockers_fields(
-    daemon: Daemon, ended: Callable[..., str], journal: Callable[[], dict[str, bytes]]
+    daemon: Daemon, container: Callable[..., str], journal: Callable[[], dict[str, bytes]]
 ) -> None:
     """Of each line, and of each piece of a long one; and it can be read here."""
-    script = "echo out; sleep 0.1; echo err >&2; sleep 0.1; head -c 20000 /dev/zero | tr '\\0' x; echo"
+    script = "echo out; read x; echo err >&2; read x; head -c 20000 /dev/zero | tr '\\0' x; echo"
     body = driver("journald", labels="my.label", env="LINES", tag="{{.Name}}")
-    one = ended(script, Labels={"my.label": "v"}, Env=["LINES=a\nb"], **body)
+    one = container("sh", "-c", script, OpenStdin=True, Labels={"my.label": "v"}, Env=["LINES=a\nb"], **body)
+    daemon.begin(one)
     name = daemon.inspect(one)["Name"].lstrip("/").encode()
-    entries = [journal() for _ in range(4)]
+    entries = []
+    with attached(daemon, one, "stream=1&stdin=1") as connection:
+        for _ in range(2):  # each stream is read by itself, in the order in which somebody looks
+            entries.append(journal())
+            connection.sendall(b"\n")
+        daemon.wait(one)
+    entries += [journal() for _ in range(2)]
     assert [each["PRIORITY"] for each in entries] == [b"6", b"3", b"6", b"6"]
     assert [each["MESSAGE"] for each in entries] == [b"out", b"err", b"x" * 16384, b"x" * 3616]
     shared = {

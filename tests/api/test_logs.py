@@ -8,8 +8,10 @@ from datetime import datetime
 
 import pytest
 
+from tests.api.logdrivers import heard
 from tests.harness import frames
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -24,9 +26,11 @@ def lines(daemon: Daemon, container: str, query: str = "stdout=1&stderr=1") -> l
     return [payload for _, payload in frames.split(daemon.logs(container, query))]
 
 
-def test_streams_are_chosen(daemon: Daemon, ended: Callable[..., str]) -> None:
+def test_streams_are_chosen(daemon: Daemon, container: Callable[..., str]) -> None:
     """stdout, stderr, both in the order in which they were said."""
-    one = ended(BOTH)
+    one = heard(
+        daemon, container, [(stream, f"{word} {n}") for n in (1, 2, 3) for stream, word in ((1, "out"), (2, "err"))]
+    )
     assert frames.stdout(daemon.logs(one, "stdout=1")) == b"out 1\nout 2\nout 3\n"
     assert frames.stderr(daemon.logs(one, "stdout=1")) == b""
     assert frames.stderr(daemon.logs(one, "stderr=true")) == b"err 1\nerr 2\nerr 3\n"
@@ -80,9 +84,9 @@ def test_timestamps_are_rfc3339_with_nine_digits(daemon: Daemon, ended: Callable
     assert state["StartedAt"][:19] <= stamps[0][:19] <= stamps[-1][:19] <= state["FinishedAt"][:19]
 
 
-def test_since_and_until_cut_by_time(daemon: Daemon, ended: Callable[..., str]) -> None:
+def test_since_and_until_cut_by_time(daemon: Daemon, container: Callable[..., str]) -> None:
     """With fractions to the nanosecond, taken from the lines' own stamps."""
-    one = ended(FIVE)
+    one = heard(daemon, container, [(1, f"line {number}") for number in range(1, 6)])
     stamps = [STAMP.fullmatch(line)[1].decode() for line in lines(daemon, one, "stdout=1&timestamps=1")]
     third = f"{int(datetime.fromisoformat(stamps[2][:19] + '+00:00').timestamp())}.{stamps[2][20:29]}"
     assert lines(daemon, one, f"stdout=1&since={third}") == [b"line 3\n", b"line 4\n", b"line 5\n"]
@@ -151,7 +155,7 @@ def test_following_delivers_a_line_when_it_is_said(daemon: Daemon, container: Ca
     """Not at the end, and not only when the next one comes."""
     one = container("sh", "-c", "echo first; sleep 60")
     daemon.begin(one)
-    with daemon.connection(timeout=5) as connection:
+    with daemon.connection() as connection:
         connection.open_stream("GET", f"/containers/{one}/logs?stdout=1&follow=1")
         assert next(connection.chunks()) == b"\1\0\0\0\0\0\0\6first\n"
 
@@ -166,7 +170,7 @@ def test_following_with_a_tail(daemon: Daemon, container: Callable[..., str]) ->
     """The last lines so far, then what comes."""
     one = container("sh", "-c", "echo a; echo b; echo c; read x; echo d", OpenStdin=True)
     daemon.begin(one)
-    with daemon.connection(timeout=10) as connection, daemon.connection() as stdin:
+    with daemon.connection() as connection, daemon.connection() as stdin:
         stdin.hijack(f"/containers/{one}/attach?stream=1&stdin=1&stdout=1&logs=1")
         stdin.read_until(b"c\n")
         connection.open_stream("GET", f"/containers/{one}/logs?stdout=1&follow=1&tail=1")
@@ -180,7 +184,7 @@ def test_following_until_a_time_ends(daemon: Daemon, container: Callable[..., st
     """?until= in the past with follow ends though the container runs."""
     one = container("sh", "-c", "echo a; sleep 60")
     daemon.begin(one)
-    answer = daemon.request("GET", f"/containers/{one}/logs?stdout=1&follow=1&until=1", timeout=10)
+    answer = daemon.request("GET", f"/containers/{one}/logs?stdout=1&follow=1&until=1")
     assert answer.body == b""
 
 
@@ -197,10 +201,7 @@ def test_a_follower_that_goes_is_forgotten(daemon: Daemon, container: Callable[.
     for _ in range(10):
         with daemon.connection() as connection:
             connection.open_stream("GET", f"/containers/{one}/logs?stdout=1&follow=1")
-    end = time.monotonic() + 10
-    while threads() > before + 1 and time.monotonic() < end:
-        time.sleep(0.05)
-    assert threads() <= before + 1
+    until(lambda: threads() <= before + 1)
 
 
 def test_many_followers_see_the_same(daemon: Daemon, container: Callable[..., str]) -> None:
@@ -243,6 +244,6 @@ def test_a_slow_reader_keeps_nobody_waiting(daemon: Daemon, container: Callable[
     with daemon.connection() as slow:
         daemon.begin(one)
         slow.open_stream("GET", f"/containers/{one}/logs?stdout=1&follow=1")
-        assert daemon.wait(one, timeout=30) == 0
+        assert daemon.wait(one) == 0
         assert frames.stdout(daemon.logs(one)).endswith(b"500000\n")
         assert b"".join(slow.chunks()).endswith(b"500000\n")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.api.mounting import bind, host, refused, source, volume
+from tests.harness.listening import until
 
 __all__ = ["source", "volume"]
 
@@ -269,7 +270,7 @@ def test_a_mount_of_the_containers_goes_out_of_a_shared_bind_alone(
     script = "mount -t tmpfs inside /in/deeper && touch /in/done && sleep 60"
     identifier = container("sh", "-c", script, HostConfig=asked)
     daemon.begin(identifier)
-    subprocess.run(["sh", "-c", f"until [ -e {source}/done ]; do sleep 0.02; done"], timeout=20, check=True)
+    subprocess.run(["sh", "-c", f"until [ -e {source}/done ]; do sleep 0.02; done"], timeout=60, check=True)
     place = f"{source}/deeper"
     found = place in world.namespaces.mounts()
     if found:
@@ -286,6 +287,8 @@ def test_mounts_and_volumes_outlive_the_daemon(own_daemon, source, how):
     asked = host(Binds=[f"{source}:/b", "kept:/v"], Mounts=[{"Type": "volume", "Target": "/a"}])
     identifier = own_daemon.create("sh", "-c", script, HostConfig=asked)
     own_daemon.begin(identifier)
+    log = own_daemon.data_root / "volumes/kept/_data/log"
+    until(lambda: log.exists() and log.read_text() == "run\n")
     before = own_daemon.inspect(identifier)["Mounts"]
     if how == "restart":
         own_daemon.restart()
@@ -298,6 +301,7 @@ def test_mounts_and_volumes_outlive_the_daemon(own_daemon, source, how):
     own_daemon.request("POST", f"/containers/{identifier}/kill")
     own_daemon.wait(identifier)
     own_daemon.begin(identifier)
+    until(lambda: log.read_text() == "run\nrun\n")
     assert own_daemon.shell("cat /v/log", HostConfig=host(Binds=["kept:/v"])) == "run\nrun"
     own_daemon.remove(identifier)
     names = [each["Name"] for each in own_daemon.request("GET", "/volumes").json()["Volumes"]]

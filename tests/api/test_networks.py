@@ -21,7 +21,7 @@ def test_a_network_of_its_own_has_loopback(daemon: Daemon, name: str) -> None:
     links = daemon.shell("ls /sys/class/net", HostConfig=mode(name)).split()
     assert "lo" in links
     assert "127.0.0.1" in daemon.shell("ip addr show lo", HostConfig=mode(name))
-    assert daemon.run("ping", "-c", "1", "-W", "2", "127.0.0.1", HostConfig=mode(name)).status == 0
+    assert daemon.run("ping", "-c", "1", "-W", "9", "127.0.0.1", HostConfig=mode(name)).status == 0
 
 
 def test_none_is_nothing_but_loopback(daemon: Daemon) -> None:
@@ -34,7 +34,7 @@ def test_a_user_may_listen_on_any_port_of_its_own_network(daemon: Daemon) -> Non
     body = {"User": "1000:1000", "HostConfig": mode("bridge")}
     listens = "grep -q ':0050 .* 0A ' /proc/net/tcp /proc/net/tcp6"
     until = f"i=0; until {listens} || [ $i = 500 ]; do i=$((i + 1)); sleep 0.02; done"
-    assert daemon.shell(f"nc -l -p 80 & {until}; echo sent | nc -w 1 127.0.0.1 80; wait", **body) == "sent"
+    assert daemon.shell(f"nc -l -p 80 & {until}; echo sent | nc -w 9 127.0.0.1 80; wait", **body) == "sent"
     ours = daemon.shell("cat /proc/sys/net/ipv4/ip_unprivileged_port_start", HostConfig=mode("host"))
     with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as file:
         assert ours == file.read().strip()

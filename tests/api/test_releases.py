@@ -1,6 +1,7 @@
 """Containers over an upgrade and a downgrade: the release before, and this one, adopt what the other has started."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -21,7 +22,7 @@ from tests.harness.released import Changing
 ALIVE = ("terminal", "paused", "talker", "named")
 TALKER = "trap 'echo bye; exit 5' TERM; i=0; while :; do i=$((i+1)); echo line $i; sleep 0.02; done"
 MUXERS = ("auto", "python") if _muxer.built() else ("python",)
-JSON = driver("json-file", max_size="100k", max_file="2")
+JSON = driver("json-file", max_size="1m", max_file="2")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def changing(world: World, request: pytest.FixtureRequest) -> Iterator[Changing]
 
 def until(check: Callable[[], object]) -> None:
     """Wait until something is so."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not check():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.01)
@@ -59,13 +60,20 @@ def heard(client: socket.socket, wanted: bytes) -> bytes:
     return got
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for this signal."""
+    found = re.search(r"^SigCgt:\s+(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(found[1], 16) & 1 << number - 1)
+
+
 class Left:
     """What a daemon has started, of every kind, and what is open to it. Each method is one kind's life afterwards."""
 
     def __init__(self, daemon: Changing) -> None:
         self.daemon = daemon
         daemon.import_busybox()
-        script = "read x; stty size; read x; exit 3"
+        # The new size and the next bytes take different ways to the terminal.
+        script = "read x; until stty size | grep '33 44'; do sleep 0.02; done; read x; exit 3"
         self.terminal = self._begun("sh", "-c", script, name="terminal", Tty=True, OpenStdin=True)
         self.client = attached(daemon, self.terminal, "stream=1&stdin=1&stdout=1")
         self.paused = self._begun("sh", "-c", TALKER, name="paused")
@@ -75,6 +83,7 @@ class Left:
         )
         assert daemon.request("POST", "/networks/create", {"Name": "places", **subnet("10.78.0.0/24")}).status == 201
         self._begun("sleep", "1000", name="named", HostConfig={"NetworkMode": "places"})
+        until(lambda: catches(daemon.inspect("short")["State"]["Pid"], signal.SIGUSR1))
         self.created = daemon.create("sh", "-c", "exit 4", name="created")
         for one in (self.paused, self.talker):
             until(lambda one=one: b"line 3\n" in daemon.logs(one))
@@ -210,7 +219,7 @@ def test_the_release_before_adopts_what_this_one_has_started_or_leaves_it_alone(
         assert changing.runs() == str(before)
     else:
         changing.start(wait=False)
-        assert changing.process.wait(20) == 1
+        assert changing.process.wait(60) == 1
         assert "was written by a newer engine" in changing.log
         changing.process, changing.tree = None, PROJECT
         changing.start()

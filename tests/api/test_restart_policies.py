@@ -1,5 +1,6 @@
 """Restart policies: who runs again, when, how often, and what a hand does in between; also over daemons."""
 
+import contextlib
 import itertools
 import math
 import os
@@ -9,12 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.harness import frames
+from engine.wire import exitfile
+from tests.api.test_crash import monitor_of
+from tests.harness import frames, listening
 from tests.harness.daemon import Daemon
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
-SECONDS = 15
+SECONDS = 40
 
 
 def policy(name: str, most: int = 0, **more: object) -> dict:
@@ -94,6 +97,7 @@ def test_on_failure_stops_at_its_count(daemon: Daemon, container: Callable[..., 
     assert daemon.logs(one).count(b"try\n") == 3
 
 
+@pytest.mark.alone
 def test_the_waits_grow(daemon: Daemon, container: Callable[..., str]) -> None:
     """A tenth of a second, then twice as long each time: told by the container's own clock."""
     one = container("sh", "-c", "cat /proc/uptime; exit 1", HostConfig=policy("on-failure", 4))
@@ -117,30 +121,35 @@ def test_what_waits_for_its_next_run_is_shown_as_dockerd_shows_it(daemon: Daemon
         "Pid": 0,
         "ExitCode": 3,
     }
-    listed = next(each for each in daemon.request("GET", "/containers/json").json() if each["Id"] == failing)
-    assert listed["State"] == "restarting"
+    # It may run just when it is listed.
+    while (listed := row(daemon, failing))["State"] != "restarting":
+        in_backoff(daemon, failing)
     assert listed["Status"].startswith("Restarting (3) ") and listed["Status"].endswith(" ago")
+
+
+def row(daemon: Daemon, container: str) -> dict:
+    """The container as the list has it."""
+    return next(each for each in daemon.request("GET", "/containers/json").json() if each["Id"] == container)
 
 
 def test_verbs_on_what_waits_for_its_next_run(daemon: Daemon, failing: str) -> None:
     """The answers of dockerd 20.10."""
-    in_backoff(daemon, failing, 3)
-    assert post(daemon, failing, "start") == 304
-    answer = daemon.request("POST", f"/containers/{failing}/pause")
-    assert (answer.status, answer.message) == (
-        409,
+    calls = (("POST", "/start"), ("POST", "/pause"), ("POST", "/unpause"), ("DELETE", ""))
+    name, answers = "", []
+    while not answers:
+        before = in_backoff(daemon, failing, 3)["State"]
+        found = [daemon.request(method, f"/containers/{failing}{verb}", checked=False) for method, verb in calls]
+        name = f"renamed-in-backoff-{len(name)}"
+        assert post(daemon, failing, f"rename?name={name}") == 204
+        if daemon.inspect(failing)["State"] == before:  # else it has run meanwhile, on a slow machine
+            answers = found
+    assert [answer.status for answer in answers] == [304, 409, 500, 409]
+    assert [answer.message for answer in answers[1:]] == [
         f"Container {failing} is restarting, wait until the container is running",
-    )
-    answer = daemon.request("POST", f"/containers/{failing}/unpause", checked=False)
-    assert (answer.status, answer.message) == (500, f"Container {failing} is not paused")
-    answer = daemon.request("DELETE", f"/containers/{failing}")
-    assert answer.status == 409
-    assert answer.message == (
+        f"Container {failing} is not paused",
         f'cannot remove container "{failing}": container is restarting: '
-        "stop the container before removing or force remove"
-    )
-    assert post(daemon, failing, "rename?name=renamed-in-backoff") == 204
-    assert daemon.inspect(failing)["State"]["Status"] == "restarting"
+        "stop the container before removing or force remove",
+    ]
     assert daemon.request("DELETE", f"/containers/{failing}?force=1").status == 204
     assert daemon.request("GET", f"/containers/{failing}/json").status == 404
 
@@ -151,23 +160,32 @@ def test_a_hand_ends_the_waiting(daemon: Daemon, failing: str, verb: str) -> Non
     before = in_backoff(daemon, failing)
     assert post(daemon, failing, verb) == 204
     state = daemon.inspect(failing)["State"]
-    assert (state["Status"], state["Running"], state["ExitCode"]) == ("exited", False, 3)
+    assert (state["Status"], state["Running"]) == ("exited", False)
+    assert state["ExitCode"] == 3 or state["StartedAt"] > before["State"]["StartedAt"]  # the hand met its next run
     time.sleep(1.5)
     assert daemon.inspect(failing)["State"]["StartedAt"] == state["StartedAt"]
     began = time.monotonic()
     daemon.begin(failing)
     count = daemon.inspect(failing)["RestartCount"]
-    # The waits double from a tenth of a second: one, unless this machine was slow to ask.
-    assert count <= 1 + int(math.log2((time.monotonic() - began) / 0.1 + 1)) and count < before["RestartCount"]
+    assert count <= most_tries(began)
     assert until(daemon, failing, lambda shown: shown["RestartCount"] >= 2)
 
 
 def test_restart_by_hand_while_it_waits(daemon: Daemon, failing: str) -> None:
     """It runs at once, and its tries are counted anew."""
-    before = in_backoff(daemon, failing)
+    before, began = in_backoff(daemon, failing), time.monotonic()
     assert post(daemon, failing, "restart") == 204
     after = daemon.inspect(failing)
-    assert after["State"]["StartedAt"] > before["State"]["StartedAt"] and after["RestartCount"] <= 1
+    assert after["State"]["StartedAt"] > before["State"]["StartedAt"]
+    assert after["RestartCount"] <= most_tries(began)
+
+
+def most_tries(began: float) -> int:
+    """How often a container has been run again since then: once, unless this machine was slow to ask.
+
+    The waits double from a tenth of a second.
+    """
+    return 1 + int(math.log2((time.monotonic() - began) / 0.1 + 1))
 
 
 @pytest.mark.parametrize("name", ["always", "unless-stopped", "on-failure"])
@@ -270,15 +288,12 @@ def test_restart_starts_what_does_not_run_and_tells_what_cannot(daemon: Daemon, 
 
 def kept_dead(daemon: Daemon, containers: dict[str, str]) -> None:
     """Kill the daemon, then process 1 of each container, and start a daemon."""
-    pids = [daemon.inspect(one)["State"]["Pid"] for one in containers.values()]
+    pids = {one: daemon.inspect(one)["State"]["Pid"] for one in containers.values()}
     daemon.kill9()
-    for pid in pids:
+    for one, pid in pids.items():
         if pid:
             os.kill(pid, signal.SIGKILL)
-            end = time.monotonic() + SECONDS
-            while os.path.exists(f"/proc/{pid}") and time.monotonic() < end:
-                time.sleep(0.01)
-    time.sleep(0.3)  # the monitors write their exit files
+            listening.until((daemon.exec_root / "containers" / one / exitfile.EXIT).exists)
     daemon.start()
 
 
@@ -311,7 +326,7 @@ def test_what_was_stopped_by_hand_and_the_next_daemon(crashing: Daemon) -> None:
     for name, one in made.items():
         if name != "never":
             daemon.begin(one)
-    time.sleep(0.2)
+    listening.until(lambda: b"\n" in daemon.logs(made["well"]))
     for name, one in made.items():
         post(daemon, one, "stop?t=10" if name == "well" else "stop?t=0")
     daemon.restart()
@@ -347,7 +362,7 @@ def test_one_that_waited_for_its_next_run_is_run_by_the_next_daemon(crashing: Da
     before = in_backoff(daemon, one, 5)
     daemon.kill9()
     daemon.start()
-    shown = until(daemon, one, lambda shown: shown["State"]["StartedAt"] > before["State"]["StartedAt"], 3)
+    shown = until(daemon, one, lambda shown: shown["State"]["StartedAt"] > before["State"]["StartedAt"], 9)
     assert shown["RestartCount"] < before["RestartCount"]
     daemon.remove(one)
 
@@ -359,14 +374,12 @@ def test_after_a_reboot_of_the_host(crashing: Daemon) -> None:
     for one in made.values():
         daemon.begin(one)
     pids = [daemon.inspect(one)["State"]["Pid"] for one in made.values()]
-    parents = []
-    for pid in pids:
-        with open(f"/proc/{pid}/status") as lines:
-            parents.append(next(int(line.split()[1]) for line in lines if line.startswith("PPid:")))
+    parents = [monitor_of(daemon, one) for one in made.values()]
     daemon.kill9()
     for pid in (*parents, *pids):
-        os.kill(pid, signal.SIGKILL)
-    time.sleep(0.2)
+        with contextlib.suppress(ProcessLookupError):  # it goes with its parent
+            os.kill(pid, signal.SIGKILL)
+    listening.until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in (*parents, *pids)))
     for one in made.values():
         place = daemon.exec_root / "containers" / one
         for file in place.iterdir():

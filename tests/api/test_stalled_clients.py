@@ -22,7 +22,7 @@ from tests.harness.registry import Registry
 
 SECONDS = 30.0
 # Far beyond what a healthy daemon takes to end: it gives answers under way 5 seconds.
-STOP_SECONDS = 15.0
+STOP_SECONDS = 30.0
 LAYERS, ANSWERS = 40, 30
 """Layers of a pull, and answers before it that nobody reads: so many that what is said of the layers finds no room."""
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "tcp"}

@@ -23,8 +23,9 @@ from hypothesis.stateful import (
 
 from tests.harness.daemon import Daemon
 from tests.harness.http import Answer
+from tests.harness.listening import until
 
-SECONDS = 15
+SECONDS = 40
 NAMES = ("machine-a", "machine-b", "machine-c")
 POLICIES = ("no", "always", "unless-stopped", "on-failure")
 UP = ("running", "paused")
@@ -343,7 +344,7 @@ class Storm:
         """One of them."""
         try:
             with self.daemon.connection(timeout=60) as connection:
-                while time.monotonic() < self.until:
+                while time.monotonic() < self.until or self.done <= STORM_THREADS:  # slow as the machine may be
                     self.call(connection)
         except Exception as error:
             self.unlawful.append(f"{type(error).__name__}: {error}")
@@ -418,7 +419,8 @@ def test_a_hundred_clients_that_do_opposite_things_leave_lawful_states(stressed:
         if state["Running"]:
             assert os.path.exists(f"/proc/{state['Pid']}") and cgroups_of(each["Id"])
         else:
-            assert not state["Pid"] and not cgroups_of(each["Id"])
+            assert not state["Pid"]
+            until(lambda each=each: not cgroups_of(each["Id"]))  # who hears of an end does not wait for that
     for each in daemon.request("GET", "/containers/json?all=1").json():
         assert daemon.request("DELETE", f"/containers/{each['Id']}?force=1").status in (204, 404)
         assert not cgroups_of(each["Id"])

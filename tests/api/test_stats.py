@@ -1,5 +1,6 @@
 """GET /containers/{id}/stats: real figures, once or every second, and what it costs."""
 
+import contextlib
 import json
 import os
 import time
@@ -30,7 +31,7 @@ def watch(daemon: Daemon, container: str, connection: Connection) -> Iterator[di
     return (json.loads(chunk) for chunk in connection.chunks())
 
 
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     """Whether the condition came true in time."""
     end = time.monotonic() + seconds
     while not condition():
@@ -72,6 +73,7 @@ def test_one_shot_is_one_sample(daemon: Daemon, container: Callable[..., str]) -
     assert "networks" not in shown  # it has but a loopback
 
 
+@pytest.mark.alone
 def test_without_stream_there_are_two_samples(daemon: Daemon, container: Callable[..., str]) -> None:
     """A second apart: what a container that does nothing but work has used is what its processes have, and no more."""
     one = container("sh", "-c", SPIN)
@@ -122,8 +124,10 @@ def test_a_stream_outlives_the_run_and_ends_with_the_container(daemon: Daemon, c
         assert any(next(lines)["pids_stats"] == {} for _ in range(3))
         daemon.begin(one)
         assert any(next(lines)["pids_stats"].get("current") == 1 for _ in range(3))
+        began = time.monotonic()
         daemon.remove(one)
-        assert len(list(lines)) <= 2
+        left = len(list(lines))
+        assert left <= 2 + time.monotonic() - began
 
 
 def test_stream_and_one_shot_exclude_each_other(daemon: Daemon, container: Callable[..., str]) -> None:
@@ -182,7 +186,9 @@ def processor_time(pid: int) -> float:
     with open(f"/proc/{pid}/schedstat") as file:
         total = int(file.read().split()[0])
     for task in os.listdir(f"/proc/{pid}/task"):
-        if int(task) != pid:
+        with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+            if int(task) == pid:
+                continue
             with open(f"/proc/{pid}/task/{task}/schedstat") as file:
                 total += int(file.read().split()[0])
     return total / 1e9

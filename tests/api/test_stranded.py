@@ -68,7 +68,7 @@ def daemon(alone: Stranded) -> Iterator[Stranded]:
 
 def settled(check: Callable[[], bool]) -> None:
     """Wait until something is so."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not check():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -106,7 +106,9 @@ def test_what_a_container_can_be_given(daemon: Stranded) -> None:
 
 
 def test_clients_come_and_go_and_the_terminal_is_resized(daemon: Stranded) -> None:
-    one = daemon.create("sh", "-c", "read x; stty size; read x; exit 3", Tty=True, OpenStdin=True)
+    # The new size and the next bytes take different ways to the terminal.
+    script = "read x; until stty size | grep '33 44'; do sleep 0.02; done; read x; exit 3"
+    one = daemon.create("sh", "-c", script, Tty=True, OpenStdin=True)
     daemon.begin(one)
     with attached(daemon, one, "stream=1&stdin=1&stdout=1&detachKeys=ctrl-p,ctrl-q") as client:
         assert daemon.request("POST", f"/containers/{one}/resize?h=33&w=44").status == 200
@@ -214,6 +216,7 @@ def test_a_word_that_a_monitor_does_not_understand_is_told_and_no_death(daemon: 
     """As of a newer daemon: unknown, cut, of other fields, without what comes with it."""
     one = daemon.create("sh", "-c", "trap 'exit 8' TERM; echo up; while :; do sleep 0.02; done")
     daemon.begin(one)
+    settled(lambda: b"up" in daemon.logs(one))  # only then does it obey
     daemon.kill9()
     words = (
         *ALIEN,

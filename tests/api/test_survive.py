@@ -13,11 +13,12 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from tests.api.test_crash import monitor_of
 from tests.api.test_many_waiters import told, waiting
 from tests.harness.daemon import Daemon
 from tests.harness.http import Connection
 
-SECONDS = 20.0
+SECONDS = 60.0
 UNTIL_TOLD = "trap 'exit {}' USR1; echo ready; while :; do sleep 0.02; done"
 QUIET = {"NetworkMode": "none"}
 
@@ -43,12 +44,6 @@ def until(true: Callable[[], object], what: str) -> None:
     while not true():
         assert time.monotonic() < end, what
         time.sleep(0.01)
-
-
-def monitor_of(daemon: Daemon, container: str) -> int:
-    """The process that keeps a container that runs."""
-    with open(f"/proc/{daemon.inspect(container)['State']['Pid']}/status") as status:
-        return int(next(line.split()[1] for line in status if line.startswith("PPid:")))
 
 
 def begin(daemon: Daemon, container: str) -> int:

@@ -40,6 +40,9 @@ def busy(daemon: Daemon) -> Iterator[str]:
         name = stack.enter_context(networking.container(daemon, name="busy", HostConfig=host))
         answer = daemon.request("POST", f"/exec/{execs.create(daemon, name, 'sleep', '600')}/start", {"Detach": True})
         assert answer.status == 200, answer
+        # They take their names a moment after the start was answered.
+        names = {"engine monitor", "engine exec", "engine forward", "engine resolver"}
+        until(lambda: names <= {said for said, _ in family(daemon.pid).values()})
         yield daemon.inspect(name)["Id"]
 
 
@@ -124,6 +127,7 @@ def test_a_daemon_that_hangs_or_is_dead_does_not_hide_the_others(titled: Daemon)
     with busy(titled) as container:
         os.kill(titled.pid, signal.SIGSTOP)
         try:
+            until(lambda: Path(f"/proc/{titled.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
             stopped = inspect_processes("--exec-root", titled.exec_root)
             assert "state T" in rows(stopped.stdout)["daemon"] or "do_signal_stop" in rows(stopped.stdout)["daemon"]
             assert f"{container[:12]} busy" in rows(stopped.stdout)["monitor"]

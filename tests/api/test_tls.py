@@ -46,7 +46,7 @@ def connection(daemon: Daemon, context: ssl.SSLContext) -> Connection:
     made = Connection.__new__(Connection)
     made.buffer = b""
     plain = daemon.namespaces.connect(PORT)
-    plain.settimeout(10)
+    plain.settimeout(30)
     made.socket = context.wrap_socket(plain, server_hostname="localhost")
     return made
 
@@ -79,7 +79,7 @@ def test_plain_http_gets_nothing(tls_daemon: Daemon) -> None:
     """And harms nobody."""
     with tls_daemon.namespaces.connect(PORT) as plain:
         plain.sendall(b"GET /_ping HTTP/1.1\r\n\r\n")
-        plain.settimeout(10)
+        plain.settimeout(30)
         try:
             assert b"OK" not in plain.recv(1000)
         except ConnectionResetError:

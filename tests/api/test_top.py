@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from urllib.parse import quote
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.harness.daemon import Daemon
 from tests.harness.http import Answer
+from tests.harness.listening import until
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -44,11 +44,10 @@ def shown(daemon: Daemon, container: str, arguments: str | None = None) -> list[
 def begun(daemon: Daemon, one: str) -> list[dict[str, str]]:
     """Start a container with a shell and a sleeping child; both of them."""
     daemon.begin(one)
-    end = time.monotonic() + 5
+    until(lambda: b"ready" in daemon.logs(one))
     # The child is there before it is the program that it becomes.
-    while b"ready" not in daemon.logs(one) or "sleep 77" not in [row["CMD"] for row in shown(daemon, one)]:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: "sleep 77" in [row["CMD"] for row in shown(daemon, one)])
+    until(lambda: {row["S"] for row in shown(daemon, one, "-o pid,s")} == {"S"})
     return shown(daemon, one)
 
 

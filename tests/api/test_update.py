@@ -6,6 +6,7 @@ import pytest
 
 from tests.api.test_limits import MIB, cgroup
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -182,10 +183,7 @@ def test_what_the_kernel_refuses_changes_nothing(daemon: Daemon, container: Call
     script = "head -c 50m /dev/zero > /dev/shm/held; echo ready; sleep 60"
     one = container("sh", "-c", script, HostConfig=host(Memory=400 * MIB, MemorySwap=400 * MIB, PidsLimit=40))
     daemon.begin(one)
-    for _ in range(100):
-        if b"ready" in daemon.logs(one):
-            break
-        daemon.run("sleep", "0.1", HostConfig=host())
+    until(lambda: b"ready" in daemon.logs(one))
     status, text = refused(daemon, one, PidsLimit=10, Memory=8 * MIB, MemorySwap=8 * MIB)
     assert status == 500 and "memory.limit_in_bytes" in text
     assert value(daemon, one, "memory/memory.limit_in_bytes", "") == str(400 * MIB)

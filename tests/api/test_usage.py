@@ -10,6 +10,7 @@ import pytest
 from tests.harness import rootfs
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import running
+from tests.harness.listening import until
 
 NAMES = {
     "image": ("Images", "ImageUsage"),
@@ -41,14 +42,14 @@ def fill(daemon: Daemon) -> None:
         daemon.request("POST", "/volumes/create", {"Name": name, "DriverOpts": options})
     daemon.shell("head -c 3000 /dev/zero > /v/f; ln /v/f /v/g", HostConfig={**host, "Binds": ["idle:/v"]})
     runner = daemon.create(
-        "sh", "-c", "echo x > /v/f; echo y > /own; sleep 600", name="runner", HostConfig={**host, "Binds": ["used:/v"]}
+        "sh", "-c", "echo y > /own; echo x > /v/f; sleep 600", name="runner", HostConfig={**host, "Binds": ["used:/v"]}
     )
     daemon.begin(runner)
     context = rootfs.archive([("Dockerfile", 0o644, b"FROM busybox\nRUN echo built > /built\n")])
     built = daemon.request("POST", "/build?t=built", context, {"Content-Type": "application/x-tar"})
     assert built.status == 200 and "error" not in built.lines[-1]
-    while not os.path.exists(f"{daemon.data_root}/volumes/used/_data/f"):
-        assert daemon.inspect(runner)["State"]["Running"]
+    written = daemon.data_root / "volumes/used/_data/f"
+    until(lambda: written.exists() and written.stat().st_size)
 
 
 def usage(daemon: Daemon, query: str = "", version: str = "1.54") -> dict:

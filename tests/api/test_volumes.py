@@ -194,7 +194,7 @@ def test_what_happens_to_a_volume_is_told(own_daemon):
     own_daemon.request("DELETE", "/volumes/told")
     lines = []
     wanted = quote('{"type":["volume"]}')
-    with own_daemon.connection(timeout=5) as connection:
+    with own_daemon.connection() as connection:
         connection.open_stream("GET", f"/events?since=1&filters={wanted}")
         for chunk in connection.chunks():
             lines += [json.loads(line) for line in chunk.splitlines()]

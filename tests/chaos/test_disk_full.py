@@ -53,7 +53,7 @@ def small(world: World, request: pytest.FixtureRequest) -> Iterator[tuple[Daemon
         yield both
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Wait for something that other processes do."""
     end = time.monotonic() + seconds
     while not condition():

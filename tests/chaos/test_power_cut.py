@@ -189,7 +189,7 @@ def look(after: Daemon, wanted: dict[Fact, object]) -> dict[Fact, object]:
 
 def runs(daemon: Daemon, name: str, wanted: object) -> bool:
     """Whether a container runs: a daemon that starts sees to it in a thread of its own. wanted: `...` for either"""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while (found := daemon.inspect(name)["State"]["Running"]) != wanted and wanted != ... and time.monotonic() < end:
         time.sleep(0.01)
     return found

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.clients.cli import OPTION, ROW, said
+from tests.harness.listening import until
 
 pexpect = pytest.importorskip("pexpect", reason="needs pexpect: pip install pexpect")
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def running(docker, name: str) -> str:
     """A container that talks until it is told to stop."""
     script = "trap 'exit 3' TERM; while :; do echo tick; sleep 0.05; done"
     said(docker("container", "run", "-d", "--name", name, "busybox", "sh", "-c", script))
+    until(lambda: b"tick" in docker("container", "logs", name).stdout)  # only then does it obey
     return name
 
 
@@ -246,7 +248,7 @@ def test_an_option_of_exec(docker, running: str, tmp_path, option: str) -> None:
 
 def test_exec_detached(docker, running: str) -> None:
     assert said(docker("exec", "-d", running, "sh", "-c", "echo done > /tmp/detached")) == ""
-    script = "for i in $(seq 100); do [ -s /tmp/detached ] && break; sleep 0.05; done; cat /tmp/detached"
+    script = "for i in $(seq 1000); do [ -s /tmp/detached ] && break; sleep 0.05; done; cat /tmp/detached"
     assert said(docker("exec", running, "sh", "-c", script)) == "done\n"
 
 

@@ -72,7 +72,7 @@ def test_a_terminal_is_one(docker, named):
         shutil.which("docker"),
         ["run", "--rm", "-it", "--name", named, "busybox", "sh"],
         env=docker.environment,
-        timeout=20,
+        timeout=60,
     )
     child.expect("/ # ")
     child.sendline("tty && echo to\\gether")
@@ -86,7 +86,7 @@ def test_a_terminal_is_one(docker, named):
 
 def test_the_detach_keys_leave_the_container_running(docker, named):
     child = pexpect.spawn(
-        shutil.which("docker"), ["run", "-it", "--name", named, "busybox", "sh"], env=docker.environment, timeout=20
+        shutil.which("docker"), ["run", "-it", "--name", named, "busybox", "sh"], env=docker.environment, timeout=60
     )
     child.expect("/ # ")
     child.send("\x10\x11")
@@ -118,7 +118,7 @@ def test_attach_gives_the_output_from_now_on_and_the_exit_code(docker, named):
     attached = subprocess.Popen(
         ["docker", "start", "-ai", named], env=docker.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    output, _ = attached.communicate(b"word\n", timeout=20)
+    output, _ = attached.communicate(b"word\n", timeout=60)
     assert (output, attached.returncode) == (b"got word\n", 4)
 
 

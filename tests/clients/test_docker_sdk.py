@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.harness.listening import until
+
 errors = pytest.importorskip("docker.errors", reason="needs the docker SDK: pip install docker")
 
 
@@ -108,13 +110,15 @@ def test_an_attached_socket_carries_input(made):
 
 
 def test_stop_and_kill_give_their_codes(made):
-    stopped, killed = made("sh", "-c", "trap 'exit 4' TERM; while :; do sleep 0.05; done"), made("sleep", "60")
+    script = "trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done"
+    stopped, killed = made("sh", "-c", script), made("sleep", "600")
     for container in (stopped, killed):
         container.start()
     killed.kill()
     assert killed.wait()["StatusCode"] == 137
+    until(lambda: stopped.logs() == b"ready\n")  # only then does it obey
     stopped.stop()
-    assert stopped.wait()["StatusCode"] in (4, 143)
+    assert stopped.wait()["StatusCode"] == 4
 
 
 def test_containers_are_listed_by_filter(sdk, made):

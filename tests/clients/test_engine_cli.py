@@ -62,7 +62,7 @@ def test_a_signal_to_the_client_reaches_the_container(engine):
 def test_a_terminal_is_one_and_the_exit_code_comes_back(engine):
     pexpect = pytest.importorskip("pexpect", reason="needs pexpect: pip install pexpect")
     command, *words = [*COMMAND, "run", "--rm", "-it", "busybox", "sh"]
-    child = pexpect.spawn(command, words, env=engine.environment, timeout=20)
+    child = pexpect.spawn(command, words, env=engine.environment, timeout=60)
     child.expect("/ # ")
     child.sendline("tty && echo to\\gether")
     child.expect("/dev/pts/0")
@@ -76,7 +76,7 @@ def test_a_terminal_is_one_and_the_exit_code_comes_back(engine):
 def test_the_detach_keys_leave_the_container_running(engine, named):
     pexpect = pytest.importorskip("pexpect", reason="needs pexpect: pip install pexpect")
     command, *words = [*COMMAND, "run", "-it", "--name", named, "busybox", "sh"]
-    child = pexpect.spawn(command, words, env=engine.environment, timeout=20)
+    child = pexpect.spawn(command, words, env=engine.environment, timeout=60)
     child.expect("/ # ")
     child.send("\x10\x11")
     child.expect(pexpect.EOF)

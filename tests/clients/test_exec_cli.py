@@ -74,7 +74,7 @@ def test_a_container_that_does_not_run_is_said_so(docker, container):
 def test_a_terminal_with_its_size_and_detach_keys(docker, box):
     """`docker exec -it`: an echo, the size of the terminal around it, resize, and the keys that leave it running."""
     words = ["exec", "-it", "--detach-keys", "ctrl-a,x", box, "sh"]
-    client = pexpect.spawn("docker", words, env=docker.environment, dimensions=(30, 90), timeout=15)
+    client = pexpect.spawn("docker", words, env=docker.environment, dimensions=(30, 90), timeout=60)
     client.expect("[#$] ")
     for _ in range(50):
         client.sendline("stty size")

@@ -26,7 +26,7 @@ def there(request, docker, named):
         "echo v > /v/in; echo ready; sleep 1000"
     )
     said(docker("run", "-d", "--name", named, "--network", "none", "-v", "/v", "busybox", "sh", "-c", script))
-    said(docker("exec", named, "sh", "-c", "until [ -e /v/in ]; do sleep 0.02; done"))
+    said(docker("exec", named, "sh", "-c", "until [ -s /v/in ]; do sleep 0.02; done"))
     if request.param == "stopped":
         said(docker("kill", named))
         said(docker("wait", named))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.listening import until
+
 Docker = Callable[..., subprocess.CompletedProcess]
 
 pytestmark = pytest.mark.usefixtures("busybox")
@@ -158,7 +160,8 @@ def test_an_exec_is_in_all_the_namespaces_of_the_container(docker: Docker, optio
     try:
         assert made.returncode == 0, made.stderr
         found = docker("exec", "shares", "readlink", f"/proc/self/ns/{name}")
-        assert found.stdout == docker("logs", "shares").stdout and found.stdout.startswith(name.encode()), found.stderr
+        assert found.stdout.startswith(name.encode()), found.stderr
+        assert found.stdout == until(lambda: docker("logs", "shares").stdout)
     finally:
         docker("rm", "-f", "shares")
 

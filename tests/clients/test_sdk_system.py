@@ -101,7 +101,7 @@ def test_events_are_heard_while_they_happen_and_read_afterwards(sdk):
     listener.start()
     sdk.networks.create(name).remove()
     sdk.volumes.create(name).remove()
-    listener.join(20)
+    listener.join(60)
     live.close()
     expected = [("network", "create"), ("network", "destroy"), ("volume", "create"), ("volume", "destroy")]
     assert heard == expected

@@ -15,7 +15,7 @@ from tests.harness.daemon import Daemon
 pytestmark = pytest.mark.skipif(shutil.which("docker") is None, reason="needs the docker CLI")
 
 KILLS = 3
-SECONDS = 30
+SECONDS = 60
 # Says a line every few milliseconds until there is a file, then how many there were, and ends with 23.
 TALKER = "i=0; until [ -e /{0} ]; do i=$((i+1)); echo line $i; sleep 0.005; done; echo $i in all; exit 23"
 RUNS = {

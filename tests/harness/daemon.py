@@ -209,7 +209,7 @@ class Daemon:
         answer = self.request("POST", f"/containers/{container}/start")
         assert answer.status == 204, answer
 
-    def wait(self, container: str, condition: str = "", timeout: float = 30.0) -> int:
+    def wait(self, container: str, condition: str = "", timeout: float = 60.0) -> int:
         """Wait for a container's end; its exit status."""
         query = f"?condition={condition}" if condition else ""
         answer = self.request("POST", f"/containers/{container}/wait{query}", timeout=timeout)
@@ -221,6 +221,13 @@ class Daemon:
         answer = self.request("GET", f"/containers/{container}/logs?{query}")
         assert answer.status == 200, answer
         return answer.body
+
+    def put_file(self, container: str, name: str, content: bytes = b"") -> None:
+        """Put a file into a container's root directory: for who waits for it inside."""
+        body = rootfs.archive([(name, 0o644, content)])
+        headers = {"Content-Type": "application/x-tar"}
+        answer = self.request("PUT", f"/containers/{container}/archive?path=/", body, headers)
+        assert answer.status == 200, answer
 
     def inspect(self, container: str) -> dict:
         """What the API says about a container."""

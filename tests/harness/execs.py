@@ -33,7 +33,7 @@ def inspect(daemon: Daemon, exec_id: str) -> dict:
 
 
 def attached(
-    daemon: Daemon, exec_id: str, tty: bool = False, upgrade: bool = True, timeout: float = 20, **body: object
+    daemon: Daemon, exec_id: str, tty: bool = False, upgrade: bool = True, timeout: float = 60, **body: object
 ) -> Connection:
     """Start an exec; the connection that has become its stream."""
     connection = daemon.connection(timeout)

@@ -18,7 +18,7 @@ from tests.unit.images import made
 
 # bcrypt of "secret", made with crypt(3): the registry takes no other kind.
 HTPASSWD = "user:$2b$04$uoNZmNfWd6CAuclu7r/BceDyASBFtt7Yy8MHMS2.uznzF3byDsl1K\n"
-_SECONDS = 10.0
+_SECONDS = 60.0
 
 
 def need(*programs: str) -> None:

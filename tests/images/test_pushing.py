@@ -191,7 +191,7 @@ def test_a_registry_with_tls_that_stops_reading(tmp_path: Path, store, monkeypat
             connection.recv(65536)
             connection.sendall(head + b"\r\nContent-Length: 0\r\n\r\n")
         connection.recv(100)
-        released.wait(10)
+        released.wait(60)
         connection.close()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -27,7 +27,7 @@ NET = Network(id="a" * 64, name="net", driver="bridge", created_ns=0)
 OTHER = Network(id="b" * 64, name="other", driver="bridge", created_ns=0)
 INTERNAL = Network(id="c" * 64, name="inner", driver="bridge", created_ns=0, internal=True)
 BRIDGE = Network(id="d" * 64, name="bridge", driver="bridge", created_ns=0)
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 def host_config(**asked: list[str]) -> dict:

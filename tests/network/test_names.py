@@ -103,7 +103,7 @@ def test_programs_of_a_container_find_the_others(site: Daemon, begin: Begin) -> 
     """By the C library's own resolver, and by busybox's."""
     db = begin("db")
     on_network = {"HostConfig": {"NetworkMode": NET}}
-    assert f"({db.address})" in site.shell("ping -4 -c 1 -W 3 db", **on_network)
+    assert f"({db.address})" in site.shell("ping -4 -c 1 -W 9 db", **on_network)
     assert f"Address: {db.address}" in site.shell("nslookup -type=a db.", **on_network)
 
 
@@ -222,7 +222,7 @@ def test_names_are_answered_while_the_daemon_is_away_and_right_after(
 ) -> None:
     """kill -9: not one query is lost, who ends meanwhile is forgotten, who comes afterwards is found."""
     web, db, short = begin("web"), begin("db", Aliases=["store"]), begin("short")
-    with Asker(web, timeout=3.0) as asker:
+    with Asker(web, timeout=20.0) as asker:
         site.kill9()
         assert asker.addresses("store") == [db.address]
         assert asker.addresses("example.test") == ["192.0.2.1"]

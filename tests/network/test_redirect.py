@@ -33,7 +33,7 @@ def redirected(box: Box) -> Iterator[dict[int, socket.socket]]:
     with contextlib.ExitStack() as stack:
         made = {protocol: stack.enter_context(box.socket(kind)) for protocol, kind in KINDS.items()}
         for each in made.values():
-            each.settimeout(3.0)
+            each.settimeout(20.0)
             each.bind(("127.0.0.11", 0))
         made[socket.IPPROTO_TCP].listen()
         network = os.open(f"/proc/{box.pid}/ns/net", os.O_RDONLY)
@@ -47,7 +47,7 @@ def redirected(box: Box) -> Iterator[dict[int, socket.socket]]:
 def exchange(box: Box, made: dict[int, socket.socket], address: str = "127.0.0.11") -> None:
     """A question and an answer by both protocols: who asks sees port 53 alone."""
     with box.socket(socket.SOCK_DGRAM) as client:
-        client.settimeout(3.0)
+        client.settimeout(20.0)
         client.connect((address, 53))
         client.send(b"question")
         said, peer = made[socket.IPPROTO_UDP].recvfrom(100)
@@ -55,7 +55,7 @@ def exchange(box: Box, made: dict[int, socket.socket], address: str = "127.0.0.1
         made[socket.IPPROTO_UDP].sendto(b"answer", peer)
         assert client.recv(100) == b"answer"
     with box.socket() as client:
-        client.settimeout(3.0)
+        client.settimeout(20.0)
         client.connect((address, 53))
         connection, _ = made[socket.IPPROTO_TCP].accept()
         with connection:
@@ -78,13 +78,13 @@ def test_port_53_leads_to_the_resolver_by_both_protocols_and_again_for_the_next_
 def test_other_ports_and_addresses_lead_where_they_did(box: Box) -> None:
     """Port 53 of another address, and other ports of the resolver's."""
     with redirected(box), box.socket(socket.SOCK_DGRAM) as own, box.socket(socket.SOCK_DGRAM) as client:
-        own.settimeout(3.0)
+        own.settimeout(20.0)
         own.bind(("0.0.0.0", 53))
         for address in (("127.0.0.1", 53), ("127.0.0.12", 53)):
             client.sendto(b"x", address)
             assert own.recv(10) == b"x"
         with box.socket(socket.SOCK_DGRAM) as other:
-            other.settimeout(3.0)
+            other.settimeout(20.0)
             other.bind(("127.0.0.11", 5353))
             client.sendto(b"y", ("127.0.0.11", 5353))
             assert other.recv(10) == b"y"

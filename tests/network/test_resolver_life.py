@@ -84,7 +84,7 @@ def test_a_container_that_ends_is_forgotten_and_its_network_let_go_with_nobody_t
         assert asker.addresses("db") == ["10.0.0.3"]
         db.end()
         assert settled(lambda: asker.ask("db").code == dns.SERVFAIL)
-    assert descriptors(pid) == before - 1, "but for the link"
+    assert settled(lambda: descriptors(pid) == before - 1), "but for the link"
 
 
 def test_a_new_daemon_finds_it_again_and_both_know_the_same(site: Site, box: Callable[..., Box]) -> None:
@@ -151,7 +151,7 @@ def test_one_that_does_not_answer_is_killed_and_replaced(site: Site, box: Callab
     site.patience(0.3)
     os.kill(pid, signal.SIGSTOP)
     site.join(db, db.place(last=3))
-    assert pid not in site.pids()
+    assert settled(lambda: pid not in site.pids())
     with Asker(web) as asker, Asker(db) as other:
         assert asker.addresses("db") == ["10.0.0.3"]
         assert other.addresses("web") == ["10.0.0.2"]
@@ -220,13 +220,13 @@ def test_a_failure_that_nobody_has_foreseen_costs_one_answer_until_there_are_too
         assert daemon.receive()[0] == Served()
         os.close(network)
         os.close(pidfd)
-        with Asker(box, timeout=5.0) as asker:
+        with Asker(box) as asker:
             for _ in range(3):
                 asker.socket.send(dns.query("boom", number=9))
                 assert asker.addresses("web") == ["10.0.0.2"]
             assert "ZeroDivisionError" in (tmp_path / exitfile.RESOLVER_CRASH).read_text()
             asker.socket.send(dns.query("boom"))
-            thread.join(5.0)
+            thread.join(60.0)
     assert [type(error) for error in ended] == [ZeroDivisionError]
     for _, served in made[0]._served.values():
         served.close()

@@ -98,7 +98,7 @@ class Replay:
         body = call.body
         if isinstance(body, dict):
             body = json.loads(self.translated(json.dumps(body)))
-        with self.daemon.connection(timeout=20) as connection:
+        with self.daemon.connection(timeout=60) as connection:
             connection.send_request(call.method, path, body, call.headers)
             if call.number in ENDLESS:
                 return Answer(*connection.read_head(), b"")
@@ -117,7 +117,7 @@ class Replay:
         pause = path.endswith("/pause")
         if not (pause or call.note.startswith("inspect after")):
             return
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             answer = self.daemon.request("GET", f"{path.removesuffix('/pause')}/json" if pause else path, checked=False)
             if answer.status != 200 or not (answer.json()["ExecIDs"] if pause else answer.json()["State"]["Running"]):

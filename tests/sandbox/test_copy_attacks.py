@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from engine.daemon.containers.contents import rootfs
 from tests.harness import execs
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 from tests.sandbox.bait import state
 
 pytestmark = pytest.mark.root
@@ -167,9 +168,7 @@ def test_a_process_1_that_has_changed_its_root_does_not_change_what_is_copied(
     script = "mkdir -p /c/bin && cp /bin/busybox /c/bin/sleep && cd /c && exec chroot /c /bin/sleep 1000"
     identifier = container("sh", "-c", script)
     daemon.begin(identifier)
-    end = time.monotonic() + 10
-    while daemon.request("HEAD", url(identifier, "/c/bin/sleep")).status != 200 and time.monotonic() < end:
-        time.sleep(0.02)
+    until(lambda: daemon.request("HEAD", url(identifier, "/c/bin/sleep")).status == 200)
     time.sleep(0.2)
     assert daemon.request("HEAD", url(identifier, "/c/bin/sleep")).status == 200
 
@@ -259,9 +258,7 @@ def test_no_archive_writes_outside_or_breaks_the_daemon(
     daemon.begin(identifier)
     if not run:
         daemon.wait(identifier)
-    end = time.monotonic() + 10
-    while daemon.request("HEAD", url(identifier, "/f/dir/link")).status != 200 and time.monotonic() < end:
-        time.sleep(0.02)
+    until(lambda: daemon.request("HEAD", url(identifier, "/f/dir/link")).status == 200)
     before = state(bait)
 
     @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -299,10 +296,7 @@ def test_cve_2019_14271_nothing_is_loaded_from_within(daemon: Daemon, container:
     trap = f"for f in {traps}; do mkdir -p ${{f%/*}}; rm -f $f; mkfifo $f; (: > $f; echo opened $f) & done"
     one = container("sh", "-c", f"{trap}; touch /ready; sleep 600", User="0:0")
     daemon.begin(one)
-    for _ in range(200):
-        if daemon.request("HEAD", f"/containers/{one}/archive?path=/ready").status == 200:
-            break
-        time.sleep(0.02)
+    until(lambda: daemon.request("HEAD", f"/containers/{one}/archive?path=/ready").status == 200)
     packed = tar_of((member("theirs"), b"x"))
     for query in ("path=/tmp", "path=/tmp&copyUIDGID=1"):
         answer = daemon.request("PUT", f"/containers/{one}/archive?{query}", packed, TAR)
@@ -313,8 +307,7 @@ def test_cve_2019_14271_nothing_is_loaded_from_within(daemon: Daemon, container:
     assert daemon.logs(one) == b""
     # So that it can fail: this is how it is told.
     execs.shell(daemon, one, "head -c 0 < /etc/nsswitch.conf")
-    time.sleep(0.2)
-    assert b"opened /etc/nsswitch.conf" in daemon.logs(one)
+    until(lambda: b"opened /etc/nsswitch.conf" in daemon.logs(one))
 
 
 def test_cve_2026_41568_and_42306_a_place_of_a_mount_that_becomes_a_link_leads_nowhere(

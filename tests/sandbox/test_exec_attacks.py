@@ -7,7 +7,6 @@ after the published flaw it repeats, where there is one.
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from tests.harness import execs
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("busybox")]
 
@@ -70,10 +70,7 @@ def test_cve_2016_9962_a_newcomer_has_nothing_to_be_had_by_ptrace(
     granted = {"NetworkMode": "none", "CapAdd": ["SYS_PTRACE"], "SecurityOpt": ["seccomp=unconfined"]}
     one = container("sh", "-c", script, HostConfig=granted)
     daemon.begin(one)
-    for _ in range(100):
-        if execs.run(daemon, one, "test", "-e", "/tmp/watching").code == 0:
-            break
-        time.sleep(0.02)
+    until(lambda: execs.run(daemon, one, "test", "-e", "/tmp/watching").code == 0)
     for number in range(60):
         # Also the way on which the newborn looks for its command itself.
         argv = ("true",) if number % 2 else ("no-such-command",)
@@ -172,9 +169,9 @@ def test_a_passwd_file_that_never_ends_or_is_a_device_is_refused(daemon: Daemon,
     """Nobody waits for it: not at create, which looks for the user, and not at start."""
     made = execs.create(daemon, box, "id")
     prepare(daemon, box, f"rm -f /etc/passwd; {trap}")
-    answer = daemon.request("POST", f"/containers/{box}/exec", {"Cmd": ["id"], "User": "foo"}, timeout=5)
+    answer = daemon.request("POST", f"/containers/{box}/exec", {"Cmd": ["id"], "User": "foo"})
     assert answer.status == 400 and "not a regular file" in answer.message
-    with execs.attached(daemon, made, timeout=5) as connection:
+    with execs.attached(daemon, made) as connection:
         assert b"not a regular file" in connection.read_to_end()
 
 
@@ -182,7 +179,7 @@ def test_an_exec_is_under_the_containers_limit_of_processes(daemon: Daemon, cont
     """Its own processes count, and it can make no more than are left."""
     one = container("sleep", "600", HostConfig={"NetworkMode": "none", "PidsLimit": 4})
     daemon.begin(one)
-    said = execs.run(daemon, one, "sh", "-c", "sleep 3 & sleep 3 & sleep 3 & sleep 3 & wait")
+    said = execs.run(daemon, one, "sh", "-c", "for i in 1 2 3 4; do sleep 600 >/dev/null 2>&1 & done; wait")
     assert "Resource temporarily unavailable" in said.err or "can't fork" in said.err
 
 

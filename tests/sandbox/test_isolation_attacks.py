@@ -16,6 +16,7 @@ import pytest
 
 from engine.sandbox.seccomp_profile import LARGEST_TEXT
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("busybox")]
 
@@ -256,10 +257,7 @@ def test_a_donor_cannot_lead_who_joins_its_memory_somewhere_else(daemon: Daemon,
         script = f"umount /dev/shm; rmdir /dev/shm; ln -s {target} /dev/shm; echo done; sleep 60"
         donor = container("sh", "-c", script, HostConfig=host(IpcMode="shareable", CapAdd=["SYS_ADMIN"]))
         daemon.begin(donor)
-        for _ in range(100):
-            if b"done" in daemon.logs(donor):
-                break
-            time.sleep(0.02)
+        until(lambda donor=donor: b"done" in daemon.logs(donor))
         one = container("ls", "/dev/shm", HostConfig=host(IpcMode=f"container:{donor}"))
         if daemon.request("POST", f"/containers/{one}/start").status == 204:
             daemon.wait(one)
