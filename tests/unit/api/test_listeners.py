@@ -269,7 +269,9 @@ def exchanged(client: ssl.SSLSocket, data: bytes) -> bytes:
                 return answer
             answer += part
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            select.select([client], [client] if data else [], [], 10)
+            poll = select.poll()
+            poll.register(client, select.POLLIN | (select.POLLOUT if data else 0))
+            poll.poll(10_000)
 
 
 def test_large_bodies_go_both_ways_through_tls(tls_server):

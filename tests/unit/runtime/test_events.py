@@ -2,20 +2,13 @@
 
 import itertools
 import os
-import select
 import threading
 
 import pytest
 
 from engine.daemon.runtime import events as bus
 from engine.daemon.runtime.events import KEPT, MOST_WAITING, Events
-
-
-def ready(subscription):
-    """Whether a reader would wake."""
-    poll = select.poll()
-    poll.register(subscription.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+from tests.harness.ready import ready
 
 
 def publish(events, count, first=0):

@@ -2,7 +2,6 @@
 
 import os
 import queue
-import select
 import threading
 import time
 from collections import deque
@@ -17,6 +16,7 @@ from engine.daemon.runtime.background import Turn, later
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.worker import Worker
+from tests.harness.ready import ready
 from tests.unit.runtime.refusing import without_threads
 
 SECONDS = 5
@@ -69,14 +69,14 @@ def test_what_is_owed_is_begun_in_its_order_and_only_once(monkeypatch):
     with without_threads(monkeypatch):
         assert not worker.begin("a", lambda: done.put("a"))
         assert not worker.begin("b", lambda: done.put("b"))
-        assert select.select([worker.bell()], [], [], 0)[0]
+        assert ready(worker.bell())
         worker.settle()
         assert worker.due() == worker.RETRY_SECONDS
     worker.settle()
     assert sorted(done.get(timeout=SECONDS) for _ in range(2)) == ["a", "b"]
     worker.settle()
     assert worker.due() is None and done.empty()
-    assert not select.select([worker.bell()], [], [], 0)[0]
+    assert not ready(worker.bell())
     os.close(worker.bell())
 
 
