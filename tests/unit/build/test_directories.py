@@ -13,7 +13,7 @@ from engine.daemon.build import directories
 from engine.daemon.store import builds
 from engine.daemon.store.database import Database
 
-SECONDS = 5
+SECONDS = 30
 OWNER = (os.getuid(), os.getgid(), 0o755)
 
 

@@ -11,7 +11,7 @@ from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.record import Container, State
 from engine.daemon.runtime.events import Events
 
-SECONDS = 5
+SECONDS = 30
 
 
 class Cgroup:

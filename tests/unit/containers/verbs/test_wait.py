@@ -11,7 +11,7 @@ from engine.errors import Invalid
 from tests.harness.ready import ready
 from tests.unit.containers.test_states import container
 
-SECONDS = 10
+SECONDS = 30
 
 
 class Gone(Exception):

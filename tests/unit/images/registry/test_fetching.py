@@ -21,7 +21,7 @@ from tests.unit.images.made import MadeImage, archive, files_below, member
 
 HOST = platform.host()
 OWN = {"architecture": HOST.architecture, **({"variant": HOST.variant} if HOST.variant else {})}
-_SECONDS = 10.0
+_SECONDS = 30.0
 
 
 @pytest.fixture(autouse=True)
