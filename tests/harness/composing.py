@@ -23,7 +23,7 @@ from tests.harness.namespaces import Namespaces
 from tests.setup import compose as built
 
 _LABEL = "com.docker.compose.project"
-_SECONDS = 20.0
+_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.harness.namespaces import Namespaces
 
 TOKEN_VARIABLE = "ENGINE_TEST_SESSION"
-GRACE_SECONDS = 3.0
+GRACE_SECONDS = 20.0
 # The device of a default network stays with its data root, as docker0 does.
 DEFAULT_DEVICE = re.compile(r"engine\d+")
 # What the text of a table says: the devices, and the host's ports that lead somewhere.
