@@ -381,8 +381,10 @@ def test_an_ordinary_request_is_given_to_the_spare_and_no_other(spawner, tmp_pat
 
 def test_a_request_that_a_dead_spare_cannot_take_is_served_all_the_same(spawner, tmp_path):
     one = spawner(spares=True)
-    pidfd = os.pidfd_open(one.wait_for_spare())
-    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    spare = one.wait_for_spare()
+    pidfd = os.pidfd_open(stat_field(spare, 4))
+    os.kill(spare, signal.SIGKILL)
+    # Its other half ends with it: nobody has the socket any more that the spawner would send the request to.
     assert ready(pidfd, PATIENCE_S)
     os.close(pidfd)
     link, said = begin(one, mark=b"O", directory=str(tmp_path), script="exit 4")
