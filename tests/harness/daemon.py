@@ -22,8 +22,8 @@ from tests.harness.namespaces import Namespaces
 PROJECT = Path(__file__).resolve().parents[2]
 # Which muxer the daemons have whose test does not choose; empty: what a daemon chooses by itself.
 MUXER = os.environ.get("ENGINE_TEST_MUXER", "")
-START_SECONDS = 20.0
-STOP_SECONDS = 20.0
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
 
 
 class Output(NamedTuple):
@@ -119,7 +119,7 @@ class Daemon:
                 with Connection(self.socket, timeout=5) as connection:
                     if connection.request("GET", "/_ping").status == 200:
                         return
-            except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, EOFError):
+            except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, EOFError, TimeoutError):
                 time.sleep(0.005)  # the listener is not there yet, and there is no event for "it is"
 
     def kill9(self) -> None:

@@ -206,13 +206,16 @@ class Upstream:
 
     def _serve(self) -> None:
         udp, tcp = self._sockets
-        while self._bell not in (ready := select.select([self._bell, udp, tcp], [], [])[0]):
+        poll = select.poll()
+        for each in (self._bell, udp, tcp):
+            poll.register(each, select.POLLIN)
+        while self._bell not in (ready := [descriptor for descriptor, _ in poll.poll()]):
             with contextlib.suppress(OSError):  # who goes away before the answer is not this server's trouble
-                if udp in ready:
+                if udp.fileno() in ready:
                     data, peer = udp.recvfrom(65535)
                     for message in self._answers(data, False, peer[0]):
                         udp.sendto(message, peer)
-                if tcp in ready:
+                if tcp.fileno() in ready:
                     connection, peer = tcp.accept()
                     with connection:
                         connection.settimeout(5.0)

@@ -38,6 +38,6 @@ class Doomed(Daemon):
         made = steps.read_text().splitlines()
         if len(made) <= number:
             return ""
-        self.process.wait(5)
+        self.process.wait(30)
         self.start()
         return made[-1]

@@ -83,7 +83,7 @@ class Host(Namespaces):
         _batch(self, f"route add {subnet} via {self.gateway6 if ':' in subnet else self.gateway}")
 
 
-def run(place: Namespaces, *argv: str, timeout: float = 20.0) -> subprocess.CompletedProcess:
+def run(place: Namespaces, *argv: str, timeout: float = 60.0) -> subprocess.CompletedProcess:
     """Run a program on a host; its output as text."""
     return subprocess.run(place.command(argv), capture_output=True, text=True, timeout=timeout)
 
@@ -156,7 +156,7 @@ class Server:
         client, peer = self._socket.accept()
         with client:
             self.seen.append(peer[0])
-            client.settimeout(10.0)
+            client.settimeout(20.0)
             client.recv(_LARGEST)
             client.sendall(peer[0].encode())
 

@@ -56,7 +56,7 @@ class Namespaces:
         with open(f"/proc/{self.pid}/mountinfo") as lines:
             return {line.split()[4] for line in lines}
 
-    def connect(self, port: int, timeout: float = 10.0) -> socket.socket:
+    def connect(self, port: int, timeout: float = 60.0) -> socket.socket:
         """A TCP connection to the loopback address inside. Waits for the listener as long as `timeout` seconds."""
         end = time.monotonic() + timeout
         while True:

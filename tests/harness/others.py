@@ -15,7 +15,7 @@ import pytest
 
 from tests.harness.namespaces import Namespaces
 
-_SECONDS = 30.0
+_SECONDS = 90.0
 _PODMAN = """
 [engine]
 lock_type = "file"

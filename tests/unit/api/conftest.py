@@ -90,7 +90,7 @@ class Client:
 
     def is_closed(self) -> bool:
         """Wait for the server's thread to end, and see that it has closed its end behind it."""
-        self._thread.join(10)
+        self._thread.join(30)
         return not self._thread.is_alive() and not self.rest()
 
 
@@ -101,7 +101,7 @@ def connect() -> Iterator[Callable[[Application], Client]]:
 
     def make(application: Application, closing: Callable[[], bool] = lambda: False) -> Client:
         near, far = socket.socketpair()
-        near.settimeout(10)
+        near.settimeout(30)
 
         def run() -> None:
             if Connection(far, application, closing).serve():
@@ -115,5 +115,5 @@ def connect() -> Iterator[Callable[[Application], Client]]:
     yield make
     for client in clients:
         client.socket.close()
-        client._thread.join(10)
+        client._thread.join(30)
         assert not client._thread.is_alive()

@@ -13,7 +13,7 @@ from engine.daemon.store import builds
 from engine.daemon.store.database import Database
 from tests.harness.parts import Parts, settings
 
-SECONDS = 5
+SECONDS = 30
 OWNER = (os.getuid(), os.getgid(), 0o755)
 
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import select
 import threading
 
 import pytest
@@ -14,6 +13,7 @@ from engine.daemon.containers import states
 from engine.daemon.containers.verbs import stop as stopping
 from engine.daemon.containers.verbs.create import create
 from engine.errors import Conflict, EngineError, Invalid, NotBuilt, NotFound
+from tests.harness.ready import ready
 from tests.unit.containers import recorded
 from tests.unit.containers.fakes import make_engine
 
@@ -71,7 +71,7 @@ class FakeRequest:
     def wait(self, descriptor: int, seconds: float | None = None) -> bool:
         if self.gone():
             raise ClientGone
-        return bool(select.select([descriptor], [], [], 10)[0])
+        return ready(descriptor, 10)
 
 
 @pytest.fixture

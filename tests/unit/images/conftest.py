@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.daemon.images.registry.transport import Transport
 from tests.unit.images import fakeregistry, made
 
 
@@ -16,6 +17,22 @@ def registry():
     """A registry in a thread."""
     with fakeregistry.serving() as running:
         yield running
+
+
+@pytest.fixture
+def sockets(monkeypatch):
+    """The client's ends of all connections that are made to registries, each with all the time of the world."""
+    made = []
+    connect = Transport._connect
+
+    def watched(transport, *where):
+        connection = connect(transport, *where)
+        connection.sock.settimeout(60)
+        made.append(connection.sock)
+        return connection
+
+    monkeypatch.setattr(Transport, "_connect", watched)
+    return made
 
 
 @pytest.fixture

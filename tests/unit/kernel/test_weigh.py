@@ -1,11 +1,11 @@
 """engine.kernel.weigh: the sum of a tree's files, and that nothing in the tree can make it cost much or lead it out."""
 
-import gc
 import os
 
 import pytest
 
 from engine.kernel import weigh
+from tests.harness.descriptors import open_below
 
 
 @pytest.fixture
@@ -84,7 +84,5 @@ def test_no_depth_breaks_it_and_all_descriptors_are_closed(tmp_path):
         os.close(here)
         here = deeper
     os.close(here)
-    gc.collect()  # what another test has left open is not to be closed between the two looks
-    before = len(os.listdir("/proc/self/fd"))
     assert weigh.below(tmp_path, weigh.length) == weigh.DEEPEST
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(tmp_path) == 0

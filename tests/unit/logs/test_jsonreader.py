@@ -166,14 +166,14 @@ def test_a_file_cut_by_hand_is_followed_from_its_beginning(tmp_path):
     near, far = socket.socketpair()
     near.settimeout(20)
     with JsonWriter(str(tmp_path), "x") as log:
-        log.append(1, b"before\n")
+        log.append(1, b"before, and longer than what comes behind the cut\n")
         following = threading.Thread(
             target=jsonreader.send,
             args=(str(tmp_path), "x", far.fileno(), Query(tty=True)),
             kwargs={"ended_fd": ended},
         )
         following.start()
-        assert near.recv(100) == b"before\n"
+        assert near.recv(100) == b"before, and longer than what comes behind the cut\n"
         os.truncate(tmp_path / "x", 0)
         time.sleep(0.1)
         log.append(1, b"after\n")

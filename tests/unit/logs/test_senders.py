@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 import time
 
 import pytest
@@ -83,7 +84,7 @@ def test_a_syslog_that_comes_back_gets_the_next_line(tmp_path):
     for text in (b"one", b"two"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
             listener.bind(values["place"])
-            listener.settimeout(5)
+            listener.settimeout(30)
             sender = sender or syslog.Sender(values)
             sender.send(2, text, None)
             assert listener.recv(100).endswith(b"t[%d]: %b\n" % (os.getpid(), text))
@@ -113,7 +114,7 @@ def test_an_entry_that_no_datagram_holds_goes_in_a_sealed_file(tmp_path):
     path = str(tmp_path / "j")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
         journal.bind(path)
-        journal.settimeout(5)
+        journal.settimeout(30)
         sender = journald.Sender({"LARGE": "x" * 3_000_000}, path)
         sender.send(1, b"line", None)
         data, descriptors, _, _ = socket.recv_fds(journal, 100, 1)
@@ -189,15 +190,16 @@ def test_the_pieces_of_a_line_know_of_each_other():
 
 
 def test_a_ring_drops_what_finds_it_full_and_sends_the_rest():
-    sent, go = [], __import__("threading").Event()
+    sent, begun, go = [], threading.Event(), threading.Event()
 
     def slow(stream, text, partial):
-        go.wait(10)
+        begun.set()
+        go.wait(30)
         sent.append(text)
 
     ring = Ring(slow, 10)
     ring.put(1, b"first", None)
-    time.sleep(0.05)  # it is being sent
+    assert begun.wait(30)  # it is being sent, and takes no room
     for number in range(5):
         ring.put(1, b"line%d" % number, None)
     go.set()

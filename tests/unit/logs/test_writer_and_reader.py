@@ -1,7 +1,6 @@
 """Tests of the log's files: what is written is what is read, torn or rotated or hostile."""
 
 import os
-import select
 import shutil
 import socket
 import struct
@@ -12,6 +11,7 @@ import pytest
 from engine.logs import format
 from engine.logs.query import Query
 from engine.logs.writer import Writer
+from tests.harness.ready import ready
 
 
 def frame(stream: int, data: bytes) -> bytes:
@@ -307,7 +307,7 @@ def test_the_sink_may_be_a_pipe(tmp_path, twin, pipe):
     reading, writing = pipe()
     assert twin.send(str(tmp_path), writing, Query())
     assert os.read(reading, 100) == frame(1, b"a\n")
-    assert not select.select([reading], [], [], 0)[0]
+    assert not ready(reading)
 
 
 def test_a_client_that_leaves_in_the_middle_is_no_failure(tmp_path, twin):

@@ -1,9 +1,10 @@
 """A pump with the test in the place of its container: the pipes, the clients, and turns that are counted."""
 
 import os
-import select
 import socket
 import struct
+
+from tests.harness.ready import ready
 
 STDIN, STDOUT, STDERR = 1, 2, 4
 TURN = 9  # so often what is always ready is told until clients have been read once
@@ -91,4 +92,4 @@ def nothing_more(peer: socket.socket) -> bool:
 
 def available(peer: socket.socket, size: int = 1 << 20) -> bytes:
     """What can be had without waiting; a Python socket with a timeout waits whatever the flags."""
-    return peer.recv(size) if select.select([peer], [], [], 0)[0] else b""
+    return peer.recv(size) if ready(peer) else b""

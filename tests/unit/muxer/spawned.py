@@ -10,7 +10,6 @@ import json
 import os
 import pty
 import resource
-import select
 import signal
 import socket
 import traceback
@@ -21,6 +20,7 @@ from engine.logs.openlog import IDLE
 from engine.logs.writer import Writer
 from engine.monitor.handover import Handover
 from engine.monitor.nativeprocess import Processes
+from tests.harness.ready import ready
 
 STDIN, STDOUT, STDERR = 1, 2, 4
 PATIENCE_S = 20
@@ -44,8 +44,12 @@ class Spawned:
 
     def wait_for_spare(self) -> int:
         """The process id of the launching half of the next spare, once it waits for its request."""
-        assert select.select([self.words], [], [], PATIENCE_S)[0]
-        return int(os.read(self.words, _SPARE_SIZE).removeprefix(_SPARE))
+        assert ready(self.words, PATIENCE_S)
+        word = os.read(self.words, _SPARE_SIZE)
+        if not word.startswith(_SPARE):
+            available = os.read(self.words, 65536) if ready(self.words) else b""
+            raise AssertionError(f"no spare, but: {(word + available).decode()}")
+        return int(word.removeprefix(_SPARE))
 
     def ask(self, *clients: socket.socket, mark: bytes = b"J", **request: object) -> socket.socket:
         """Asks for a monitor, and closes the clients' sockets, which are its own now; the test's end of its link."""
@@ -65,7 +69,7 @@ class Spawned:
     def complaints(self) -> str:
         """Waits until no process of this spawner's is left; what they had to complain of."""
         text = b""
-        while select.select([self.words], [], [], PATIENCE_S)[0]:
+        while ready(self.words, PATIENCE_S):
             if not (word := os.read(self.words, 65536)):
                 os.close(self.words)
                 return b"".join(each for each in text.splitlines(True) if not each.startswith(_SPARE)).decode()

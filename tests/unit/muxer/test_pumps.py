@@ -1,7 +1,6 @@
 """Property tests of the pump: whatever happens in whatever order, both twins do the same, and lose nothing."""
 
 import os
-import select
 import socket
 import struct
 import tempfile
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 import _muxer
 from engine.logs import format
 from engine.logs.writer import Writer
+from tests.harness.ready import ready
 from tests.unit.muxer import twins
 from tests.unit.muxer.played import TURN
 
@@ -61,7 +61,7 @@ def play(name: str, directory: Path, script, max_size: int, once: bool) -> dict:
                     told.append(event)
 
         def take(number: int, size: int) -> None:
-            while size > 0 and peers[number].fileno() >= 0 and select.select([peers[number]], [], [], 0)[0]:
+            while size > 0 and peers[number].fileno() >= 0 and ready(peers[number]):
                 data = peers[number].recv(size)
                 if not data:
                     return

@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import signal
 import socket
 from collections import Counter
@@ -17,6 +16,7 @@ if not _muxer.built():
 from engine.wire import codec, exitfile, waits
 from engine.wire.schema import Exited, Started
 from engine.wire.waits import Wait
+from tests.harness.ready import ready
 from tests.unit.muxer.played import frame, receive
 from tests.unit.muxer.spawned import PATIENCE_S, STDERR, STDIN, STDOUT, Spawned, heard
 
@@ -130,7 +130,7 @@ def test_the_resolver_is_one_process_that_lives_as_long_as_it_likes(spawner, tmp
     container, _ = begin(one, mark=b"O", directory=str(tmp_path), script="exit 3")
     assert ended(container) == 3
     assert one.end() == 0
-    assert not select.select([link], [], [], 0.1)[0]
+    assert not ready(link, 0.1)
     link.close()
 
 
@@ -256,7 +256,7 @@ def test_while_the_daemon_lives_the_monitor_answers_nobody(asleep):
         client.shutdown(socket.SHUT_WR)
         assert heard(link)["waiters"] == 1
         link.send(waits.SETTLED)
-        assert not select.select([one], [], [], 0.1)[0]
+        assert not ready(one, 0.1)
         link.send(waits.pack_answered(1))
         assert heard(link) is None
         assert one.recv(10) == b""
@@ -330,7 +330,7 @@ def test_what_a_launching_half_leaves_running_when_it_dies_is_killed(spawner, tm
     with spawner().ask(directory=str(tmp_path), script=script, fails="after") as link:
         _, pidfd = started(link)
         assert heard(link) is None
-        assert select.select([pidfd], [], [], PATIENCE_S)[0]
+        assert ready(pidfd, PATIENCE_S)
         os.close(pidfd)
 
 
@@ -381,9 +381,11 @@ def test_an_ordinary_request_is_given_to_the_spare_and_no_other(spawner, tmp_pat
 
 def test_a_request_that_a_dead_spare_cannot_take_is_served_all_the_same(spawner, tmp_path):
     one = spawner(spares=True)
-    pidfd = os.pidfd_open(one.wait_for_spare())
-    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    select.select([pidfd], [], [])
+    spare = one.wait_for_spare()
+    pidfd = os.pidfd_open(stat_field(spare, 4))
+    os.kill(spare, signal.SIGKILL)
+    # Its other half ends with it: nobody has the socket any more that the spawner would send the request to.
+    assert ready(pidfd, PATIENCE_S)
     os.close(pidfd)
     link, said = begin(one, mark=b"O", directory=str(tmp_path), script="exit 4")
     assert not said["prepared"]

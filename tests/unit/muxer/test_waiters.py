@@ -2,7 +2,6 @@
 
 import os
 import resource
-import select
 import socket
 
 import pytest
@@ -11,6 +10,7 @@ import _muxer
 from engine.monitor.waiters import Waiters
 from engine.wire import waits
 from engine.wire.waits import Wait
+from tests.harness.ready import ready
 
 TWINS = [pytest.param(Waiters, id="python")]
 if _muxer.built():
@@ -51,7 +51,7 @@ def come(kept):
 
 def told(kept):
     """Whether there is a hang-up to be seen to."""
-    return bool(select.select([kept.fd], [], [], 0)[0])
+    return ready(kept.fd)
 
 
 @pytest.mark.parametrize(("code", "text"), [(7, b"one 7."), (42, b"two 42."), (137, b"three 137."), (0, b"one 0.")])
@@ -66,7 +66,7 @@ def test_who_has_a_daemon_is_not_answered(kept, come):
     client, _ = come()
     kept.answer(7, True)
     assert len(kept) == 1
-    assert not select.select([client], [], [], 0)[0]
+    assert not ready(client)
 
 
 def test_who_waits_for_the_removal_is_answered_then(kept, come):

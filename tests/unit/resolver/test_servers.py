@@ -2,6 +2,7 @@
 
 import os
 import socket
+from types import SimpleNamespace
 
 from engine.resolver import servers
 from engine.resolver.servers import HostServers, addresses
@@ -37,9 +38,14 @@ def test_the_host_s_file_is_read_again_when_it_has_changed(tmp_path, monkeypatch
     assert host() == ()
 
 
-def test_the_host_s_file_is_looked_at_once_a_second_at_most(tmp_path):
+def test_the_host_s_file_is_looked_at_once_a_second_at_most(tmp_path, monkeypatch):
+    now = [5.0]
+    monkeypatch.setattr(servers, "time", SimpleNamespace(monotonic=lambda: now[0]))
     file = tmp_path / "resolv.conf"
     host = HostServers(str(file))
     assert host() == ()
     file.write_text("nameserver 192.0.2.1\n")
+    now[0] += 0.9
     assert host() == ()
+    now[0] += 0.1
+    assert host() == (V4,)

@@ -36,6 +36,7 @@ from engine.wire.schema import (
 )
 
 REQUEST = Start(b"", "/nowhere", LogTarget(""))
+SECONDS = 30
 
 
 class Monitor:
@@ -98,7 +99,7 @@ def test_the_end_is_heard_once_the_link_is_kept(links):
     threading.Thread(target=links.watch, daemon=True).start()
     assert links.ended_for_tests.empty()
     links.keep("c1")
-    assert links.ended_for_tests.get(timeout=5) == ("c1", Exited(3, 10))
+    assert links.ended_for_tests.get(timeout=SECONDS) == ("c1", Exited(3, 10))
     with pytest.raises(Conflict):
         links.send("c1", Attach(Client(1, True)), [])
 
@@ -110,7 +111,7 @@ def test_a_monitor_that_dies_is_an_end_without_a_word(links):
     links.keep("c1")
     monitor.thread.join()
     monitor.link.close()
-    assert links.ended_for_tests.get(timeout=5) == ("c1", None)
+    assert links.ended_for_tests.get(timeout=SECONDS) == ("c1", None)
 
 
 ALIEN = (b'J{"@":"FromTomorrow"}', b'J{"@":"Exited"}', b"M", b"\xff")
@@ -123,7 +124,7 @@ def test_what_is_not_understood_of_a_monitor_is_logged_and_no_end(links, caplog)
     assert links.start("c1", REQUEST, [], lambda: None) == Started(7, 8, 9)
     threading.Thread(target=links.watch, daemon=True).start()
     links.keep("c1")
-    assert links.ended_for_tests.get(timeout=5) == ("c1", Exited(3, 10))
+    assert links.ended_for_tests.get(timeout=SECONDS) == ("c1", Exited(3, 10))
     monitor.thread.join()
     told = [each.getMessage() for each in caplog.records]
     assert len([each for each in told if each.startswith("c1: a monitor is not understood: ")]) == 3 * len(ALIEN)
@@ -154,14 +155,17 @@ def test_a_failure_carries_what_init_said(links):
 
 def test_a_start_that_never_comes_to_its_end_is_given_up_and_its_process_killed(links, monkeypatch):
     """It was told to go on, and would, without anybody to hear of it."""
-    monkeypatch.setattr(handshake, "START_SECONDS", 0.1)
+
+    def no_longer(*_):  # from now on: until here the monitor may take its time
+        monkeypatch.setattr(handshake, "START_SECONDS", 0.1)
+
     with subprocess.Popen(["sleep", "60"]) as process, contextlib.ExitStack() as at_the_end:
         at_the_end.callback(process.kill)
         monitor = play(links, NamespacesReady(process.pid, syscalls.process_start(process.pid)), None)
         with pytest.raises(SystemFailure, match=r"given up after 0 seconds without a sign of life"):
-            links.start("c1", REQUEST, [], lambda: None)
+            links.start("c1", REQUEST, [], lambda: None, no_longer)
         monitor.thread.join()
-        assert monitor.heard == [Proceed()] and process.wait(10) == -signal.SIGKILL
+        assert monitor.heard == [Proceed()] and process.wait(SECONDS) == -signal.SIGKILL
         assert monitor.link.receive() is None
     assert not links.look("c1")
 
@@ -213,7 +217,7 @@ def test_one_end_that_takes_long_holds_up_no_other(links):
 
     def ended(container, message):
         if container == "slow":
-            assert gate.wait(5)
+            assert gate.wait(3 * SECONDS)
         told.put((container, message))
 
     links._ended = ended
@@ -223,9 +227,9 @@ def test_one_end_that_takes_long_holds_up_no_other(links):
         links.start(name, REQUEST, [], lambda: None)
         links.keep(name)
         monitor.thread.join()
-    assert told.get(timeout=4) == ("quick", Exited(3, 10))
+    assert told.get(timeout=SECONDS) == ("quick", Exited(3, 10))
     gate.set()
-    assert told.get(timeout=4) == ("slow", Exited(3, 10))
+    assert told.get(timeout=SECONDS) == ("slow", Exited(3, 10))
 
 
 def watching():
@@ -245,33 +249,33 @@ def test_helpers_leave_when_there_is_nothing_and_one_always_watches(links, monke
     """Also the first one may be busy for long: then the last helper stays."""
     monkeypatch.setattr(module, "_IDLE_SECONDS", 0.05)
     gate, told, others = threading.Event(), queue.Queue(), watching()
-    links._ended = lambda container, _: (told.put(container), container == "slow" and gate.wait(5))
+    links._ended = lambda container, _: (told.put(container), container == "slow" and gate.wait(3 * SECONDS))
     threading.Thread(target=links.watch, daemon=True).start()
     end(links, "slow")
-    assert told.get(timeout=4) == "slow"
+    assert told.get(timeout=SECONDS) == "slow"
     time.sleep(0.2)
     end(links, "quick")
-    assert told.get(timeout=4) == "quick" and watching() - others
+    assert told.get(timeout=SECONDS) == "quick" and watching() - others
     gate.set()
-    latest = time.monotonic() + 4
+    latest = time.monotonic() + SECONDS
     while watching() - others:
         assert time.monotonic() < latest
         time.sleep(0.01)
     end(links, "later")
-    assert told.get(timeout=4) == "later"
+    assert told.get(timeout=SECONDS) == "later"
 
 
 def test_there_are_never_more_helpers_than_are_allowed(links, monkeypatch):
     monkeypatch.setattr(module, "_MOST_HELPERS", 2)
     gate, told, others = threading.Event(), queue.Queue(), watching()
-    links._ended = lambda container, _: (told.put(container), gate.wait(5))
+    links._ended = lambda container, _: (told.put(container), gate.wait(3 * SECONDS))
     threading.Thread(target=links.watch, daemon=True).start()
     for number in range(6):
         end(links, f"c{number}")
-    first = {told.get(timeout=4) for _ in range(3)}
+    first = {told.get(timeout=SECONDS) for _ in range(3)}
     assert told.empty() and len(watching() - others) == 2
     gate.set()
-    assert len(first | {told.get(timeout=4) for _ in range(3)}) == 6
+    assert len(first | {told.get(timeout=SECONDS) for _ in range(3)}) == 6
 
 
 def test_a_link_keeps_its_order_however_many_watch(links):
@@ -285,7 +289,7 @@ def test_a_link_keeps_its_order_however_many_watch(links):
     links.start("c1", REQUEST, [], lambda: None)
     links.keep("c1")
     monitor.thread.join()
-    assert [told.get(timeout=4) for _ in range(3)] == ["detached", "detached", "ended"]
+    assert [told.get(timeout=SECONDS) for _ in range(3)] == ["detached", "detached", "ended"]
 
 
 def test_a_monitor_that_dies_while_it_starts_is_a_failure(links):
@@ -334,7 +338,7 @@ def test_adopting_does_not_wait_for_a_monitor_that_does_not_answer(links, tmp_pa
         with Channel(listener.accept()[0]) as late:
             late.send(Started(7, 8, 9))
             late.send(Exited(3, 10))
-            assert links.ended_for_tests.get(timeout=5) == ("c1", Exited(3, 10))
+            assert links.ended_for_tests.get(timeout=SECONDS) == ("c1", Exited(3, 10))
 
 
 @pytest.mark.alone

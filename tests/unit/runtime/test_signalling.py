@@ -20,7 +20,7 @@ def child():
 
 def test_a_signal_reaches_the_process(child):
     assert signalling.send_signal(child.pid, process_start(child.pid), signal.SIGTERM)
-    assert child.wait(5) == -signal.SIGTERM
+    assert child.wait(30) == -signal.SIGTERM
 
 
 def test_another_process_with_the_same_pid_is_not_hit(child):
@@ -38,6 +38,6 @@ def test_no_process_is_no_error(child):
 
 
 def test_kill_and_wait_returns_when_the_process_has_ended(child):
-    assert signalling.kill_and_wait(child.pid, process_start(child.pid), 5)
+    assert signalling.kill_and_wait(child.pid, process_start(child.pid), 30)
     assert os.waitpid(child.pid, os.WNOHANG)[0] == child.pid
     child.returncode = -signal.SIGKILL

@@ -11,7 +11,7 @@ from engine.sandbox.alarms import Alarms
 from engine.sandbox.cgroups import detection
 from engine.sandbox.spec import Limits
 
-SECONDS = 5.0
+SECONDS = 30.0
 
 
 def count(directory, kills):

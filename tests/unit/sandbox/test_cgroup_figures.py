@@ -8,6 +8,7 @@ from engine.sandbox.cgroups import counters
 from engine.sandbox.cgroups.counters import MEMORY_V1, MEMORY_V2, UNLIMITED, Files, Gone, Reader, parse_v1, parse_v2
 from engine.sandbox.cgroups.v1 import CgroupsV1
 from engine.sandbox.cgroups.v2 import CgroupsV2
+from tests.harness.descriptors import open_below
 
 V1 = {
     "usage": b"154800196 215220601 \n",
@@ -85,13 +86,12 @@ def test_the_files_of_version_1_are_found_in_their_hierarchies(tmp_path, keep):
         {"cpu,cpuacct": frozenset({"cpu", "cpuacct"}), "memory": frozenset({"memory"}), "pids": frozenset({"pids"})},
     )
     reader = Reader(cgroups, "abc", keep=keep)
-    before = len(os.listdir("/proc/self/fd"))
     for _ in range(2):
         found = reader.read()
         assert (found.cpu, found.memory_used, found.pids) == (11, 99, 0)
-    assert len(os.listdir("/proc/self/fd")) - before == (3 if keep else 0)
+    assert open_below(tmp_path) == (3 if keep else 0)
     reader.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(tmp_path) == 0
 
 
 def test_the_files_of_version_2_are_in_one_place(tmp_path):

@@ -10,7 +10,7 @@ from engine.daemon.containers.record import State
 from engine.daemon.runtime.events import Events
 from tests.harness import parts
 
-SECONDS = 5
+SECONDS = 30
 
 
 class Cgroup:

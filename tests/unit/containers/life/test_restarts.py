@@ -11,7 +11,7 @@ from engine.daemon.containers.verbs import create, kill, start
 from engine.errors import Conflict, SystemFailure
 from tests.unit.containers.fakes import make_engine
 
-SECONDS = 10
+SECONDS = 30
 
 
 @pytest.fixture
@@ -72,13 +72,18 @@ def test_a_try_that_fails_is_the_last(engine, container, monkeypatch, error):
 
 def test_a_signal_ends_the_waiting_and_the_try_comes_too_late(engine, container, monkeypatch):
     monkeypatch.setattr(start, "launch", runs)
-    container.delay = 0.1
+    tried, gate, over = [], threading.Event(), threading.Event()
+    monkeypatch.setattr(restarts, "later", lambda *_: tried.append(1))
+    engine.schedule.at(0, gate.wait, SECONDS)  # the schedule's thread is busy with it while the try falls due
+    container.delay = 0
     restarts.schedule(engine, container)
     before = container.exits
     kill.kill(engine, container, 15)
     assert (container.snapshot().status, container.retry) == ("exited", None)
     restarts.again(engine, container, before)
-    time.sleep(0.15)
+    engine.schedule.at(0, over.set)
+    gate.set()
+    assert over.wait(SECONDS) and not tried
     assert container.snapshot().status == "exited"
     with pytest.raises(Conflict, match="is not running"):
         kill.kill(engine, container, 15)

@@ -66,5 +66,5 @@ def test_a_client_that_is_gone_ends_it(ends):
         while True:
             monitor.send(bytes(1 << 16))  # more than it takes
     outer.close()
-    serving.join(5)
+    serving.join(30)
     assert not serving.is_alive()

@@ -11,7 +11,7 @@ from engine.daemon.containers.verbs import create, remove
 from engine.errors import NotFound
 from tests.unit.containers.fakes import make_engine
 
-SECONDS = 5
+SECONDS = 30
 
 
 @pytest.fixture

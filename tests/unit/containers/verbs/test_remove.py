@@ -17,7 +17,7 @@ from engine.errors import Conflict, NotFound, SystemFailure
 from engine.wire.schema import Exited, Started
 from tests.unit.containers.fakes import make_engine
 
-SECONDS = 10
+SECONDS = 30
 
 
 class FullDatabase:

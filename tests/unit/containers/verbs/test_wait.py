@@ -1,7 +1,6 @@
 """Waiting: each condition ends when it should, whatever comes next, and a client that has left ends the wait."""
 
 import os
-import select
 import threading
 
 import pytest
@@ -9,9 +8,10 @@ import pytest
 from engine.daemon.containers import states
 from engine.daemon.containers.verbs import wait
 from engine.errors import Invalid
+from tests.harness.ready import ready
 from tests.unit.containers.test_states import container
 
-SECONDS = 10
+SECONDS = 30
 
 
 class Gone(Exception):
@@ -26,9 +26,7 @@ def end(subject, code, to="exited"):
 
 
 def sleep(descriptor):
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    assert poll.poll(SECONDS * 1000), "nobody rang"
+    assert ready(descriptor, SECONDS), "nobody rang"
 
 
 def never(descriptor):
