@@ -68,6 +68,10 @@ class ProcessParts(SettingsPart, CgroupPart, Protocol):
     """For the privileges and limits of every process of a container."""
 
 
+class StatePart(EventPart, DatabasePart, Protocol):
+    """For code that makes a container's new state known."""
+
+
 class OomParts(EventPart, CgroupPart, DatabasePart, Protocol):
     """For code that is told when a container has run out of memory."""
 

@@ -2,7 +2,6 @@
 
 import os
 import socket
-from types import SimpleNamespace
 
 from engine.resolver import servers
 from engine.resolver.servers import HostServers, addresses
@@ -40,7 +39,15 @@ def test_the_host_s_file_is_read_again_when_it_has_changed(tmp_path, monkeypatch
 
 def test_the_host_s_file_is_looked_at_once_a_second_at_most(tmp_path, monkeypatch):
     now = [5.0]
-    monkeypatch.setattr(servers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Clock:
+        """Stands for the module `time`, for the servers alone."""
+
+        @staticmethod
+        def monotonic() -> float:
+            return now[0]
+
+    monkeypatch.setattr(servers, "time", Clock)
     file = tmp_path / "resolv.conf"
     host = HostServers(str(file))
     assert host() == ()

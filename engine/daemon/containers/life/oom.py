@@ -9,7 +9,7 @@ import logging
 
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.saving import save
+from engine.daemon.containers.saving import save_and_tell
 from engine.daemon.containers.security.walls import cgroup_parent
 from engine.daemon.parts import OomParts
 from engine.daemon.runtime.worker import Worker
@@ -81,8 +81,8 @@ class OomWatch:
         with container.changed:
             # Version 1 also signals when the cgroup is removed, and by then the end is known.
             if container.id in self._watched and container.state.running:
-                _happened(engine, container)
-                save(engine, container)
+                container.state.oom_killed = True
+                save_and_tell(engine, container, "oom")
 
 
 def _happened(engine: OomParts, container: Container) -> None:

@@ -4,10 +4,9 @@ import contextlib
 import logging
 
 from engine.daemon.containers import states
-from engine.daemon.containers.announce import announce
 from engine.daemon.containers.health import probing
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.saving import save
+from engine.daemon.containers.saving import save_and_tell
 from engine.daemon.containers.security import walls
 from engine.daemon.parts import ContainerParts
 from engine.errors import Conflict, EngineError, SystemFailure
@@ -46,8 +45,7 @@ def pause(engine: ContainerParts, container: Container, *, passing: bool = False
             states.move(container, "paused")
             container.passing = passing
             probing.halt(container)
-            save(engine, container)
-            announce(engine, container, "pause")
+            save_and_tell(engine, container, "pause")
     return run
 
 
@@ -93,8 +91,7 @@ def go_on(engine: ContainerParts, container: Container, run: int, *, dying: bool
             return
         states.move(container, "running")
         probing.resume(engine, container)
-        save(engine, container)
-        announce(engine, container, "unpause")
+        save_and_tell(engine, container, "unpause")
 
 
 def restore(engine: ContainerParts, container: Container) -> None:

@@ -98,7 +98,6 @@ def _take_back(engine: ContainerParts, container: Container, started: Started, b
     with container.changed:
         probing.drop(container)
         container.state = before
-        container.changed.notify_all()
         save(engine, container)
 
 
@@ -204,7 +203,6 @@ def _record_failure(engine: ContainerParts, container: Container, error: EngineE
         container.state.exit_code = exit_code
         container.state.error = str(error)
         save(engine, container)
-        container.changed.notify_all()
     if container.host_config["AutoRemove"]:
         later(remove.remove, engine, container, False, True, about=container.id)
 

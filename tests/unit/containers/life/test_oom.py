@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from engine.daemon.containers.life import oom
+from engine.daemon.containers import saving
 from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.record import State
 from engine.daemon.runtime.events import Events
@@ -40,7 +40,7 @@ class Cgroup:
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
     """An engine with one cgroup, and nothing to keep states in."""
-    monkeypatch.setattr(oom, "save", lambda _engine, _container: True)
+    monkeypatch.setattr(saving, "save", lambda _engine, _container: True)
     return parts.Parts(events=Events(), cgroups=Cgroup(tmp_path), oom=OomWatch())
 
 
