@@ -118,3 +118,13 @@ def test_nothing_is_named_that_nobody_uses() -> None:
         words.update(re.findall(r"\w+", path.read_text()))
     found = {name for _, node in nodes(ast.AST, ENGINE) for name in named(node) if words[name] == 1}
     assert {name for name in found if not name.startswith("__")} == CALLED_FROM_OUTSIDE
+
+
+def test_no_handler_compares_versions() -> None:
+    """What an older client gets, or may ask for, is decided in `api/versions`."""
+    compared = [
+        place
+        for place, node in nodes(ast.Compare, [path for path in ENGINE if "handlers" in path.parts])
+        if "request.version" in ast.unparse(node)
+    ]
+    assert compared == []

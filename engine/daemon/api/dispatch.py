@@ -13,7 +13,14 @@ from engine.daemon import busy
 from engine.daemon.api.answers import RAW_STREAM, Empty, Json, Response, Text
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import ClientGone
-from engine.daemon.api.versions import check_version, parse_version, plain_errors, split_version
+from engine.daemon.api.versions import (
+    NEWEST,
+    check_version,
+    parse_version,
+    plain_errors,
+    split_version,
+    unknown_parameters,
+)
 from engine.daemon.parts import DaemonParts
 from engine.errors import (
     CommandFailed,
@@ -127,6 +134,8 @@ class Dispatcher:
         try:
             request.version = parse_version(text)
             check_version(text, request.version)
+            if request.version < NEWEST:
+                request.query.drop(unknown_parameters(request.version, f"{route.method} {route.pattern}"))
             answer = route.handler(self._engine, request)
         except ClientGone:
             raise

@@ -35,6 +35,11 @@ class Query:
     def __contains__(self, name: str) -> bool:
         return name in self._all()
 
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget these parameters. Raises Invalid for a malformed query."""
+        for name in names:
+            self._all().pop(name, None)
+
     def every(self, name: str) -> list[str]:
         """All values of a parameter, in order."""
         return list(self._all().get(name, ()))

@@ -5,6 +5,7 @@ to what an older client expects.
 """
 
 import re
+from collections.abc import Sequence
 
 from engine.daemon.api.answers import MULTIPLEXED_STREAM, RAW_STREAM
 from engine.daemon.jsontext import Object
@@ -18,18 +19,23 @@ NEWEST: Version = (1, 54)
 OLDEST = (1, 24)
 NEWEST_TEXT = "1.54"
 OLDEST_TEXT = "1.24"
-PLATFORM_SINCE = (1, 32)  # the first version of POST /images/create that can name a platform
-BUILD_IDS_SINCE = (1, 30)  # the first version whose POST /build tells the ids of what it makes
 PYTHON_SDK = "docker-sdk-python/"  # the beginning of its User-Agent
 OLD_COMPOSE, OLD_COMPOSE_SPEAKS = "docker-compose/1.", "1.41"
-ARCHIVE_PLATFORM_SINCE = (1, 48)  # the first version in which save and load take a platform, as JSON
-ARCHIVE_PLATFORMS_SINCE = (1, 52)  # the first version in which they take several platforms
-PUSH_PLATFORM_SINCE = (1, 46)  # the first version in which POST /images/{name}/push takes a platform, as JSON
-INSPECT_PLATFORM_SINCE = (1, 49)  # the same for GET /images/{name}/json, as JSON
-HISTORY_PLATFORM_SINCE = (1, 48)  # the same for GET /images/{name}/history
-REMOVE_PLATFORMS_SINCE = (1, 50)  # the same for DELETE /images/{name}
-SHARED_SIZE_SINCE, IDENTITY_SINCE = (1, 42), (1, 54)
-LIST_MANIFESTS_SINCE, INSPECT_MANIFESTS_SINCE = (1, 47), (1, 48)
+
+_BUILD_IDS_SINCE = (1, 30)
+_ARCHIVE_PLATFORMS_SINCE = (1, 52)
+# The query parameters that an endpoint has not always had: route → parameter → the first version with it.
+_PARAMETERS: dict[str, dict[str, Version]] = {
+    "POST /images/create": {"platform": (1, 32)},
+    "GET /images/json": {"shared-size": (1, 42), "manifests": (1, 47), "identity": (1, 54)},
+    "POST /images/{name...}/push": {"platform": (1, 46)},
+    "GET /images/{name...}/history": {"platform": (1, 48)},
+    "GET /images/{name...}/json": {"manifests": (1, 48), "platform": (1, 49)},
+    "DELETE /images/{name...}": {"platforms": (1, 50)},
+    "POST /images/load": {"platform": (1, 48)},
+    "GET /images/get": {"platform": (1, 48)},
+    "GET /images/{name...}/get": {"platform": (1, 48)},
+}
 
 # Every answer carries these headers, so that a client learns from any answer which server and version it talks to.
 IDENTITY = (
@@ -104,6 +110,22 @@ def check_version(text: str, version: Version) -> None:
             f"client version {text} is too old. Minimum supported API version is {OLDEST_TEXT}, "
             "please upgrade your client to a newer version"
         )
+
+
+def unknown_parameters(version: Version, route: str) -> list[str]:
+    """The query parameters of a route, as `GET /images/json`, that this version does not have and dockerd ignores."""
+    return [name for name, since in _PARAMETERS.get(route, {}).items() if version < since]
+
+
+def tells_ids(version: Version) -> bool:
+    """Whether POST /build tells the ids of what it makes, in lines with `aux`."""
+    return version >= _BUILD_IDS_SINCE
+
+
+def check_platforms(version: Version, platforms: Sequence[str]) -> None:
+    """Raise Invalid, in dockerd's words, where images are saved or loaded for several platforms before 1.52."""
+    if len(platforms) > 1 and version < _ARCHIVE_PLATFORMS_SINCE:
+        raise Invalid("multiple platform parameters not supported")
 
 
 def plain_errors(version: Version) -> bool:

@@ -97,7 +97,11 @@ class Copy(_Files):
 
 @dataclass(frozen=True)
 class Add(_Files):
-    """ADD. unpack: None stands for docker's rule, by which local archives are unpacked and downloads are not."""
+    """ADD.
+
+    keep_git_dir: means something for git repositories alone, which a build here refuses in words
+    unpack: None stands for docker's rule, by which local archives are unpacked and downloads are not
+    """
 
     checksum: str = ""
     keep_git_dir: bool | None = None

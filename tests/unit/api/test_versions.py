@@ -3,6 +3,7 @@
 import pytest
 
 from engine.daemon.api import versions
+from engine.daemon.api.routes import ROUTES
 from engine.errors import Invalid
 
 
@@ -234,3 +235,11 @@ def test_a_container_s_short_id_was_one_of_its_aliases_until_1_44():
     assert found == {"bridge": {"Aliases": None}, "net": {"Aliases": ["web", "0123456789ab"]}}
     assert versions.container((1, 45), "", shown, True)["NetworkSettings"]["Networks"] == networks
     assert networks["net"]["Aliases"] == ["web"]
+
+
+@pytest.mark.parametrize("route", [f"{route.method} {route.pattern}" for route in ROUTES])
+def test_a_parameter_is_taken_from_the_versions_that_did_not_have_it(route: str) -> None:
+    """Each route of the table exists, the newest version has all of its parameters, and the oldest has none of them."""
+    assert versions.unknown_parameters(versions.NEWEST, route) == []
+    assert versions.unknown_parameters(versions.OLDEST, route) == [*versions._PARAMETERS.get(route, {})]
+    assert versions._PARAMETERS.keys() <= {f"{route.method} {route.pattern}" for route in ROUTES}

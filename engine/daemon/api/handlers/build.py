@@ -19,7 +19,7 @@ from engine.errors import Invalid
 def build(engine: DaemonParts, request: Request) -> None:
     """POST /build: build an image from the context in the body, and stream the progress."""
     auths = decode_auths(request.headers.get(CONFIG_HEADER, ""))
-    options = read(request.query, auths, request.version >= versions.BUILD_IDS_SINCE)
+    options = read(request.query, auths, versions.tells_ids(request.version))
 
     def check() -> None:
         if request.gone():

@@ -10,7 +10,6 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
-from engine.errors import Invalid
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # each is loaded by the first request for it
@@ -56,11 +55,7 @@ def load(engine: DaemonParts, request: Request) -> None:
 
 
 def _platforms(request: Request) -> list[Platform]:
-    """The platforms that a client asks for, each given as JSON; none for a client whose version has no
-    such parameter.
-    """
-    texts = request.query.every("platform") if request.version >= versions.ARCHIVE_PLATFORM_SINCE else []
-    if len(texts) > 1 and request.version < versions.ARCHIVE_PLATFORMS_SINCE:
-        # These are dockerd's words of the versions that took one platform.
-        raise Invalid("multiple platform parameters not supported")
+    """The platforms that a client asks for, each given as JSON."""
+    texts = request.query.every("platform")
+    versions.check_platforms(request.version, texts)
     return list(dict.fromkeys(platforms.from_json(text) for text in texts if text))

@@ -42,9 +42,9 @@ def _pull(engine: DaemonParts, request: Request, progress: Progress) -> None:
     name, tag = query.text("fromImage").removesuffix(":"), query.text("tag")
     reference = Reference.parse(name)
     if tag or reference.tag or reference.digest:
-        pull.pull(engine.images, name, tag, _platform(request), credentials, progress, request.gone)
+        pull.pull(engine.images, name, tag, request.query.text("platform") or None, credentials, progress, request.gone)
     else:
-        pull.pull_all(engine.images, name, _platform(request), credentials, progress, request.gone)
+        pull.pull_all(engine.images, name, request.query.text("platform") or None, credentials, progress, request.gone)
     progress.begin()
 
 
@@ -70,28 +70,23 @@ def _import_stream(engine: DaemonParts, request: Request, progress: Progress, so
         query.text("tag"),
         query.text("message") or f"Imported from {source}",
         query.every("changes"),
-        _platform(request),
+        query.text("platform") or None,
     )
     progress({"status": image.id})
-
-
-def _platform(request: Request) -> str | None:
-    return request.query.text("platform") or None if request.version >= versions.PLATFORM_SINCE else None
 
 
 def list_(engine: DaemonParts, request: Request) -> Response:
     """GET /images/json: list images."""
     query = request.query
     filters = versions.image_filters(request.version, query.filters(), query.text("filter"))
-    manifests = query.flag("manifests") and request.version >= versions.LIST_MANIFESTS_SINCE
-    identity = query.flag("identity") and request.version >= versions.IDENTITY_SINCE
+    manifests, identity = query.flag("manifests"), query.flag("identity")
     if identity and not manifests:
         raise Invalid("conflicting options: identity requires manifests=1")
     shown = listing.images_json(
         engine.images,
         filters,
         everything=query.flag("all"),
-        shared_size=query.flag("shared-size") and request.version >= versions.SHARED_SIZE_SINCE,
+        shared_size=query.flag("shared-size"),
         manifests=manifests,
         used_by=engine.containers.using,
         identity=identity,
@@ -102,8 +97,8 @@ def list_(engine: DaemonParts, request: Request) -> Response:
 def inspect(engine: DaemonParts, request: Request) -> Response:
     """GET /images/{name}/json: show one image."""
     query = request.query
-    wanted = query.text("platform") if request.version >= versions.INSPECT_PLATFORM_SINCE else ""
-    manifests = query.flag("manifests") and request.version >= versions.INSPECT_MANIFESTS_SINCE
+    wanted = query.text("platform")
+    manifests = query.flag("manifests")
     if wanted and manifests:
         raise Invalid("conflicting options: manifests and platform options cannot both be set")
     image = engine.images.find(request.parameters["name"], str(platforms.from_json(wanted)) if wanted else None)
@@ -117,7 +112,7 @@ def remove(engine: DaemonParts, request: Request) -> Response:
     name = request.parameters["name"]
     if not name.strip():
         raise Invalid("image name cannot be blank")
-    wanted = query.every("platforms") if request.version >= versions.REMOVE_PLATFORMS_SINCE else []
+    wanted = query.every("platforms")
     removed = removal.remove(
         engine.images,
         name,

@@ -3,7 +3,6 @@
 Each function runs in its request's thread. The first request for one of them imports this module.
 """
 
-from engine.daemon.api import versions
 from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.request import Request
 from engine.daemon.images import platform as platforms
@@ -22,7 +21,7 @@ def tag(engine: DaemonParts, request: Request) -> Response:
 
 def history(engine: DaemonParts, request: Request) -> Response:
     """GET /images/{name}/history: list the steps that made an image."""
-    wanted = request.query.text("platform") if request.version >= versions.HISTORY_PLATFORM_SINCE else ""
+    wanted = request.query.text("platform")
     image = engine.images.find(request.parameters["name"], str(platforms.from_json(wanted)) if wanted else None)
     return Json(steps.history(engine.images, image))
 

@@ -4,7 +4,6 @@ Each function runs in its request's thread. Pulls are `images.everyday.create`; 
 `system.auth`.
 """
 
-from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.body import decode
 from engine.daemon.api.progress import Progress
@@ -24,7 +23,7 @@ def push_(engine: DaemonParts, request: Request) -> None:
     """POST /images/{name}/push: send an image to its registry, and stream the progress."""
     query = request.query
     credentials = _credentials(request)
-    wanted = query.text("platform") if request.version >= versions.PUSH_PLATFORM_SINCE else ""
+    wanted = query.text("platform")
     platform = str(platforms.from_json(wanted)) if wanted else None
     with Progress(request) as progress:
         push.push(engine.images, request.parameters["name"], query.text("tag"), platform, credentials, progress)
