@@ -133,7 +133,10 @@ def _close(fd: int) -> None:
 
 def _resolve(stay: Processes) -> None:
     """What is no monitor: it says what it has, and lives until its link ends."""
-    data, (link, *others) = stay.request
+    data, descriptors = stay.request
+    if not descriptors:
+        return
+    link, *others = descriptors
     with socket.socket(fileno=link) as link:
         told = {"asked": data.decode(), "pid": os.getpid(), "children": "", "descriptors": len(others)}
         with open("/proc/thread-self/children") as children:
@@ -142,10 +145,29 @@ def _resolve(stay: Processes) -> None:
         link.recv(1)
 
 
+def _understood(data: bytes, descriptors: list[int]) -> dict | None:
+    """What is asked for; None for what is no request."""
+    try:
+        asked = json.loads(data[1:])
+    except ValueError:
+        return None
+    return asked if descriptors and isinstance(asked, dict) and asked.keys() & {"script", "fails"} else None
+
+
+def _served(asked: dict, clients: list[int], detach: bytes) -> list[tuple[int, int, bool, bytes, bool]]:
+    """The clients as they are handed over. streams: those of each, or those of all."""
+    streams = asked.get("streams", 0)
+    each = streams if isinstance(streams, list) else [streams] * len(clients)
+    replay = asked.get("replay", False)
+    return [(fd, its, True, detach, replay) for fd, its in zip(clients, each, strict=True)]
+
+
 def _launch(stay: Processes, part: str) -> None:
     """The launching half: a program with pipes instead of a container."""
-    data, (link, *clients) = stay.request
-    asked = json.loads(data[1:])
+    data, descriptors = stay.request
+    if (asked := _understood(data, descriptors)) is None:
+        return
+    link, *clients = descriptors
     link = socket.socket(fileno=link)
     if "exec" in asked:
         _launch_exec(stay, part, asked, link, clients)
@@ -175,7 +197,7 @@ def _launch(stay: Processes, part: str) -> None:
             stdin_once=True,
             input=stdin,
             outputs=outputs,
-            clients=[(fd, asked["streams"], True, b"\x10\x11", asked.get("replay", False)) for fd in clients],
+            clients=_served(asked, clients, b"\x10\x11"),
             log=Writer(f"{asked['directory']}/log", asked.get("max_size", 0), 9) if asked.get("log", True) else None,
         )
     )
@@ -183,9 +205,9 @@ def _launch(stay: Processes, part: str) -> None:
 
 def _launch_exec(stay: Processes, part: str, asked: dict, link: socket.socket, clients: list[int]) -> None:
     """The launching half of an exec: it hands over first, and tells of its program afterwards. exec: in which way."""
-    link.send(json.dumps({"part": part}).encode())
+    link.send(json.dumps({"part": part, "launcher": os.getpid()}).encode())
     (reading, stdin), (out, to_out) = os.pipe(), os.pipe()
-    served = [(fd, asked["streams"], True, b"", False) for fd in clients]
+    served = _served(asked, clients, b"")
     tty = asked["exec"] == "terminal"
     ends = (-1, {}) if tty else (stdin, {1: out})
     stay.hand_over(Handover(0, 0, 0, -1, -1, link.fileno(), -1, -1, tty, True, *ends, served, None))

@@ -1,0 +1,91 @@
+"""Requests, clients, daemons and ends in any order: the spawner and its monitors do what the model says."""
+
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import _muxer
+
+if not _muxer.built():
+    pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
+
+from tests.unit.muxer.modelled import Program
+from tests.unit.muxer.spawned import STDERR, STDOUT
+from tests.unit.muxer.worlds import World, world
+
+EXAMPLES = int(os.environ.get("ENGINE_TEST_EXAMPLES", "5"))
+FEW_DESCRIPTORS = 64
+Event = tuple  # a method of `World`, and what it is given
+
+# What ends a process that has not chosen otherwise. A shell cannot have what it was started to ignore.
+DEADLY = [
+    number for number in (1, 2, 3, 6, 9, 10, 11, 12, 14, 15, 34, 64) if signal.getsignal(number) != signal.SIG_IGN
+]
+
+several = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # what is missing is waited for, too long to do that often
+)
+
+programs = st.builds(
+    Program,
+    out=st.sampled_from([0, 1, 3, 2000, 40_000]),  # the last is more than the pipe and the sockets hold
+    err=st.sampled_from([0, 1, 3, 2000]),
+    typed=st.none() | st.binary(max_size=500).map(lambda data: data.replace(b"\x10", b"")),  # a detach key
+    code=st.integers(0, 255),
+    signal=st.just(0) | st.sampled_from(DEADLY),
+)
+clients = st.lists(st.sampled_from([0, STDOUT, STDERR, STDOUT | STDERR]), max_size=3)
+containers = st.tuples(st.just("start"), programs, clients, st.sampled_from([b"J", b"O"]))
+execs = st.tuples(
+    st.just("exec"), programs, clients, st.sampled_from([b"J", b"E"]), st.sampled_from(["newborn", "forks"])
+)
+failures = st.tuples(st.just("fail"), st.sampled_from([{"fails": "before"}, {"fails": "after"}, {"exec": "fails"}]))
+scraps = st.sampled_from([b"{}", b"[]", b"null", b'{"script": 1', b"{" + b" " * 66_000]) | st.binary(max_size=40)
+malformed = st.tuples(
+    st.just("malformed"),
+    st.tuples(st.sampled_from([b"O", b"E", b"J", b"\0", b"\xff"]), scraps).map(b"".join),
+    st.sampled_from([0, 1, 2, 9, 100]),  # beside what else the spawner has, the last is too many where it may have few
+)
+numbers = st.integers(0, 9)
+requests = containers | containers | execs | malformed | failures | st.tuples(st.just("resolve"), st.integers(0, 5))
+happenings = st.one_of(
+    st.tuples(st.just("finish"), numbers, st.booleans()),
+    st.tuples(st.just("leave"), numbers, numbers),
+    st.tuples(st.sampled_from(["lose", "meet", "meet", "home", "wait", "wait"]), numbers),
+    st.tuples(st.sampled_from(["look", "rest"])),
+)
+histories = st.lists(requests | happenings, max_size=12)
+
+
+def play(one: World, events: list[Event]) -> None:
+    """Make all of that happen."""
+    for name, *how in events:
+        getattr(one, name)(*how)
+
+
+@several
+@given(
+    spares=st.booleans(),
+    nofile=st.sampled_from([0, FEW_DESCRIPTORS]),
+    first=st.lists(requests, min_size=1, max_size=4),
+    then=histories,
+    empty=st.booleans(),
+    at_last=st.lists(happenings, max_size=6),
+)
+def test_whatever_happens_each_request_is_answered_once_and_nothing_is_left(
+    spares: bool, nofile: int, first: list[Event], then: list[Event], empty: bool, at_last: list[Event]
+) -> None:
+    """The daemon ends at a time, and its monitors go on."""
+    with tempfile.TemporaryDirectory() as scratch, world(Path(scratch), spares, nofile) as one:
+        play(one, first)
+        play(one, then)
+        one.end_spawner(empty)
+        play(one, at_last)
