@@ -114,7 +114,11 @@ def _delete_record(engine: ContainerParts, container: Container, where: paths.Pa
     try:
         _delete(engine, container, lasting)
     except SystemFailure as error:
-        log.warning("container %s: what it has written goes before its record: %s", container.id, error)
+        log.warning(
+            "container %s: its record cannot be deleted; deleting its files first to free space: %s",
+            container.id,
+            error,
+        )
     else:
         return
     # On a full disk no transaction has space, and this removal may be what is to free some.

@@ -142,7 +142,7 @@ def entrust(engine: ContainerParts, container: Container, one: Entrusted | None 
             if _entrust(engine, container, one):
                 return
         time.sleep(_TRY_SECONDS)  # the monitor is busy; after a second (`_TRIES`) it does without the rest
-    log.warning("container %s: its monitor does not keep all who wait", container.id)
+    log.warning("container %s: its monitor could not take over all waiting connections", container.id)
 
 
 def _entrust(engine: ContainerParts, container: Container, one: Entrusted | None) -> bool:
