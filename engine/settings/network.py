@@ -78,7 +78,8 @@ def _pool(text: str) -> str:
 def _checked_pool(base: str, size: str) -> str:
     version, _, length = _block(base)
     if not (size.isascii() and size.isdigit()) or len(size) > 3 or not length <= int(size) <= _LENGTHS[version]:
-        raise Invalid(f"invalid pool size {size or 'of no number'}: {length} to {_LENGTHS[version]} fit {base}")
+        highest = _LENGTHS[version]
+        raise Invalid(f"invalid pool size {size or '(none)'}: give a number from {length} to {highest} for {base}")
     return f"{base},{int(size)}"
 
 

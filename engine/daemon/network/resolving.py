@@ -130,7 +130,7 @@ class Resolving:
             try:
                 self._leave(container, gone)
             except (EngineError, OSError) as error:
-                log.warning("container %s: its names stay: %s", container, error)
+                log.warning("container %s: the resolver did not forget its names: %s", container, error)
 
     def adopt(self, running: Sequence[Run]) -> None:
         """Take over an earlier daemon's resolver, or start one, to serve exactly these runs. A failure is logged."""
@@ -151,7 +151,7 @@ class Resolving:
                 except _Lost:
                     self._begin()
             except (EngineError, OSError) as error:
-                log.error("the names of containers are not answered: %s", error)
+                log.error("the resolver does not know the names of containers: %s", error)
 
     def _telling(
         self,
@@ -223,7 +223,7 @@ class Resolving:
             except _Lost:
                 raise
             except SystemFailure as error:
-                log.error("container %s: its names are not answered: %s", container, error)
+                log.error("container %s: the resolver does not know its names: %s", container, error)
 
     def shown(self) -> str:
         """The resolver's process, link and number of containers in words, read without the lock."""

@@ -259,7 +259,7 @@ class Firewall:
         """Log each chain of another table that drops by default: a packet must be accepted by all tables' chains."""
         self._looked = True
         for chain in nftables.droppers(self._socket(), nftables.FORWARD):
-            log.warning("%s drops what it does not accept: it has the last word on containers' traffic too", chain)
+            log.warning("%s drops by default, so it may also drop containers' traffic that the engine accepts", chain)
 
     def _forwarded(self, networks: tuple[Network, ...]) -> list[int]:
         """The address families that the host has to forward for these networks, where the engine may switch that on."""
