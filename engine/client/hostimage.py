@@ -91,7 +91,7 @@ def rootfs(programs: Sequence[str]) -> Iterator[bytes]:
     for program in programs:
         path = shutil.which(program)
         if path is None:
-            raise NotFound(f"{program} is no program on this host")
+            raise NotFound(f"program {program} was not found on this host")
         real = tree.add_program(os.path.abspath(path))
         if os.path.basename(real) == _BUSYBOX:
             _add_applets(tree, real)

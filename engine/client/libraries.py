@@ -71,7 +71,7 @@ def _find(name: str, program: elf.Elf, above: str, rpath: tuple[str, ...], runpa
         with contextlib.suppress(NotFound, Invalid, OSError):  # the loader passes over unreadable files too
             if read(candidate).kind == program.kind:
                 return candidate
-    raise NotFound(f"{above} needs {name}, which is nowhere on this host")
+    raise NotFound(f"{above} needs {name}, which was not found on this host")
 
 
 def _is_musl(program: elf.Elf) -> bool:

@@ -98,7 +98,7 @@ class Connection:
     def _head(self) -> bytes:
         while b"\r\n\r\n" not in self._buffer:
             if len(self._buffer) > _HEAD_MAX:
-                raise SystemFailure("the daemon answered with an endless head")
+                raise SystemFailure("the daemon sent a response head larger than 64 KiB")
             self._fill()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         return head

@@ -131,7 +131,7 @@ def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Set
 
 
 def _tell_of_other_form(kind: str, theirs: str) -> None:
-    log.info("a process of another version of the engine is there: its %s has the form %r", kind, theirs)
+    log.info("a process of another engine version wrote a message: %s has the form %r", kind, theirs)
 
 
 def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> int:

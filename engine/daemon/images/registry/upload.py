@@ -161,7 +161,8 @@ class Blob:
             return None
         if found and found.done > self._furthest:
             raise Refused(
-                f"the registry says it has {found.done} bytes of {self._digest}, of which it got {self._furthest}", 416
+                f"the registry says it has {found.done} bytes of {self._digest}, but only {self._furthest} were sent",
+                416,
             ) from failure
         return found
 

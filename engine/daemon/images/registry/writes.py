@@ -139,7 +139,7 @@ class Writer(Registry):
             self._good(answer, "PATCH", upload.place)
             after = self._upload(answer, upload.place)
             if answer.headers.get("Range") is not None and after.done != end:
-                raise Refused(f"the registry says it has {after.done} bytes of an upload, of which it got {end}", 416)
+                raise Refused(f"the registry says it has {after.done} bytes of an upload of which {end} were sent", 416)
             return after._replace(done=end, smallest=upload.smallest)
 
     def finish(self, upload: Upload, digest: str, body: Sender | bytes) -> None:
