@@ -40,7 +40,7 @@ def announcer() -> Announce:
     try:
         return Announcer().announce
     except OSError as error:
-        raise SystemFailure(f"no packet socket: {devices.words(error)}") from error
+        raise SystemFailure(f"cannot open a packet socket: {devices.words(error)}") from error
 
 
 def plug(
@@ -268,5 +268,5 @@ def _remove(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint
 
 def _refused(network: Network, endpoint: Endpoint, error: OSError) -> str:
     if error.errno == errno.EOPNOTSUPP and network.driver != "bridge":
-        return f"the kernel of this host has no {network.driver} links"
+        return f"the kernel of this host does not support {network.driver} links"
     return f"the interface {endpoint.interface} of network {network.name} cannot be made: {devices.words(error)}"

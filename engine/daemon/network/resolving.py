@@ -229,7 +229,7 @@ class Resolving:
         """The resolver's process, link and number of containers in words, read without the lock."""
         link = self._link
         if link is None:
-            return "none runs"
+            return "not running"
         return f"process {self._process[0]}, descriptor {link.fileno()}, serves {len(self._told)} containers"
 
     def _ask(self, message: Message, descriptors: Sequence[int] = ()) -> None:
@@ -310,7 +310,7 @@ class Resolving:
                 log.warning("the resolver has died; another is started")
                 self._begin()
             else:
-                log.debug("the resolver has ended, as it served nobody")
+                log.debug("the resolver has ended, as it served no container")
                 self._log_crash()
 
     def _drop_ended(self) -> None:

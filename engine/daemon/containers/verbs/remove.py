@@ -147,5 +147,5 @@ def _give_back(engine: ContainerParts, where: paths.Paths) -> None:
             remove_path(where.exec_dir)
         remove_path(where.home)
     except OSError as error:
-        log.warning("files of a removed container stay until the next start: %s", error)
+        log.warning("cannot delete files of a removed container; the next start tries again: %s", error)
     engine.images.release(engine.containers.using)  # after the files: on a full disk it may need their space

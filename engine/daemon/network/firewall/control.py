@@ -142,7 +142,11 @@ class Firewall:
                 with self._failing():
                     self._change(nftables.delete_elements(self.table, elements))
             except SystemFailure as error:
-                log.warning("endpoint %s: its rules stay until the next change: %s", endpoint.id[:12], error)
+                log.warning(
+                    "endpoint %s: its rules could not be removed; the next change tries again: %s",
+                    endpoint.id[:12],
+                    error,
+                )
                 self._there = False
         if any(port.protocol == "udp" for port in endpoint.ports):
             # The next container with these addresses must not get datagrams that were meant for this one.
@@ -292,7 +296,7 @@ class Firewall:
             except OSError as error:
                 if error.errno not in _CHANGED:
                     raise
-                log.warning("somebody has changed the table %s: it is made anew", self.table)
+                log.warning("another program has changed the table %s: it is made anew", self.table)
                 self._rebuild()
 
     def _rebuild(self) -> None:
