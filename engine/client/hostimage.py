@@ -60,7 +60,7 @@ class _Tree:
             here = "" if target.startswith("/") else here
             waiting += target.split("/")[::-1]
         if not os.path.isfile(here):
-            raise NotFound(f"{path} is no file on this host")
+            raise NotFound(f"{path} is not a file on this host")
         self.files[here.lstrip("/")] = here
         return here
 

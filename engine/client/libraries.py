@@ -29,9 +29,9 @@ def read(path: str) -> elf.Elf:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return elf.parse(data)
     except FileNotFoundError as error:
-        raise NotFound(f"{path} is not there") from error
+        raise NotFound(f"{path} does not exist") from error
     except ValueError as error:  # mmap of an empty file
-        raise Invalid(f"{path} is no ELF file") from error
+        raise Invalid(f"{path} is not an ELF file") from error
 
 
 def needed_by(path: str) -> list[str]:

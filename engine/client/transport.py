@@ -211,7 +211,7 @@ def parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     version, _, rest = first.partition(" ")
     status = rest[:3]
     if not version.startswith("HTTP/1.") or not status.isdigit():
-        raise SystemFailure(f"this is no HTTP answer: {first[:80]}")
+        raise SystemFailure(f"this is not an HTTP answer: {first[:80]}")
     headers = {}
     for line in lines:
         name, _, value = line.partition(":")

@@ -181,7 +181,7 @@ def _release_images(engine: Engine) -> None:
     try:
         engine.images.release(engine.containers.using)
     except SystemFailure as error:  # a full disk must not keep the daemon from starting
-        log.warning("removed images stay until the next start: %s", error)
+        log.warning("cannot delete removed images; the next start tries again: %s", error)
 
 
 def _make_roots(settings: Settings) -> None:

@@ -123,7 +123,7 @@ def network_options_of_file(value: object) -> tuple[str, ...]:
 
 def _mtu(text: str) -> str:
     if not (text.isascii() and text.isdigit()) or len(text) > 5 or int(text) > _HIGHEST_MTU:
-        raise Invalid(f"invalid MTU: {text}: 0 to {_HIGHEST_MTU}")
+        raise Invalid(f"invalid MTU: {text}: give a number from 0 to {_HIGHEST_MTU}")
     return str(int(text))
 
 
@@ -137,7 +137,7 @@ def mtu_of_file(value: object) -> str:
 def _bridge(text: str) -> str:
     strange = any(letter.isspace() or letter in "/:%\0" for letter in text)
     if strange or text in (".", "..") or len(text.encode()) > _NAME_BYTES:
-        raise Invalid(f'"{text}" is no name of a network interface')
+        raise Invalid(f'"{text}" is not a valid name of a network interface')
     return text
 
 

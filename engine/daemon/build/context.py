@@ -92,7 +92,7 @@ def opened(
         try:
             data, name = _filled(root, body, remote, dockerfile or _DEFAULT, progress)
         except OSError as error:
-            raise SystemFailure(f"the build context cannot be kept: {words(error)}") from error
+            raise SystemFailure(f"cannot store the build context: {words(error)}") from error
         yield Context(root, scratch, data, name)
 
 

@@ -115,7 +115,7 @@ class Blob:
             try:
                 upload = self._writer.mount(self._digest, source)
             except (Refused, Unauthorized) as error:
-                log.info("%s is not mounted from %s: %s", self._digest, source, error)
+                log.info("cannot mount the blob %s from repository %s: %s", self._digest, source, error)
                 refused(source)
                 continue
             if upload is None:
