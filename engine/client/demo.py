@@ -205,7 +205,7 @@ class Stage:
         for stream, payload in frames.feed(data):
             self._say(f"stream {stream}: {payload.decode(errors='replace').rstrip()}")
         if not frames.whole or not data:
-            raise SystemFailure("the output is not whole")
+            raise SystemFailure("the output is incomplete")
 
     def _request(
         self,

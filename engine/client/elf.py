@@ -53,7 +53,7 @@ def parse(data: Data) -> Elf:
 
 def _parse(data: Data) -> Elf:
     if data[:4] != MAGIC or data[4] not in _HEADERS or data[5] not in _ORDERS:
-        raise Invalid("no ELF file")
+        raise Invalid("not an ELF file")
     width, order = data[4], _ORDERS[data[5]]
     machine, _, _, start, _, _, _, size, count = struct.unpack_from(order + _HEADERS[width], data, 18)
     segments = _segments(data, order, width, start, size, min(count, _MOST_HEADERS))
@@ -108,5 +108,5 @@ def _text(data: Data, offset: int, most: int) -> str:
     """The text that ends with a NUL within `most` bytes of the offset."""
     piece = bytes(data[offset : offset + min(max(most, 0), 4096)])
     if b"\0" not in piece:
-        raise Invalid("damaged ELF file: a text without an end")
+        raise Invalid("damaged ELF file: a string without an end")
     return piece.partition(b"\0")[0].decode()

@@ -40,7 +40,7 @@ class Demultiplexer:
                 self._stream, self._left = _HEADER.unpack(self._header)
                 self._header = b""
                 if self._stream not in _STREAMS:
-                    raise SystemFailure(f"a frame of the unknown stream {self._stream} came in")
+                    raise SystemFailure(f"received a frame of unknown stream {self._stream}")
         return pieces
 
     @property

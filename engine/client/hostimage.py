@@ -60,7 +60,7 @@ class _Tree:
             here = "" if target.startswith("/") else here
             waiting += target.split("/")[::-1]
         if not os.path.isfile(here):
-            raise NotFound(f"{path} is no file on this host")
+            raise NotFound(f"{path} is not a file on this host")
         self.files[here.lstrip("/")] = here
         return here
 
@@ -91,7 +91,7 @@ def rootfs(programs: Sequence[str]) -> Iterator[bytes]:
     for program in programs:
         path = shutil.which(program)
         if path is None:
-            raise NotFound(f"{program} is no program on this host")
+            raise NotFound(f"program {program} was not found on this host")
         real = tree.add_program(os.path.abspath(path))
         if os.path.basename(real) == _BUSYBOX:
             _add_applets(tree, real)

@@ -29,9 +29,9 @@ def read(path: str) -> elf.Elf:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return elf.parse(data)
     except FileNotFoundError as error:
-        raise NotFound(f"{path} is not there") from error
+        raise NotFound(f"{path} does not exist") from error
     except ValueError as error:  # mmap of an empty file
-        raise Invalid(f"{path} is no ELF file") from error
+        raise Invalid(f"{path} is not an ELF file") from error
 
 
 def needed_by(path: str) -> list[str]:
@@ -71,7 +71,7 @@ def _find(name: str, program: elf.Elf, above: str, rpath: tuple[str, ...], runpa
         with contextlib.suppress(NotFound, Invalid, OSError):  # the loader passes over unreadable files too
             if read(candidate).kind == program.kind:
                 return candidate
-    raise NotFound(f"{above} needs {name}, which is nowhere on this host")
+    raise NotFound(f"{above} needs {name}, which was not found on this host")
 
 
 def _is_musl(program: elf.Elf) -> bool:

@@ -98,7 +98,7 @@ class Connection:
     def _head(self) -> bytes:
         while b"\r\n\r\n" not in self._buffer:
             if len(self._buffer) > _HEAD_MAX:
-                raise SystemFailure("the daemon answered with an endless head")
+                raise SystemFailure("the daemon sent a response head larger than 64 KiB")
             self._fill()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         return head
@@ -211,7 +211,7 @@ def parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     version, _, rest = first.partition(" ")
     status = rest[:3]
     if not version.startswith("HTTP/1.") or not status.isdigit():
-        raise SystemFailure(f"this is no HTTP answer: {first[:80]}")
+        raise SystemFailure(f"this is not an HTTP answer: {first[:80]}")
     headers = {}
     for line in lines:
         name, _, value = line.partition(":")

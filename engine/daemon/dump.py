@@ -99,7 +99,7 @@ def _whose(engine: DaemonParts, link: str) -> str:
     try:
         return f"exec {link[:_DIGITS]} in {_called(engine.execs.find(link).container.id)}"
     except NotFound:
-        return f"{link[:_DIGITS]}, which nobody knows"
+        return f"{link[:_DIGITS]}, unknown to this daemon"
 
 
 def _head() -> str:
@@ -124,7 +124,7 @@ def _threads(name: Callable[[int], str], owned: Mapping[int, str]) -> Iterator[s
         yield doing
         if thread in waiting:
             lock, since = waiting[thread]
-            yield f"    waits for the lock {owned.get(id(lock)) or 'of no name'} for {now - since:.1f} s"
+            yield f"    waits for the lock {owned.get(id(lock)) or 'without a name'} for {now - since:.1f} s"
         frame: FrameType | None = innermost
         for _ in range(_DEEPEST):
             if frame is None:
@@ -145,7 +145,7 @@ def _held(name: Callable[[int], str], owned: list[tuple[str, locks.Lock]]) -> It
         if not (holder or waiters):
             free += 1
             continue
-        held = f"held by {name(holder)} for {now - since:.1f} s" if holder else "held by nobody any more"
+        held = f"held by {name(holder)} for {now - since:.1f} s" if holder else "released meanwhile"
         yield f"  {of}: {held}" + (f"; {', '.join(waiters)} waiting" if waiters else "")
     yield f"  {free} others are free"
 

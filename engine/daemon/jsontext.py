@@ -51,7 +51,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def whole_characters(value: object) -> object:

@@ -131,7 +131,7 @@ def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Set
 
 
 def _tell_of_other_form(kind: str, theirs: str) -> None:
-    log.info("a process of another version of the engine is there: its %s has the form %r", kind, theirs)
+    log.info("a process of another engine version wrote a message: %s has the form %r", kind, theirs)
 
 
 def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> int:
@@ -181,7 +181,7 @@ def _release_images(engine: Engine) -> None:
     try:
         engine.images.release(engine.containers.using)
     except SystemFailure as error:  # a full disk must not keep the daemon from starting
-        log.warning("removed images stay until the next start: %s", error)
+        log.warning("cannot delete removed images; the next start tries again: %s", error)
 
 
 def _make_roots(settings: Settings) -> None:

@@ -29,7 +29,7 @@ def reload(engine: DaemonParts, read: Callable[[], Settings]) -> None:
     try:
         found = read()
     except EngineError as error:
-        log.error("the configuration is not reloaded: %s", error)
+        log.error("the configuration could not be reloaded: %s", error)
         return
     chosen = replace(engine.settings, **{name: getattr(found, name) for name in CHANGEABLE})
     engine.settings = engine.images.settings = chosen

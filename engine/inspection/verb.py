@@ -61,22 +61,22 @@ def _exec_root(given: Given) -> str:
     try:
         found = tree.of_pidfile(pidfile)
     except (OSError, ValueError) as error:
-        raise Invalid(f"{pidfile} names no process: {error}") from error
+        raise Invalid(f"cannot read a process id from {pidfile}: {error}") from error
     if found is None:
-        raise NotFound(f"the process of {pidfile} is no daemon that runs: name its --exec-root")
+        raise NotFound(f"the process of {pidfile} is not a running daemon: give its --exec-root")
     return found
 
 
 def text(found: tree.Tree) -> str:
     """The tree as a table. Raises NotFound when there is no process of such an engine."""
     if not found.rows:
-        raise NotFound("no process of an engine with this exec root")
+        raise NotFound("found no process of an engine with this exec root")
     lines = [_COLUMNS, *(_line(row, found) for row in found.rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS) - 1)]
     padded = ([*(map(str.ljust, line, widths)), line[-1]] for line in lines)
     shown = ["  ".join(cells) for cells in padded]
     if found.daemon is None:
-        shown.insert(0, "No daemon runs; what it has left needs none.")
+        shown.insert(0, "No daemon runs; the processes that it left behind work without one.")
     return "".join(f"{line.rstrip()}\n" for line in shown)
 
 

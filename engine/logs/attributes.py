@@ -57,7 +57,7 @@ def tag(template: str, described: Described) -> str:
     def fill(action: re.Match[str]) -> str:
         field = _FIELD.fullmatch(action[1])
         if field is None:
-            raise Invalid(f"template: log-tag:1: this engine knows no more than fields in a tag, not {action[0]}")
+            raise Invalid(f"template: log-tag:1: this engine supports only fields in a tag, not {action[0]}")
         if field[1] not in _FIELDS:
             place = f"1:{action.start() + 2}"
             raise Invalid(

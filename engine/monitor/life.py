@@ -245,7 +245,7 @@ class _Life:
                 size = struct.pack("HHHH", message.rows, message.columns, 0, 0)
                 fcntl.ioctl(self._held.terminal, termios.TIOCSWINSZ, size)
         else:
-            raise Invalid("a monitor does not know what to do with it")
+            raise Invalid("unexpected message for a monitor")
 
     def _hear_word(self, datagram: bytes, descriptors: list[int]) -> None:
         word = datagram[:1]

@@ -87,7 +87,7 @@ def _understood(data: bytes, descriptors: list[int]) -> tuple[Start | Exec, list
     try:
         request, passed = channel.unpack(data, descriptors)
         if not isinstance(request, Start | Exec):
-            raise Invalid(f"{type(request).__name__} is no request to a spawner")
+            raise Invalid(f"{type(request).__name__} is not a request that a spawner serves")
         return request, passed
     except Invalid as error:
         link = channel.link_of(data, descriptors)

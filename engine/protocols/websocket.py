@@ -192,7 +192,9 @@ class Machine:
                 raise _Broken(PROTOCOL_ERROR, "a control frame that is too long or in pieces")
             self._control.clear()
         elif (self._opcode == _CONTINUATION) != bool(self._message):
-            raise _Broken(PROTOCOL_ERROR, "a message within a message, or a continuation of none")
+            raise _Broken(
+                PROTOCOL_ERROR, "a new message before the last one ended, or a continuation without a message"
+            )
         elif self._opcode != _CONTINUATION:
             self._message = self._opcode
         self._left, self._mask = size, head[-4:]
@@ -229,7 +231,7 @@ class Machine:
         if payload:
             code = int.from_bytes(payload[:2])
             if len(payload) < 2 or code not in _CODES:
-                raise _Broken(PROTOCOL_ERROR, "a close with a code that is none")
+                raise _Broken(PROTOCOL_ERROR, "an invalid close code")
             try:
                 reason = payload[2:].decode()
             except UnicodeDecodeError as error:

@@ -122,7 +122,7 @@ class Resolver:
         elif isinstance(message, Forget):
             self._forget(message.container)
         else:
-            text = f"the resolver does not know what {type(message).__name__} is"
+            text = f"unexpected message for the resolver: {type(message).__name__}"
         self._tell(link, Done(text))
 
     def _serve(self, asked: Serve, descriptors: list[int]) -> str:

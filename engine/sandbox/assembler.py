@@ -34,7 +34,7 @@ class Program:
 
     def _add(self, code: int, k: int, yes: int = 0, no: int = 0) -> int:
         if len(self._reversed) >= LARGEST:
-            raise ValueError(f"a program of more than {LARGEST} instructions: the kernel takes no longer one")
+            raise ValueError(f"a filter of more than {LARGEST} instructions, the kernel's limit")
         self._reversed.append((code, yes, no, k))
         return len(self._reversed)
 

@@ -56,7 +56,7 @@ def _add_one(parent_fd: int, name: str, device: Device) -> None:
     except FileExistsError:
         found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
         if stat.S_IFMT(found.st_mode) != kind or found.st_rdev != number:
-            raise SystemFailure(f"{device.path} in the container is something else than the device asked for") from None
+            raise SystemFailure(f"{device.path} in the container exists and is not the requested device") from None
         return
     if device.uid or device.gid:
         os.chown(name, device.uid, device.gid, dir_fd=parent_fd, follow_symlinks=False)
@@ -85,13 +85,13 @@ def open_terminal(root_fd: int, rows: int, columns: int, *, console: bool = True
     # Checked before it is opened: a client's own /dev may have any device there, and opening a device can have effects.
     found = open_beneath(root_fd, "/dev/pts/ptmx", os.O_PATH)
     if os.fstat(found).st_rdev != _PTMX:
-        raise SystemFailure("/dev/pts/ptmx in the container is no terminal's master")
+        raise SystemFailure("/dev/pts/ptmx in the container is not the ptmx device")
     if console:
         master = os.open(f"/proc/self/fd/{found}", flags | os.O_CLOEXEC)
     else:  # an exec's joiner cannot rely on the container's /proc
         master = open_beneath(root_fd, "/dev/pts/ptmx", flags)
         if not os.path.samestat(os.fstat(master), os.fstat(found)):
-            raise SystemFailure("/dev/pts/ptmx in the container has become something else")
+            raise SystemFailure("/dev/pts/ptmx in the container was replaced while it was opened")
     os.close(found)
     fcntl.ioctl(master, _TIOCSPTLCK, b"\0\0\0\0")
     # By descriptor (Linux 4.13), not by a name that the image could have put there.

@@ -123,7 +123,7 @@ def _fields(value: object, where: str, fields: Mapping[str, _Check]) -> dict[str
 
 
 def _wrong(where: str, expected: str, value: object) -> Invalid:
-    return Invalid(f"Decoding seccomp profile failed: {where} is to be {expected}, not {str(value)[:32]!r}")
+    return Invalid(f"Decoding seccomp profile failed: {where} must be {expected}, not {str(value)[:32]!r}")
 
 
 _TEXTS = _list(_text)

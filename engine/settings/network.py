@@ -78,7 +78,8 @@ def _pool(text: str) -> str:
 def _checked_pool(base: str, size: str) -> str:
     version, _, length = _block(base)
     if not (size.isascii() and size.isdigit()) or len(size) > 3 or not length <= int(size) <= _LENGTHS[version]:
-        raise Invalid(f"invalid pool size {size or 'of no number'}: {length} to {_LENGTHS[version]} fit {base}")
+        highest = _LENGTHS[version]
+        raise Invalid(f"invalid pool size {size or '(none)'}: give a number from {length} to {highest} for {base}")
     return f"{base},{int(size)}"
 
 
@@ -122,7 +123,7 @@ def network_options_of_file(value: object) -> tuple[str, ...]:
 
 def _mtu(text: str) -> str:
     if not (text.isascii() and text.isdigit()) or len(text) > 5 or int(text) > _HIGHEST_MTU:
-        raise Invalid(f"invalid MTU: {text}: 0 to {_HIGHEST_MTU}")
+        raise Invalid(f"invalid MTU: {text}: give a number from 0 to {_HIGHEST_MTU}")
     return str(int(text))
 
 
@@ -136,7 +137,7 @@ def mtu_of_file(value: object) -> str:
 def _bridge(text: str) -> str:
     strange = any(letter.isspace() or letter in "/:%\0" for letter in text)
     if strange or text in (".", "..") or len(text.encode()) > _NAME_BYTES:
-        raise Invalid(f'"{text}" is no name of a network interface')
+        raise Invalid(f'"{text}" is not a valid name of a network interface')
     return text
 
 

@@ -58,7 +58,7 @@ class Kept:
         spec = importlib.util.find_spec(name)
         loader = spec.loader if spec is not None else None
         if spec is None or spec.origin is None or loader is None or not hasattr(loader, "get_code"):
-            raise ImportError(f"{name} is not in a file", name=name)
+            raise ImportError(f"module {name} is not loaded from a file", name=name)
         self._code[name] = spec.origin, zlib.compress(marshal.dumps(loader.get_code(name)), 1)
 
     def find_spec(

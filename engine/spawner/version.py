@@ -29,7 +29,7 @@ def fingerprint() -> str:
 def _place(package: str) -> str:
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise FileNotFoundError(f"the package {package} is in no directory")
+        raise FileNotFoundError(f"package {package} is not in a directory")
     return spec.submodule_search_locations[0]
 
 

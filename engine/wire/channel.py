@@ -141,13 +141,13 @@ def unpack(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:
     if data[:1] != _IN_MEMFD:
         return codec.decode(data[1:]), descriptors
     if not descriptors:
-        raise Invalid("not a message of the engine: it is said to be in a file, and there is none")
+        raise Invalid("not a message of the engine: its memfd is missing")
     try:
         with open(descriptors[0], "rb") as file:
             file.seek(0)
             return codec.decode(file.read(_MESSAGE_MAX)), _others(data, descriptors)
     except OSError as error:
-        raise Invalid(f"not a message of the engine: the file that it is in cannot be read: {error}") from error
+        raise Invalid(f"not a message of the engine: its memfd cannot be read: {error}") from error
 
 
 def unpacked(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:

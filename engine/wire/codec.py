@@ -61,7 +61,7 @@ def _plain(value: object) -> dict[str, object]:
         return {_BYTES: base64.b64encode(value).decode("ascii")}
     names = FIELDS.get(type(value))
     if names is None:
-        raise TypeError(f"{type(value).__name__} is no message")
+        raise TypeError(f"{type(value).__name__} is not a message")
     kind = type(value).__name__
     return {_TAG: kind, _FORM: _FORMS[kind], **{name: getattr(value, name) for name in names}}
 
@@ -85,7 +85,7 @@ def _rebuilt(plain: dict[str, object]) -> object:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} in the place of a text")
+        raise TypeError(f"{type(value).__name__} instead of a string")
     return value
 
 

@@ -73,7 +73,7 @@ def _shown(error: BaseException | None) -> str:
             place = place.tb_next
         lines.append("".join(calls) + f"{type(error).__name__}: {error}\n")
         error = error.__cause__ or error.__context__
-    return "while that was handled:\n".join(reversed(lines))
+    return "during the handling of that:\n".join(reversed(lines))
 
 
 def _put(path: str, content: bytes) -> None:

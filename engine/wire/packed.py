@@ -34,7 +34,7 @@ def unpack(data: bytes) -> Sandbox:
     """The sandbox that was packed. Raises Invalid for one that another version of the engine has packed."""
     *values, packed_as = marshal.loads(data)
     if packed_as != _FORM:
-        raise Invalid("another version of the engine asks for this container: start the daemon anew")
+        raise Invalid("another version of the engine asks for this container: restart the daemon")
     values[_ROOT] = Root(*values[_ROOT])
     for place, kind in _PLACES.items():
         values[place] = tuple(kind(*each) for each in values[place])

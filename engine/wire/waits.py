@@ -58,10 +58,10 @@ def pack(wait: Wait) -> bytes:
 def unpack(datagram: bytes) -> Wait:
     """The waiting client of a W datagram; ValueError if it is none."""
     if len(datagram) < _HEAD.size:
-        raise ValueError("a datagram about one who waits was cut")
+        raise ValueError("a waiting client's datagram is truncated")
     mark, number, flags, *sizes = _HEAD.unpack_from(datagram)
     if mark != WAITS or len(datagram) != _HEAD.size + sum(sizes):
-        raise ValueError("not a datagram about one who waits")
+        raise ValueError("not a datagram about a waiting client")
     texts, place = [], _HEAD.size
     for size in sizes:
         texts.append(datagram[place : place + size])

@@ -96,7 +96,7 @@ def test_an_unchanged_download_is_cached_by_its_contents(daemon: Daemon, url: st
         ),
         (
             "@URL@/x.git /x",
-            "ADD failed: @URL@/x.git: a git repository is not fetched here; ADD an archive of it instead",
+            "ADD failed: @URL@/x.git: git repositories are not supported; ADD an archive instead",
         ),
     ],
 )
@@ -139,11 +139,12 @@ def test_the_url_of_a_text_is_a_dockerfile_without_files(daemon: Daemon, url: st
         ("@URL@/page", 500, 'error detecting content type for remote @URL@/page: unsupported Content-Type "text/html"'),
         ("@URL@/empty", 500, "error detecting content type for remote @URL@/empty: empty response"),
         ("nonsense", 500, "remoteURL (nonsense) could not be recognized as URL"),
-        ("git://x/y", 400, "git://x/y: a git repository is no build context here; send an archive of it instead"),
+        ("git://x/y", 400, "git://x/y: git repositories are not supported as a build context; send an archive instead"),
         (
             "https://github.com/x/y.git#main",
             400,
-            "https://github.com/x/y.git#main: a git repository is no build context here; send an archive of it instead",
+            "https://github.com/x/y.git#main: git repositories are not supported as a build context; "
+            "send an archive instead",
         ),
     ],
 )

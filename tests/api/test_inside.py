@@ -64,7 +64,7 @@ def test_threads_and_links_are_in_the_log(looked: Daemon) -> None:
         assert re.search(rf"request \d+ POST \S*/containers/{container}/wait, about {called}, for \d+\.\d s\n", seen)
         assert re.search(rf"  monitor of {called}: descriptor \d+, watched\n", seen)
         assert re.search(rf"  monitor of exec \w{{12}} in {called}: descriptor \d+, watched\n", seen)
-        assert re.search(r"  spawner: descriptor \d+\n  resolver: none was asked for\n", seen)
+        assert re.search(r"  spawner: descriptor \d+\n  resolver: not started\n", seen)
     waiter.join()
 
 

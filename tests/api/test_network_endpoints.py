@@ -129,7 +129,7 @@ def test_ipv4_may_be_left_out(daemon: Daemon, network: Callable[..., str]) -> No
     assert (shown["EnableIPv4"], len(shown["IPAM"]["Config"])) == (False, 1)
     assert ":" in shown["IPAM"]["Config"][0]["Subnet"]
     answer = daemon.request("POST", "/networks/create", {"Name": "unused", **subnet("fd78::/64")})
-    assert answer.json()["Warning"] == "not used, as its version of IP is not enabled: fd78::/64"
+    assert answer.json()["Warning"] == "subnets not used, as their IP version is not enabled: fd78::/64"
     assert [":" in each["Subnet"] for each in daemon.request("GET", "/networks/unused").json()["IPAM"]["Config"]] == [
         False
     ]

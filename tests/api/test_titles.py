@@ -148,6 +148,6 @@ def test_where_there_is_no_engine_it_says_so(tmp_path: Path) -> None:
     assert (told.returncode, told.stdout) == (1, "")
     assert "no process of an engine" in told.stderr
     (tmp_path / "pid").write_text(f"{os.getpid()}\n")
-    assert "is no daemon that runs" in inspect_processes("--pidfile", tmp_path / "pid").stderr
-    assert "names no process" in inspect_processes("--pidfile", tmp_path / "none").stderr
+    assert "is not a running daemon" in inspect_processes("--pidfile", tmp_path / "pid").stderr
+    assert "cannot read a process id" in inspect_processes("--pidfile", tmp_path / "none").stderr
     assert inspect_processes("--help").stdout.startswith("Usage: engine inspect-processes")

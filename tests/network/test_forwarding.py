@@ -306,7 +306,7 @@ def test_who_drops_what_he_does_not_know_is_named(machine: Machine, caplog: pyte
         firewall.open_network(NET)
         firewall.open_network(BOTH)
     (message,) = (record.message for record in caplog.records)
-    assert message.startswith("chain FORWARD of table ip filter drops what it does not accept")
+    assert message.startswith("chain FORWARD of table ip filter drops by default")
     assert "policy drop" in machine.rules()
 
 

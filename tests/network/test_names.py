@@ -17,7 +17,7 @@ from tests.network.resolving import settled
 
 NET, INNER = "shop", "vault"
 Begin = Callable[..., Place]
-ANEW, OVER = "the resolver has died; another is started", "the resolver has ended, as it served nobody"
+ANEW, OVER = "the resolver has died; another is started", "the resolver has ended, as it served no container"
 
 
 @pytest.fixture(scope="module")

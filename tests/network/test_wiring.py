@@ -202,7 +202,7 @@ def test_a_device_that_two_networks_hang_on_goes_with_the_last_of_them(ours: Non
 
 @pytest.mark.parametrize(
     ("alias", "kind", "words"),
-    [("engine:" + "12" * 32, "bridge", "belongs to another network: 121212121212"), ("", "veth", "is no bridge")],
+    [("engine:" + "12" * 32, "bridge", "belongs to another network: 121212121212"), ("", "veth", "is not a bridge")],
 )
 def test_what_cannot_be_the_bridge_is_refused_in_words(ours: None, alias: str, kind: str, words: str) -> None:
     """A bridge of another daemon's network, and an interface of another kind."""
@@ -439,7 +439,7 @@ def test_a_link_of_the_hosts_link_is_made_or_refused_in_words(ours: None, inside
         for each, namespace in zip(ends, inside, strict=False):
             wiring.plug([(network, each)], namespace)
     except SystemFailure as error:
-        assert (driver, str(error)) == ("ipvlan", "the kernel of this host has no ipvlan links")
+        assert (driver, str(error)) == ("ipvlan", "the kernel of this host does not support ipvlan links")
         return
     assert links_of(inside[0])["eth0"].kind == driver
     assert reach(inside[0], "10.9.0.3")

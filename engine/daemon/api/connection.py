@@ -190,7 +190,7 @@ class Connection:
         so many answers unread that not even a head finds room counts as gone.
         """
         if self._buffer:
-            raise BadRequest("more than one request on a connection to be upgraded")
+            raise BadRequest("the client sent more data after a request for an upgrade")
         self.started = True
         head = response_head(status, fields + IDENTITY)
         try:

@@ -152,7 +152,7 @@ class Dispatcher:
 
     def _failed(self, request: Request, route: Route, error: EngineError) -> Response | None:
         if request.started:
-            log.error("failed within the answer: %s", error)
+            log.error("the request failed after its answer had begun: %s", error)
             request.abort()
             return None
         status = status_of(error)

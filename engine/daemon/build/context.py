@@ -92,7 +92,7 @@ def opened(
         try:
             data, name = _filled(root, body, remote, dockerfile or _DEFAULT, progress)
         except OSError as error:
-            raise SystemFailure(f"the build context cannot be kept: {words(error)}") from error
+            raise SystemFailure(f"cannot store the build context: {words(error)}") from error
         yield Context(root, scratch, data, name)
 
 
@@ -111,7 +111,7 @@ def _filled(root: int, body: Source, remote: str, dockerfile: str, progress: Pro
     if remote == "client-session":
         raise Invalid("experimental session with v1 builder is no longer supported, use builder version v2 (BuildKit)")
     if urls.is_git(remote):
-        raise Invalid(f"{remote}: a git repository is no build context here; send an archive of it instead")
+        raise Invalid(f"{remote}: git repositories are not supported as a build context; send an archive instead")
     if not urls.is_url(remote):
         raise SystemFailure(f"remoteURL ({remote}) could not be recognized as URL")
     with contextlib.ExitStack() as stack:

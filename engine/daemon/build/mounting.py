@@ -33,7 +33,7 @@ from engine.kernel.beneath import open_beneath
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CHUNK = 8 * 1024 * 1024
-_NO_SESSION = "the classic builder has no session to ask the client by: build with `docker buildx`"
+_NO_CLIENT = "the classic builder cannot ask the client for it: build with `docker buildx`"
 
 
 class Build(Protocol):
@@ -78,7 +78,7 @@ def wanted(build: Build, state: State, mount: commands.Mount) -> Wanted | None:
     if mount.type in ("secret", "ssh"):
         if mount.required:
             name = mount.id or posixpath.basename(mount.source or mount.target) or mount.type
-            raise Invalid(f"{mount.type} {name} is required, and {_NO_SESSION}")
+            raise Invalid(f"{mount.type} {name} is required, and {_NO_CLIENT}")
         return None
     if not mount.target:
         raise Invalid(f"invalid mount type {mount.type}: target is required")
@@ -293,6 +293,6 @@ def _clear_one(root: int, above: str, name: str) -> None:
         pass
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
-            raise SystemFailure(f"the place of a mount cannot be taken away: {error}") from error
+            raise SystemFailure(f"the mount point cannot be removed: {error}") from error
     finally:
         os.close(parent)

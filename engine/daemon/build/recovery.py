@@ -25,6 +25,6 @@ def recover(engine: ContainerParts, steps: list[str], images: list[str]) -> None
             with engine.database.transaction(frees=True) as connection:
                 table.end_step(connection, container_id)
         except EngineError as error:
-            log.warning("container %s of a build that was cut off stays: %s", container_id, error)
+            log.warning("container %s of an interrupted build cannot be removed: %s", container_id, error)
     if images:
         engine.images.settle(images)

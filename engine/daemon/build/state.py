@@ -215,7 +215,7 @@ class Maker:
 
 def _not_there(diff_id: str) -> Callable[[], NoReturn]:
     def refuse() -> NoReturn:
-        raise NotFound(f"the layer {diff_id} of the image is not there")
+        raise NotFound(f"the layer {diff_id} of the image is missing")
 
     return refuse
 

@@ -93,7 +93,7 @@ def sweep(data_root: str, known: Callable[[str], bool]) -> None:
             try:
                 remove_path(os.path.join(place, name))
             except OSError as error:  # this must not keep the daemon, with all the other containers, from starting
-                log.warning("files of a removed container stay until the next start: %s", error)
+                log.warning("cannot delete files of a removed container; the next start tries again: %s", error)
 
 
 def _write(path: str, content: bytes) -> None:

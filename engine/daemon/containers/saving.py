@@ -27,7 +27,7 @@ def save(engine: DatabasePart, container: Container, *, durable: bool = False) -
         with engine.database.transaction(durable=durable, frees=True) as connection:
             table.save_state(connection, container)
     except SystemFailure as error:
-        log.error("container %s: its state is not kept: %s", container.id, error)
+        log.error("container %s: its state could not be saved: %s", container.id, error)
         return False
     return True
 

@@ -52,7 +52,7 @@ def taken_off(text: str, escape: str) -> tuple[Written, str]:
         if word == "--":
             return tuple(found), text[place:].strip(SPACE)
         if len(found) == MOST_FLAGS:
-            raise Invalid(f"an instruction with more than {MOST_FLAGS} flags")
+            raise Invalid(f"an instruction has more than {MOST_FLAGS} flags")
         name, equals, value = word[2:].partition("=")
         found.append((name, value if equals else None))
 

@@ -86,7 +86,7 @@ def health(text: str, escape: str) -> Arguments:
     return Arguments((match[1], *command.values), command.exec_form)
 
 
-_TOO_MANY = f"an instruction with more than {MOST_ARGUMENTS} arguments"
+_TOO_MANY = f"an instruction has more than {MOST_ARGUMENTS} arguments"
 
 
 def _exec_form(text: str) -> Arguments | None:

@@ -36,7 +36,7 @@ class Ignore:
             raise Invalid(f"a .dockerignore of {len(text)} characters is too large: {LARGEST} are allowed")
         patterns = [pattern for line in text.removeprefix("\ufeff").split("\n") if (pattern := _cleaned(line))]
         if len(patterns) > MOST_PATTERNS:
-            raise Invalid(f"more than {MOST_PATTERNS} patterns in a .dockerignore")
+            raise Invalid(f"the .dockerignore has more than {MOST_PATTERNS} patterns")
         self._taken_back = tuple(pattern.startswith("!") for pattern in patterns)
         self._matchers = tuple(_matcher(pattern.removeprefix("!")) for pattern in patterns)
         if len(text) > _LARGE:

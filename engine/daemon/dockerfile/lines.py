@@ -61,7 +61,7 @@ class Reader:
             if len(line) > LONGEST_LINE and len(line.removesuffix(b"\n")) > LONGEST_LINE:
                 raise Invalid(f"dockerfile line greater than max allowed size of {LONGEST_LINE}")
             if b"\0" in line:
-                raise Invalid(f"line {self._number + 1} has a NUL byte, which no program can be given")
+                raise Invalid(f"line {self._number + 1} has a NUL byte, which is not allowed")
             yield line.decode("utf-8", "replace")
 
     def _next(self) -> str | None:

@@ -46,7 +46,7 @@ def statements(data: bytes) -> Dockerfile:
     warnings: list[str] = []
     for line in reader.lines():
         if len(found) == MOST_INSTRUCTIONS:
-            raise Invalid(f"more than {MOST_INSTRUCTIONS} instructions")
+            raise Invalid(f"there are more than {MOST_INSTRUCTIONS} instructions")
         if line.gaps:
             warnings.append(f"Empty continuation line found in: {line.text}")
         found.append(_with_heredocs(_statement(line, reader.escape, _MOST_TRIGGERS), reader))

@@ -77,14 +77,14 @@ def load(data: bytes, what: str) -> Object:
     """The JSON object in `data`. Raises Invalid with `what` in the message."""
     document = jsontext.parse(data, what)
     if not isinstance(document, dict):
-        raise Invalid(f"invalid {what}: it is no JSON object")
+        raise Invalid(f"invalid {what}: it is not a JSON object")
     return document
 
 
 def descriptor_of(document: object, what: str) -> Object:
     """The document itself, if it is a descriptor with a valid digest and size. Raises Invalid with `what` in it."""
     if not isinstance(document, dict):
-        raise Invalid(f"invalid {what}: no descriptor")
+        raise Invalid(f"invalid {what}: it is not a descriptor")
     digest, size = document.get("digest"), document.get("size")
     if not isinstance(digest, str) or not isinstance(size, int) or isinstance(size, bool):
         raise Invalid(f"invalid {what}: a descriptor without digest or size")
@@ -106,7 +106,7 @@ def media_type_of(document: Object, said: str = "") -> str:
     if kind not in INDEXES + MANIFESTS:
         kind = OCI_INDEX if "manifests" in document else OCI_MANIFEST
     if ("manifests" in document) != (kind in INDEXES) or ("layers" in document) != (kind in MANIFESTS):
-        raise Invalid(f"invalid manifest: it is no {kind}")
+        raise Invalid(f"invalid manifest: its fields are not those of {kind}")
     return kind
 
 
@@ -174,7 +174,7 @@ def _check_diff_ids(document: Object, layer_count: int) -> None:
     for diff_id in diff_ids:
         check_digest(diff_id)
         if not diff_id.startswith("sha256:"):
-            raise Invalid(f"invalid image config: diff id {diff_id} is no sha256")
+            raise Invalid(f"invalid image config: diff id {diff_id} is not a sha256 digest")
 
 
 def diff_ids_of(config: Object) -> list[str]:

@@ -149,7 +149,7 @@ def make(
         network = replace(network, pools=subnets.allocated(network, known, sources, around, gateways))
     driver.check(network, known)
     network = replace(network, device=driver.device(network))
-    return network, f"not used, as its version of IP is not enabled: {', '.join(unused)}" if unused else ""
+    return network, f"subnets not used, as their IP version is not enabled: {', '.join(unused)}" if unused else ""
 
 
 def _used(pool: Pool, network: Network) -> bool:

@@ -134,7 +134,7 @@ def _new_bridge(netlink: Netlink, network: Network, mtu: int) -> Link:
 
 def _check_bridge(network: Network, found: Link) -> None:
     if found.kind != "bridge":
-        raise SystemFailure(f"the interface {network.device} is there and is no bridge")
+        raise SystemFailure(f"the interface {network.device} exists and is not a bridge")
     if belongs_to_another(network, found):
         other = found.alias.removeprefix(_MARK)
         raise SystemFailure(f"the bridge {network.device} belongs to another network: {other[:12]}")

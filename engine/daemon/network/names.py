@@ -93,7 +93,7 @@ class Names:
 
     def shown(self) -> str:
         """The state of the resolver in words, for an operator who inspects the daemon; takes no lock."""
-        return "none was asked for" if self._resolving is None else self._resolving.shown()
+        return "not started" if self._resolving is None else self._resolving.shown()
 
     def _made_now(self) -> _Resolving:
         with self._lock:

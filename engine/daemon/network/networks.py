@@ -188,7 +188,7 @@ class Networks:
                 in_use = {endpoint.network for endpoint in self._endpoints.values()}
                 wanted, refusal = builtin.networks(known, in_use, nearby, self.settings, self.engine_id)
                 if refusal is not None and str(refusal) != str(self._refusal):
-                    log.warning("there is no default network: %s", refusal)
+                    log.warning("the default network could not be set up: %s", refusal)
                 self._refusal = refusal
                 changed = [network for network in wanted if network not in known]
                 names = {network.name for network in wanted}

@@ -40,7 +40,7 @@ def announcer() -> Announce:
     try:
         return Announcer().announce
     except OSError as error:
-        raise SystemFailure(f"no packet socket: {devices.words(error)}") from error
+        raise SystemFailure(f"cannot open a packet socket: {devices.words(error)}") from error
 
 
 def plug(
@@ -102,7 +102,7 @@ def silence(endpoints: Iterable[Endpoint]) -> None:
                 host.send(requests)
     except OSError as error:
         if error.errno not in _GONE:
-            raise SystemFailure(f"the wires of a container are not cut: {devices.words(error)}") from error
+            raise SystemFailure(f"the container's bridge ports cannot be disabled: {devices.words(error)}") from error
 
 
 def remaining(names: Iterable[str]) -> list[str]:
@@ -111,7 +111,7 @@ def remaining(names: Iterable[str]) -> list[str]:
         with Netlink() as host:
             return [name for name in names if links.index_of(host, name)]
     except OSError as error:
-        raise SystemFailure(f"the wires of a container are not found: {devices.words(error)}") from error
+        raise SystemFailure(f"the containers' veth links cannot be listed: {devices.words(error)}") from error
 
 
 def discard(names: Iterable[str]) -> None:
@@ -121,7 +121,7 @@ def discard(names: Iterable[str]) -> None:
             for name in names:
                 links.discard(host, name)
     except OSError as error:
-        raise SystemFailure(f"the wires of a container are not removed: {devices.words(error)}") from error
+        raise SystemFailure(f"the containers' veth links cannot be removed: {devices.words(error)}") from error
 
 
 @contextlib.contextmanager
@@ -268,5 +268,5 @@ def _remove(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint
 
 def _refused(network: Network, endpoint: Endpoint, error: OSError) -> str:
     if error.errno == errno.EOPNOTSUPP and network.driver != "bridge":
-        return f"the kernel of this host has no {network.driver} links"
+        return f"the kernel of this host does not support {network.driver} links"
     return f"the interface {endpoint.interface} of network {network.name} cannot be made: {devices.words(error)}"

@@ -78,7 +78,9 @@ class Ports:
             try:
                 for request in wanted:
                     if len(taken) >= room:
-                        raise SystemFailure("too many ports: each is an open file of the daemon's, which has a limit")
+                        raise SystemFailure(
+                            "too many published ports: each takes an open file of the daemon, and the limit is reached"
+                        )
                     if "routed" in modes.values():
                         published.append(Published(request.container_port, request.protocol, "", 0))
                     addresses = _addresses(network, modes, request)
@@ -221,7 +223,9 @@ def _addresses(network: Network, modes: Mapping[int, str | bool], request: PortR
 def _refuse_loopback6(request: PortRequest, address: str) -> None:
     if address == "::1":
         port = f"{request.container_port}/{request.protocol}"
-        raise NotBuilt(f"port {port} cannot be published on ::1: the kernel leads nothing from there elsewhere")
+        raise NotBuilt(
+            f"port {port} cannot be published on ::1: the kernel cannot forward connections to ::1 to a container"
+        )
 
 
 def _impossible(network: Network, request: PortRequest, family: int) -> NotBuilt:
@@ -230,7 +234,7 @@ def _impossible(network: Network, request: PortRequest, family: int) -> NotBuilt
     reason = f"the daemon runs with --{option}=false" if has else f"network {network.name} has no IPv{family}"
     return NotBuilt(
         f"port {request.container_port}/{request.protocol} cannot be published over IPv{family}: {reason}, and this "
-        "engine has no proxy that could do without"
+        "engine has no userland proxy to publish it instead"
     )
 
 

@@ -130,7 +130,7 @@ class Resolving:
             try:
                 self._leave(container, gone)
             except (EngineError, OSError) as error:
-                log.warning("container %s: its names stay: %s", container, error)
+                log.warning("container %s: the resolver did not forget its names: %s", container, error)
 
     def adopt(self, running: Sequence[Run]) -> None:
         """Take over an earlier daemon's resolver, or start one, to serve exactly these runs. A failure is logged."""
@@ -151,7 +151,7 @@ class Resolving:
                 except _Lost:
                     self._begin()
             except (EngineError, OSError) as error:
-                log.error("the names of containers are not answered: %s", error)
+                log.error("the resolver does not know the names of containers: %s", error)
 
     def _telling(
         self,
@@ -223,13 +223,13 @@ class Resolving:
             except _Lost:
                 raise
             except SystemFailure as error:
-                log.error("container %s: its names are not answered: %s", container, error)
+                log.error("container %s: the resolver does not know its names: %s", container, error)
 
     def shown(self) -> str:
         """The resolver's process, link and number of containers in words, read without the lock."""
         link = self._link
         if link is None:
-            return "none runs"
+            return "not running"
         return f"process {self._process[0]}, descriptor {link.fileno()}, serves {len(self._told)} containers"
 
     def _ask(self, message: Message, descriptors: Sequence[int] = ()) -> None:
@@ -310,7 +310,7 @@ class Resolving:
                 log.warning("the resolver has died; another is started")
                 self._begin()
             else:
-                log.debug("the resolver has ended, as it served nobody")
+                log.debug("the resolver has ended, as it served no container")
                 self._log_crash()
 
     def _drop_ended(self) -> None:

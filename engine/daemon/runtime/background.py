@@ -27,7 +27,7 @@ def _run(work: Callable[[*Given], object], *arguments: *Given, about: str = "") 
         try:
             work(*arguments)
         except EngineError as error:
-            log.warning("in the background: %s", error)
+            log.warning("background work %s failed: %s", work.__name__, error)
 
 
 class Turn:

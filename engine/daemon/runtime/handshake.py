@@ -80,7 +80,7 @@ def _next(link: Channel, name: str, seconds: float) -> Message:
         except TimeoutError as error:
             raise TooSlow(seconds) from error
         except Invalid as error:
-            log.warning("%s: a monitor is not understood: %s", name, error)
+            log.warning("%s: a message of its monitor cannot be decoded: %s", name, error)
             continue
         if received is None:
             raise MonitorLost("the container's monitor has died while it started")
@@ -93,4 +93,4 @@ def _next(link: Channel, name: str, seconds: float) -> Message:
 
 
 def _unexpected(message: Message, wanted: str) -> SystemFailure:
-    return SystemFailure(f"the container's monitor said {type(message).__name__} for {wanted}")
+    return SystemFailure(f"the monitor sent {type(message).__name__} where {wanted} was expected")

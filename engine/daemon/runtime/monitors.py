@@ -244,10 +244,10 @@ class Monitors:
         try:
             exited = codec.decode(content)
             if not isinstance(exited, Exited):
-                raise Invalid(f"{type(exited).__name__} is no end")
+                raise Invalid(f"{type(exited).__name__} is not an Exited message")
             return exited
         except Invalid as error:
-            log.error("%s says nothing of how a container ended: %s", os.path.join(exec_dir, exitfile.EXIT), error)
+            log.error("the exit file %s cannot be decoded: %s", os.path.join(exec_dir, exitfile.EXIT), error)
             return None
 
     def drop(self, name: str) -> None:
@@ -327,7 +327,7 @@ class Monitors:
             except BlockingIOError:
                 raise
             except OSError as error:  # it has just ended, or too many descriptors are in flight
-                log.debug("container %s: its monitor keeps nobody who waits: %s", container_id, error)
+                log.debug("container %s: its monitor cannot keep a waiting client: %s", container_id, error)
                 return False
         return True
 
@@ -352,7 +352,11 @@ class Monitors:
                 try:
                     link.send_word(word)
                 except OSError as error:  # the monitor is gone; or it is stopped, and must not be waited for
-                    log.debug("container %s: a monitor that stays for who waits was not told: %s", container_id, error)
+                    log.debug(
+                        "container %s: a monitor that still serves waiting clients could not be told: %s",
+                        container_id,
+                        error,
+                    )
 
     def _part(self, container_id: str, link: Channel) -> None:
         """Keep the link to a monitor that has reported the end, until it exits itself; the caller holds the lock."""
@@ -442,7 +446,7 @@ class Monitors:
             try:
                 received = link.receive()
             except Invalid as error:  # perhaps from a monitor of another version; its container runs on
-                log.warning("%s: a monitor is not understood: %s", name, error)
+                log.warning("%s: a message of its monitor cannot be decoded: %s", name, error)
                 return
             message = None if received is None else received[0]
             if message is None or isinstance(message, Exited):
@@ -467,7 +471,7 @@ class Monitors:
                 heard(name, message)
         else:
             log.warning(
-                "container %s: its monitor, or that of an exec, said %s out of turn", name, type(message).__name__
+                "container %s: its monitor, or that of an exec, sent an unexpected %s", name, type(message).__name__
             )
 
 

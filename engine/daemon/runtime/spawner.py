@@ -88,13 +88,13 @@ class Spawner:
             self._version = _version(dead)
         found = _version(fresh)
         if found is None:
-            raise Unavailable("the process that makes containers does not say which version it is of")
+            raise Unavailable("the process that makes containers did not report its version")
         if self._version is None:
             self._version = found  # the first died before its greeting: the daemon is about as young as this one
         if found != self._version:
             raise Unavailable(
                 "the engine's files are of another version than this daemon: "
-                "it has to be started anew before it can make another container"
+                "restart the daemon to make containers again"
             )
 
 

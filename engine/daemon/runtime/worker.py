@@ -40,7 +40,7 @@ def _start(name: str, work: Callable[[], None]) -> bool:
     try:
         threading.Thread(target=work, name=name, daemon=True).start()
     except (RuntimeError, MemoryError) as error:  # CPython raises these for EAGAIN and ENOMEM of pthread_create(3)
-        log.warning("there is no thread for %s yet: %s", name, error)
+        log.warning("cannot start a thread for %s, will retry: %s", name, error)
         return False
     return True
 

@@ -102,8 +102,8 @@ class Database:
             with self._transaction(durable, frees) as connection:
                 yield connection
         except sqlite3.OperationalError as error:
-            what = "no space left on device" if error.sqlite_errorcode == sqlite3.SQLITE_FULL else "it fails"
-            raise SystemFailure(f"{what}: the database cannot be written: {error}") from error
+            why = "no space left on device: " if error.sqlite_errorcode == sqlite3.SQLITE_FULL else ""
+            raise SystemFailure(f"{why}the database cannot be written: {error}") from error
 
     @contextlib.contextmanager
     def _transaction(self, durable: bool, frees: bool) -> Iterator[sqlite3.Connection]:

@@ -61,7 +61,9 @@ class Reserve:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            log.warning("no room for a reserve: on this disk, while it is full, little can be removed: %s", error)
+            log.warning(
+                "the disk is full: no reserve for the database; removals may fail until there is room: %s", error
+            )
 
     def check(self, size: int) -> None:
         """Renew the reserve before something is added. size: bytes of the database's own pages

@@ -248,7 +248,7 @@ class Packer:
     def _enter(self, parent: int, name: str, path: str, below: str) -> "_Level | None":
         """Add the directory's member, and open it; None if it is not to be entered or is gone."""
         if len(path) >= _LONGEST_PATH:
-            log.warning("%.80r...: the path is too long for an archive", path)
+            log.warning("%.80r... is left out: its path is too long for an archive", path)
             return None
         fd = -1
         try:
@@ -296,7 +296,7 @@ class Packer:
         shown_name = os.fsencode(shown)
         kind = stat.S_IFMT(found.st_mode)
         if kind not in _KINDS or kind in (stat.S_IFREG, stat.S_IFDIR):
-            log.debug("%r is a socket, which an archive cannot hold, or another kind of file meanwhile", shown)
+            log.debug("%r is left out: it is a socket, which an archive cannot hold, or was replaced meanwhile", shown)
         elif not self._is_link(found, shown_name):
             link = os.fsencode(os.readlink(name, dir_fd=parent)) if kind == stat.S_IFLNK else b""
             self._buffer += header(shown_name, self._shown_as(found), link)
@@ -358,7 +358,7 @@ class Packer:
         """Skip a file that is gone or may not be read, as docker does; raise any other error, such as of a disk."""
         if error.errno not in _GONE and error.errno != errno.EACCES:
             raise error
-        log.debug("%r is not in the archive: %s", shown, error.strerror)
+        log.debug("%r is left out of the archive: %s", shown, error.strerror)
 
 
 def open_file(parent: int, name: str) -> tuple[int, os.stat_result]:
@@ -367,7 +367,7 @@ def open_file(parent: int, name: str) -> tuple[int, os.stat_result]:
     try:
         found = os.fstat(place)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.ENOENT, "it is no regular file any more")
+            raise OSError(errno.ENOENT, "it is no longer a regular file")
         return os.open(f"/proc/self/fd/{place}", _FILE), found
     finally:
         os.close(place)

@@ -226,7 +226,7 @@ class Volumes:
         try:
             remove_path(path)
         except OSError as error:
-            log.warning("files of a removed volume stay until the next start: %s", error)
+            log.warning("cannot delete files of a removed volume; the next start tries again: %s", error)
 
     def prune(self, volume: Volume) -> bool:
         """Remove a volume if no container uses it; False where one does by now, or the volume was removed already."""

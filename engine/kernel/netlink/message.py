@@ -94,7 +94,7 @@ def messages(datagram: bytes) -> Iterator[Message]:
     while at + _HEADER.size <= len(view):
         length, kind, flags, sequence, _ = _HEADER.unpack_from(view, at)
         if length < _HEADER.size or at + length > len(view):
-            raise ValueError(f"a netlink message of {length} bytes")
+            raise ValueError(f"a netlink message with an impossible length of {length} bytes")
         yield Message(kind, flags, sequence, view[at + _HEADER.size : at + length])
         at += (length + 3) & ~3
 
@@ -105,7 +105,7 @@ def listed(payload: bytes | memoryview, start: int = 0) -> Iterator[tuple[int, b
     while at + _ATTRIBUTE.size <= len(payload):
         length, kind = _ATTRIBUTE.unpack_from(payload, at)
         if length < _ATTRIBUTE.size or at + length > len(payload):
-            raise ValueError(f"a netlink attribute of {length} bytes")
+            raise ValueError(f"a netlink attribute with an impossible length of {length} bytes")
         yield kind & _KIND, bytes(payload[at + _ATTRIBUTE.size : at + length])
         at += (length + 3) & ~3
 

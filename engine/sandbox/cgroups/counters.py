@@ -263,7 +263,7 @@ class Files:
                 if fd >= 0 and not self._keep:
                     os.close(fd)
         if not any(self._paths.values()):
-            raise Gone("none of its files is there")
+            raise Gone("none of its files exists")
         return texts
 
     def _opened(self, key: str, path: str) -> int:

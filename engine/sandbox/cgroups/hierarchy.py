@@ -259,7 +259,9 @@ class Cgroups(ABC):
         for directory in reversed(self.directories(id, parent)):
             while not _removed(directory):
                 if time.monotonic() > latest:
-                    raise SystemFailure(f"cgroup {self.path_text(id, parent)}: processes do not go away")
+                    raise SystemFailure(
+                        f"cgroup {self.path_text(id, parent)}: processes are still in it after {_LATEST_REMOVAL:.0f} s"
+                    )
                 for each in self.directories(id, parent):
                     with contextlib.suppress(OSError):  # what prevents the removal is reported when the time is over
                         subtree.cleared(each)

@@ -70,7 +70,7 @@ def test_a_script_brings_its_interpreter(tmp_path):
 
 
 def test_what_cannot_be_is_refused_before_the_first_byte(tmp_path):
-    with pytest.raises(NotFound, match="no program on this host"):
+    with pytest.raises(NotFound, match="no-such-program was not found on this host"):
         hostimage.rootfs(["no-such-program"])
     data = tmp_path / "data"
     data.write_text("neither")

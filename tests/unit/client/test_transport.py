@@ -65,7 +65,7 @@ def test_an_answer_that_is_cut_short_is_an_error(canned, answer):
 
 
 def test_what_is_no_http_is_an_error():
-    with pytest.raises(SystemFailure, match=r"no HTTP answer: SSH-2\.0"):
+    with pytest.raises(SystemFailure, match=r"not an HTTP answer: SSH-2\.0"):
         parse_head(b"SSH-2.0-x")
 
 

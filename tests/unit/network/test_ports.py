@@ -109,7 +109,7 @@ def test_ports_take_no_more_of_the_open_files_than_leaves_room_for_all_else(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
     ports.reserve("one", NETWORK, [wanted(0)] * 4)
-    with pytest.raises(SystemFailure, match="too many ports"):
+    with pytest.raises(SystemFailure, match="too many published ports"):
         ports.reserve("two", NETWORK, [wanted(0)] * 3)
     assert len(ports.reserve("two", NETWORK, [wanted(0)] * 2)) == 2
 

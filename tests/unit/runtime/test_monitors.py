@@ -127,7 +127,9 @@ def test_what_is_not_understood_of_a_monitor_is_logged_and_no_end(links, caplog)
     assert links.ended_for_tests.get(timeout=SECONDS) == ("c1", Exited(3, 10))
     monitor.thread.join()
     told = [each.getMessage() for each in caplog.records]
-    assert len([each for each in told if each.startswith("c1: a monitor is not understood: ")]) == 3 * len(ALIEN)
+    assert len(
+        [each for each in told if each.startswith("c1: a message of its monitor cannot be decoded: ")]
+    ) == 3 * len(ALIEN)
     assert "c1: said so" in told
 
 
@@ -142,7 +144,7 @@ def test_a_newer_monitors_fields_are_passed_over(links):
 def test_an_exit_file_that_is_not_understood_is_none(links, tmp_path, caplog, content):
     exitfile.write(str(tmp_path), content)
     assert links.adopt("c1", str(tmp_path)) is None
-    assert "says nothing of how a container ended" in caplog.text
+    assert "exit cannot be decoded" in caplog.text
 
 
 def test_a_failure_carries_what_init_said(links):

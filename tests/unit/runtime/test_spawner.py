@@ -64,7 +64,9 @@ def test_the_next_spawner_is_of_the_same_version(dying, first):
     spawner._channel.close()
 
 
-@pytest.mark.parametrize(("fresh", "text"), [("2", "of another version than this daemon"), ("", "does not say which")])
+@pytest.mark.parametrize(
+    ("fresh", "text"), [("2", "of another version than this daemon"), ("", "did not report its version")]
+)
 def test_a_spawner_of_another_version_is_asked_nothing(dying, fresh, text):
     spawner = dying("1", fresh)
     for _ in range(2):

@@ -48,7 +48,7 @@ def test_a_crash_says_what_was_raised_and_where_in_a_page_at_most(tmp_path, rese
     except FileNotFoundError:
         exitfile.write_crash(str(tmp_path))
     text = (tmp_path / exitfile.CRASH).read_text()
-    assert len(text) == 4096 and "x\nwhile that was handled:\n" in text and "FileNotFoundError: [Errno 2] " in text
+    assert len(text) == 4096 and "x\nduring the handling of that:\n" in text and "FileNotFoundError: [Errno 2] " in text
     assert f"{__file__}:" in text and " in test_a_crash_says" in text
     assert [each.name for each in tmp_path.iterdir()] == [exitfile.CRASH]
 

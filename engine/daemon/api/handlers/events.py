@@ -50,7 +50,7 @@ def events(engine: DaemonParts, request: Request) -> None:
             request.wait(subscription.fileno(), left)
             stream.write_each(lines(subscription.take()))
             if subscription.dropped:
-                log.warning("a client that listens to events does not read them; it is told no more")
+                log.warning("a client of GET /events does not read its events: its stream is closed")
                 request.abort()
                 return
 

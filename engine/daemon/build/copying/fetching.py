@@ -52,7 +52,7 @@ def fetch(
     progress: takes (bytes so far, bytes in all or -1); shown: the instruction's name for error texts
     """
     if is_git(url):
-        raise Invalid(f"{shown} failed: {url}: a git repository is not fetched here; ADD an archive of it instead")
+        raise Invalid(f"{shown} failed: {url}: git repositories are not supported; ADD an archive instead")
     algorithm, _, wanted = checksum.partition(":")
     if checksum and (algorithm != "sha256" or len(wanted) != 64 or wanted.strip("0123456789abcdef")):
         raise Invalid(f"{shown} failed: invalid checksum {checksum!r}: it must be sha256: and 64 hexadecimal digits")

@@ -178,7 +178,7 @@ def _kept(engine: MountParts, body: Source) -> BinaryIO:
         return os.fdopen(fd, "rb")
     except OSError as error:
         os.close(fd)
-        raise NoSpace(f"the archive cannot be kept: {words(error)}") from error
+        raise NoSpace(f"cannot store the request body: {words(error)}") from error
     except BaseException:
         os.close(fd)
         raise

@@ -264,7 +264,7 @@ def _walk(upper: int, lower: _Lower | None, overlay: bool, whole: bool) -> Gener
                 yield Change(shown, kind)
             if inner is not None:
                 if len(levels) > _DEEPEST:
-                    raise SystemFailure(f"the container's directories go too deep: {shown[:200]}...")
+                    raise SystemFailure(f"the container's directories are nested too deeply: {shown[:200]}...")
                 inner.begin()
     finally:
         for level in levels:

@@ -147,7 +147,7 @@ def _image(
 
 def _not_there(diff_id: str) -> Callable[[], NoReturn]:
     def refuse() -> NoReturn:
-        raise NotFound(f"the layer {diff_id} of the container's image is not there")
+        raise NotFound(f"the layer {diff_id} of the container's image is missing")
 
     return refuse
 

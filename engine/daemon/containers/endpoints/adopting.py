@@ -33,7 +33,12 @@ def adopt(engine: EndpointParts) -> None:
     _drop_the_dead(engine, {container.id for container in running})
     for container in running:
         _join_unwired(engine, container)
-        _try(f"container {container.id} is not in the networks that it shows", _agree, engine, container)
+        _try(
+            f"the record and the networks of container {container.id} could not be made to agree",
+            _agree,
+            engine,
+            container,
+        )
     pairs = {container: wires.places(engine, container) for container in running}
     for container, places in pairs.items():
         published = [each for _, endpoint in places for each in endpoint.ports]
@@ -44,12 +49,12 @@ def adopt(engine: EndpointParts) -> None:
     bridges = [network for network in networks.values() if network.driver == "bridge"]
     # Before the devices are brought up: that step makes a device's rules, and the ports that are published there would
     # be without theirs for a moment.
-    _try("the firewall does not have what it should", engine.firewall.sync, bridges, endpoints)
+    _try("the firewall rules could not be restored", engine.firewall.sync, bridges, endpoints)
     for network in networks.values():
-        _try(f"the device of network {network.name} is not there", wires.bring_up, engine, network)
+        _try(f"the device of network {network.name} could not be set up", wires.bring_up, engine, network)
     for container, places in pairs.items():
-        _try(f"the ports of container {container.id} are not published", moving.settle, engine, container)
-        _try(f"container {container.id} does not reach its links", _open_links, engine, container, places)
+        _try(f"the ports of container {container.id} could not be published", moving.settle, engine, container)
+        _try(f"the links of container {container.id} could not be opened", _open_links, engine, container, places)
     _adopt_names(engine, pairs)
 
 
@@ -58,7 +63,7 @@ def _drop_the_dead(engine: EndpointParts, running: set[str]) -> None:
     networks = {network.id: network for network in engine.networks.all()}
     wired = [(networks[each.network], each) for each in dead if each.host_interface and each.network in networks]
     ending.unplug_all(engine, wired)
-    _try("the addresses of ended containers are not free", engine.networks.leave, dead)
+    _try("the addresses of ended containers could not be freed", engine.networks.leave, dead)
 
 
 def _join_unwired(engine: EndpointParts, container: Container) -> None:
@@ -67,7 +72,12 @@ def _join_unwired(engine: EndpointParts, container: Container) -> None:
         network = requested.find(engine, settings["NetworkID"] or name)
         if network is not None and not network.wired:
             wanted = {network.id: requested.for_join(container, network, settings)}
-            _try(f"container {container.id} is not shown in {name}", engine.networks.join, container.id, wanted)
+            _try(
+                f"container {container.id} could not be joined to network {name}",
+                engine.networks.join,
+                container.id,
+                wanted,
+            )
 
 
 def _agree(engine: EndpointParts, container: Container) -> None:

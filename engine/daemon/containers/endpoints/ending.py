@@ -52,7 +52,7 @@ def _free(engine: EndpointParts, container: Container, endpoints: list[Endpoint]
             engine.wiring.silence(wired)
         engine.networks.leave(endpoints)
     except SystemFailure as error:  # a full disk
-        log.warning("container %s: its addresses are not free yet: %s", container.id, error)
+        log.warning("container %s: its addresses could not be freed yet: %s", container.id, error)
 
 
 def unplug_all(engine: EndpointParts, pairs: list[tuple[Network, Endpoint]]) -> None:
@@ -61,4 +61,6 @@ def unplug_all(engine: EndpointParts, pairs: list[tuple[Network, Endpoint]]) -> 
         try:
             engine.wiring.unplug(network, endpoint, None)
         except SystemFailure as error:
-            log.warning("network %s: the interface %s stays: %s", network.name, endpoint.host_interface, error)
+            log.warning(
+                "network %s: the interface %s could not be removed: %s", network.name, endpoint.host_interface, error
+            )

@@ -56,7 +56,7 @@ def _failing() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SystemFailure(f"the container's files of its networks cannot be written: {error}") from error
+        raise SystemFailure(f"cannot write the container's hosts or resolv.conf: {error}") from error
 
 
 def _gateways(engine: EndpointParts, container: Container) -> tuple[str, ...]:

@@ -32,7 +32,9 @@ def note(engine: EndpointParts, names: list[str]) -> None:
                 os.makedirs(_place(engine), 0o700, exist_ok=True)
                 _touch(_place(engine, name))
     except OSError as error:  # a full disk
-        log.warning("a daemon that is killed now will not take away what is left of %s: %s", " ".join(names), error)
+        log.warning(
+            "cannot note the interfaces %s; they may stay if the daemon is killed now: %s", " ".join(names), error
+        )
 
 
 def take_away(engine: EndpointParts, names: list[str], *, held: bool) -> None:
@@ -58,7 +60,7 @@ def _look(engine: EndpointParts, names: list[str]) -> None:
     try:
         left = engine.wiring.remaining(names)
     except SystemFailure as error:
-        log.warning("whether %s are still there is not known: %s", " ".join(names), error)
+        log.warning("cannot tell whether the interfaces %s still exist: %s", " ".join(names), error)
         return
     _forget(engine, [name for name in names if name not in left])
     if left:
@@ -69,7 +71,7 @@ def _discard(engine: EndpointParts, names: list[str]) -> None:
     try:
         engine.wiring.discard(names)
     except SystemFailure as error:  # the next daemon's start tries again
-        log.warning("%s stay: %s", " ".join(names), error)
+        log.warning("the interfaces %s could not be removed: %s", " ".join(names), error)
         return
     _forget(engine, names)
 
@@ -81,7 +83,7 @@ def _forget(engine: EndpointParts, names: list[str]) -> None:
         except FileNotFoundError:  # it could not be noted, or an administrator has removed the note
             continue
         except OSError as error:  # the next daemon's start then looks for the wire once more
-            log.warning("the note of the wire %s stays: %s", name, error)
+            log.warning("cannot delete the note of interface %s: %s", name, error)
 
 
 def _place(engine: EndpointParts, name: str = "") -> str:

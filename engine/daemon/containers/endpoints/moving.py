@@ -41,7 +41,12 @@ def settle(engine: EndpointParts, container: Container, *, required: bool = Fals
         except EngineError as error:
             if required:
                 raise
-            log.warning("container %s: network %s does not lead to its ports: %s", container.id, target[0].name, error)
+            log.warning(
+                "container %s: its ports could not be published through network %s: %s",
+                container.id,
+                target[0].name,
+                error,
+            )
 
 
 def _publish(

@@ -33,6 +33,6 @@ def renamed(engine: EndpointParts, container: Container) -> None:
     try:
         wires.make_known(engine, container, wires.places(engine, container), netns, state.pid, state.pid_start)
     except SystemFailure as error:  # the container has its new name, even where the resolver does not know it
-        log.warning("container %s: its new name is not answered: %s", container.id, error)
+        log.warning("container %s: the resolver could not be told its new name: %s", container.id, error)
     finally:
         os.close(netns)

@@ -66,7 +66,7 @@ def check(network: Network | None, name: str, settings: Object) -> None:
     if mac and not _MAC.fullmatch(mac):
         raise Invalid(f"invalid MAC address {mac}")
     if mac and int(mac[:2], 16) & _MULTICAST:
-        wrong.append(f"invalid MAC address {mac}: it is a group's")
+        wrong.append(f"invalid MAC address {mac}: it is a multicast address")
     wrong += _wrong_options(settings["DriverOpts"])
     if network is not None and settings["IPAMConfig"] and not wrong:
         wrong += joining.outside(network, settings["IPAMConfig"])

@@ -154,7 +154,7 @@ def _tell(connection: socket.socket, text: bytes, framed: bool) -> None:
     try:
         connection.sendall(frame + text)
     except OSError as error:
-        log.debug("nobody hears that an exec failed: %s", error)
+        log.debug("the client left before it was told that its exec failed: %s", error)
 
 
 def _take(engine: ExecParts, one: Exec) -> None:

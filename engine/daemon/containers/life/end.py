@@ -107,7 +107,7 @@ def _oom_killed(engine: ContainerParts, container: Container) -> bool:
     try:
         return engine.cgroups.oom_killed(container.id, walls.cgroup_parent(container))
     except OSError as error:  # the end itself must be recorded all the same
-        log.warning("container %s: whether it ran out of memory is not known: %s", container.id, error)
+        log.warning("container %s: cannot tell whether it ran out of memory: %s", container.id, error)
         return False
 
 
@@ -154,7 +154,7 @@ def why_lost(container: Container, where: paths.Paths) -> str:
     """The text of `State.Error` for a monitor that is gone; the whole trace of its crash, if any, is logged."""
     crash = exitfile.read(where.exec_dir, exitfile.CRASH)
     if crash is None:
-        log.error("container %s: its monitor is gone and has left no word; the container is ended", container.id)
+        log.error("container %s: its monitor has died without a report; the container is ended", container.id)
         return LOST_TEXT
     text = crash.decode("utf-8", "replace").strip()
     log.error("container %s: its monitor has crashed; the container is ended: %s", container.id, text)

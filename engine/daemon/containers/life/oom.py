@@ -36,7 +36,11 @@ class OomWatch:
             self._alarms.arm(container.id, engine.cgroups.directories(container.id, cgroup_parent(container)))
         except OSError as error:
             self._watched.pop(container.id, None)
-            log.warning("container %s: running out of memory is only seen at its end: %s", container.id, error)
+            log.warning(
+                "container %s: cannot watch for out-of-memory kills; they are reported only at its end: %s",
+                container.id,
+                error,
+            )
             return
         self._worker.wake()
 

@@ -40,7 +40,12 @@ def again(engine: ContainerParts, container: Container, exits: int) -> None:
             start.launch(engine, container, by_hand=False)
         except Exception as error:  # whatever it was: no other thread would change the container's state
             unforeseen = not isinstance(error, EngineError)
-            log.error("container %s: its policy could not run it again: %s", container.id, error, exc_info=unforeseen)
+            log.error(
+                "container %s: its restart policy could not start it again: %s",
+                container.id,
+                error,
+                exc_info=unforeseen,
+            )
             with container.changed:
                 container.exits += 1
                 container.state.error = str(error)

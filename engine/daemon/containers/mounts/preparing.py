@@ -262,5 +262,5 @@ def source_mount(path: str, mountinfo: str) -> tuple[str, list[str]]:
         if inside and len(place) >= len(best):
             best, options = place, fields[6 : fields.index("-")]
     if not best:
-        raise NotFound(f"the mount of {path} is not known")
+        raise NotFound(f"cannot find the mount that {path} is on")
     return best, options

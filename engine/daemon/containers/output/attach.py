@@ -115,7 +115,7 @@ def _wait_for_start(
             return False
         let_go(container)
         if len(container.waiting) >= MOST_WAITING:
-            raise Conflict(f"container {container.id} has {MOST_WAITING} clients that wait for its start")
+            raise Conflict(f"container {container.id} already has {MOST_WAITING} clients that wait for its start")
         connection = hijack()
         announce(engine, container, "attach")
         if not asked.logs:

@@ -203,7 +203,7 @@ class _Sampler:
             try:
                 watched.tell(host, keep)
             except Exception:  # one container's trouble must not end the watch over all
-                log.exception("container %s was not sampled", watched.container.id)
+                log.exception("container %s: its statistics could not be read", watched.container.id)
 
 
 def _most_files() -> int:

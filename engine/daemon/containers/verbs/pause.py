@@ -77,7 +77,7 @@ def end_pause(engine: ContainerParts, container: Container, run: int) -> None:
             with container.changed:
                 over = container.exits != run
             if not over:
-                log.error("container %s stays paused: %s", container.id, error)
+                log.error("container %s could not be resumed: %s", container.id, error)
 
 
 def go_on(engine: ContainerParts, container: Container, run: int, *, dying: bool) -> None:

@@ -114,7 +114,11 @@ def _delete_record(engine: ContainerParts, container: Container, where: paths.Pa
     try:
         _delete(engine, container, lasting)
     except SystemFailure as error:
-        log.warning("container %s: what it has written goes before its record: %s", container.id, error)
+        log.warning(
+            "container %s: its record cannot be deleted; deleting its files first to free space: %s",
+            container.id,
+            error,
+        )
     else:
         return
     # On a full disk no transaction has space, and this removal may be what is to free some.
@@ -143,5 +147,5 @@ def _give_back(engine: ContainerParts, where: paths.Paths) -> None:
             remove_path(where.exec_dir)
         remove_path(where.home)
     except OSError as error:
-        log.warning("files of a removed container stay until the next start: %s", error)
+        log.warning("cannot delete files of a removed container; the next start tries again: %s", error)
     engine.images.release(engine.containers.using)  # after the files: on a full disk it may need their space

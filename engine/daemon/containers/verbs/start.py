@@ -89,7 +89,7 @@ def launch(engine: ContainerParts, container: Container, *, by_hand: bool) -> No
 
 def _take_back(engine: ContainerParts, container: Container, started: Started, before: State) -> None:
     """End a run that could not be recorded or watched, since the daemon would not hear of its end."""
-    log.error("container %s: its start was not recorded, and so it is ended", container.id)
+    log.error("container %s: its start could not be recorded or watched, so it is killed", container.id)
     engine.monitors.drop(container.id)
     if not signalling.kill_and_wait(started.pid, started.pid_start, _KILLED_SECONDS):
         log.error("container %s: its process %d does not end after SIGKILL", container.id, started.pid)
@@ -231,4 +231,4 @@ def clear_cgroups(engine: ContainerParts, container: Container) -> None:
     try:
         engine.cgroups.remove(container.id, walls.cgroup_parent(container))
     except (OSError, SystemFailure) as error:
-        log.warning("container %s: its cgroups stay: %s", container.id, error)
+        log.warning("container %s: its cgroups could not be removed: %s", container.id, error)

@@ -22,7 +22,7 @@ from engine.wire.waits import Wait
 log = logging.getLogger(__name__)
 
 _numbers = itertools.count()
-_TRIES = 100
+_TRIES = 1000
 _TRY_SECONDS = 0.01
 
 CONDITIONS = ("not-running", "next-exit", "removed")
@@ -141,8 +141,8 @@ def entrust(engine: ContainerParts, container: Container, one: Entrusted | None 
         with container.changed:
             if _entrust(engine, container, one):
                 return
-        time.sleep(_TRY_SECONDS)  # the monitor is busy; after a second (`_TRIES`) it does without the rest
-    log.warning("container %s: its monitor does not keep all who wait", container.id)
+        time.sleep(_TRY_SECONDS)  # the monitor is busy; after ten seconds (`_TRIES`) it does without the rest
+    log.warning("container %s: its monitor could not take over all waiting connections", container.id)
 
 
 def _entrust(engine: ContainerParts, container: Container, one: Entrusted | None) -> bool:

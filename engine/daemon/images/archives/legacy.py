@@ -64,7 +64,7 @@ def _chain(members: Members, identity: str) -> list[tuple[str, Object]]:
         chain.append((identity, document))
         identity = document.get("parent") or ""
         if not isinstance(identity, str):
-            raise Invalid("invalid image JSON: the parent is no id")
+            raise Invalid("invalid image JSON: the parent is not an image id")
     return chain[::-1]
 
 

@@ -77,7 +77,7 @@ class Members:
                 continue
             # Of two members with one name another program may use the other one, and so see another image.
             if name in self._files or name in self._links:
-                raise Invalid(f"invalid archive: {entry.name!r} is in it twice")
+                raise Invalid(f"invalid archive: {entry.name!r} occurs twice")
             if entry.kind == tar.FILE and entry.fragments is None:
                 self._file(name, entry, reader)
             elif entry.kind == tar.SYMLINK:
@@ -85,7 +85,7 @@ class Members:
             elif entry.kind == tar.LINK:
                 self._links[name] = _normal(entry.link)
             else:
-                raise Invalid(f"invalid archive: {entry.name!r} is no plain file")
+                raise Invalid(f"invalid archive: {entry.name!r} is not a regular file")
 
     def _file(self, name: str, entry: tar.Entry, reader: tar.TarReader) -> None:
         said = _BLOB.fullmatch(name)

@@ -68,7 +68,7 @@ class Remote:
         if now - self._since < _FLOOR_SECONDS:
             return
         if self.done - self._before < _FLOOR * _FLOOR_SECONDS:
-            raise SystemFailure(f"{self.url}: less than {_FLOOR} bytes a second")
+            raise SystemFailure(f"{self.url}: the server sent less than {_FLOOR} bytes a second")
         self._since, self._before = now, self.done
 
 

@@ -135,7 +135,7 @@ class _Copy:
     def directory(self, source: int, sink: int, depth: int = 0) -> None:
         """Apply the whiteouts in `source` to `sink`, copy all other entries, then the directory's own attributes."""
         if depth > _DEEPEST:
-            raise OSError(errno.ENAMETOOLONG, "the image's directories go too deep")
+            raise OSError(errno.ENAMETOOLONG, "the image's directories are nested too deeply")
         names = os.listdir(source)
         if self._whiteouts:
             names = _obeyed(names, sink)

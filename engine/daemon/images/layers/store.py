@@ -162,7 +162,7 @@ class LayerStore:
             while data := stream.read1(_BUFFER):
                 trailing += len(data)
                 if trailing > _MOST_TRAILING:
-                    raise Invalid("the layer goes on after the end of its archive")
+                    raise Invalid("the layer has data after the end of its archive")
             return unpacked.size, unpacked.implied
         finally:
             os.close(fd)

@@ -44,7 +44,9 @@ class Credentials:
             username, password = _decoded_pair(texts["auth"])
         registry_token = texts.get("registrytoken", "")
         if not _is_token(registry_token):
-            raise Invalid("invalid registrytoken in the registry credentials: no header can hold it")
+            raise Invalid(
+                "invalid registrytoken in the registry credentials: it has characters that a header cannot contain"
+            )
         return cls(username, password, texts.get("identitytoken", ""), registry_token)
 
     def __repr__(self) -> str:

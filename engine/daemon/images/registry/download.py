@@ -166,7 +166,9 @@ class Following(io.RawIOBase):
                 self._told(self._place)
                 return count
             if self._arriving.is_whole:
-                raise SystemFailure(f"content digest {self._arriving.part['digest']}: it has become shorter")
+                raise SystemFailure(
+                    f"content digest {self._arriving.part['digest']}: the blob's file has become shorter"
+                )
         if self._abandoned:
             raise Cancelled("context canceled")
         return 0
@@ -301,7 +303,7 @@ class _Partial:
             self._truncate()
             if self._resumed:
                 self._resumed = False
-                raise SystemFailure(f"what was there of it is no part of {self.digest}")
+                raise SystemFailure(f"the resumed part of {self.digest} was wrong; it is downloaded again")
             raise Invalid(f"unexpected commit digest {found}, expected {self.digest}: failed precondition")
 
     def _truncate(self) -> None:

@@ -262,7 +262,7 @@ def _tags_of(data: bytes) -> list[str]:
     # Registries in Go write null for an empty list.
     tags = (document.get("tags") or []) if isinstance(document, dict) else None
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise Invalid("invalid list of tags: it is no list of texts")
+        raise Invalid("invalid list of tags: it is not a list of strings")
     return tags
 
 

@@ -115,7 +115,7 @@ class Blob:
             try:
                 upload = self._writer.mount(self._digest, source)
             except (Refused, Unauthorized) as error:
-                log.info("%s is not mounted from %s: %s", self._digest, source, error)
+                log.info("cannot mount the blob %s from repository %s: %s", self._digest, source, error)
                 refused(source)
                 continue
             if upload is None:
@@ -161,7 +161,8 @@ class Blob:
             return None
         if found and found.done > self._furthest:
             raise Refused(
-                f"the registry says it has {found.done} bytes of {self._digest}, of which it got {self._furthest}", 416
+                f"the registry says it has {found.done} bytes of {self._digest}, but only {self._furthest} were sent",
+                416,
             ) from failure
         return found
 

@@ -139,7 +139,7 @@ class Writer(Registry):
             self._good(answer, "PATCH", upload.place)
             after = self._upload(answer, upload.place)
             if answer.headers.get("Range") is not None and after.done != end:
-                raise Refused(f"the registry says it has {after.done} bytes of an upload, of which it got {end}", 416)
+                raise Refused(f"the registry says it has {after.done} bytes of an upload of which {end} were sent", 416)
             return after._replace(done=end, smallest=upload.smallest)
 
     def finish(self, upload: Upload, digest: str, body: Sender | bytes) -> None:
@@ -202,7 +202,7 @@ class Writer(Registry):
         """The upload that an answer's headers describe. Raises SystemFailure without a Location."""
         location = answer.headers.get("Location")
         if not location:
-            raise SystemFailure(f"the registry does not say where the upload to {place.url} goes on")
+            raise SystemFailure(f"the registry gave no address to continue the upload to {place.url}")
         span = _RANGE.fullmatch(answer.headers.get("Range") or "")
         least = _CHUNK_LENGTH.fullmatch(answer.headers.get("OCI-Chunk-Min-Length") or "")
         done = int(span[1]) + 1 if span else 0
@@ -222,4 +222,4 @@ class Writer(Registry):
         said = answer.headers.get("Docker-Content-Digest", "")
         # The registry may use another digest algorithm, and then the two cannot be compared.
         if said and said.partition(":")[0] == digest.partition(":")[0] and said != digest:
-            raise Refused(f"the registry took {digest} for {said!r}", 400)
+            raise Refused(f"the registry stored {digest} as {said!r}", 400)

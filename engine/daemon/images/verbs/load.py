@@ -63,7 +63,7 @@ def _read_to_the_end(outer: io.BufferedIOBase) -> None:
     while data := outer.read1(PIECE):
         left -= len(data)
         if left < 0:
-            raise Invalid("invalid archive: it goes on after its end")
+            raise Invalid("invalid archive: it has data after its end")
 
 
 class _Loading:
@@ -154,7 +154,7 @@ class _Loading:
         wrapped = documents.load(b'{"images":' + manifest + b"}", "manifest.json")
         entries = wrapped.get("images")
         if not isinstance(entries, list):
-            raise Invalid("invalid manifest.json: it is no list")
+            raise Invalid("invalid manifest.json: it is not a list")
         _check_count(entries)
         for entry in entries:
             config_name, layer_names, tags = _entry_of(entry)

@@ -255,7 +255,7 @@ class _Pull:
 
     def _config(self, part: Object, layer_count: int) -> bytes:
         if part.get("mediaType") not in documents.CONFIGS:
-            raise Invalid(f"unsupported image config of type {part.get('mediaType')!r}: this is no container image")
+            raise Invalid(f"unsupported image config of type {part.get('mediaType')!r}: this is not a container image")
         if part["size"] > documents.LARGEST_DOCUMENT:
             raise Invalid(f"the image config is larger than {documents.LARGEST_DOCUMENT} bytes")
         download.fetch(self._registry, self._content, part, self._report.cancelled, lambda _: None)

@@ -260,4 +260,4 @@ def _padding(size: int) -> bytes:
 def _check_whole(found: int, size: int, digest: str) -> None:
     """Raise SystemFailure for a damaged blob, whose file has `found` bytes instead of `size`."""
     if found != size:
-        raise SystemFailure(f"the blob {digest} is damaged: it has not its {size} bytes")
+        raise SystemFailure(f"the blob {digest} is damaged: its file has {found} bytes instead of {size}")

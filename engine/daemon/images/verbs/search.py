@@ -135,13 +135,13 @@ def _results(data: bytes) -> list[Object]:
     except Invalid as error:
         raise SystemFailure(f"error decoding registry search results: {error}") from error
     if not isinstance(results, list):
-        raise SystemFailure("error decoding registry search results: results is no list")
+        raise SystemFailure("error decoding registry search results: results is not a list")
     return [_result(result) for result in results]
 
 
 def _result(result: object) -> Object:
     if not isinstance(result, dict):
-        raise SystemFailure("error decoding registry search results: a result is no object")
+        raise SystemFailure("error decoding registry search results: a result is not an object")
     found = {}
     for name, kind in _FIELDS.items():
         value = result.get(name)

@@ -142,7 +142,11 @@ class Firewall:
                 with self._failing():
                     self._change(nftables.delete_elements(self.table, elements))
             except SystemFailure as error:
-                log.warning("endpoint %s: its rules stay until the next change: %s", endpoint.id[:12], error)
+                log.warning(
+                    "endpoint %s: its rules could not be removed; the next change tries again: %s",
+                    endpoint.id[:12],
+                    error,
+                )
                 self._there = False
         if any(port.protocol == "udp" for port in endpoint.ports):
             # The next container with these addresses must not get datagrams that were meant for this one.
@@ -259,7 +263,7 @@ class Firewall:
         """Log each chain of another table that drops by default: a packet must be accepted by all tables' chains."""
         self._looked = True
         for chain in nftables.droppers(self._socket(), nftables.FORWARD):
-            log.warning("%s drops what it does not accept: it has the last word on containers' traffic too", chain)
+            log.warning("%s drops by default, so it may also drop containers' traffic that the engine accepts", chain)
 
     def _forwarded(self, networks: tuple[Network, ...]) -> list[int]:
         """The address families that the host has to forward for these networks, where the engine may switch that on."""
@@ -292,7 +296,7 @@ class Firewall:
             except OSError as error:
                 if error.errno not in _CHANGED:
                     raise
-                log.warning("somebody has changed the table %s: it is made anew", self.table)
+                log.warning("another program has changed the table %s: it is made anew", self.table)
                 self._rebuild()
 
     def _rebuild(self) -> None:

@@ -73,7 +73,7 @@ def switch_off(family: int, before: Collection[int], devices: Collection[str]) -
     """
     for index, name in socket.if_nameindex():
         if index not in before and name not in devices and not _HOST_END.fullmatch(name):
-            log.info("the host goes on to forward: %s has come since the engine switched that on", name)
+            log.info("IP forwarding stays on: the interface %s was added since the engine switched it on", name)
             return
     _write(_SWITCH[family], "0")
 
@@ -132,6 +132,6 @@ def filter_bridged(families: Iterable[int]) -> None:
                 _write(name, "1")
         except FileNotFoundError as error:
             raise Unavailable(
-                f"cannot restrict inter-container communication: {_ROOT}/{name} is not there: "
+                f"cannot restrict inter-container communication: {_ROOT}/{name} does not exist: "
                 "load the kernel's module br_netfilter"
             ) from error

@@ -52,7 +52,7 @@ def test_the_deepest_tree_that_is_walked_takes_no_stack(tmp_path):
 
 def test_a_deeper_one_is_refused_in_words(tmp_path):
     found = walked(deep(tmp_path, 305))
-    with pytest.raises(SystemFailure, match="go too deep"):
+    with pytest.raises(SystemFailure, match="nested too deeply"):
         raise found[-1]
 
 

@@ -129,7 +129,7 @@ def test_what_cannot_be_watched_is_logged(engine, container, caplog):
     """A start does not fail for it."""
     engine.cgroups.file.unlink()
     engine.oom.watch(engine, container)
-    assert "only seen at its end" in caplog.text
+    assert "reported only at its end" in caplog.text
     with container.changed:
         engine.oom.settle(engine, container, killed=True)
     assert told(engine) == ["oom"]

@@ -189,7 +189,7 @@ def test_a_home_that_cannot_be_removed_does_not_keep_the_next_daemon_from_starti
     stray = os.path.join(engine.settings.data_root, "containers", "a-file")
     with open(stray, "w"):
         files.sweep(engine.settings.data_root, lambda name: name == container.id)
-    assert "stay until the next start" in caplog.text
+    assert "the next start tries again" in caplog.text
 
 
 def test_sizes_are_told_of_a_container_that_dug_deep(engine, container, home):

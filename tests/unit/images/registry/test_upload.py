@@ -266,7 +266,7 @@ def test_an_offset_that_lies_is_an_error(shelf, content, more):
         return answer(handler, 202, Location=handler.path, Range=f"0-{max(said, len(DATA) + 1) - 1}")
 
     shelf.hook = hook
-    with pytest.raises(Refused, match="of which it got"):
+    with pytest.raises(Refused, match="but only"):
         send(shelf, content)
     assert len(shelf.asked) < 30
 
@@ -296,7 +296,7 @@ def test_another_digest_is_an_error(shelf, content):
         return answer(handler, 201, Docker_Content_Digest=made.digest(b"other"))
 
     shelf.hook = hook
-    with pytest.raises(Refused, match="the registry took"):
+    with pytest.raises(Refused, match="the registry stored"):
         send(shelf, content)
     assert shelf.methods("/a/b/") == ["POST", "PUT"]
 

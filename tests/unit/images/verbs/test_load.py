@@ -153,7 +153,7 @@ def test_what_the_archive_has_beside_its_images_does_not_stay(store, image):
         (archive(member("index.json", b" " * (5 << 20))), "larger than"),
         (archive(link("manifest.json", "manifest.json")), "too many links"),
         (archive(member("manifest.json", type=tarfile.SYMTYPE, linkname="/etc/passwd")), "unrecognized"),
-        (archive(member("manifest.json", type=tarfile.CHRTYPE)), "no plain file"),
+        (archive(member("manifest.json", type=tarfile.CHRTYPE)), "not a regular file"),
     ],
 )
 def test_what_is_no_archive_of_images_is_refused_and_leaves_nothing(store, data, message):

@@ -37,7 +37,7 @@ def test_bytes_that_are_no_attributes_are_refused_and_never_read_past_their_end(
     try:
         assert sum(len(payload) + 4 for _, payload in message.listed(data)) <= len(data)
     except ValueError as error:
-        assert "a netlink attribute of" in str(error)
+        assert "a netlink attribute with an impossible length" in str(error)
 
 
 def test_success_is_0_and_failure_its_errno() -> None:
