@@ -19,6 +19,7 @@ DEEPEST = 100
 # A value takes 50 bytes and more in memory, but its text may take two: a small document must not become a large object.
 MOST_VALUES = 200_000
 _FEWEST_PAST_64_BITS = 20  # characters: 20 digits, or 19 and a sign; a shorter number fits into 64 bits
+_LOWEST = -(1 << 63)  # of 64 bits; as long as that are numbers below it too
 # Matches a string, whose brackets do not count, or a bracket. A string without an end counts to the last byte:
 # otherwise the search would begin anew at each quote that follows, which takes hours for a document of megabytes.
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
@@ -40,7 +41,10 @@ def parse(data: bytes | str, what: str) -> object:
 
 def _integer(text: str) -> int | float:
     """An integer; one that does not fit into 64 bits becomes the nearest float, as in Go's decoder."""
-    return int(text) if len(text) < _FEWEST_PAST_64_BITS else _finite(text)
+    length = len(text)
+    if length < _FEWEST_PAST_64_BITS or (length == _FEWEST_PAST_64_BITS and _LOWEST <= int(text) < 0):
+        return int(text)
+    return _finite(text)
 
 
 def _finite(text: str) -> float:

@@ -59,3 +59,14 @@ def test_half_a_pair_of_surrogates_is_no_character():
     """Nobody could store or send it; Go puts the replacement character in its place."""
     text = rb'{"a\ud800": ["\udfff", "\ud83d\ude00", 1, null]}'
     assert jsontext.parse(text, "test") == {"a\ufffd": ["\ufffd", "\U0001f600", 1, None]}
+
+
+@pytest.mark.parametrize("number", [-(10**18) - 1, -(1 << 63), 10**19 - 1, (1 << 63) - 1, 0, -1])
+def test_a_number_of_64_bits_stays_whole(number):
+    assert type(value := jsontext.parse(str(number), "number")) is int and value == number
+
+
+@pytest.mark.parametrize("number", [-(1 << 63) - 1, -(10**19), 10**19, 10**30, -(10**30)])
+def test_a_larger_number_becomes_the_nearest_float(number):
+    """The decoder of Go does the same."""
+    assert type(value := jsontext.parse(str(number), "number")) is float and value == float(number)
