@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import _muxer
@@ -77,6 +77,14 @@ def play(one: World, events: list[Event]) -> None:
     then=st.lists(st.one_of(served, refused, looks, words, departures, ends), max_size=15),
     empty=st.booleans(),
     at_last=st.lists(st.one_of(looks, words, words, departures, ends), max_size=6),
+)
+@example(  # a short exec, whose monitor has not read yet where its record is
+    spares=False,
+    nofile=0,
+    first=[("exec", Program(1, 1, None, 5, 0), [STDOUT], b"E", "newborn")],
+    then=[("halt", 0), ("home", 0), ("finish", 0, False)],
+    empty=False,
+    at_last=[],
 )
 def test_whatever_happens_each_request_is_answered_once_and_nothing_is_left(
     spares: bool, nofile: int, first: list[Event], then: list[Event], empty: bool, at_last: list[Event]

@@ -46,8 +46,7 @@ class World:
         self.containers: list[Container] = []  # those that have not ended
         self.resolvers: list[tuple[int, int, socket.socket]] = []  # their pids, pidfds, and links
         self.inodes: set[int] = set()  # of all that was ever sent
-        self.number = 0
-        self.execs_asked = self.rested = False
+        self.number, self.execs_asked, self.rested = 0, False, False
 
     def close(self) -> None:
         """Kill what is left. After a test that has passed there is nothing."""
@@ -359,7 +358,7 @@ class World:
             until(lambda of=one: children(of.keeper) == [of.pid], "the monitor has other children than the container")
             until(
                 lambda of=one: has_only(of.pid, of.directory / "gate", self.words),
-                "a container has what is not its own",
+                "a container has more than its own",
             )
             pipes += held(one.pid)
         assert len(pipes) == len(set(pipes))
@@ -372,7 +371,7 @@ class World:
     def _is_family_sound(self) -> bool:
         spares = set(self._spares())
         known = {one.keeper for one in self.containers} | {pid for pid, _, _ in self.resolvers}
-        return len(spares) <= self.spares * (1 + self.execs_asked) and set(children(self.one.pid)) - spares == known
+        return len(spares) <= self.spares * (1 + self.execs_asked) and {*children(self.one.pid)} - spares == known
 
     def end(self) -> None:
         """Everything ends, and nothing is left."""
