@@ -46,14 +46,15 @@ class World:
         self.containers: list[Container] = []  # those that have not ended
         self.resolvers: list[tuple[int, int, socket.socket]] = []  # their pids, pidfds, and links
         self.inodes: set[int] = set()  # of all that was ever sent
+        self.doomed: list[int] = []  # pidfds of what a launcher has left, which is to be killed
         self.number, self.execs_asked, self.rested = 0, False, False
 
     def close(self) -> None:
         """Kill what is left. After a test that has passed there is nothing."""
-        for each in self.containers:
+        for pidfd in (*self.doomed, *(each.pidfd for each in self.containers if each.pid)):
             with suppress(ProcessLookupError):
-                if each.pidfd >= 0:
-                    signal.pidfd_send_signal(each.pidfd, signal.SIGKILL)
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            os.close(pidfd)
         while found := [pid for pid in all_processes() if pid != os.getpid() and self.words in held(pid)]:
             for pid in [*found, *(child for parent in found for child in children(parent))]:
                 with suppress(ProcessLookupError):
@@ -138,8 +139,8 @@ class World:
                 assert said[0]["part"] == "launches" and said[1:] == [{"warned": True}, {"failed": True}]
             elif how["fails"] == "after":
                 _, (pidfd,), _, _ = socket.recv_fds(link, 4096, 1)
+                self.doomed.append(pidfd)
                 until(lambda: is_reaped(pidfd), "what a launcher has left is not killed")
-                os.close(pidfd)
             assert heard(link) is None
             assert near.recv(1) == b""
 
