@@ -78,6 +78,14 @@ def play(one: World, events: list[Event]) -> None:
     empty=st.booleans(),
     at_last=st.lists(st.one_of(looks, words, words, departures, ends), max_size=6),
 )
+@example(  # a launcher that dies, which chance leaves out too often
+    spares=True,
+    nofile=0,
+    first=[("start", Program(40_000, 3, b"typed", 0, 15), [0, STDOUT], b"O")],
+    then=[("fail", {"fails": "after"}), ("look",)],
+    empty=True,
+    at_last=[("lose", 0), ("meet", 0)],
+)
 @example(  # a short exec, whose monitor has not read yet where its record is
     spares=False,
     nofile=0,

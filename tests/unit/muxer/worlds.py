@@ -42,12 +42,11 @@ class World:
         self.directory, self.spares, self.nofile = directory, spares, nofile
         self.one = Spawned(spares, nofile)
         self.words = os.fstat(self.one.words).st_ino
-        self.spawner_ended = False
         self.containers: list[Container] = []  # those that have not ended
         self.resolvers: list[tuple[int, int, socket.socket]] = []  # their pids, pidfds, and links
         self.inodes: set[int] = set()  # of all that was ever sent
-        self.doomed: list[int] = []  # pidfds of what a launcher has left, which is to be killed
-        self.number, self.execs_asked, self.rested = 0, False, False
+        self.doomed: list[int] = []  # pidfds of what launchers left
+        self.number, self.execs_asked, self.rested, self.spawner_ended = 0, False, False, False
 
     def close(self) -> None:
         """Kill what is left. After a test that has passed there is nothing."""
