@@ -6,6 +6,8 @@ from pathlib import Path
 
 from engine.wire.waits import Wait
 
+PIPE_SIZE = 65536
+
 
 @dataclass(frozen=True)
 class Program:
@@ -32,6 +34,11 @@ class Program:
         """The exit code as a shell has it."""
         return 128 + self.signal if self.signal else self.code
 
+    @property
+    def fits_pipes(self) -> bool:
+        """Whether it ends also where nobody reads what it writes."""
+        return self.typed is None and len(lines(self.out) + lines(self.err)) <= PIPE_SIZE
+
     def bytes_of(self, merged: bool) -> dict[int, bytes]:
         """All that it writes, by stream. merged: both outputs are one."""
         out, err, typed = lines(self.out), lines(self.err), self.typed or b""
@@ -57,6 +64,7 @@ class Container:
     owned: list[int]
     may_be_prepared: bool
     must_be_prepared: bool
+    is_halted: bool = False
     waiting: list[tuple[Wait, socket.socket]] = field(default_factory=list)
     orphans: int = 0
     pid: int = 0

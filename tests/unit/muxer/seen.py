@@ -109,6 +109,15 @@ def held(pid: int) -> set[int]:
     return {int(rest[1:-1]) for kind, _, rest in found if kind in ("socket", "pipe")}
 
 
+def has_only(pid: int, gate: Path, other: int) -> bool:
+    """Whether a container has nothing open but its pipes and its gate, and not the other pipe.
+
+    Before it executes its program it has more.
+    """
+    own = {each for each in open_links(pid) if each != str(gate)}
+    return len(own) <= 3 and all(each.startswith("pipe:") for each in own) and other not in held(pid)
+
+
 def all_processes() -> list[int]:
     """All there are."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -43,8 +43,10 @@ def test_the_muxer_is_clean_under_the_sanitizers(tmp_path):
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
         "PYTHONMALLOC": "malloc",
         "MUXER_EXAMPLES": "15",
+        "ENGINE_TEST_EXAMPLES": "8",
     }
-    tests = ["tests/unit/logs", *(f"tests/unit/muxer/test_{name}.py" for name in ("twins", "pumps", "stay", "waiters"))]
+    files = ("twins", "pumps", "stay", "waiters", "process_properties")
+    tests = ["tests/unit/logs", *(f"tests/unit/muxer/test_{name}.py" for name in files)]
     # These have no C in them.
     tests += [f"--ignore=tests/unit/logs/test_{name}.py" for name in ("attributes", "jsonreader", "senders")]
     command = [

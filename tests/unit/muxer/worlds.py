@@ -24,10 +24,10 @@ from tests.unit.muxer.seen import (
     children,
     gather,
     has_ended,
+    has_only,
     held,
     is_reaped,
     name_of,
-    open_links,
     stat_field,
     streams_of,
     until,
@@ -42,19 +42,18 @@ class World:
         self.directory, self.spares, self.nofile = directory, spares, nofile
         self.one = Spawned(spares, nofile)
         self.words = os.fstat(self.one.words).st_ino
-        self.spawner_ended = False
         self.containers: list[Container] = []  # those that have not ended
         self.resolvers: list[tuple[int, int, socket.socket]] = []  # their pids, pidfds, and links
         self.inodes: set[int] = set()  # of all that was ever sent
-        self.number = 0
-        self.execs_asked = self.rested = False
+        self.doomed: list[int] = []  # pidfds of what launchers left
+        self.number, self.execs_asked, self.rested, self.spawner_ended = 0, False, False, False
 
     def close(self) -> None:
         """Kill what is left. After a test that has passed there is nothing."""
-        for each in self.containers:
+        for pidfd in (*self.doomed, *(each.pidfd for each in self.containers if each.pid)):
             with suppress(ProcessLookupError):
-                if each.pidfd >= 0:
-                    signal.pidfd_send_signal(each.pidfd, signal.SIGKILL)
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            os.close(pidfd)
         while found := [pid for pid in all_processes() if pid != os.getpid() and self.words in held(pid)]:
             for pid in [*found, *(child for parent in found for child in children(parent))]:
                 with suppress(ProcessLookupError):
@@ -75,21 +74,21 @@ class World:
             self.execs_asked |= mark == b"E"
             self._ask_for(program, streams, mark, {"exec": way})
 
-    def _ask_for(self, program: Program, streams: list[int], mark: bytes, more: dict[str, object]) -> None:
+    def _directory(self) -> Path:
         self.number += 1
-        directory = self.directory / str(self.number)
-        directory.mkdir()
+        (made := self.directory / str(self.number)).mkdir()
+        return made
+
+    def _ask_for(self, program: Program, streams: list[int], mark: bytes, more: dict[str, object]) -> None:
+        directory = self._directory()
         os.mkfifo(gate := directory / "gate")
         if program.typed is not None:
             streams = [STDIN | STDOUT | STDERR, *streams]
-        near, far = [], []
-        for ours, theirs in (socket.socketpair() for _ in streams):
-            ours.settimeout(PATIENCE_S)
-            near.append(ours)
-            far.append(theirs)
+        pairs = [socket.socketpair() for _ in streams]
+        near = [ours for ours, _ in pairs]
         asked = {"directory": str(directory), "script": program.script(gate), "streams": streams} | more
         must, self.rested = self.rested and mark == b"O" and not self.execs_asked, False
-        link, owned = self._ask(mark + json.dumps(asked).encode(), far)
+        link, owned = self._ask(mark + json.dumps(asked).encode(), [theirs for _, theirs in pairs])
         if program.typed is not None:
             near[0].sendall(program.typed)
             near[0].shutdown(socket.SHUT_WR)
@@ -128,9 +127,7 @@ class World:
         if self.spawner_ended:
             return
         self.rested = False
-        self.number += 1
-        directory = self.directory / str(self.number)
-        directory.mkdir()
+        directory = self._directory()
         near, far = socket.socketpair()
         near.settimeout(PATIENCE_S)
         asked = {"directory": str(directory), "script": "exec sleep 1000", "streams": STDOUT} | how
@@ -141,8 +138,8 @@ class World:
                 assert said[0]["part"] == "launches" and said[1:] == [{"warned": True}, {"failed": True}]
             elif how["fails"] == "after":
                 _, (pidfd,), _, _ = socket.recv_fds(link, 4096, 1)
+                self.doomed.append(pidfd)
                 until(lambda: is_reaped(pidfd), "what a launcher has left is not killed")
-                os.close(pidfd)
             assert heard(link) is None
             assert near.recv(1) == b""
 
@@ -192,6 +189,18 @@ class World:
         one = self.containers[number % len(self.containers)]
         self._begun(one)
         return one
+
+    def halt(self, number: int) -> None:
+        """A monitor has no processor for a while, so that it finds several things done at once."""
+        one = self._one(number)
+        if one is not None:
+            one.is_halted = True
+            signal.pidfd_send_signal(one.keeper_pidfd, signal.SIGSTOP)
+
+    def _go_on(self, one: Container) -> None:
+        if one.is_halted:
+            signal.pidfd_send_signal(one.keeper_pidfd, signal.SIGCONT)
+        one.is_halted = False
 
     def _all_begun(self) -> None:
         for each in self.containers:
@@ -255,6 +264,7 @@ class World:
         one = self._one(number)
         if one is None or (one.is_exec and not one.has_home):
             return
+        self._go_on(one)
         new = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         new.settimeout(PATIENCE_S)
         new.connect(str(one.directory / "monitor.sock"))
@@ -270,6 +280,7 @@ class World:
         one = self._one(number)
         if one is None or one.is_exec or one.link is None:
             return
+        self._go_on(one)
         wait = Wait(len(one.waiting), False, True, (b"1:", b"2:", b"3:"), b";")
         near, far = socket.socketpair()
         near.settimeout(PATIENCE_S)
@@ -288,6 +299,9 @@ class World:
             signal.pidfd_send_signal(one.pidfd, signal.SIGKILL)
         else:
             os.write(one.gate, b"\n")
+        if one.is_halted and (killed or one.program.fits_pipes):
+            until(lambda: has_ended(one.pidfd), "the container does not end")
+        self._go_on(one)
         code = 128 + signal.SIGKILL if killed else one.program.told
         got = gather([each for each in one.clients if each is not None])
         self._told(one, code)
@@ -305,8 +319,8 @@ class World:
             if client is not None:
                 check_streams(expected, got[client], streams, whole)
                 client.close()
-        for fd in (one.gate, one.pidfd, one.keeper_pidfd):
-            os.close(fd)
+        for each in (one.gate, one.pidfd, one.keeper_pidfd):
+            os.close(each)
         self.containers.remove(one)
 
     def _told(self, one: Container, code: int) -> None:
@@ -330,6 +344,8 @@ class World:
     def look(self) -> None:
         """Nobody holds what belongs to others, and there is no process that nobody asked for."""
         self._all_begun()
+        for one in self.containers:
+            self._go_on(one)
         if not self.spawner_ended:
             until(lambda: not self.inodes & held(self.one.pid), "the spawner keeps what was sent to it")
             until(self._is_family_sound, "the spawner has other children than the model")
@@ -340,15 +356,12 @@ class World:
             present = {inode for inode, client in clients if client is not None}
             until(lambda own=set(one.owned[1:]), of=one, all=present: own & held(of.keeper) == all, "clients are kept")
             until(lambda of=one: children(of.keeper) == [of.pid], "the monitor has other children than the container")
-            until(lambda of=one: self._is_alone(of), "a container has what is not its own")
+            until(
+                lambda of=one: has_only(of.pid, of.directory / "gate", self.words),
+                "a container has more than its own",
+            )
             pipes += held(one.pid)
         assert len(pipes) == len(set(pipes))
-
-    def _is_alone(self, one: Container) -> bool:
-        """Whether it has nothing open but its pipes and its gate. Before it executes its program it has more."""
-        links, gate = open_links(one.pid), str(one.directory / "gate")
-        own = [each for each in links if each != gate]
-        return all(each.startswith("pipe:") for each in own) and len(set(own)) <= 3 and self.words not in held(one.pid)
 
     def _spares(self) -> list[int]:
         """The monitors that wait for their request."""
@@ -358,7 +371,7 @@ class World:
     def _is_family_sound(self) -> bool:
         spares = set(self._spares())
         known = {one.keeper for one in self.containers} | {pid for pid, _, _ in self.resolvers}
-        return len(spares) <= self.spares * (1 + self.execs_asked) and set(children(self.one.pid)) - spares == known
+        return len(spares) <= self.spares * (1 + self.execs_asked) and {*children(self.one.pid)} - spares == known
 
     def end(self) -> None:
         """Everything ends, and nothing is left."""
