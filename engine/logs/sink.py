@@ -9,6 +9,8 @@ import errno
 import os
 import select
 
+from engine.kernel import gathered
+
 GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT, errno.ESHUTDOWN})
 """The errno values of a write to a client that has left."""
 
@@ -45,20 +47,11 @@ class Sink:
         if self._chunked:
             self._write((b"0\r\n\r\n",))
 
-    def _write(self, pieces: tuple[bytes | memoryview, ...]) -> None:
+    def _write(self, pieces: gathered.Pieces) -> None:
         while pieces:
             try:
-                pieces = _behind(pieces, os.writev(self._fd, pieces))
+                pieces = gathered.rest(pieces, os.writev(self._fd, pieces))
             except BlockingIOError:
                 waiting = select.poll()
                 waiting.register(self._fd, select.POLLOUT)
                 waiting.poll()
-
-
-def _behind(pieces: tuple[bytes | memoryview, ...], size: int) -> tuple[bytes | memoryview, ...]:
-    """What is left of the pieces after so many bytes."""
-    for number, piece in enumerate(pieces):
-        if size < len(piece):
-            return (memoryview(piece)[size:], *pieces[number + 1 :])
-        size -= len(piece)
-    return ()

@@ -18,6 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MODULES = (
+    "engine.kernel.gathered",
     "engine.kernel.inotify",
     "engine.kernel.netlink.nftexpressions",
     "engine.kernel.netns",

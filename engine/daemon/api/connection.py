@@ -19,6 +19,7 @@ from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import Body, ClientGone, Stream
 from engine.daemon.api.versions import IDENTITY
+from engine.kernel import gathered
 from engine.protocols.http import BadRequest, Head, end_of_head, field, parse_head, response_head
 
 log = logging.getLogger(__name__)
@@ -234,14 +235,11 @@ class Connection:
         except OSError as error:
             raise ClientGone(str(error)) from error
 
-    def send_pieces(self, pieces: tuple[bytes | memoryview, ...]) -> None:
+    def send_pieces(self, pieces: gathered.Pieces) -> None:
         """Send several pieces to the client without copying them into one first. Raises ClientGone."""
         try:
-            sent = self._socket.sendmsg(pieces)
-            for piece in pieces:
-                if sent < len(piece):
-                    self._socket.sendall(memoryview(piece)[sent:])
-                sent = max(sent - len(piece), 0)
+            for piece in gathered.rest(pieces, self._socket.sendmsg(pieces)):
+                self._socket.sendall(piece)
         except OSError as error:
             raise ClientGone(str(error)) from error
 

@@ -14,11 +14,11 @@ from engine.errors import NotFound
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # most builds find their base images here
+    from engine.daemon.images.registry import auth
     from engine.daemon.images.verbs import pull
 else:
+    auth = late("engine.daemon.images.registry.auth")
     pull = late("engine.daemon.images.verbs.pull")
-
-_HUB, _HUB_KEY = "docker.io", "https://index.docker.io/v1/"
 
 
 def find(
@@ -43,27 +43,11 @@ def find(
             if _is_id(name):
                 raise
     Reference.parse(name)
-    auth = credentials(options.auths, name)
-    image = pull.pull(engine.images, name, "", platform or None, auth, progress, gone)
+    credentials = auth.chosen(options.auths, Reference.parse(name).domain)
+    image = pull.pull(engine.images, name, "", platform or None, credentials, progress, gone)
     fresh.add(f"{name} {platform}")
     return image
 
 
 def _is_id(name: str) -> bool:
     return name.startswith("sha256:")
-
-
-def credentials(auths: dict[str, Object], name: str) -> Object | None:
-    """The credentials in X-Registry-Config for the registry of that name, None where it has none.
-
-    The keys of X-Registry-Config are hosts, or URLs; docker's clients write a URL for Docker Hub.
-    """
-    domain = Reference.parse(name).domain
-    key = _HUB_KEY if domain == _HUB else domain
-    if key in auths:
-        return auths[key]
-    for known, found in auths.items():
-        host = known.removeprefix("https://").removeprefix("http://").partition("/")[0]
-        if host == domain or (domain == _HUB and host == "index.docker.io"):
-            return found
-    return None

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from engine.daemon.api.query import Query
-from engine.daemon.build.bases import credentials
 from engine.daemon.build.options import Options, read
 from engine.errors import Invalid, NotBuilt
 
@@ -82,15 +81,3 @@ def test_null_is_nothing_and_an_argument_may_be_without_a_value() -> None:
 def test_buildkit_is_refused_as_not_built() -> None:
     with pytest.raises(NotBuilt, match="buildx"):
         options("version=2")
-
-
-def test_the_credentials_of_a_registry_are_found_by_host_and_by_url() -> None:
-    auths = {
-        "https://index.docker.io/v1/": {"username": "hub"},
-        "https://r.example/v2/": {"username": "url"},
-        "h:5": {"username": "host"},
-    }
-    assert credentials(auths, "busybox") == {"username": "hub"}
-    assert credentials(auths, "r.example/x") == {"username": "url"}
-    assert credentials(auths, "h:5/x:1") == {"username": "host"}
-    assert credentials(auths, "other.example/x") is None

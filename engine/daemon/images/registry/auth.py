@@ -16,6 +16,7 @@ from engine.daemon.jsontext import Object
 from engine.errors import Invalid, Unauthorized
 
 _CLIENT = "engine"
+_HUB, _HUB_KEY = "docker.io", "https://index.docker.io/v1/"
 # Real headers have a few hundred bytes. The search in a malicious one takes time with the square of its length.
 _LONGEST_CHALLENGES = 4096
 _CHALLENGE = re.compile(r"(?:^|,)\s*(?P<scheme>[A-Za-z][A-Za-z0-9-]*)(?=\s+[A-Za-z_-]+=|\s*$|\s*,)")
@@ -203,3 +204,18 @@ def _reason(document: Object) -> str:
 
 # Name of a scheme in lower case → the function that makes the Authorization header from a challenge's parameters.
 SCHEMES: dict[str, Callable[[Authorizer, dict[str, str]], str]] = {"bearer": _bearer, "basic": _basic}
+
+
+def chosen(auths: dict[str, Object], domain: str) -> Object | None:
+    """The credentials for one registry among those of the header X-Registry-Config; None where it has none.
+
+    The keys of the header are hosts, or URLs; docker's clients write a URL for Docker Hub.
+    """
+    key = _HUB_KEY if domain == _HUB else domain
+    if key in auths:
+        return auths[key]
+    for known, found in auths.items():
+        host = known.removeprefix("https://").removeprefix("http://").partition("/")[0]
+        if host == domain or (domain == _HUB and host == "index.docker.io"):
+            return found
+    return None

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from engine.daemon.images.registry.auth import SCHEMES, Authorizer, Credentials, parse_challenges
+from engine.daemon.images.registry.auth import SCHEMES, Authorizer, Credentials, chosen, parse_challenges
 from engine.errors import Invalid, Unauthorized
 
 BEARER = 'Bearer realm="https://auth/token",service="reg, istry",scope="repository:a/b:pull"'
@@ -126,3 +126,15 @@ def test_a_realm_that_is_no_url_is_for_who_fetches_to_refuse():
     one = authorizer(Credentials(), asked=asked)
     one.answer(parse_challenges('Bearer realm="http://[",service="x"'), "")
     assert asked[0][0].startswith("http://[?service=x&scope=")
+
+
+def test_the_credentials_of_a_registry_are_found_by_host_and_by_url() -> None:
+    auths = {
+        "https://index.docker.io/v1/": {"username": "hub"},
+        "https://r.example/v2/": {"username": "url"},
+        "h:5": {"username": "host"},
+    }
+    assert chosen(auths, "docker.io") == {"username": "hub"}
+    assert chosen(auths, "r.example") == {"username": "url"}
+    assert chosen(auths, "h:5") == {"username": "host"}
+    assert chosen(auths, "other.example") is None
