@@ -170,7 +170,7 @@ def _problem_of_volume(mount: Object, source: str) -> str | None:
 
 def _problem_of_tmpfs(mount: Object, _source: str) -> str | None:
     for words in (mount.get("TmpfsOptions") or {}).get("Options") or ():
-        if not 1 <= len(words) <= 2:
+        if not words or len(words) > 2:
             return "invalid option array length"
         if words[0] not in _TMPFS_OPTIONS:
             return f"invalid option: {words[0]}"
