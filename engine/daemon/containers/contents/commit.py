@@ -75,8 +75,7 @@ class AskedCommit:
 def commit(engine: ContainerParts, container: Container, asked: AskedCommit) -> str:
     """Make the image and return its id. Raises Invalid, Conflict, NotFound, SystemFailure."""
     name = _name(asked)
-    made = instructions.apply(asked.config or container.config, asked.changes)
-    config.merge_image(made, container.config)
+    made = settings(container, asked)
     _check(container)
     with _paused(engine, container) if asked.pause else contextlib.nullcontext():
         image = _image(engine, container, asked, made, [name] if name else [])
@@ -86,6 +85,17 @@ def commit(engine: ContainerParts, container: Container, asked: AskedCommit) -> 
             engine.images.announce("tag", image.id, shown, image)
         announce(engine, container, "commit", comment=asked.comment, imageID=image.id, imageRef=shown)
     return image.id
+
+
+def settings(container: Container, asked: AskedCommit) -> Object:
+    """The Config of the image: the client's or else the container's, changed by the instructions. Raises Invalid.
+
+    What that leaves open is the container's.
+    """
+    # Made complete again: an instruction may have taken a key away, as ENTRYPOINT does with Cmd.
+    made = config.container_config(instructions.apply(asked.config or container.config, asked.changes))
+    config.merge_image(made, container.config)
+    return made
 
 
 def _name(asked: AskedCommit) -> Reference | None:
