@@ -283,7 +283,7 @@ def _engine_id(data_root: str) -> str:
 
 
 def _build(settings: Settings, spawner: Spawner) -> Engine:
-    logconfig.check(logconfig.completed({}, settings.log_driver, settings.log_opts))
+    logconfig.check(logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts))
     database = Database(
         os.path.join(settings.data_root, "engine.db"),
         tuple(

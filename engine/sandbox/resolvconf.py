@@ -5,7 +5,7 @@ client asks for is checked here: a server that is no address fails when the file
 """
 
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 HOST = "/etc/resolv.conf"
@@ -30,12 +30,14 @@ class AskedNames:
         return bool(self.servers or self.search or self.options)
 
 
-def asked(host_config: Mapping[str, Iterable[str] | None], of_daemon: AskedNames) -> AskedNames:
+def asked(
+    servers: Iterable[str] | None, search: Iterable[str] | None, options: Iterable[str] | None, of_daemon: AskedNames
+) -> AskedNames:
     """What a container asks for; for what it does not ask for, the values that its daemon was given (--dns, ...)."""
     return AskedNames(
-        tuple(host_config["Dns"] or of_daemon.servers),
-        tuple(host_config["DnsSearch"] or of_daemon.search),
-        tuple(host_config["DnsOptions"] or of_daemon.options),
+        tuple(servers or of_daemon.servers),
+        tuple(search or of_daemon.search),
+        tuple(options or of_daemon.options),
     )
 
 

@@ -219,7 +219,7 @@ def _finish(build: Build, container: Container) -> None:
         _relay(build, ours)
         code, text = waiter.result(build.watch)
     if code:
-        words = " ".join(container.config["Cmd"])
+        words = " ".join(container.config["Cmd"] or ())
         message = f"The command '{words}' returned a non-zero code: {code}"
         raise CommandFailed(f"{message}: {text}" if text else message, code)
 

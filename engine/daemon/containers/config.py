@@ -6,13 +6,25 @@ whether the values make sense.
 """
 
 import posixpath
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
 
+from engine.daemon.containers.shapes import (
+    Config,
+    EndpointSettings,
+    Healthcheck,
+    HostConfig,
+    LogConfig,
+    PortBinding,
+    RestartPolicy,
+    Ulimit,
+)
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 from engine.sandbox import mounts
 
 # The order of the keys is the order in which dockerd shows them.
-CONFIG = {
+CONFIG: Config = {
     "Hostname": "",
     "Domainname": "",
     "User": "",
@@ -38,7 +50,7 @@ CONFIG = {
     "StopTimeout": None,
     "Shell": None,
 }
-HOST_CONFIG = {
+HOST_CONFIG: HostConfig = {
     "Binds": None,
     "ContainerIDFile": "",
     "LogConfig": {"Type": "", "Config": {}},  # completed from the daemon's settings
@@ -109,7 +121,7 @@ HOST_CONFIG = {
     "ReadonlyPaths": list(mounts.READONLY_PATHS),
     "Init": None,
 }
-ENDPOINT = {
+ENDPOINT: EndpointSettings = {
     "IPAMConfig": None,
     "Links": None,
     "Aliases": None,
@@ -144,23 +156,23 @@ CONFIG_OPTIONAL = frozenset(
 )
 HOST_CONFIG_OPTIONAL = frozenset({"Annotations", "StorageOpt", "Tmpfs", "Sysctls", "Mounts", "Init"})
 
-_HEALTH = ("Test", "Interval", "Timeout", "StartPeriod", "StartInterval", "Retries")
-
-# The keys where an empty value means the default too, as an absent value does.
-_EMPTY_IS_DEFAULT = ("NetworkMode", "IpcMode", "CgroupnsMode", "ShmSize", "Runtime", "PortBindings")
+_Complete = TypeVar("_Complete", Config, HostConfig, EndpointSettings)
 
 
-def complete(defaults: Object, asked: Object) -> Object:
-    """`defaults` with every value of `asked` that is not null; keys that `defaults` does not know are dropped."""
+def complete(defaults: _Complete, asked: Mapping[str, object]) -> _Complete:
+    """`defaults` with every value of `asked` that is not null; keys that `defaults` does not know are dropped.
+
+    asked: decoded along the schema of the type of `defaults` (see `api.schemas`)
+    """
     whole = dict(defaults)
     for key, value in asked.items():
         if value is not None and key in whole:
             whole[key] = value
-    return whole
+    return cast(_Complete, whole)
 
 
-def container_config(body: Object) -> Object:
-    """The Config of a create request, complete: every key of CONFIG is there."""
+def container_config(body: Mapping[str, object]) -> Config:
+    """The Config of a request, complete: every key of CONFIG is there."""
     whole = complete(CONFIG, body)
     for key in ("ArgsEscaped", "NetworkDisabled"):
         # Go leaves out a plain false, so inspect must not show one.
@@ -168,51 +180,54 @@ def container_config(body: Object) -> Object:
     return whole
 
 
-def host_config(asked: Object) -> Object:
+def host_config(asked: Object) -> HostConfig:
     """HostConfig, complete, with dockerd's derived defaults (swap is twice the memory, no limit is null, ...)."""
     whole = complete(HOST_CONFIG, asked)
-    for key in _EMPTY_IS_DEFAULT:
-        if not whole[key]:
-            whole[key] = HOST_CONFIG[key]
+    # An empty value of these means the default too, as an absent value does.
+    for key in ("NetworkMode", "IpcMode", "CgroupnsMode", "Runtime"):
+        whole[key] = whole[key] or HOST_CONFIG[key]
+    whole["ShmSize"] = whole["ShmSize"] or HOST_CONFIG["ShmSize"]
     if whole["NetworkMode"] == "default":
         whole["NetworkMode"] = HOST_CONFIG["NetworkMode"]
-    whole["LogConfig"] = {
-        "Type": whole["LogConfig"].get("Type") or "",
-        "Config": whole["LogConfig"].get("Config") or {},
-    }
-    whole["RestartPolicy"] = {
-        "Name": whole["RestartPolicy"].get("Name") or "no",
-        "MaximumRetryCount": whole["RestartPolicy"].get("MaximumRetryCount") or 0,
-    }
+    whole["LogConfig"] = _log_config(asked.get("LogConfig") or {})
+    whole["RestartPolicy"] = _restart_policy(asked.get("RestartPolicy") or {})
     if whole["MemorySwappiness"] == -1:
         whole["MemorySwappiness"] = None
     if whole["PidsLimit"] is not None and whole["PidsLimit"] <= 0:
         whole["PidsLimit"] = None
     if whole["Memory"] > 0 and whole["MemorySwap"] == 0:
         whole["MemorySwap"] = whole["Memory"] * 2
-    if whole["Ulimits"]:
-        whole["Ulimits"] = [_ulimit(limit or {}) for limit in whole["Ulimits"]]
+    if asked.get("Ulimits"):
+        whole["Ulimits"] = [_ulimit(limit or {}) for limit in asked["Ulimits"]]
     whole["PortBindings"] = {
         port: bindings and [_binding(binding or {}) for binding in bindings]
-        for port, bindings in whole["PortBindings"].items()
+        for port, bindings in (asked.get("PortBindings") or {}).items()
     }
     return whole
 
 
-def _ulimit(asked: Object) -> Object:
+def _log_config(asked: Object) -> LogConfig:
+    return {"Type": asked.get("Type") or "", "Config": asked.get("Config") or {}}
+
+
+def _restart_policy(asked: Object) -> RestartPolicy:
+    return {"Name": asked.get("Name") or "no", "MaximumRetryCount": asked.get("MaximumRetryCount") or 0}
+
+
+def _ulimit(asked: Object) -> Ulimit:
     return {"Name": asked.get("Name") or "", "Hard": asked.get("Hard") or 0, "Soft": asked.get("Soft") or 0}
 
 
-def _binding(asked: Object) -> Object:
+def _binding(asked: Object) -> PortBinding:
     return {"HostIp": asked.get("HostIp") or "", "HostPort": asked.get("HostPort") or ""}
 
 
-def endpoint(asked: Object | None) -> Object:
+def endpoint(asked: Object | None) -> EndpointSettings:
     """EndpointSettings, complete: every key is there, and the keys that the network fills in have their default."""
     return complete(ENDPOINT, {key: value for key, value in (asked or {}).items() if key not in _ENDPOINT_FILLED})
 
 
-def networking(asked: Object, network_mode: str) -> Object:
+def networking(asked: Object, network_mode: str) -> dict[str, EndpointSettings]:
     """EndpointsConfig, complete: name or id of the network → EndpointSettings.
 
     If the client names no network, the result has the network of NetworkMode alone.
@@ -231,19 +246,20 @@ def networking(asked: Object, network_mode: str) -> Object:
                 text = "cannot attach both user-defined and non-user-defined network-modes"
                 raise Invalid(f"conflicting options: {text}")
             return {}
-    return endpoints or {network_mode: dict(ENDPOINT)}
+    return endpoints or {network_mode: {**ENDPOINT}}
 
 
-def merge_image(config: Object, image: Object) -> None:
+def merge_image(config: Config, image: Mapping[str, Any]) -> None:
     """Fill in, in place, what the client left open from the image's own config (the `config` of the OCI image).
 
     The rules are dockerd's. An Entrypoint from the client hides the image's Cmd. Environment variables and labels are
     merged by name, and the client's value wins.
     """
-    for key in ("User", "WorkingDir", "StopSignal", "Shell"):
-        config[key] = config[key] or image.get(key) or CONFIG[key]
-    for key in ("ExposedPorts", "Volumes"):
-        config[key] = {**(config[key] or {}), **(image.get(key) or {})} or config[key] or image.get(key)
+    for key in ("User", "WorkingDir", "StopSignal"):
+        config[key] = config[key] or image.get(key) or ""
+    config["Shell"] = config["Shell"] or image.get("Shell") or None
+    for names in ("ExposedPorts", "Volumes"):
+        config[names] = {**(config[names] or {}), **(image.get(names) or {})} or config[names] or image.get(names)
     config["Labels"] = {**(image.get("Labels") or {}), **(config["Labels"] or {})}
     config["Env"] = _merge_environment(config["Env"], image.get("Env"))
     if not config["Entrypoint"]:
@@ -256,9 +272,15 @@ def merge_image(config: Object, image: Object) -> None:
         config["Healthcheck"] = {**image["Healthcheck"], **_given(config["Healthcheck"] or {})}
 
 
-def _given(health: Object) -> Object:
+def _given(health: Healthcheck) -> Healthcheck:
     """The keys that a health check sets, in dockerd's order. An empty value means "as in the image, or the default"."""
-    return {key: health[key] for key in _HEALTH if health.get(key)}
+    given: Healthcheck = {}
+    if test := health.get("Test"):
+        given["Test"] = test
+    for key in ("Interval", "Timeout", "StartPeriod", "StartInterval", "Retries"):
+        if health.get(key):
+            given[key] = health[key]
+    return given
 
 
 def _merge_environment(asked: list[str] | None, image: list[str] | None) -> list[str] | None:
@@ -268,7 +290,7 @@ def _merge_environment(asked: list[str] | None, image: list[str] | None) -> list
     return [*asked, *(entry for entry in image or () if entry.partition("=")[0] not in names)]
 
 
-def normalise(config: Object) -> None:
+def normalise(config: Config) -> None:
     """Bring a merged Config into its last form, in place.
 
     WorkingDir is cleaned, and an Entrypoint of one empty text becomes null.
@@ -282,7 +304,7 @@ def normalise(config: Object) -> None:
         config["Healthcheck"] = _given(config["Healthcheck"])
 
 
-def command(config: Object) -> tuple[str, list[str]]:
+def command(config: Config) -> tuple[str, list[str]]:
     """The Path and the Args of a merged Config. Raises Invalid when there is nothing to run."""
     words = [*(config["Entrypoint"] or ()), *(config["Cmd"] or ())]
     if not words:

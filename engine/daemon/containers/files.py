@@ -124,7 +124,8 @@ def _resolv_conf(container: Container, settings: Settings | None, served: bool, 
     of_daemon = resolvconf.AskedNames()
     if settings is not None:
         of_daemon = resolvconf.AskedNames(settings.dns, settings.dns_search, settings.dns_opts)
-    wishes = resolvconf.asked(container.host_config, of_daemon)
+    asked = container.host_config
+    wishes = resolvconf.asked(asked["Dns"], asked["DnsSearch"], asked["DnsOptions"], of_daemon)
     text = _read(resolvconf.HOST)
     if served:
         text = resolvconf.for_resolver(text, wishes)

@@ -36,8 +36,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Protocol
 
-from engine.daemon.containers.shapes import MountPoint
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import Config, EndpointSettings, HostConfig, MountPoint
 from engine.daemon.locks import Lock
 from engine.wire.schema import Client
 from engine.wire.waits import Wait
@@ -185,9 +184,9 @@ class Container:
     created_ns: int
     image: str
     image_id: str
-    config: Object
-    host_config: Object
-    networking: Object
+    config: Config
+    host_config: HostConfig
+    networking: dict[str, EndpointSettings]
     path: str
     args: list[str]
     layers: tuple[str, ...]

@@ -5,9 +5,10 @@ when its feature is built. Pure; runs in the daemon's request threads, after all
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 from engine.daemon.containers.output import logconfig
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import HostConfig
 from engine.errors import NotBuilt
 
 
@@ -16,12 +17,12 @@ def _given(value: object) -> bool:
 
 
 # key → does this value ask for something that is not built?
-HOST_CONFIG: dict[str, Callable[[object], bool]] = {
+HOST_CONFIG: dict[Literal["Cgroup"], Callable[[object], bool]] = {
     "Cgroup": _given,
 }
 
 
-def refuse(host_config: Object) -> None:
+def refuse(host_config: HostConfig) -> None:
     """Raise NotBuilt, naming the field, for the first thing in the request that this engine does not have yet.
 
     host_config: complete (see `config`)

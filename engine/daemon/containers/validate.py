@@ -5,32 +5,35 @@ allows and this engine does not have yet is refused by `unbuilt`.
 """
 
 import socket
+from typing import Final, Literal
 
 from engine.daemon.containers.mounts import requests
 from engine.daemon.containers.security import resources, walls
+from engine.daemon.containers.shapes import Config, Healthcheck, HostConfig, PortBinding, RestartPolicy
 from engine.daemon.containers.signals import parse_signal
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 from engine.literals import LAST_PORT, span
 from engine.sandbox import capabilities
 
+_Mode = Literal["IpcMode", "PidMode", "UTSMode", "UsernsMode", "CgroupnsMode"]
 _MILLISECOND = 1_000_000
-_HEALTH_DURATIONS = ("Interval", "Timeout", "StartPeriod", "StartInterval")
+_HEALTH_DURATIONS: Final = ("Interval", "Timeout", "StartPeriod", "StartInterval")
 # The keys of Config whose texts, lists of texts, or names of a map are passed to a system call.
-_PASSED_ON = ("Env", "Cmd", "Entrypoint", "Hostname", "Domainname", "User", "WorkingDir", "Volumes", "Shell")
+_PASSED_ON: Final = ("Env", "Cmd", "Entrypoint", "Hostname", "Domainname", "User", "WorkingDir", "Volumes", "Shell")
 # The only texts of HostConfig that are not passed to a system call: they are only kept and shown.
 _SHOWN = frozenset({"Annotations", "ContainerIDFile"})
 # The keys whose texts, or lists of texts, become part of a line of the container's hosts, hostname or resolv.conf;
 # those of Links also become part of other containers' hosts.
-_IN_LINES = ("Hostname", "Domainname")
-_IN_LINES_OF_HOST = ("Dns", "DnsSearch", "DnsOptions", "ExtraHosts", "Links")
+_IN_LINES: Final = ("Hostname", "Domainname")
+_IN_LINES_OF_HOST: Final = ("Dns", "DnsSearch", "DnsOptions", "ExtraHosts", "Links")
 _RESTART_POLICIES = ("no", "always", "on-failure", "unless-stopped")
 # The names of docker's own runtime and of this engine. All of them mean this engine, which is no other program's shim.
 _RUNTIMES = frozenset({"runc", "io.containerd.runc.v2", "engine"})
 _NO_LINKS = "can't be used with links. This would result in undefined behavior"
 
 # (key, the modes that are plain words, whether it may be container:NAME, the text of dockerd's error)
-_MODES = (
+_MODES: tuple[tuple[_Mode, frozenset[str], bool, str], ...] = (
     ("IpcMode", frozenset({"", "none", "host", "private", "shareable"}), True, "invalid IPC mode: {}"),
     ("PidMode", frozenset({"", "host"}), True, "invalid PID mode: {}"),
     ("UTSMode", frozenset({"", "host"}), False, "invalid UTS mode: {}"),
@@ -39,7 +42,7 @@ _MODES = (
 )
 
 
-def check(config: Object, host_config: Object) -> list[str]:
+def check(config: Config, host_config: HostConfig) -> list[str]:
     """Raise Invalid for the first thing that dockerd would refuse before it looks for the image; return warnings.
 
     Both dicts are complete (see `config`); `config` is not merged with the image's yet.
@@ -57,13 +60,13 @@ def check(config: Object, host_config: Object) -> list[str]:
     return warnings
 
 
-def check_late(host_config: Object) -> None:
+def check_late(host_config: HostConfig) -> None:
     """Raise for what dockerd refuses only once the container has a name: security options and binds."""
     walls.check(host_config)
     requests.check_binds(host_config["Binds"] or [], host_config["Mounts"] or [], host_config["Tmpfs"])
 
 
-def _check_config(config: Object) -> None:
+def _check_config(config: Config) -> None:
     workdir = config["WorkingDir"]
     if workdir and not workdir.startswith("/"):
         raise Invalid(f"the working directory '{workdir}' is invalid, it needs to be an absolute path")
@@ -74,7 +77,8 @@ def _check_config(config: Object) -> None:
             raise Invalid(f"invalid environment variable: {entry}")
     for name in _PASSED_ON:
         _check_nul(name, config[name])
-    _check_lines(config, _IN_LINES)
+    for line in _IN_LINES:
+        _check_lines(line, config[line])
     _check_health(config["Healthcheck"] or {})
 
 
@@ -92,25 +96,23 @@ def _holds_nul(value: object) -> bool:
     return isinstance(value, list) and any(map(_holds_nul, value))
 
 
-def _check_lines(values: Object, names: tuple[str, ...]) -> None:
+def _check_lines(name: str, value: str | list[str] | None) -> None:
     """Refuse a line end in a text that becomes part of a line: it would begin a second one (as in CVE-2022-4318)."""
-    for name in names:
-        value = values[name] or ()
-        if any(entry.splitlines() not in ([], [entry]) for entry in ((value,) if isinstance(value, str) else value)):
-            raise Invalid(f"invalid {name}: there is a line end in it")
+    if any(entry.splitlines() not in ([], [entry]) for entry in ([value] if isinstance(value, str) else value or ())):
+        raise Invalid(f"invalid {name}: there is a line end in it")
 
 
-def _check_health(health: Object) -> None:
+def _check_health(health: Healthcheck) -> None:
     _check_nul("Healthcheck", health.get("Test"))
     for key in _HEALTH_DURATIONS:
         # 0 means "as in the image, or the default".
-        if (value := health.get(key)) and value < _MILLISECOND:
+        if health.get(key) and health[key] < _MILLISECOND:
             raise Invalid(f"{key} in Healthcheck cannot be less than 1ms")
     if (health.get("Retries") or 0) < 0:
         raise Invalid("Retries in Healthcheck cannot be negative")
 
 
-def _check_host_config(host_config: Object) -> None:
+def _check_host_config(host_config: HostConfig) -> None:
     for name, value in host_config.items():
         if name not in _SHOWN:
             _check_nul(f"HostConfig.{name}", value)
@@ -118,7 +120,8 @@ def _check_host_config(host_config: Object) -> None:
     if host_config["AutoRemove"] and policy["Name"] != "no":
         raise Invalid("can't create 'AutoRemove' container with restart policy")
     requests.check_mounts(host_config["Mounts"] or [])
-    _check_lines(host_config, _IN_LINES_OF_HOST)
+    for lines in _IN_LINES_OF_HOST:
+        _check_lines(lines, host_config[lines])
     for extra in host_config["ExtraHosts"] or ():
         _check_extra_host(extra)
     _check_port_bindings(host_config["PortBindings"])
@@ -150,7 +153,7 @@ def _is_address(text: str) -> bool:
     return False
 
 
-def _check_port_bindings(bindings: Object) -> None:
+def _check_port_bindings(bindings: dict[str, list[PortBinding] | None]) -> None:
     for port, hosts in bindings.items():
         number = port.partition("/")[0]
         if span(number, LAST_PORT) is None:
@@ -161,7 +164,7 @@ def _check_port_bindings(bindings: Object) -> None:
                 raise Invalid(f'invalid port specification: "{host["HostPort"]}"')
 
 
-def restart_policy(asked: Object) -> Object | None:
+def restart_policy(asked: Object) -> RestartPolicy | None:
     """The RestartPolicy of an update, complete; None for none. Raises Invalid."""
     name, retries = asked.get("Name") or "", asked.get("MaximumRetryCount") or 0
     if not name and not retries:
@@ -183,7 +186,7 @@ def _check_restart_policy(name: str, retries: int) -> None:
         raise Invalid(f"invalid restart policy: maximum retry count can only be used with 'on-failure'{suffix}")
 
 
-def _check_modes(host_config: Object) -> None:
+def _check_modes(host_config: HostConfig) -> None:
     for key, words, shareable, text in _MODES:
         mode = host_config[key]
         joins = shareable and mode.startswith("container:") and len(mode) > len("container:")
@@ -193,7 +196,7 @@ def _check_modes(host_config: Object) -> None:
         raise Invalid("SHM size can not be less than 0")
 
 
-def _check_network_mode(config: Object, host_config: Object) -> None:
+def _check_network_mode(config: Config, host_config: HostConfig) -> None:
     """Refuse the options that the network mode excludes (dockerd's runconfig)."""
     mode = host_config["NetworkMode"]
     if host_config["UTSMode"] == "host" and config["Hostname"]:

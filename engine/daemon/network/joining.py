@@ -8,14 +8,13 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from engine.daemon.network import gateways
 from engine.daemon.network.addresses import Subnet, canonical, parse_address, show_address
 from engine.daemon.network.drivers import options
 from engine.daemon.network.drivers.endpointoptions import IFNAME
 from engine.daemon.network.ipam import Addresses, Space
-from engine.daemon.network.record import Endpoint, Network, Published
+from engine.daemon.network.record import AskedEndpoint, Endpoint, IPAMConfig, Network, Published
 from engine.errors import EngineError, Forbidden, Invalid
 
 # Auxiliary addresses with these names are the containers' gateway in place of the bridge (--default-gateway).
@@ -31,7 +30,7 @@ def make(
     network: Network,
     addresses: Addresses,
     container_id: str,
-    settings: Mapping[str, Any],
+    settings: AskedEndpoint,
     ports: tuple[Published, ...],
     beside: Iterable[Endpoint],
     reserved: Iterable[str] = (),
@@ -88,20 +87,20 @@ def make(
     )
 
 
-def interfaces_asked_for(wanted: Iterable[Mapping[str, Any]]) -> set[str]:
+def interfaces_asked_for(wanted: Iterable[AskedEndpoint]) -> set[str]:
     """The interface names that a container's EndpointSettings ask for; no other endpoint of it may get one of them."""
     asked = ((settings["DriverOpts"] or {}).get(IFNAME) for settings in wanted)
     return {name for name in asked if name}
 
 
-def outside(network: Network, ipam: Mapping[str, Any] | None) -> list[str]:
+def outside(network: Network, ipam: IPAMConfig | None) -> list[str]:
     """The addresses in an IPAMConfig that are in none of the network's subnets, as docker's error texts; takes none.
 
     ipam: its addresses have been checked to be addresses of the right version
     """
     wrong = []
-    for key, enabled in (("IPv4Address", network.ipv4), ("IPv6Address", network.ipv6)):
-        asked = (ipam or {}).get(key)
+    given = ipam or {}
+    for asked, enabled in ((given.get("IPv4Address"), network.ipv4), (given.get("IPv6Address"), network.ipv6)):
         if not asked:
             continue
         version, number = parse_address(asked)

@@ -5,11 +5,11 @@ daemon has loaded only this module. The first container of a user-defined networ
 resolver, and starts the process.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from engine.daemon import locks
-from engine.daemon.network.record import Endpoint, Links, Pair, Run, has_resolver
+from engine.daemon.network.record import AskedDns, Endpoint, Links, Pair, Run, has_resolver
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.spawner import Spawner
 from engine.late import TYPE_CHECKING, late
@@ -32,7 +32,7 @@ class _Resolving(Protocol):
         netns: int,
         pid: int,
         pid_start: int,
-        host_config: Mapping[str, Any],
+        host_config: AskedDns,
         links: Links,
     ) -> None: ...
 
@@ -60,7 +60,7 @@ class Names:
         netns: int,
         pid: int,
         pid_start: int,
-        host_config: Mapping[str, Any],
+        host_config: AskedDns,
         links: Links = NO_LINKS,
     ) -> None:
         """Have the resolver serve a container with these endpoints: answer for its names, and answer it at 127.0.0.11.

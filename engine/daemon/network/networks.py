@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from engine.daemon import locks
-from engine.daemon.network.record import DEFAULT, Endpoint, Network, Published
+from engine.daemon.network.record import DEFAULT, AskedEndpoint, Endpoint, Network, Published
 from engine.daemon.runtime.events import Events
 from engine.daemon.store import networks as table
 from engine.daemon.store.database import Database
@@ -215,7 +215,7 @@ class Networks:
     def join(
         self,
         container_id: str,
-        wanted: Mapping[str, Mapping[str, Any]],
+        wanted: Mapping[str, AskedEndpoint],
         ports: Mapping[str, tuple[Published, ...]] | None = None,
     ) -> tuple[Endpoint, ...]:
         """Make a container's endpoints, in the order of `wanted`, all or none; this returns after writing their rows.
@@ -256,7 +256,7 @@ class Networks:
         self._begun, self._settled = True, False
         return [(self.find(reference), reference) for reference in wanted]
 
-    def _joinable(self, network: Network, beside: list[Endpoint], settings: Mapping[str, Any]) -> Network:
+    def _joinable(self, network: Network, beside: list[Endpoint], settings: AskedEndpoint) -> Network:
         """The network's current record. beside: the container's other endpoints. Raises NotFound, Forbidden."""
         name, now = network.name, self._networks.get(network.id)
         if now is None or now.id in self._going:

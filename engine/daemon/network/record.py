@@ -7,7 +7,33 @@ container runs, or is about to. It is replaced, and never changed, once other th
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
+
+
+class AskedDns(TypedDict):
+    """The keys of a HostConfig that say which DNS servers answer, and how they are asked."""
+
+    Dns: list[str] | None
+    DnsOptions: list[str] | None
+    DnsSearch: list[str] | None
+
+
+class IPAMConfig(TypedDict, total=False):
+    """The addresses that an endpoint asks for."""
+
+    IPv4Address: str
+    IPv6Address: str
+    LinkLocalIPs: list[str]
+
+
+class AskedEndpoint(TypedDict):
+    """The keys of an EndpointSettings that a network obeys. DNSNames: the names that the endpoint is to have."""
+
+    IPAMConfig: IPAMConfig | None
+    DriverOpts: dict[str, str] | None
+    GwPriority: int
+    MacAddress: str
+    DNSNames: list[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +162,7 @@ Pair = tuple[Network, Endpoint]
 Links = Mapping[str, Mapping[str, str]]
 """By a network's id, the aliases that one container alone may ask for, with the names behind them."""
 
-Run = tuple[Sequence[Pair], int, int, Mapping[str, Any], Links]
+Run = tuple[Sequence[Pair], int, int, AskedDns, Links]
 """One run of a container: its endpoints, its process 1 and when that began, its HostConfig, its links."""
 
 DEFAULT = "bridge"

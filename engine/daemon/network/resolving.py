@@ -13,11 +13,10 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from engine.daemon import locks
 from engine.daemon.network.drivers import parents
-from engine.daemon.network.record import Endpoint, Links, Pair, Run, has_resolver
+from engine.daemon.network.record import AskedDns, Endpoint, Links, Pair, Run, has_resolver
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.monitors import Monitors
@@ -99,7 +98,7 @@ class Resolving:
         netns: int,
         pid: int,
         pid_start: int,
-        host_config: Mapping[str, Any],
+        host_config: AskedDns,
         links: Links,
     ) -> None:
         """Have the resolver answer for this run of a container. The parameters are those of `Names.join`."""
@@ -158,12 +157,13 @@ class Resolving:
         pairs: Sequence[Pair],
         pid: int,
         pid_start: int,
-        host_config: Mapping[str, Any],
+        host_config: AskedDns,
         links: Links,
     ) -> _Told:
         settings = self._settings
         of_daemon = resolvconf.AskedNames(settings.dns, settings.dns_search, settings.dns_opts)
-        wishes = resolvconf.asked(host_config, of_daemon)
+        asked = host_config["Dns"], host_config["DnsSearch"], host_config["DnsOptions"]
+        wishes = resolvconf.asked(*asked, of_daemon)
         text = "" if wishes.options else _host_file()
         return _Told(tuple(pairs), pid, pid_start, wishes.servers, resolvconf.dotted(text, wishes), links)
 

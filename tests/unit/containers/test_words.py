@@ -114,10 +114,12 @@ def test_a_bad_limit_of_a_log_is_refused(module, options):
 
 def test_a_daemons_options_are_for_its_own_driver():
     defaults = ("json-file", ("max-size=1m", "max-file=2"))
-    assert logconfig.completed({}, *defaults) == {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "2"}}
+    asked = {"Type": "", "Config": {}}
+    assert logconfig.completed(asked, *defaults) == {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "2"}}
     asked = {"Type": "json-file", "Config": {"max-file": "3"}}
     assert logconfig.completed(asked, *defaults)["Config"] == {"max-size": "1m", "max-file": "3"}
-    assert logconfig.completed({"Type": "local"}, *defaults) == {"Type": "local", "Config": {}}
+    asked = {"Type": "local", "Config": {}}
+    assert logconfig.completed(asked, *defaults) == asked
 
 
 def test_a_log_driver_that_is_not_built_is_refused_in_words():

@@ -108,9 +108,9 @@ def test_names_of_one_label_are_for_the_search_list_where_somebody_has_said_so(t
 
 def test_the_daemon_s_wishes_stand_where_a_container_has_none():
     of_daemon = AskedNames(("192.0.2.1",), ("a.test",), ("rotate",))
-    own = {"Dns": ["192.0.2.2"], "DnsSearch": [], "DnsOptions": None}
-    assert resolvconf.asked(own, of_daemon) == AskedNames(("192.0.2.2",), ("a.test",), ("rotate",))
-    assert resolvconf.asked(own, AskedNames()) == AskedNames(("192.0.2.2",), (), ())
+    own = ["192.0.2.2"], [], None
+    assert resolvconf.asked(*own, of_daemon) == AskedNames(("192.0.2.2",), ("a.test",), ("rotate",))
+    assert resolvconf.asked(*own, AskedNames()) == AskedNames(("192.0.2.2",), (), ())
 
 
 @given(st.text())

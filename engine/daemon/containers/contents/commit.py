@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers import config
@@ -21,6 +21,7 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import changes
 from engine.daemon.containers.contents.changes import DELETED, Change
 from engine.daemon.containers.record import Container
+from engine.daemon.containers.shapes import Config
 from engine.daemon.containers.verbs import pause as pausing
 from engine.daemon.images import changes as instructions
 from engine.daemon.images import image as documents
@@ -38,7 +39,7 @@ from engine.kernel.beneath import open_beneath
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 # The keys of a container's Config that an image has, in the order of the API's definition.
-IMAGE_KEYS = (
+IMAGE_KEYS: Final = (
     "User",
     "ExposedPorts",
     "Env",
@@ -69,14 +70,13 @@ class AskedCommit:
     author: str = ""
     pause: bool = True
     changes: tuple[str, ...] = ()
-    config: Object | None = None
+    config: Config | None = None
 
 
 def commit(engine: ContainerParts, container: Container, asked: AskedCommit) -> str:
     """Make the image and return its id. Raises Invalid, Conflict, NotFound, SystemFailure."""
     name = _name(asked)
-    made = instructions.apply(asked.config or container.config, asked.changes)
-    config.merge_image(made, container.config)
+    made = settings(container, asked)
     _check(container)
     with _paused(engine, container) if asked.pause else contextlib.nullcontext():
         image = _image(engine, container, asked, made, [name] if name else [])
@@ -86,6 +86,17 @@ def commit(engine: ContainerParts, container: Container, asked: AskedCommit) -> 
             engine.images.announce("tag", image.id, shown, image)
         announce(engine, container, "commit", comment=asked.comment, imageID=image.id, imageRef=shown)
     return image.id
+
+
+def settings(container: Container, asked: AskedCommit) -> Config:
+    """The Config of the image: the client's or else the container's, changed by the instructions. Raises Invalid.
+
+    What that leaves open is the container's.
+    """
+    # Made complete again: an instruction may have taken a key away, as ENTRYPOINT does with Cmd.
+    made = config.container_config(instructions.apply(dict(asked.config or container.config), asked.changes))
+    config.merge_image(made, container.config)
+    return made
 
 
 def _name(asked: AskedCommit) -> Reference | None:
@@ -122,7 +133,7 @@ def _paused(engine: ContainerParts, container: Container) -> Iterator[None]:
 
 
 def _image(
-    engine: ContentParts, container: Container, asked: AskedCommit, made: Object, names: list[Reference]
+    engine: ContentParts, container: Container, asked: AskedCommit, made: Config, names: list[Reference]
 ) -> Image:
     store = engine.images
     parent = store.origin(container.image_id, container.layers)
@@ -217,7 +228,7 @@ class Stream(io.BufferedIOBase):
         return data
 
 
-def _document(parent: Object, container: Container, asked: AskedCommit, made: Object, diff_id: str) -> Object:
+def _document(parent: Object, container: Container, asked: AskedCommit, made: Config, diff_id: str) -> Object:
     """The new image's config: the parent's, with the container's Config and one more step in its history."""
     created = rfc3339(time.time_ns())
     author = asked.author or parent.get("author") or ""
@@ -237,7 +248,7 @@ def _document(parent: Object, container: Container, asked: AskedCommit, made: Ob
         "architecture": parent.get("architecture") or host.architecture,
         **({"variant": parent["variant"]} if parent.get("variant") else {}),
         "os": parent.get("os") or host.os,
-        "config": {key: made[key] for key in IMAGE_KEYS if made.get(key)},
+        "config": {key: made[key] for key in IMAGE_KEYS if made[key]},
         "rootfs": {"type": "layers", "diff_ids": [*diff_ids, diff_id] if diff_id else diff_ids},
         "history": [*(history if isinstance(history, list) else []), step],
     }

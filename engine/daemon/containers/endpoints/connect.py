@@ -10,6 +10,7 @@ import os
 from engine.daemon.containers import config
 from engine.daemon.containers.endpoints import ending, etc, keeping, moving, requested, wires
 from engine.daemon.containers.record import Container, State
+from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.jsontext import Object
 from engine.daemon.network.record import Network, has_resolver
 from engine.daemon.parts import EndpointParts
@@ -41,7 +42,9 @@ def connect(engine: EndpointParts, network_reference: str, container_reference: 
             keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
 
 
-def _plug_in(engine: EndpointParts, container: Container, network: Network, wanted: Object, state: State) -> None:
+def _plug_in(
+    engine: EndpointParts, container: Container, network: Network, wanted: EndpointSettings, state: State
+) -> None:
     if engine.networks.endpoints(network.id, container.id):
         raise Forbidden(f"endpoint with name {container.name} already exists in network {network.name}")
     exits = container.exits
@@ -69,7 +72,7 @@ def _make(
     engine: EndpointParts,
     container: Container,
     network: Network,
-    wanted: Object,
+    wanted: EndpointSettings,
     run: tuple[int, int, int],
     undoing: contextlib.ExitStack,
 ) -> None:

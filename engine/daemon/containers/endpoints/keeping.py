@@ -4,13 +4,18 @@ Called by the verbs, in any thread of the daemon, under the container's `operati
 """
 
 from engine.daemon.containers.record import Container
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.parts import EndpointParts
 from engine.daemon.store import containers as table
 
 
 def keep(
-    engine: EndpointParts, container: Container, networking: Object, *, durable: bool = False, frees: bool = False
+    engine: EndpointParts,
+    container: Container,
+    networking: dict[str, EndpointSettings],
+    *,
+    durable: bool = False,
+    frees: bool = False,
 ) -> None:
     """Replace the container's networks by `networking` (name → settings).
 

@@ -81,7 +81,7 @@ def unlink(engine: EndpointParts, name: str) -> None:
         found = dict(children(engine, container))
         if alias not in found:
             raise NotFound(f"No such container: {name}")
-        left = [text for text in container.host_config["Links"] if text.partition(":")[2] != alias]
+        left = [text for text in container.host_config["Links"] or () if text.partition(":")[2] != alias]
         with container.changed:
             container.host_config = {**container.host_config, "Links": left or None}
             with engine.database.transaction(durable=True, frees=True) as connection:
@@ -167,7 +167,8 @@ def of_endpoints(container: Container, networks: list[Network]) -> dict[str, dic
     """Network's id → alias → the other container's name, of the links in user-defined networks. Raises Invalid."""
     found = {}
     for network in networks:
-        links = (container.networking.get(network.name) or {}).get("Links")
+        settings = container.networking.get(network.name)
+        links = settings.get("Links") if settings else None
         if links and network.user_defined:
             found[network.id] = {alias: name for name, alias in map(parse, links)}
     return found

@@ -5,12 +5,13 @@ Pure; runs in the daemon's threads. Create has already refused what can be seen 
 
 from engine.daemon.containers.ports import exposed_ports
 from engine.daemon.containers.record import Container
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import PortBinding
 from engine.daemon.network.record import PortRequest
 from engine.errors import Invalid
 from engine.literals import LAST_PORT, natural, span
 
 _PROTOCOLS = ("tcp", "udp", "sctp")
+_ANY: PortBinding = {"HostIp": "", "HostPort": ""}
 
 
 def requests(container: Container) -> list[PortRequest]:
@@ -19,7 +20,7 @@ def requests(container: Container) -> list[PortRequest]:
     Raises Invalid for a protocol that has no ports.
     """
     bindings = container.host_config["PortBindings"]
-    asked = [_of(port, host or {}) for port, hosts in bindings.items() for host in hosts or ()]
+    asked = [_of(port, host or _ANY) for port, hosts in bindings.items() for host in hosts or ()]
     if container.host_config["PublishAllPorts"]:
         bound = {(request.container_port, request.protocol) for request in asked}
         asked += [PortRequest(*port) for port in exposed_ports(container) if port not in bound]
@@ -29,7 +30,7 @@ def requests(container: Container) -> list[PortRequest]:
     return sorted(asked, key=lambda request: (not request.first, request.container_port, request.protocol))
 
 
-def _of(port: str, host: Object) -> PortRequest:
+def _of(port: str, host: PortBinding) -> PortRequest:
     number, _, protocol = port.partition("/")
     ends = span((host.get("HostPort") or "0").partition("/")[0], LAST_PORT)
     container_port = natural(number, LAST_PORT)

@@ -7,8 +7,8 @@ obeyed as they are. A network that does not exist is no error here; the start re
 import re
 
 from engine.daemon.containers.record import Container
-from engine.daemon.jsontext import Object
-from engine.daemon.network.record import BUILTIN, Network
+from engine.daemon.containers.shapes import EndpointSettings
+from engine.daemon.network.record import BUILTIN, IPAMConfig, Network
 from engine.daemon.parts import EndpointParts
 from engine.errors import Invalid, NotFound
 from engine.late import TYPE_CHECKING, late
@@ -34,12 +34,12 @@ REMOVED = "Container {} is marked for removal and cannot be connected or disconn
 HOST_NETWORK = "container cannot be disconnected from host network or connected to host network"
 
 
-def settled(engine: EndpointParts, networking: Object) -> Object:
+def settled(engine: EndpointParts, networking: dict[str, EndpointSettings]) -> dict[str, EndpointSettings]:
     """The networks of a new container: name → settings, sorted by name, with the ids of the networks that exist.
 
     networking: as `config.networking` makes it. Raises Invalid.
     """
-    found = {}
+    found: dict[str, EndpointSettings] = {}
     for reference, settings in networking.items():
         network = find(engine, reference)
         name = network.name if network else reference
@@ -59,7 +59,7 @@ def find(engine: EndpointParts, reference: str) -> Network | None:
         return None
 
 
-def check(network: Network | None, name: str, settings: Object) -> None:
+def check(network: Network | None, name: str, settings: EndpointSettings) -> None:
     """Raise Invalid for settings that cannot be; network: None where it does not exist yet."""
     wrong = [*_wrong_with_a_builtin(name, settings), *_wrong_addresses(settings["IPAMConfig"] or {})]
     mac = settings["MacAddress"]
@@ -80,7 +80,7 @@ def _joined(wrong: list[str]) -> str:
     return "".join(f"* {text}\n" for text in wrong).rstrip("\n")
 
 
-def _wrong_with_a_builtin(name: str, settings: Object) -> list[str]:
+def _wrong_with_a_builtin(name: str, settings: EndpointSettings) -> list[str]:
     if name not in (*BUILTIN, "default"):
         return []
     ipam = settings["IPAMConfig"] or {}
@@ -92,7 +92,7 @@ def _wrong_with_a_builtin(name: str, settings: Object) -> list[str]:
     return wrong
 
 
-def _wrong_addresses(ipam: Object) -> list[str]:
+def _wrong_addresses(ipam: IPAMConfig) -> list[str]:
     """Refuse addresses of the wrong kind. That they are addresses at all was checked when the body was read."""
     wrong = []
     ipv4, ipv6 = ipam.get("IPv4Address") or "", ipam.get("IPv6Address") or ""
@@ -104,7 +104,7 @@ def _wrong_addresses(ipam: Object) -> list[str]:
     return wrong
 
 
-def _wrong_options(options: Object | None) -> list[str]:
+def _wrong_options(options: dict[str, str] | None) -> list[str]:
     if not options:
         return []
     return endpointoptions.problems(options)
@@ -127,12 +127,12 @@ def check_beside(engine: EndpointParts, container: Container, network: Network) 
             raise Invalid(_WITH_NONE)
 
 
-def for_join(container: Container, network: Network, settings: Object) -> Object:
+def for_join(container: Container, network: Network, settings: EndpointSettings) -> EndpointSettings:
     """The container's settings of one network for this run, with its DNSNames."""
     return {**settings, "DNSNames": dns_names(container, settings) if network.user_defined else None}
 
 
-def dns_names(container: Container, settings: Object) -> list[str]:
+def dns_names(container: Container, settings: EndpointSettings) -> list[str]:
     """The names of a container in a user-defined network, the one that it is shown by first."""
     names = [container.name, *(settings["Aliases"] or ()), container.id[:_SHORT], container.config["Hostname"]]
     return list(dict.fromkeys(name for name in names if name))

@@ -5,6 +5,7 @@ Runs in the daemon's request threads. The dicts of the record are shown as they 
 
 from engine.daemon.containers import ports
 from engine.daemon.containers.record import Container, State
+from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.images.content import digest_of
 from engine.daemon.jsontext import Object
 from engine.daemon.network.record import Endpoint
@@ -29,7 +30,7 @@ def settings(engine: EndpointParts, container: Container, state: State) -> Objec
     }
 
 
-def networks(container: Container, state: State, endpoints: list[Endpoint]) -> dict[str, Object]:
+def networks(container: Container, state: State, endpoints: list[Endpoint]) -> dict[str, EndpointSettings]:
     """Name of each network → EndpointSettings."""
     if not state.started_ns:
         # The first start binds the container to networks by their ids, and docker shows no ids before it.
@@ -40,7 +41,7 @@ def networks(container: Container, state: State, endpoints: list[Endpoint]) -> d
     return {name: _connected(asked, by_network) for name, asked in container.networking.items()}
 
 
-def _connected(asked: Object, endpoints: dict[str, Endpoint]) -> Object:
+def _connected(asked: EndpointSettings, endpoints: dict[str, Endpoint]) -> EndpointSettings:
     endpoint = endpoints.get(asked["NetworkID"])
     if endpoint is None:
         return asked

@@ -10,6 +10,7 @@ import os
 from engine.daemon.containers.endpoints import ending, etc, portspecs, requested, wires
 from engine.daemon.containers.endpoints.keeping import keep
 from engine.daemon.containers.record import Container
+from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.network.record import DEFAULT, Endpoint, Network, Published, has_resolver
 from engine.daemon.parts import EndpointParts
 from engine.late import TYPE_CHECKING, late
@@ -75,7 +76,7 @@ class Start:
 
     def _keep(self, networks: dict[str, Network]) -> None:
         """Save the ids of these very networks in the record; mostly it has them since the creation."""
-        found = {
+        found: dict[str, EndpointSettings] = {
             network.name: {**self._container.networking[name], "NetworkID": network.id}
             for name, network in networks.items()
         }

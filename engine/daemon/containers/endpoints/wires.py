@@ -101,7 +101,8 @@ def preferred(pairs: Pairs) -> Pairs:
 
 def links_of(container: Container, pairs: Pairs) -> dict[str, dict[str, str]]:
     """Network's id → alias → the name that the alias stands for, for this container alone."""
-    if not any((container.networking.get(network.name) or {}).get("Links") for network, _ in pairs):
+    asked = (container.networking.get(network.name) for network, _ in pairs)
+    if not any(settings and settings.get("Links") for settings in asked):
         return {}
     return legacylinks.of_endpoints(container, [network for network, _ in pairs])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from engine.daemon.clock import SECOND
 from engine.daemon.containers.record import Health, Probe
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import Config
 
 HEALTHY, UNHEALTHY, STARTING = "healthy", "unhealthy", "starting"
 CUT_SHORT = -1
@@ -42,7 +42,7 @@ class Check:
     retries: int = _DEFAULT_RETRIES
 
 
-def check_of(config: Object) -> Check | None:
+def check_of(config: Config) -> Check | None:
     """The health check of a complete, merged Config; None when there is none, or none of a kind that dockerd runs."""
     asked = config["Healthcheck"] or {}
     command = _command(asked.get("Test") or (), config["Shell"])
@@ -50,10 +50,10 @@ def check_of(config: Object) -> Check | None:
         return None
     return Check(
         command=command,
-        interval_ns=_time(asked, "Interval", _DEFAULT_INTERVAL_NS),
-        timeout_ns=_time(asked, "Timeout", _DEFAULT_TIMEOUT_NS),
-        start_period_ns=_time(asked, "StartPeriod", 0),
-        start_interval_ns=_time(asked, "StartInterval", _DEFAULT_START_INTERVAL_NS),
+        interval_ns=_time(asked.get("Interval"), _DEFAULT_INTERVAL_NS),
+        timeout_ns=_time(asked.get("Timeout"), _DEFAULT_TIMEOUT_NS),
+        start_period_ns=_time(asked.get("StartPeriod"), 0),
+        start_interval_ns=_time(asked.get("StartInterval"), _DEFAULT_START_INTERVAL_NS),
         retries=max(asked.get("Retries") or 0, 0) or _DEFAULT_RETRIES,
     )
 
@@ -67,8 +67,7 @@ def _command(test: Sequence[str], shell: list[str] | None) -> tuple[str, ...]:
     return ()  # NONE, or an unknown word, which dockerd accepts and for which it runs nothing
 
 
-def _time(asked: Object, name: str, default: int) -> int:
-    value = asked.get(name) or 0
+def _time(value: int | None, default: int) -> int:
     return min(max(value, _SHORTEST_NS), _LONGEST_NS) if value else default
 
 

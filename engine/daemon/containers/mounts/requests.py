@@ -6,13 +6,11 @@ the API with one key more, `Spec`, which the engine needs and the API does not s
 
 import os
 import posixpath
-from typing import Literal
+from typing import Final
 
-from engine.daemon.containers.shapes import MountPoint, MountSpec
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import Mount, MountPoint, MountSpec, TmpfsOptions
 from engine.errors import EngineError, Invalid, SystemFailure
 
-_BindSwitch = Literal["NonRecursive", "CreateMountpoint", "ReadOnlyNonRecursive", "ReadOnlyForceRecursive"]
 # The words of a bind's mode, each with its group. A mode may have one word of each group.
 _MODES = {
     "rw": "access",
@@ -39,13 +37,13 @@ _OPTIONS = {
     "tmpfs": frozenset({"TmpfsOptions"}),
     "image": frozenset({"ImageOptions"}),
 }
-_BIND_SWITCHES: tuple[_BindSwitch, ...] = (
+_BIND_SWITCHES: Final = (
     "NonRecursive",
     "CreateMountpoint",
     "ReadOnlyNonRecursive",
     "ReadOnlyForceRecursive",
 )
-_ALL_OPTIONS = ("BindOptions", "VolumeOptions", "TmpfsOptions", "ImageOptions")
+_ALL_OPTIONS: Final = ("BindOptions", "VolumeOptions", "TmpfsOptions", "ImageOptions")
 _SOURCE_NEEDED = frozenset({"bind", "image"})
 _TMPFS_OPTIONS = frozenset({"exec", "noexec"})
 _SIZES = (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10))
@@ -110,7 +108,7 @@ def point(
 # HostConfig.Mounts
 
 
-def check_mounts(mounts: list[Object]) -> None:
+def check_mounts(mounts: list[Mount]) -> None:
     """Raise Invalid for the first wrong entry of HostConfig.Mounts."""
     for mount in mounts:
         problem = _problem(mount)
@@ -118,8 +116,8 @@ def check_mounts(mounts: list[Object]) -> None:
             raise Invalid(f'invalid mount config for type "{mount.get("Type") or ""}": {problem}')
 
 
-def _problem(mount: Object) -> str | None:
-    kind, source = (mount.get(key) or "" for key in ("Type", "Source"))
+def _problem(mount: Mount) -> str | None:
+    kind, source = mount.get("Type") or "", mount.get("Source") or ""
     problem = _problem_of_target(mount.get("Target") or "")
     if problem:
         return problem
@@ -145,7 +143,7 @@ def _problem_of_target(target: str) -> str | None:
     return None
 
 
-def _problem_of_bind(mount: Object, source: str) -> str | None:
+def _problem_of_bind(mount: Mount, source: str) -> str | None:
     options = mount.get("BindOptions") or {}
     propagation = options.get("Propagation") or ""
     if propagation and propagation not in _PROPAGATIONS:
@@ -157,7 +155,7 @@ def _problem_of_bind(mount: Object, source: str) -> str | None:
     return None
 
 
-def _problem_of_volume(mount: Object, source: str) -> str | None:
+def _problem_of_volume(mount: Mount, source: str) -> str | None:
     subpath = (mount.get("VolumeOptions") or {}).get("Subpath") or ""
     if subpath and not source:
         return "must not set Subpath when using anonymous volumes"
@@ -168,16 +166,16 @@ def _problem_of_volume(mount: Object, source: str) -> str | None:
     return None
 
 
-def _problem_of_tmpfs(mount: Object, _source: str) -> str | None:
+def _problem_of_tmpfs(mount: Mount, _source: str) -> str | None:
     for words in (mount.get("TmpfsOptions") or {}).get("Options") or ():
-        if not 1 <= len(words) <= 2:
+        if not words or len(words) > 2:
             return "invalid option array length"
         if words[0] not in _TMPFS_OPTIONS:
             return f"invalid option: {words[0]}"
     return None
 
 
-def _problem_of_image(mount: Object, _source: str) -> str | None:
+def _problem_of_image(mount: Mount, _source: str) -> str | None:
     subpath = (mount.get("ImageOptions") or {}).get("Subpath") or ""
     return _SUBPATH if subpath and not _is_local(subpath) else None
 
@@ -201,14 +199,14 @@ def clean(path: str) -> str:
     return cleaned[1:] if cleaned.startswith("//") else cleaned
 
 
-def parse_mount(mount: Object) -> MountPoint:
+def parse_mount(mount: Mount) -> MountPoint:
     """The mount point of an entry that `check_mounts` has passed; the Source of a volume is not known yet."""
-    kind, source, target = (mount.get(key) or "" for key in ("Type", "Source", "Target"))
+    kind, source = mount.get("Type") or "", mount.get("Source") or ""
     writable = not mount.get("ReadOnly")
-    return _PARSERS[kind](mount, source, clean(target), writable)
+    return _PARSERS[kind](mount, source, clean(mount.get("Target") or ""), writable)
 
 
-def _parse_bind(mount: Object, source: str, target: str, writable: bool) -> MountPoint:
+def _parse_bind(mount: Mount, source: str, target: str, writable: bool) -> MountPoint:
     options = mount.get("BindOptions") or {}
     spec: MountSpec = {}
     for key in _BIND_SWITCHES:
@@ -233,7 +231,7 @@ def _bind_point(
     )
 
 
-def _parse_volume(mount: Object, source: str, target: str, writable: bool) -> MountPoint:
+def _parse_volume(mount: Mount, source: str, target: str, writable: bool) -> MountPoint:
     options = mount.get("VolumeOptions") or {}
     driver = options.get("DriverConfig") or {}
     spec: MountSpec = {
@@ -246,12 +244,12 @@ def _parse_volume(mount: Object, source: str, target: str, writable: bool) -> Mo
     return point("volume", target, spec, name=source, driver=driver.get("Name") or "", writable=writable)
 
 
-def _parse_tmpfs(mount: Object, _source: str, target: str, writable: bool) -> MountPoint:
+def _parse_tmpfs(mount: Mount, _source: str, target: str, writable: bool) -> MountPoint:
     text = tmpfs_text(mount.get("TmpfsOptions") or {}, writable)
     return point("tmpfs", target, {"Data": text}, writable=writable)
 
 
-def _parse_image(mount: Object, source: str, target: str, writable: bool) -> MountPoint:
+def _parse_image(mount: Mount, source: str, target: str, writable: bool) -> MountPoint:
     subpath = (mount.get("ImageOptions") or {}).get("Subpath") or ""
     return point("image", target, {"Subpath": subpath}, name=source, writable=writable)
 
@@ -262,7 +260,7 @@ _PARSERS = {"bind": _parse_bind, "volume": _parse_volume, "tmpfs": _parse_tmpfs,
 # HostConfig.Binds
 
 
-def check_binds(binds: list[str], mounts: list[Object], tmpfs: dict[str, str] | None = None) -> None:
+def check_binds(binds: list[str], mounts: list[Mount], tmpfs: dict[str, str] | None = None) -> None:
     """Raise for a bind that cannot be parsed (dockerd: 500), and Invalid for a target that is named twice."""
     taken = set()
     for bind in binds:
@@ -346,7 +344,7 @@ def check_tmpfs(tmpfs: dict[str, str]) -> None:
             raise Invalid(f"invalid mount path: '{target}' mount path must be absolute")
 
 
-def tmpfs_text(options: Object, writable: bool) -> str:
+def tmpfs_text(options: TmpfsOptions, writable: bool) -> str:
     """TmpfsOptions as the text that HostConfig.Tmpfs would have."""
     words = [] if writable else ["ro"]
     if options.get("Mode"):
@@ -354,7 +352,7 @@ def tmpfs_text(options: Object, writable: bool) -> str:
     if size := options.get("SizeBytes"):
         suffix, unit = next(((name, unit) for name, unit in _SIZES if size % unit == 0), ("", 1))
         words.append(f"size={size // unit}{suffix}")
-    words += ["=".join(option) for option in options.get("Options") or ()]
+    words += ["=".join(option or ()) for option in options.get("Options") or ()]
     return ",".join(words)
 
 

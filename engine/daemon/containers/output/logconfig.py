@@ -8,7 +8,7 @@ from engine import literals
 from engine.daemon import patterns
 from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import LogConfig
 from engine.errors import Invalid, NotBuilt, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.logs.attributes import Described
@@ -42,15 +42,15 @@ _PATTERNS = ("labels-regex", "env-regex")
 _FAILED = "failed to create task for container: failed to initialize logging driver: "
 
 
-def completed(asked: Object, default_driver: str, default_options: tuple[str, ...]) -> Object:
+def completed(asked: LogConfig, default_driver: str, default_options: tuple[str, ...]) -> LogConfig:
     """A LogConfig completed from the daemon's settings: the driver where none is named, and that driver's options."""
-    driver, config = asked.get("Type") or default_driver, dict(asked.get("Config") or {})
+    driver, config = asked["Type"] or default_driver, dict(asked["Config"])
     if driver == default_driver:
         config = {**dict(each.split("=", 1) for each in default_options), **config}
     return {"Type": driver, "Config": config}
 
 
-def check(log_config: Object) -> None:
+def check(log_config: LogConfig) -> None:
     """Raise Invalid in dockerd's words for an unknown driver, an unknown option, or a value that create checks."""
     name, config = log_config["Type"], log_config["Config"]
     if name in UNBUILT_DRIVERS:
@@ -84,7 +84,7 @@ def _check_mode(config: dict[str, str]) -> None:
             raise Invalid(f"error parsing option max-buffer-size: {error}") from error
 
 
-def refuse_what_is_not_built(log_config: Object) -> None:
+def refuse_what_is_not_built(log_config: LogConfig) -> None:
     """Raise NotBuilt for a driver that dockerd has and this engine does not have."""
     if log_config["Type"] in UNBUILT_DRIVERS:
         raise NotBuilt(f'HostConfig.LogConfig: the log driver "{log_config["Type"]}" is not built in this engine')

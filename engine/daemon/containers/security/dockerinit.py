@@ -7,7 +7,7 @@ read-only.
 
 import os
 
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import HostConfig
 from engine.errors import SystemFailure
 from engine.sandbox.spec import Mount
 from engine.settings.every import Settings
@@ -16,7 +16,7 @@ PLACE = "/sbin/docker-init"
 _NAME = "docker-init"
 
 
-def is_wanted(settings: Settings, host_config: Object) -> bool:
+def is_wanted(settings: Settings, host_config: HostConfig) -> bool:
     """Whether the container gets docker-init; a joined PID namespace has a process 1 already, so there it does not."""
     asked = host_config["Init"]
     return bool((settings.init if asked is None else asked) and host_config["PidMode"] == "")

@@ -6,19 +6,21 @@ This module never takes another container's lock: init finds out whether that co
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from engine.daemon.containers.record import Container, State
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import HostConfig
 from engine.daemon.parts import ContainerPart, EndpointParts
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 from engine.sandbox.spec import Mount
 
 OWN = ("mount", "pid", "uts", "ipc", "cgroup", "net")
+_Mode = Literal["PidMode", "UTSMode", "IpcMode", "CgroupnsMode", "NetworkMode"]
 _CONTAINER = "container:"
 _SHAREABLE = frozenset({"shareable", "host"})
 # (the key of HostConfig, the namespace that its mode is about)
-_MODES = (
+_MODES: tuple[tuple[_Mode, str], ...] = (
     ("PidMode", "pid"),
     ("UTSMode", "uts"),
     ("IpcMode", "ipc"),
@@ -97,11 +99,11 @@ def take_name(engine: EndpointParts, container: Container) -> None:
     other = networked(engine, container)
     if other is None:
         return
-    names = {key: other.config[key] for key in ("Hostname", "Domainname")}
-    if names.items() <= container.config.items():
+    host, domain = other.config["Hostname"], other.config["Domainname"]
+    if (host, domain) == (container.config["Hostname"], container.config["Domainname"]):
         return
     with container.changed:
-        container.config = {**container.config, **names}
+        container.config = {**container.config, "Hostname": host, "Domainname": domain}
         with engine.database.transaction(durable=False) as connection:
             table.save_settings(connection, container)
 
@@ -151,7 +153,7 @@ def _restarting(wanted: str) -> str:
 _FINDERS = {"net": _network, "ipc": _ipc, "pid": _pid}
 
 
-def shm_of(host_config: Object, namespaces: Namespaces) -> Mount | None:
+def shm_of(host_config: HostConfig, namespaces: Namespaces) -> Mount | None:
     """The mount on /dev/shm where it is not the container's own; None where nothing is mounted there at all.
 
     Only for an IpcMode that is neither `private` nor `shareable`.

@@ -8,46 +8,58 @@ the host's cgroups lack: `discard` does, and mostly makes warnings of that, not 
 import os
 import stat
 from collections.abc import Callable
+from typing import Literal
 
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import HostConfig, ThrottleDevice
 from engine.errors import Invalid, SystemFailure
 from engine.literals import span
 from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.sandbox.spec import Limits, Rlimit
 
+_Number = Literal[
+    "Memory",
+    "MemorySwap",
+    "MemoryReservation",
+    "CpuShares",
+    "CpuPeriod",
+    "CpuQuota",
+    "CpuRealtimePeriod",
+    "CpuRealtimeRuntime",
+    "NanoCpus",
+    "BlkioWeight",
+]
+_Set = Literal["CpusetCpus", "CpusetMems"]
+_Rate = Literal["BlkioDeviceReadBps", "BlkioDeviceWriteBps", "BlkioDeviceReadIOps", "BlkioDeviceWriteIOps"]
+_Ranged = Literal["CpuPeriod", "BlkioWeight", "OomScoreAdj", "MemorySwappiness"]
 _LEAST_MEMORY = 6 << 20
 _HIGHEST = (1 << 16) - 1  # of the numbers of a CPU set
-_ONLINE = {
+_ONLINE: dict[_Set, tuple[str, str, str]] = {
     "CpusetCpus": ("/sys/devices/system/cpu/online", "CPUs", "cpuset cpus"),
     "CpusetMems": ("/sys/devices/system/node/online", "memory nodes", "cpuset mems"),
 }
 _PERIOD_TEXT = "CPU cfs period can not be less than 1ms (i.e. 1000) or larger than 1s (i.e. 1000000)"
 # The field of Limits, the key of the API, and the API's value for "no limit".
-_LIMITS = (
+_NUMBERS: tuple[tuple[str, _Number, int], ...] = (
     ("memory", "Memory", 0),
     ("memory_swap", "MemorySwap", -1),
     ("memory_reservation", "MemoryReservation", 0),
-    ("memory_swappiness", "MemorySwappiness", None),
-    ("oom_kill_disable", "OomKillDisable", False),
     ("cpu_shares", "CpuShares", 0),
     ("cpu_period", "CpuPeriod", 0),
     ("cpu_quota", "CpuQuota", 0),
     ("cpu_rt_period", "CpuRealtimePeriod", 0),
     ("cpu_rt_runtime", "CpuRealtimeRuntime", 0),
     ("nano_cpus", "NanoCpus", 0),
-    ("cpuset_cpus", "CpusetCpus", ""),
-    ("cpuset_mems", "CpusetMems", ""),
     ("blkio_weight", "BlkioWeight", 0),
 )
-_DEVICE_LIMITS = (
-    ("blkio_weight_device", "BlkioWeightDevice", "Weight"),
-    ("blkio_read_bps", "BlkioDeviceReadBps", "Rate"),
-    ("blkio_write_bps", "BlkioDeviceWriteBps", "Rate"),
-    ("blkio_read_iops", "BlkioDeviceReadIOps", "Rate"),
-    ("blkio_write_iops", "BlkioDeviceWriteIOps", "Rate"),
+_SETS: tuple[tuple[str, _Set], ...] = (("cpuset_cpus", "CpusetCpus"), ("cpuset_mems", "CpusetMems"))
+_RATES: tuple[tuple[str, _Rate], ...] = (
+    ("blkio_read_bps", "BlkioDeviceReadBps"),
+    ("blkio_write_bps", "BlkioDeviceWriteBps"),
+    ("blkio_read_iops", "BlkioDeviceReadIOps"),
+    ("blkio_write_iops", "BlkioDeviceWriteIOps"),
 )
 # (key, lowest, highest, text): 0 always means "not asked for".
-_RANGES = (
+_RANGES: tuple[tuple[_Ranged, int, int, str], ...] = (
     ("CpuPeriod", 1000, 1_000_000, _PERIOD_TEXT),
     ("BlkioWeight", 10, 1000, "Range of blkio weight is from 10 to 1000"),
     ("OomScoreAdj", -1000, 1000, "Invalid value {value}, range for oom score adj is [-1000, 1000]"),
@@ -55,17 +67,39 @@ _RANGES = (
 )
 
 
-def limits_of(host_config: Object, number: Callable[[str], str]) -> Limits:
+def limits_of(host_config: HostConfig, number: Callable[[str], str]) -> Limits:
     """The limits of a HostConfig. number: makes `major:minor` of a block device's path; raises what that raises."""
-    plain = {field: host_config[key] for field, key, _ in _LIMITS}
-    for field, key, name in _DEVICE_LIMITS:
-        if host_config[key]:
-            given = [each or {} for each in host_config[key]]
-            plain[field] = tuple((number(each.get("Path") or ""), each.get(name) or 0) for each in given)
-    return Limits(pids=max(host_config["PidsLimit"] or 0, 0), **plain)
+    weights = [each or {} for each in host_config["BlkioWeightDevice"] or ()]
+    return Limits(
+        memory=host_config["Memory"],
+        memory_swap=host_config["MemorySwap"],
+        memory_reservation=host_config["MemoryReservation"],
+        cpu_shares=host_config["CpuShares"],
+        cpu_period=host_config["CpuPeriod"],
+        cpu_quota=host_config["CpuQuota"],
+        nano_cpus=host_config["NanoCpus"],
+        cpuset_cpus=host_config["CpusetCpus"],
+        cpuset_mems=host_config["CpusetMems"],
+        pids=max(host_config["PidsLimit"] or 0, 0),
+        cpu_rt_period=host_config["CpuRealtimePeriod"],
+        cpu_rt_runtime=host_config["CpuRealtimeRuntime"],
+        memory_swappiness=host_config["MemorySwappiness"],
+        oom_kill_disable=host_config["OomKillDisable"],
+        blkio_weight=host_config["BlkioWeight"],
+        blkio_weight_device=tuple((number(each.get("Path") or ""), each.get("Weight") or 0) for each in weights),
+        blkio_read_bps=_rates(host_config["BlkioDeviceReadBps"], number),
+        blkio_write_bps=_rates(host_config["BlkioDeviceWriteBps"], number),
+        blkio_read_iops=_rates(host_config["BlkioDeviceReadIOps"], number),
+        blkio_write_iops=_rates(host_config["BlkioDeviceWriteIOps"], number),
+    )
 
 
-def rlimits_of(host_config: Object, default: tuple[str, ...]) -> tuple[Rlimit, ...]:
+def _rates(asked: list[ThrottleDevice | None] | None, number: Callable[[str], str]) -> tuple[tuple[str, int], ...]:
+    given = [each or {} for each in asked or ()]
+    return tuple((number(each.get("Path") or ""), each.get("Rate") or 0) for each in given)
+
+
+def rlimits_of(host_config: HostConfig, default: tuple[str, ...]) -> tuple[Rlimit, ...]:
     """The resource limits of a container's processes: its own, then the daemon's (`name=soft:hard`) for the rest."""
     own = tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ())
     names = {limit.name for limit in own}
@@ -86,7 +120,7 @@ def device_number(path: str) -> str:
     return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
 
 
-def discard(host_config: Object, cgroups: Cgroups) -> list[str]:
+def discard(host_config: HostConfig, cgroups: Cgroups) -> list[str]:
     """Take out, in place, what the host's cgroups cannot do; return docker's warnings for it.
 
     host_config: one that no container owns yet. Raises Invalid where docker does.
@@ -101,18 +135,27 @@ def discard(host_config: Object, cgroups: Cgroups) -> list[str]:
     fitting, warnings = cgroups.fitting(asked)
     if fitting == asked:
         return warnings
-    for field, key, nothing in _LIMITS:
+    for field, key, nothing in _NUMBERS:
         if getattr(fitting, field) != getattr(asked, field):
             host_config[key] = nothing
-    for field, key, _ in _DEVICE_LIMITS:
+    for field, numbers in _SETS:
         if getattr(fitting, field) != getattr(asked, field):
-            host_config[key] = []
+            host_config[numbers] = ""
+    for field, rates in _RATES:
+        if getattr(fitting, field) != getattr(asked, field):
+            host_config[rates] = []
+    if fitting.blkio_weight_device != asked.blkio_weight_device:
+        host_config["BlkioWeightDevice"] = []
+    if fitting.memory_swappiness != asked.memory_swappiness:
+        host_config["MemorySwappiness"] = None
+    if fitting.oom_kill_disable != asked.oom_kill_disable:
+        host_config["OomKillDisable"] = False
     if fitting.pids != asked.pids:
         host_config["PidsLimit"] = None
     return warnings
 
 
-def check(host_config: Object, *, update: bool = False) -> list[str]:
+def check(host_config: HostConfig, *, update: bool = False) -> list[str]:
     """Raise Invalid for impossible limits; return the warnings of create. `host_config` is complete.
 
     update: host_config holds the values to change, and 0 for those that stay
@@ -123,8 +166,8 @@ def check(host_config: Object, *, update: bool = False) -> list[str]:
         value = host_config[key]
         if value and not lowest <= value <= highest:
             raise Invalid(text.format(value=value))
-    for key in _ONLINE:
-        _check_set(key, host_config[key])
+    for numbers in _ONLINE:
+        _check_set(numbers, host_config[numbers])
     if host_config["IOMaximumBandwidth"] or host_config["IOMaximumIOps"]:
         raise Invalid("Invalid QoS settings: linux does not support Maximum IO Bandwidth or Maximum IO IOps")
     warnings = []
@@ -140,8 +183,8 @@ def check(host_config: Object, *, update: bool = False) -> list[str]:
     return warnings
 
 
-def _check_memory(host_config: Object, update: bool) -> None:
-    memory, swap, reservation = (host_config[key] for key in ("Memory", "MemorySwap", "MemoryReservation"))
+def _check_memory(host_config: HostConfig, update: bool) -> None:
+    memory, swap, reservation = host_config["Memory"], host_config["MemorySwap"], host_config["MemoryReservation"]
     if memory != 0 and memory < _LEAST_MEMORY:
         raise Invalid("Minimum memory limit allowed is 6MB")
     if 0 < swap < memory:
@@ -154,8 +197,8 @@ def _check_memory(host_config: Object, update: bool) -> None:
         raise Invalid("Minimum memory limit can not be less than memory reservation limit, see usage")
 
 
-def _check_processors(host_config: Object) -> None:
-    nano, period, quota = (host_config[key] for key in ("NanoCpus", "CpuPeriod", "CpuQuota"))
+def _check_processors(host_config: HostConfig) -> None:
+    nano, period, quota = host_config["NanoCpus"], host_config["CpuPeriod"], host_config["CpuQuota"]
     if nano > 0 and period > 0:
         raise Invalid("Conflicting options: Nano CPUs and CPU Period cannot both be set")
     if nano > 0 and quota > 0:
@@ -170,7 +213,7 @@ def _check_processors(host_config: Object) -> None:
         raise Invalid("CPU cfs quota can not be less than 1ms (i.e. 1000)")
 
 
-def _check_set(key: str, asked: str) -> None:
+def _check_set(key: _Set, asked: str) -> None:
     if not asked:
         return
     path, what, name = _ONLINE[key]

@@ -15,7 +15,7 @@ from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import dockerinit, joins, resources, walls
-from engine.daemon.jsontext import Object
+from engine.daemon.containers.shapes import Config
 from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
 from engine.logs.target import LogTarget
@@ -128,7 +128,7 @@ def _root(engine: ContentParts, container: Container, where: paths.Paths) -> Roo
     return Root(base, (), where.upper, "", readonly)
 
 
-def environment(config: Object, hostname: str, tty: bool, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+def environment(config: Config, hostname: str, tty: bool, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The environment variables, in docker's order: PATH, HOSTNAME, TERM of a terminal, then those asked for.
 
     more: the variables that an exec adds

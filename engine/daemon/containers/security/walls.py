@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from engine.daemon.containers.mounts.requests import UncheckedByDockerd
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import joins
+from engine.daemon.containers.shapes import HostConfig
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
 from engine.errors import Invalid, NotFound, SystemFailure
@@ -75,7 +76,7 @@ def security(options: list[str] | None) -> Security:
     )
 
 
-def check(host_config: Object) -> None:
+def check(host_config: HostConfig) -> None:
     """Raise for what create can see to be wrong. `host_config` is complete."""
     asked = security(host_config["SecurityOpt"])
     if asked.seccomp not in ("", _UNCONFINED, _BUILTIN):
@@ -99,7 +100,7 @@ def _check_parent(parent: str) -> None:
         raise Invalid(f'cgroup-parent "{parent}" names a systemd slice: this engine\'s cgroup driver is cgroupfs')
 
 
-def adapt(engine: SecurityParts, asked: Object, host_config: Object) -> None:
+def adapt(engine: SecurityParts, asked: Object, host_config: HostConfig) -> None:
     """Complete, in place, a HostConfig that no container owns yet, as docker does once it has checked it.
 
     asked: the client's own. Containers whose namespaces are joined are recorded by id, since a name may change.
@@ -112,9 +113,9 @@ def adapt(engine: SecurityParts, asked: Object, host_config: Object) -> None:
             except (NotFound, Invalid):
                 continue  # the start will fail
     if host_config["Privileged"]:
-        for key in ("MaskedPaths", "ReadonlyPaths"):
-            if asked.get(key) is None:
-                host_config[key] = None
+        for hidden in ("MaskedPaths", "ReadonlyPaths"):
+            if asked.get(hidden) is None:
+                host_config[hidden] = None
         if not asked.get("CgroupnsMode") and engine.cgroups.version == "1":
             host_config["CgroupnsMode"] = "host"
     options = host_config["SecurityOpt"] or []
@@ -134,11 +135,11 @@ def _absolute(path: str) -> str:
     return "/" + posixpath.normpath(f"/{path}").lstrip("/")
 
 
-def _capabilities(host_config: Object) -> tuple[str, ...]:
+def _capabilities(host_config: HostConfig) -> tuple[str, ...]:
     return capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
 
 
-def filter_of(host_config: Object, held: tuple[str, ...]) -> bytes:
+def filter_of(host_config: HostConfig, held: tuple[str, ...]) -> bytes:
     """The seccomp filter of a container with these capabilities; empty for none. Raises Invalid."""
     profile = security(host_config["SecurityOpt"]).seccomp
     if profile == _UNCONFINED or (host_config["Privileged"] and not profile):
@@ -148,13 +149,13 @@ def filter_of(host_config: Object, held: tuple[str, ...]) -> bytes:
     return seccomp.compile_text(profile, held)
 
 
-def filter_flags_of(host_config: Object) -> int:
+def filter_flags_of(host_config: HostConfig) -> int:
     """The seccomp flags (SECCOMP_FILTER_FLAG_*) of the filter of `filter_of`."""
     profile = security(host_config["SecurityOpt"]).seccomp
     return 0 if profile in ("", _UNCONFINED, _BUILTIN) else seccomp.flags_of_text(profile)
 
 
-def apparmor_of(host_config: Object) -> str:
+def apparmor_of(host_config: HostConfig) -> str:
     """The AppArmor profile; empty for none, and on a host without AppArmor, where docker asks for none either."""
     if not os.path.exists(_PROFILES):
         return ""
@@ -170,7 +171,7 @@ def _is_loaded(profile: str) -> bool:
 
 
 def sysctls_of(
-    host_config: Object, default: tuple[tuple[str, str], ...], namespaces: joins.Namespaces
+    host_config: HostConfig, default: tuple[tuple[str, str], ...], namespaces: joins.Namespaces
 ) -> tuple[tuple[str, str], ...]:
     """The kernel parameters: the engine's own, then those asked for. Raises SystemFailure in runc's words."""
     asked = host_config["Sysctls"]
@@ -185,7 +186,7 @@ def sysctls_of(
     return (*((name, value) for name, value in default if name not in asked), *asked.items())
 
 
-def mounts_of(host_config: Object, namespaces: joins.Namespaces) -> tuple[Mount, ...]:
+def mounts_of(host_config: HostConfig, namespaces: joins.Namespaces) -> tuple[Mount, ...]:
     """The mounts that every container has, in the form that this one's options give them."""
     usual = mounts.default_mounts(host_config["ShmSize"])
     if host_config["IpcMode"] not in _OWN_SHM:
@@ -204,7 +205,7 @@ def _writable(mount: Mount) -> Mount:
     return Mount(mount.kind, mount.source, mount.target, flags, mount.data, mount.propagation)
 
 
-def devices_of(host_config: Object) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+def devices_of(host_config: HostConfig) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """The device nodes of the container, and the rules for devices besides the usual ones. Raises SystemFailure.
 
     A privileged container needs no rules, as it may use all devices. DeviceRequests need a device driver, and this

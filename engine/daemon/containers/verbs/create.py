@@ -100,7 +100,7 @@ def create(
         validate.check_late(host_config)
         unbuilt.refuse(host_config)
         if host_config["Links"]:
-            _link(engine, container)
+            _link(engine, container, host_config["Links"])
         _mount(engine, container)
         _keep(engine, container, _descriptor(engine, image) if image else None, lasting, beside)
     except BaseException:
@@ -112,9 +112,9 @@ def create(
     return container, warnings
 
 
-def _link(engine: ContainerParts, container: Container) -> None:
+def _link(engine: ContainerParts, container: Container, asked_for: list[str]) -> None:
     """Resolve the Links of HostConfig: in the default network they stay there, in another they move to its endpoint."""
-    mode, asked_for = container.host_config["NetworkMode"], container.host_config["Links"]
+    mode = container.host_config["NetworkMode"]
     if mode in BUILTIN:
         container.host_config["Links"] = legacylinks.resolved(engine, asked_for)
         return

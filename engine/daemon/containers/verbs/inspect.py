@@ -4,6 +4,8 @@ Pure but for sizes, when they are asked for; runs in the daemon's request thread
 they are and never copied, since nothing changes them once a container owns them.
 """
 
+from collections.abc import Mapping
+
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers import paths
 from engine.daemon.containers.config import CONFIG_OPTIONAL, HOST_CONFIG_OPTIONAL
@@ -115,6 +117,6 @@ def _show_host_config(engine: ContainerParts, container: Container) -> Object:
     return shown
 
 
-def _without_empty(values: Object, optional: frozenset[str]) -> Object:
+def _without_empty(values: Mapping[str, object], optional: frozenset[str]) -> Object:
     """`values` as Go writes them: without the optional keys whose value is empty."""
     return {key: value for key, value in values.items() if key not in optional or value not in _EMPTY}

@@ -5,19 +5,22 @@ Runs in the API's threads. HostConfig is shown without copying, so an update rep
 then the kernel's limits change, then the database. An update that the kernel refuses changes nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
 
 from engine.daemon.containers import config, validate
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import resources, walls
+from engine.daemon.containers.shapes import HostConfig, RestartPolicy
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
 from engine.errors import Conflict, EngineError, SystemFailure
 from engine.sandbox.spec import Limits
 
-_CHANGEABLE = (
+_Processors = Literal["NanoCpus", "CpuPeriod", "CpuQuota"]
+_NUMBERS: Final = (
     "BlkioWeight",
     "CpuShares",
     "NanoCpus",
@@ -25,15 +28,16 @@ _CHANGEABLE = (
     "CpuQuota",
     "CpuRealtimePeriod",
     "CpuRealtimeRuntime",
-    "CpusetCpus",
-    "CpusetMems",
     "Memory",
     "MemorySwap",
     "MemoryReservation",
 )
+_SETS: Final = ("CpusetCpus", "CpusetMems")
+# What an update reads from the body itself, or does not obey: it need not be whole there.
+_READ_FROM_BODY = dict.fromkeys(("PidsLimit", "RestartPolicy", "Ulimits"))
 _ELSEWHERE = ("PidsLimit", "CpuCount", "CpuPercent", "IOMaximumIOps", "IOMaximumBandwidth")
 # (key of the update, key of the container that excludes it, dockerd's words)
-_CONFLICTS = (
+_CONFLICTS: tuple[tuple[_Processors, _Processors, str], ...] = (
     ("NanoCpus", "CpuPeriod", "Nano CPUs cannot be updated as CPU Period has already been set"),
     ("NanoCpus", "CpuQuota", "Nano CPUs cannot be updated as CPU Quota has already been set"),
     ("CpuPeriod", "NanoCpus", "CPU Period cannot be updated as NanoCPUs has already been set"),
@@ -51,16 +55,13 @@ def update(engine: ContainerParts, find: Callable[[], Container], body: Object) 
     find: returns the container; called only after the body has been checked. Raises Invalid, NotFound, Conflict,
         SystemFailure.
     """
-    asked = config.complete(config.HOST_CONFIG, {**body, "PidsLimit": None})
+    asked = config.complete(config.HOST_CONFIG, {**body, **_READ_FROM_BODY})
     policy = validate.restart_policy(body.get("RestartPolicy") or {})
     warnings = resources.check(asked, update=True)
     warnings += resources.discard(asked, engine.cgroups)
+    defaults: Mapping[str, object] = config.HOST_CONFIG
     for key in sorted(body):
-        if (
-            key not in (*_CHANGEABLE, *_ELSEWHERE, "RestartPolicy")
-            and body[key]
-            and body[key] != config.HOST_CONFIG[key]
-        ):
+        if key not in (*_NUMBERS, *_SETS, *_ELSEWHERE, "RestartPolicy") and body[key] and body[key] != defaults[key]:
             warnings.append(f"{key} cannot be changed by an update. It stays as it is.")
     container = find()
     with container.operation:
@@ -73,13 +74,17 @@ def update(engine: ContainerParts, find: Callable[[], Container], body: Object) 
 
 
 def _change(
-    engine: ContainerParts, container: Container, asked: Object, pids: int | None, policy: Object | None
+    engine: ContainerParts, container: Container, asked: HostConfig, pids: int | None, policy: RestartPolicy | None
 ) -> None:
     state = container.settled()
     if container.removed or state.status in ("removing", "dead"):
         raise SystemFailure('container is marked for removal and cannot be "update"')
     before = container.host_config
-    after = {**before, **{key: asked[key] for key in _CHANGEABLE if asked[key]}}
+    after: HostConfig = {**before}
+    for number in _NUMBERS:
+        after[number] = asked[number] or before[number]
+    for numbers in _SETS:
+        after[numbers] = asked[numbers] or before[numbers]
     _check_together(before, asked)
     if pids is not None:
         after["PidsLimit"] = max(pids, 0)
@@ -106,7 +111,7 @@ def _change(
         engine.oom.limited(engine, container)
 
 
-def _check_together(before: Object, asked: Object) -> None:
+def _check_together(before: HostConfig, asked: HostConfig) -> None:
     for wanted, present, text in _CONFLICTS:
         if asked[wanted] > 0 and before[present] > 0:
             raise Conflict(f"Conflicting options: {text}")
@@ -114,9 +119,9 @@ def _check_together(before: Object, asked: Object) -> None:
         raise Conflict(_MEMORY_ABOVE_SWAP)
 
 
-def _limits(engine: ContainerParts, host_config: Object) -> Limits:
+def _limits(engine: ContainerParts, host_config: HostConfig) -> Limits:
     """The limits that can change while it runs: none of devices, and none that only a new cgroup takes."""
-    plain = {**host_config, "MemorySwappiness": None, "OomKillDisable": False}
-    for key in ("BlkioWeightDevice", *(key for key in host_config if key.startswith("BlkioDevice"))):
+    plain: HostConfig = {**host_config, "MemorySwappiness": None, "OomKillDisable": False, "BlkioWeightDevice": None}
+    for key in ("BlkioDeviceReadBps", "BlkioDeviceWriteBps", "BlkioDeviceReadIOps", "BlkioDeviceWriteIOps"):
         plain[key] = None
     return engine.cgroups.fitting(resources.limits_of(plain, str))[0]

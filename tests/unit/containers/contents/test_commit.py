@@ -1,6 +1,21 @@
-"""The stream that a commit's layer is read from."""
+"""The Config of a commit's image, and the stream that its layer is read from."""
 
-from engine.daemon.containers.contents.commit import Stream
+import pytest
+
+from engine.daemon.containers.contents.commit import AskedCommit, Stream, settings
+from tests.harness import parts
+
+
+@pytest.mark.parametrize("line", ["ENTRYPOINT []", "ENTRYPOINT"])
+def test_an_entrypoint_that_is_emptied_leaves_the_container_s_own(line: str) -> None:
+    own = {"Entrypoint": ["/entry"], "Cmd": ["word"]}
+    made = settings(parts.container(own), AskedCommit(changes=(line,)))
+    assert (made["Entrypoint"], made["Cmd"]) == (["/entry"], ["word"])
+
+
+def test_an_entrypoint_takes_the_place_of_the_container_s_command() -> None:
+    made = settings(parts.container({"Cmd": ["word"]}), AskedCommit(changes=("ENTRYPOINT /entry",)))
+    assert (made["Entrypoint"], made["Cmd"]) == (["/bin/sh", "-c", "/entry"], None)
 
 
 def test_a_stream_gives_its_chunks_one_by_one() -> None:

@@ -90,6 +90,7 @@ BAD_MOUNTS = (
     (mount("tmpfs"), "field Source must not be specified"),
     (mount("tmpfs", Source="", TmpfsOptions={"Options": [["suid"]]}), "invalid option: suid"),
     (mount("tmpfs", Source="", TmpfsOptions={"Options": [[]]}), "invalid option array length"),
+    (mount("tmpfs", Source="", TmpfsOptions={"Options": [None]}), "invalid option array length"),
     (mount("npipe"), "mount type unknown"),
     (mount("cluster"), "mount type unknown"),
     (mount(""), "mount type unknown"),
