@@ -21,7 +21,6 @@ _PIECE = 256 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 10
 _ERROR_TEXT = 1024
-
 _TELL_SECONDS = 0.1
 # Enough for a root filesystem or a file of a build. A client sends anything larger as the request's body.
 LARGEST = 64 << 30

@@ -75,20 +75,14 @@ def test_what_is_too_large_is_refused_when_it_is(server):
         whole(f"{server}/file", most=999)
 
 
-def test_a_server_that_trickles_is_given_up(monkeypatch):
-    class Answer:
-        length = None
-
-        def read1(self, count):
-            return b"x"
-
-    monkeypatch.setattr(remote, "_FLOOR_SECONDS", 0.02)
-    found = remote.Remote(Answer(), "http://x/", 1 << 40, lambda done: None)
-    # A floor over so short a time is a byte or so for each millisecond; this server is no faster than it is asked.
-    monkeypatch.setattr(remote, "_FLOOR", 1 << 40)
-    with pytest.raises(SystemFailure, match="bytes a second"):
-        while True:
-            found.read()
+def test_a_server_that_trickles_is_given_up(server, monkeypatch):
+    """The minimum rate is that of a registry's blobs; here it is one that no server has."""
+    with remote.opened(f"{server}/large") as found:
+        monkeypatch.setattr(paced, "SILENCE_SECONDS", 0.0)
+        monkeypatch.setattr(paced, "_LEAST_RATE", 1 << 60)
+        with pytest.raises(SystemFailure, match="bytes a second"):
+            while found.read():
+                pass
 
 
 def test_nobody_listens():
