@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define PATIENCE_MS 10000 /* for a client that takes nothing any more */
+#define MOST_UNHEARD 4096 /* datagrams; a daemon that goes on talking must not keep the end from being told */
 
 static int exit_code(pid_t pid) {
     int status;
@@ -89,6 +90,13 @@ static void write_record(struct mux_stay *stay, const char *text, size_t size) {
     if (stay->record >= 0 && write(stay->record, text, size) < 0) return; /* the daemon is told all the same */
 }
 
+/* Hears what the daemon had said before the end. The clients that it has entrusted have read the head of their answer:
+ * if the daemon dies now, nobody but this process can answer them. */
+static void hear_the_rest(struct mux_stay *stay) {
+    uint8_t first;
+    for (int left = MOST_UNHEARD; left > 0 && stay->link >= 0 && peek(stay->link, &first) > 0; left--) hear(stay);
+}
+
 void finish(struct mux_stay *stay) {
     char kept[200];
     reap_launcher(stay);
@@ -101,6 +109,7 @@ void finish(struct mux_stay *stay) {
         write_exit_file(stay->exec_dir, kept + 1, (size_t)size - 1);
     else
         write_record(stay, kept + 1, (size_t)size - 1);
+    hear_the_rest(stay);
     if (stay->waiters) mux_waiters_look(stay->waiters);
     tell_exited(stay);
     if (stay->link < 0) answer_alone(stay);

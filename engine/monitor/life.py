@@ -32,6 +32,7 @@ from engine.wire.channel import Channel, unpacked
 from engine.wire.schema import Attach, Client, Detached, Exec, Exited, Message, Resize, Start, Started, Warned
 
 _WORDS = waits.WORDS | {endpoint.HOME}
+_MOST_UNHEARD = 4096  # datagrams; a daemon that goes on talking must not keep the end from being told
 
 
 def begin(
@@ -295,6 +296,7 @@ class _Life:
             else:
                 self._write_record(exited)
             self._exited = exited
+            self._hear_the_rest()
             self._waiters.look()
             self._tell(self._ended(exited))
             if self._link is None:
@@ -303,6 +305,32 @@ class _Life:
         if len(self._waiters):
             self._wait_with_them()
         self._handlers.clear()
+
+    def _hear_the_rest(self) -> None:
+        """Hear what the daemon had said before the end.
+
+        The clients that it has entrusted have read the head of their answer: if the daemon dies now, only this process
+        can answer them.
+        """
+        if self._link is None:
+            return
+        self._link.socket.setblocking(False)
+        for _ in range(_MOST_UNHEARD):
+            try:
+                packed = self._link.receive_packed()
+            except BlockingIOError:
+                break
+            except Invalid:  # one that was cut, as no descriptor was free for it
+                continue
+            if packed is None:
+                break
+            datagram, descriptors = packed
+            if datagram[:1] in _WORDS:
+                self._hear_word(datagram, descriptors)
+                continue
+            for descriptor in descriptors:  # a message about a container that runs
+                os.close(descriptor)
+        self._link.socket.setblocking(True)
 
     def _write_record(self, exited: Exited) -> None:
         """Write into an exec's record how it has ended.

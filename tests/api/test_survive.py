@@ -16,6 +16,7 @@ import pytest
 from tests.api.test_crash import monitor_of
 from tests.api.test_many_waiters import told, waiting
 from tests.harness.daemon import Daemon
+from tests.harness.fixtures import World
 from tests.harness.http import Connection
 
 SECONDS = 60.0
@@ -300,3 +301,27 @@ def test_kills_around_the_very_end_answer_everybody_once(crashing: Daemon) -> No
         crashing.start()
         assert crashing.inspect(one)["State"]["ExitCode"] == 23
         crashing.remove(one)
+
+
+@pytest.mark.parametrize("muxer", ["c", "python"])
+def test_a_monitor_that_was_slow_answers_those_whom_it_had_not_heard_of_before_the_end(
+    world: World, muxer: str
+) -> None:
+    """Twenty clients are entrusted to a monitor that does not run; the container ends, and the daemon is killed."""
+    alone = world.daemon(("--muxer", muxer))
+    alone.start()
+    alone.import_busybox()
+    one = alone.create("sh", "-c", UNTIL_TOLD.format(23))
+    pid = begin(alone, one)
+    monitor = monitor_of(alone, one)
+    os.kill(monitor, signal.SIGSTOP)
+    with ExitStack() as stack:
+        try:
+            connections = [stack.enter_context(wait_for(alone, one)) for _ in range(20)]
+            os.kill(pid, signal.SIGUSR1)
+            until(lambda: gone(pid), "the container does not end")
+            alone.kill9()
+        finally:
+            os.kill(monitor, signal.SIGCONT)
+        assert told(connections) == [b'{"StatusCode":23}'] * 20
+    alone.close()
