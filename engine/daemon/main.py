@@ -20,7 +20,7 @@ import typing  # noqa: F401  (`dataclasses` looks for it in sys.modules, half lo
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from engine.daemon import adopt, dump, loglines
+from engine.daemon import adopt, dump, interrupted, loglines
 from engine.daemon.api.server import Servers
 from engine.daemon.containers import files
 from engine.daemon.containers.announce import announce
@@ -52,7 +52,7 @@ from engine.daemon.store.database import Database
 from engine.daemon.store.migrations import MIGRATIONS
 from engine.daemon.volumes.store import Volumes
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
-from engine.kernel import memory, syscalls, title, wholefile
+from engine.kernel import memory, title, wholefile
 from engine.late import TYPE_CHECKING, late
 from engine.muxer import select
 from engine.sandbox.cgroups import detection
@@ -62,11 +62,9 @@ from engine.wire import codec
 from engine.wire.channel import Channel
 from engine.wire.schema import Exited
 
-if TYPE_CHECKING:  # most daemons need neither
+if TYPE_CHECKING:  # most daemons never need it
     from engine.daemon import reload
-    from engine.daemon.build import recovery
 else:
-    recovery = late("engine.daemon.build.recovery")
     reload = late("engine.daemon.reload")
 
 log = logging.getLogger(__name__)
@@ -149,7 +147,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         points.hold(engine)
         due = adopt.adopt_all(engine)
         _release_images(engine)
-        _finish_builds(engine)
+        interrupted.finish(engine)
         server = Servers(engine)
         threading.Thread(target=engine.monitors.watch, name="links", daemon=True).start()
         server.start()
@@ -251,24 +249,6 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _drop_torn_images(database: Database) -> None:
-    """Forget the images of builds that were not yet on the disk at a loss of power; later sweeps remove their files."""
-    with database.reading() as connection:
-        torn = build_table.torn(connection, syscalls.boot_id())
-    if torn:
-        with database.transaction(durable=True, frees=True) as connection:
-            for image in torn:
-                image_table.forget_image(connection, image)
-
-
-def _finish_builds(engine: Engine) -> None:
-    """Remove, in the background, the remains of builds during which an earlier daemon died."""
-    with engine.database.reading() as connection:
-        steps, images = build_table.steps(connection), build_table.all_unsettled(connection)
-    if steps or images:
-        later(recovery.recover, engine, steps, images)
-
-
 def _engine_id(data_root: str) -> str:
     """The daemon's own id, a UUID: made at its first start and kept in the data root. Raises OSError."""
     path = os.path.join(data_root, "engine-id")
@@ -294,7 +274,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         MIGRATIONS,
         alone=True,
     )
-    _drop_torn_images(database)
+    interrupted.forget_torn(database)
     with _usable("data root"):
         kind = storage.choose(settings.data_root)
         identity = _engine_id(settings.data_root)

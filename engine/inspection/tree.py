@@ -1,4 +1,4 @@
-"""Which processes are those of one engine, and which of them belongs below which.
+"""Finds the processes of one engine: which container each is for, and which of them belongs below which.
 
 From /proc alone, but for the names of containers, which only the database knows. The daemon is who has the exec root's
 lock open. What it has forked, and what that has forked, is its own; what has outlived another daemon is known by what

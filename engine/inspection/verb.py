@@ -1,4 +1,4 @@
-"""`engine inspect-processes`: the tree of one engine's processes with what each of them holds.
+"""`engine inspect-processes`: reads the command line, and prints the processes with what each of them holds.
 
 Runs in a process of its own, for an operator. It speaks to no daemon, so it works when that hangs or has died.
 """

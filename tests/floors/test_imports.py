@@ -58,7 +58,9 @@ ROOMS = {
     "engine.daemon.jsontext": BASE,
     "engine.daemon.moments": ("engine.daemon.clock",),
     "engine.daemon.patterns": BASE,
+    "engine.daemon.signals": (),
     "engine.daemon.main": ("engine.daemon", *BASE),
+    "engine.daemon.interrupted": ("engine.daemon.build", "engine.daemon.runtime", "engine.daemon.store", *BASE),
     "engine.daemon.adopt": ("engine.daemon.containers", "engine.daemon.runtime", "engine.daemon.store", *BASE),
     "engine.daemon.api": (
         "engine.daemon.build",
@@ -70,6 +72,7 @@ ROOMS = {
         "engine.daemon.images",
         "engine.daemon.network",
         "engine.daemon.runtime",
+        "engine.daemon.signals",
         "engine.daemon.volumes",
         *BASE,
     ),
@@ -103,7 +106,7 @@ ROOMS = {
         *BASE,
     ),
     # A text's grammar alone: what its words bring about is for those who read it.
-    "engine.daemon.dockerfile": ("engine.daemon.jsontext",),
+    "engine.daemon.dockerfile": ("engine.daemon.jsontext", "engine.daemon.signals"),
     "engine.daemon.containers": (
         "engine.daemon.clock",
         "engine.daemon.images",
@@ -112,6 +115,7 @@ ROOMS = {
         "engine.daemon.network",
         "engine.daemon.patterns",
         "engine.daemon.runtime",
+        "engine.daemon.signals",
         "engine.daemon.store",
         "engine.daemon.tar",
         "engine.daemon.volumes",
@@ -393,7 +397,7 @@ NUMBERS = {
     "a pattern bounds them": (
         *("api/body", "api/negotiation", "api/versions", "containers/endpoints/requested", "dockerfile/configure"),
         *("images/archives/members", "images/registry/writes", "jsontext", "moments", "network/addresses"),
-        *("network/drivers/parents", "tar/reader"),
+        *("network/drivers/parents", "signals", "tar/reader"),
     ),
     "the kernel's, the host's or the operator's": (
         *("api/listeners", "containers/contents/rootfs", "containers/mounts/preparing", "containers/stats/samples"),

@@ -10,8 +10,8 @@ from typing import Final, Literal
 from engine.daemon.containers.mounts import requests
 from engine.daemon.containers.security import resources, walls
 from engine.daemon.containers.shapes import Config, Healthcheck, HostConfig, PortBinding, RestartPolicy
-from engine.daemon.containers.signals import parse_signal
 from engine.daemon.jsontext import Object
+from engine.daemon.signals import parse_signal
 from engine.errors import Invalid
 from engine.literals import LAST_PORT, span
 from engine.sandbox import capabilities

@@ -5,12 +5,12 @@ Pure, except that it changes the given dict, the `config` of an OCI image config
 
 import posixpath
 import re
-import signal
 from collections.abc import Iterator
 
 from engine.daemon.dockerfile import commands
 from engine.daemon.dockerfile.commands import Command
 from engine.daemon.jsontext import Object
+from engine.daemon.signals import check_stop_signal
 from engine.errors import Invalid
 
 SHELL = ("/bin/sh", "-c")
@@ -19,7 +19,6 @@ SHELL = ("/bin/sh", "-c")
 _PORT = re.compile(r"(?a:(?:.*:)?(\d{1,5})(?:-(\d{1,5}))?(?:/([a-z]+))?)", re.IGNORECASE)
 _PROTOCOLS = ("tcp", "udp", "sctp")
 _LAST_PORT = 65535
-_SIGNAL = re.compile(r"(?a:(?:SIG)?(?:(RTMIN)\+(\d{1,2})|(RTMAX)-(\d{1,2})|([A-Z][A-Z0-9]*)))", re.IGNORECASE)
 _HEALTH_TIMES = (
     ("Interval", "interval"),
     ("Timeout", "timeout"),
@@ -124,21 +123,8 @@ def _volume(config: Object, command: commands.Volume) -> None:
 
 
 def _stopsignal(config: Object, command: commands.Stopsignal) -> None:
-    if not _is_signal(command.signal):
-        raise Invalid(f"invalid signal: {command.signal}")
+    check_stop_signal(command.signal)
     config["StopSignal"] = command.signal
-
-
-def _is_signal(text: str) -> bool:
-    if text.isascii() and text.isdigit():
-        # dockerd accepts any number except 0.
-        return int(text[:9]) > 0
-    match = _SIGNAL.fullmatch(text)
-    if match is None:
-        return False
-    if offset := match[2] or match[4]:
-        return int(offset) < signal.SIGRTMAX - signal.SIGRTMIN
-    return f"SIG{match[5].upper()}" in signal.Signals.__members__
 
 
 def _healthcheck(config: Object, command: commands.Healthcheck) -> None:

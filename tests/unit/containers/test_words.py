@@ -10,7 +10,7 @@ from engine.daemon.clock import duration, rfc3339
 from engine.daemon.containers import naming
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.security import resources
-from engine.daemon.containers.signals import parse_signal
+from engine.daemon.signals import parse_signal
 from engine.errors import Invalid, NotBuilt
 from engine.logs.drivers import jsonfile, local
 

@@ -8,10 +8,10 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
 from engine.daemon.containers.security import walls
-from engine.daemon.containers.signals import parse_signal
 from engine.daemon.containers.verbs import pause
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
+from engine.daemon.signals import parse_signal
 from engine.errors import Conflict, SystemFailure
 
 KILLED_SECONDS = 10

@@ -4,9 +4,9 @@ import signal
 
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.signals import parse_signal
 from engine.daemon.containers.verbs import kill
 from engine.daemon.parts import ContainerParts
+from engine.daemon.signals import parse_signal
 from engine.errors import Conflict, NotModified, SystemFailure
 
 DEFAULT_SECONDS = 10

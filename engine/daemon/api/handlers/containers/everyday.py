@@ -13,7 +13,6 @@ from engine.daemon.containers.output import attach as attaching
 from engine.daemon.containers.output import logs as reading
 from engine.daemon.containers.output import resize as resizing
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.signals import parse_signal
 from engine.daemon.containers.verbs import create as creating
 from engine.daemon.containers.verbs import inspect as inspecting
 from engine.daemon.containers.verbs import kill as killing
@@ -24,6 +23,7 @@ from engine.daemon.containers.verbs import stop as stopping
 from engine.daemon.containers.verbs import wait as waiting
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
+from engine.daemon.signals import parse_signal
 from engine.errors import EngineError, Invalid, NotBuilt
 from engine.late import TYPE_CHECKING, late
 from engine.literals import INT64, integer, natural, quoted

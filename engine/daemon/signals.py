@@ -1,7 +1,10 @@
-"""The names and numbers of signals, and the parser of a signal as clients write it.
+"""The names and numbers of signals, the parser of a signal as clients write it, and what STOPSIGNAL may name.
 
-Pure: a table and a parser, used by the daemon's request threads. It never sends a signal.
+Pure: a table and parsers, used by the daemon's request threads. It never sends a signal.
 """
+
+import re
+import signal
 
 from engine.errors import Invalid
 from engine.literals import natural
@@ -44,6 +47,7 @@ NUMBERS = {
     "PWR": 30,
     "SYS": 31,
 }
+_STOP_SIGNAL = re.compile(r"(?a:(?:SIG)?(?:(RTMIN)\+(\d{1,2})|(RTMAX)-(\d{1,2})|([A-Z][A-Z0-9]*)))", re.IGNORECASE)
 FIRST_REALTIME = 34
 LAST_REALTIME = 64
 
@@ -62,3 +66,20 @@ def parse_signal(text: str) -> int:
     if not 1 <= number <= LAST_REALTIME:
         raise Invalid(f"invalid signal: {text}")
     return number
+
+
+def check_stop_signal(text: str) -> None:
+    """Raise Invalid for what a Dockerfile's STOPSIGNAL may not name, in dockerd's words.
+
+    dockerd accepts any number except 0 there, and a name that the host knows.
+    """
+    if text.isascii() and text.isdigit():
+        fine = any(digit != "0" for digit in text)
+    elif (match := _STOP_SIGNAL.fullmatch(text)) is None:
+        fine = False
+    elif offset := match[2] or match[4]:
+        fine = int(offset) < signal.SIGRTMAX - signal.SIGRTMIN
+    else:
+        fine = f"SIG{match[5].upper()}" in signal.Signals.__members__
+    if not fine:
+        raise Invalid(f"invalid signal: {text}")

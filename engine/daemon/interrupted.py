@@ -1,0 +1,37 @@
+"""What the daemon does at its start about builds that an earlier daemon did not finish.
+
+Runs in the daemon's main thread before the first client is served. It forgets the images that a loss of power may have
+damaged, and has the rest cleaned up in the background (see `recovery`). Nearly always there is nothing to do, so an
+idle daemon has loaded only this module.
+"""
+
+from engine.daemon.parts import ContainerParts
+from engine.daemon.runtime.background import later
+from engine.daemon.store import builds as build_table
+from engine.daemon.store import images as image_table
+from engine.daemon.store.database import Database
+from engine.kernel import syscalls
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # most daemons never need it
+    from engine.daemon.build import recovery
+else:
+    recovery = late("engine.daemon.build.recovery")
+
+
+def forget_torn(database: Database) -> None:
+    """Forget the images that were not yet on the disk when the power was lost; later sweeps remove their files."""
+    with database.reading() as connection:
+        torn = build_table.torn(connection, syscalls.boot_id())
+    if torn:
+        with database.transaction(durable=True, frees=True) as connection:
+            for image in torn:
+                image_table.forget_image(connection, image)
+
+
+def finish(engine: ContainerParts) -> None:
+    """Start the clean-up after interrupted builds, if there is anything to clean up."""
+    with engine.database.reading() as connection:
+        steps, images = build_table.steps(connection), build_table.all_unsettled(connection)
+    if steps or images:
+        later(recovery.recover, engine, steps, images)
