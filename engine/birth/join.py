@@ -18,10 +18,11 @@ import select
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.birth.process import FAILED, Process, close_all_but, default_signals, seclude
+from engine.birth.process import FAILED, Process, default_signals, seclude
 from engine.errors import Conflict
 from engine.kernel import syscalls
 from engine.kernel.beneath import open_beneath
+from engine.kernel.descriptors import close_all_but
 from engine.sandbox import capabilities, command, devices, limits, mounts, users
 from engine.sandbox.namespaces import NAMESPACES
 from engine.sandbox.spec import Root, Sandbox
