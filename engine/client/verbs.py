@@ -163,6 +163,7 @@ A container engine that speaks the Docker Engine API.
 Verbs:
   {"daemon":<19}Run the daemon (see 'engine daemon --help')
   {"inspect-processes":<19}Show an engine's processes and what each holds
+  {"install-units":<19}Write systemd's units for the daemon (see 'engine install-units --help')
 {rows}
 
 Options:
