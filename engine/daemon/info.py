@@ -12,6 +12,7 @@ import time
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.output.logconfig import DRIVERS
+from engine.daemon.containers.security import confinement
 from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
@@ -42,6 +43,7 @@ _KERNEL_WARNINGS = (
     ("PidsLimit", "No pids limit support"),
     ("IPv4Forwarding", "IPv4 forwarding is disabled"),
 )
+_NO_PARSER = "AppArmor is enabled, but containers run unconfined: apparmor_parser(8) is not installed"
 # key of /info → the kind of limit in `sandbox.cgroups.Cgroups.features`
 _CGROUP_FEATURES = {
     "MemoryLimit": "memory",
@@ -159,7 +161,10 @@ def info(engine: DaemonParts) -> Object:
 def _warnings(abilities: dict[str, bool], settings: Settings) -> list[str]:
     # Forwarding is no warning if the engine may switch it on: it does so with the first network that needs it.
     lacking = [(key, text) for key, text in _KERNEL_WARNINGS if not abilities[key]]
-    return [f"WARNING: {text}" for key, text in lacking if key != "IPv4Forwarding" or not settings.ip_forward]
+    warnings = [text for key, text in lacking if key != "IPv4Forwarding" or not settings.ip_forward]
+    if confinement.kernel_has() and not confinement.confines():
+        warnings.append(_NO_PARSER)
+    return [f"WARNING: {text}" for text in warnings]
 
 
 def _address_pools(settings: Settings) -> dict[str, list[Object]]:
@@ -208,7 +213,7 @@ def _registry_config(settings: Settings) -> Object:
 
 
 def _security_options() -> list[str]:
-    options = []
+    options = ["name=apparmor"] if confinement.confines() else []
     if "\nSeccomp:" in _read("/proc/self/status"):
         options.append("name=seccomp,profile=builtin")
     if os.path.exists("/proc/self/ns/cgroup"):

@@ -413,7 +413,7 @@ NUMBERS = {
     ),
     "of numbers": (
         *("api/connection", "build/copying/fetching", "build/copying/packing", "build/workdir", "clock"),
-        *("containers/contents/commit", "containers/life/end", "containers/exec/verbs", "tar/writer"),
+        *("containers/contents/commit", "containers/life/end", "containers/exec/verbs", "notify", "tar/writer"),
     ),
 }
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 SERVICE = "check_service"
+APPARMOR = "check_apparmor"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,10 @@ BOOTS = (
                 f"{SERVICE}.check_a_paused_container_stands_still",
                 f"{SERVICE}.check_an_exec_follows_process_1_into_its_cgroup",
                 f"{SERVICE}.check_the_figures_of_a_container",
+                f"{APPARMOR}.check_a_container_runs_under_the_engines_profile",
+                f"{APPARMOR}.check_a_mount_is_denied_by_the_profile_alone",
+                f"{APPARMOR}.check_verbs_reach_a_confined_container",
+                f"{APPARMOR}.check_dockers_name_is_taken_and_an_unknown_one_refused",
                 f"{SERVICE}.check_a_restart_keeps_the_socket_and_the_containers",
                 f"{SERVICE}.check_what_runs_when_the_host_goes_down",
             ),
