@@ -26,6 +26,7 @@ _GENERIC = {
     "bpf": 280,
     "capget": 90,
     "capset": 91,
+    "finit_module": 273,
     "keyctl": 219,
     "mount": 40,
     "pivot_root": 41,
@@ -43,6 +44,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "bpf": 321,
         "capget": 125,
         "capset": 126,
+        "finit_module": 313,
         "keyctl": 250,
         "mount": 165,
         "pivot_root": 155,
@@ -61,6 +63,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "bpf": 386,
         "capget": 184,
         "capset": 185,
+        "finit_module": 379,
         "keyctl": 311,
         "mount": 21,
         "pivot_root": 218,
@@ -97,6 +100,7 @@ AT_RECURSIVE = 0x8000
 OPEN_TREE_CLONE = 0x1
 MOVE_MOUNT_F_EMPTY_PATH = 0x04
 MOVE_MOUNT_T_EMPTY_PATH = 0x40
+MODULE_INIT_COMPRESSED_FILE = 4
 MOUNT_ATTR_RDONLY = 0x1
 FSCONFIG_SET_STRING = 1
 FSCONFIG_CMD_CREATE = 6
@@ -169,6 +173,7 @@ _bpf = _bind("bpf", _INT, _TEXT, _UINT)
 _capget = _bind("capget", _TEXT, _TEXT)
 _capset = _bind("capset", _TEXT, _TEXT)
 _close_range = _bind("close_range", _UINT, _UINT, _UINT)
+_finit_module = _bind("finit_module", _INT, _TEXT, _INT)
 _fsconfig = _bind("fsconfig", _INT, _UINT, _TEXT, _TEXT, _INT)
 _fsmount = _bind("fsmount", _INT, _UINT, _UINT)
 _fsopen = _bind("fsopen", _TEXT, _UINT)
@@ -255,6 +260,11 @@ def bpf(command: int, attributes: bytes) -> int:
 def close_range(first: int, last: int, flags: int) -> None:
     """close_range(2): close, or with CLOSE_RANGE_CLOEXEC (Linux 5.11) mark, the descriptors from first to last."""
     _close_range(first, last, flags)
+
+
+def finit_module(fd: int, flags: int) -> None:
+    """finit_module(2): load the kernel module in this file, without parameters. flags: MODULE_INIT_*"""
+    _finit_module(fd, b"", flags)
 
 
 def openat2(dir_fd: int, path: str, flags: int, mode: int, resolve: int) -> int:

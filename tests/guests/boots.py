@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 SERVICE = "check_service"
 APPARMOR = "check_apparmor"
+KERNEL = "check_kernel"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ BOOTS = (
                 f"{APPARMOR}.check_a_mount_is_denied_by_the_profile_alone",
                 f"{APPARMOR}.check_verbs_reach_a_confined_container",
                 f"{APPARMOR}.check_dockers_name_is_taken_and_an_unknown_one_refused",
+                f"{KERNEL}.check_a_network_without_icc_loads_br_netfilter",
                 f"{SERVICE}.check_a_restart_keeps_the_socket_and_the_containers",
                 f"{SERVICE}.check_what_runs_when_the_host_goes_down",
             ),

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable
 
 from engine.daemon.network.firewall.table import named
 from engine.errors import Unavailable
+from engine.kernel import modprobe
 from engine.kernel.netlink import nftables
 from engine.kernel.netlink import nftexpressions as nft
 from engine.kernel.netlink.message import Request
@@ -128,10 +129,11 @@ def filter_bridged(families: Iterable[int]) -> None:
     for family in families:
         name = "bridge/bridge-nf-call-ip6tables" if family == nft.IPV6 else "bridge/bridge-nf-call-iptables"
         try:
+            if not os.path.exists(f"{_ROOT}/{name}"):
+                modprobe.load("br_netfilter")
             if _read(name) == "0":
                 _write(name, "1")
-        except FileNotFoundError as error:
+        except (FileNotFoundError, Unavailable) as error:
             raise Unavailable(
-                f"cannot restrict inter-container communication: {_ROOT}/{name} does not exist: "
-                "load the kernel's module br_netfilter"
+                f"cannot restrict inter-container communication: {_ROOT}/{name} does not exist: {error}"
             ) from error
