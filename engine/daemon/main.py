@@ -66,7 +66,9 @@ from engine.wire.schema import Exited
 if TYPE_CHECKING:  # most daemons never need them
     from engine.daemon import reload
     from engine.daemon.containers.life import shutdown
+    from engine.daemon.network import remove as networks
 else:
+    networks = late("engine.daemon.network.remove")
     shutdown = late("engine.daemon.containers.life.shutdown")
     reload = late("engine.daemon.reload")
 
@@ -171,6 +173,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         if told == signal.SIGPWR:
             shutdown.stop_all(engine, manager.stopping)
         adopt.clear_wires(engine)  # no other daemon may be started to do it
+        if engine.wiring.any_known():
+            networks.put_away(engine)
         engine.cgroups.leave()
     log.info("stopped" if told == signal.SIGPWR else "stopped; containers run on")
     return 0

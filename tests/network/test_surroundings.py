@@ -67,6 +67,46 @@ def test_addresses_and_routes_of_the_host_are_found(host: Namespaces) -> None:
     assert not any(each.startswith(("10.2.", "0.0.0.0", "10.5.")) for each in near)
 
 
+def test_pieces_of_idle_bridges_are_used_when_no_other_is_left(host: Namespaces, world) -> None:
+    """Daemons that have ended, or whose data root was wiped, take no piece of the pools for good."""
+    _batch(
+        host,
+        "link add engine0 type bridge",
+        f"link set engine0 up alias engine:{'b' * 64}",
+        "addr add 10.9.0.1/25 dev engine0",
+        "link add engine1 type bridge",
+        f"link set engine1 up alias engine:{'c' * 64}",
+        "addr add 10.9.0.129/25 dev engine1",
+        "link add held type veth peer name in-container",
+        "link set held master engine1",
+    )
+    with daemon(host, world.directory(), "--default-address-pool", "base=10.9.0.0/24,size=25") as one:
+        one.import_busybox()
+        assert subnet(one, "bridge") == "10.9.0.0/25"
+        assert one.shell("ip route | grep -c default", HostConfig={"NetworkMode": "bridge"}) == "1"
+        names = host.links()
+        assert "engine0" not in names
+        assert {"engine1", "engine2"} <= names
+        assert "removing the idle bridge engine0 of another engine" in one.log
+
+
+def test_a_stopped_daemon_leaves_no_bridge_that_nobody_uses(host: Namespaces, world) -> None:
+    """The one with a running container stays, and its container's network goes on; the next daemon knows both."""
+    with daemon(host, world.directory()) as one:
+        one.import_busybox()
+        created(one, "used")
+        kept = one.create("sleep", "1000", HostConfig={"NetworkMode": "used"})
+        one.begin(kept)
+        assert one.shell("ip route | grep -c default", HostConfig={"NetworkMode": "bridge"}) == "1"
+        with_both = host.links()
+        one.stop()
+        assert with_both - {"engine0"} == host.links()
+        one.start()
+        assert one.shell("ip route | grep -c default", HostConfig={"NetworkMode": "bridge"}) == "1"
+        assert "engine0" in host.links()
+        one.remove(kept)
+
+
 def test_a_daemon_takes_the_next_subnet_where_the_host_has_the_first(host: Namespaces, world) -> None:
     """For the default network and for others: another engine's docker0, a cable, a VPN's route."""
     _batch(

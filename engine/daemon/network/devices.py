@@ -5,15 +5,19 @@ carries its mark, the alias `engine:<id of the network>`. A device that somethin
 removed.
 """
 
+import logging
 import os
 from collections.abc import Iterable
 
+from engine.daemon.network.addresses import Subnet, parse_address
 from engine.daemon.network.drivers import bridge, options, parents
 from engine.daemon.network.record import Endpoint, Network
 from engine.errors import SystemFailure
 from engine.kernel.netlink import addresses, links
 from engine.kernel.netlink.links import Link
 from engine.kernel.netlink.socket import Netlink
+
+log = logging.getLogger(__name__)
 
 _MARK = "engine:"
 _LINK_LOCAL = "fe80:"
@@ -95,11 +99,36 @@ def words(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
+def idle_bridges(present: Iterable[Link], ours: Iterable[int]) -> set[int]:
+    """The indexes of bridges that another engine made, and that have no container.
+
+    present: all links of the host; ours: the indexes of this engine's own
+    """
+    every = list(present)
+    marked = {link.index for link in every if link.kind == "bridge" and link.alias.startswith(_MARK)}
+    return marked - {link.master for link in every} - set(ours)
+
+
+def _make_room(netlink: Netlink, network: Network) -> None:
+    """Remove idle bridges of other engines that have this network's addresses, which were chosen in spite of them."""
+    every = list(links.every(netlink))
+    idle = idle_bridges(every, [link.index for link in every if link.alias == mark(network)])
+    subnets = [Subnet.parse(pool.subnet) for pool in network.pools]
+    for each in addresses.addresses(netlink):
+        around = Subnet.around(*parse_address(each.address), each.prefix)
+        if each.link in idle and any(around.overlaps(own) for own in subnets):
+            name = next(link.name for link in every if link.index == each.link)
+            log.info("removing the idle bridge %s of another engine: network %s has its addresses", name, network.name)
+            links.discard(netlink, name)
+            idle.remove(each.link)
+
+
 def _make_bridge(netlink: Netlink, network: Network) -> bool:
     mtu = options.mtu_of(network.options)
     found = links.find(netlink, network.device)
     made = found is None
     if found is None:
+        _make_room(netlink, network)
         found = _new_bridge(netlink, network, mtu)
     _check_bridge(network, found)
     if made or found.alias == mark(network):

@@ -61,7 +61,7 @@ def choose(
     """A piece that overlaps nothing in `taken`, the subnets of the engine's networks, nor what the host reaches.
 
     Subnets behind a gateway are avoided only as long as another piece is free: a host may have routes for half of the
-    world.
+    world. Those of idle bridges of other engines too: otherwise daemons that have ended would keep them for good.
     bits: the piece's prefix length, 0 for the pool's. Raises Invalid.
     """
     fitting = [source for source in given if source.base.version == version]
@@ -70,7 +70,7 @@ def choose(
     if not fitting:
         raise Invalid("invalid address pool")
     near = [*taken, *around.near]
-    for avoided in ([*near, *around.far], near):
+    for avoided in ([*near, *around.far], near, [subnet for subnet in near if subnet not in around.idle]):
         in_the_way = sorted(
             (subnet for subnet in avoided if subnet.version == version), key=lambda subnet: subnet.first
         )

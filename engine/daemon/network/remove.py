@@ -1,6 +1,7 @@
-"""DELETE /networks/{id} and POST /networks/prune: removes networks with their firewall rules and devices.
+"""DELETE /networks/{id} and POST /networks/prune: removes networks, or only what the kernel has of idle ones.
 
-Runs in the daemon's request threads.
+What the kernel has of a network are its firewall rules and its device. Runs in the daemon's request threads, and in
+the main thread when the daemon stops.
 """
 
 import logging
@@ -39,6 +40,21 @@ def prune(engine: NetworkParts, asked: Mapping[str, tuple[str, ...]]) -> list[Ne
         _pruning.release()
     engine.events.publish("network", "prune", "", {"reclaimed": "0"})
     return removed
+
+
+def put_away(engine: NetworkParts) -> None:
+    """Remove the rules and devices of networks without containers; the next daemon makes them again if it needs them.
+
+    A daemon may be stopped for good: its bridges would keep their addresses from everybody.
+    """
+    networks = engine.networks.all()
+    for network in networks:
+        if engine.wiring.knows(network) and not engine.networks.endpoints(network.id):
+            try:
+                engine.firewall.close_network(network)
+                engine.wiring.remove(network, networks)
+            except EngineError as error:
+                log.warning("the device of network %s could not be removed: %s", network.name, error)
 
 
 def _pruned(engine: NetworkParts, network: Network) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.daemon.network.addresses import BITS, Subnet, parse_address
-from engine.daemon.network.devices import mark
+from engine.daemon.network.devices import idle_bridges, mark
 from engine.daemon.network.record import Network
 from engine.errors import SystemFailure
 from engine.kernel.netlink import addresses, links
@@ -24,12 +24,14 @@ class Surroundings:
     """What the host can reach.
 
     near: subnets on a link of the host, and its name servers; far: subnets behind a gateway, without the default route
-    devices: the names of the host's links
+    devices: the names of the host's links; idle: those of `near` that only bridges without containers have, which
+        another engine made: it makes them again when it needs them
     """
 
     near: tuple[Subnet, ...] = ()
     far: tuple[Subnet, ...] = ()
     devices: frozenset[str] = frozenset()
+    idle: tuple[Subnet, ...] = ()
 
 
 def look(own: Iterable[Network]) -> Surroundings:
@@ -49,7 +51,9 @@ def look(own: Iterable[Network]) -> Surroundings:
     near += [_around(each.destination, each.prefix) for each in routes if _leads(each, ours) and not each.gateway]
     far = [_around(each.destination, each.prefix) for each in routes if _leads(each, ours) and each.gateway]
     devices = frozenset(link.name for link in every if link.index not in ours)
-    return Surroundings((*near, *_name_servers()), tuple(far), devices)
+    unused = idle_bridges(every, ours)
+    idle = [_around(each.address, each.prefix) for each in here if each.link in unused]
+    return Surroundings((*near, *_name_servers()), tuple(far), devices, tuple(idle))
 
 
 def _leads(route: addresses.Route, ours: set[int]) -> bool:

@@ -57,6 +57,14 @@ class Wiring:
             self._known.add(network.id)
             return True
 
+    def knows(self, network: Network) -> bool:
+        """Whether this daemon has seen the network's device; it need not be there any more."""
+        return network.id in self._known
+
+    def any_known(self) -> bool:
+        """Whether this daemon has seen any network's device."""
+        return bool(self._known)
+
     def attach(self, network: Network, endpoints: Iterable[Endpoint]) -> None:
         """After `ensure` was True: make the wires of running endpoints ports of this bridge, where they are not.
 
