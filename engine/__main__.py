@@ -1,4 +1,5 @@
-"""Entry point of the command `engine`: runs the daemon, the spawner, a verb of the client, or `inspect-processes`.
+"""Entry point of the command `engine`: runs the daemon, the spawner, a verb of the client, `inspect-processes` or
+`check`.
 
 Runs first in every process that a user starts. It loads nothing before it knows which of these is asked for: a daemon
 must be small and quick to start, and must never hold a module of the client.
@@ -11,6 +12,7 @@ from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # a daemon has nothing of the client in memory, and a client nothing of the daemon
     from engine import boot, errors, postponed
+    from engine.check import main as checking
     from engine.client import verbs
     from engine.inspection import verb
     from engine.kernel import sealing
@@ -19,6 +21,7 @@ else:
     boot = late("engine.boot")
     errors = late("engine.errors")
     postponed = late("engine.postponed")
+    checking = late("engine.check.main")
     verbs = late("engine.client.verbs")
     verb = late("engine.inspection.verb")
     sealing = late("engine.kernel.sealing")
@@ -37,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         return boot.be_spawner(*words[1:])
     if words[:1] == ["inspect-processes"]:
         return verb.main(words[1:])
+    if words[:1] == ["check"]:
+        return checking.main(words[1:])
     return verbs.main(words)
 
 

@@ -162,6 +162,7 @@ A container engine that speaks the Docker Engine API.
 
 Verbs:
   {"daemon":<19}Run the daemon (see 'engine daemon --help')
+  {"check":<19}Show what this host has and lacks for the engine
   {"inspect-processes":<19}Show an engine's processes and what each holds
 {rows}
 

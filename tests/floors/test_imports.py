@@ -25,7 +25,14 @@ OPEN_TO_ALL = (
 BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.protocols", "engine.kernel")
 # Each room, and the rooms that it may import; what is not listed is forbidden. A room is the longest name that fits.
 ROOMS = {
-    "engine.__main__": ("engine.client", "engine.boot", "engine.inspection", "engine.kernel", "engine.postponed"),
+    "engine.__main__": (
+        "engine.check",
+        "engine.client",
+        "engine.boot",
+        "engine.inspection",
+        "engine.kernel",
+        "engine.postponed",
+    ),
     "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
     "engine.resolver": BASE,
     "engine.errors": (),
@@ -37,6 +44,15 @@ ROOMS = {
     "engine.protocols": (),
     "engine.postponed": (),
     "engine.client": BASE,
+    # Tries what a daemon and its containers will need, by the code that they need it with.
+    "engine.check": (
+        "engine.daemon.containers.security.dockerinit",
+        "engine.daemon.images.layers.storage",
+        "engine.daemon.info",
+        "engine.daemon.network.firewall",
+        "_muxer",
+        *BASE,
+    ),
     # Looks at a daemon from outside, without a word to it; the names of its containers are rows of its store.
     "engine.inspection": ("engine.daemon.store.names", *BASE),
     "engine.spawner": ("engine.monitor", "engine.resolver", *BASE),
