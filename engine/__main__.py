@@ -74,7 +74,10 @@ def _seal() -> None:
     """Start the program anew from files that no process can write to, before modules are loaded that the new start
     would load again.
     """
-    sealing.seal()
+    try:
+        sealing.seal()
+    except OSError as error:
+        sys.exit(f"engine: {error}. Is /proc mounted (mount -t proc proc /proc)?")
 
 
 def _stay_small() -> None:

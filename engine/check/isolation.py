@@ -20,6 +20,7 @@ from engine.settings.every import Settings
 
 _OLDEST_PYTHON = (3, 11)
 _MODULES = ("ctypes", "sqlite3", "zlib", "ssl", "fcntl")
+_USUAL_FILES = ("/proc/self/exe", "/proc/sys", "/sys/kernel", "/dev/null", "/dev/urandom")
 _APPARMOR = "/sys/module/apparmor/parameters/enabled"
 _APPARMOR_PROFILES = "/sys/kernel/security/apparmor/profiles"
 _SELINUX = "/sys/fs/selinux/enforce"
@@ -89,6 +90,13 @@ def _mount_setattr() -> None:
 
 
 _CALLS = {"openat2 (Linux 5.6)": _openat2, "mount_setattr (Linux 5.12)": _mount_setattr}
+
+
+def _usual_files(_: Settings) -> Found:
+    lacking = [path for path in _USUAL_FILES if not os.path.exists(path)]
+    if lacking:
+        return Found(MISSING, f"{', '.join(lacking)}: not there")
+    return Found(OK, ", ".join(_USUAL_FILES))
 
 
 def _namespaces(_: Settings) -> Found:
@@ -163,6 +171,13 @@ CHECKS = (
         essential=True,
     ),
     Check("kernel", _kernel, "No container starts.", "Boot Linux 5.12 or later (6.1 was tested)", essential=True),
+    Check(
+        "/proc, /sys and /dev",
+        _usual_files,
+        "The daemon refuses to start, or no container starts.",
+        "mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs devtmpfs /dev",
+        essential=True,
+    ),
     Check(
         "namespaces",
         _namespaces,

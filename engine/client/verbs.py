@@ -101,6 +101,9 @@ def main(arguments: Sequence[str]) -> int:
         # The reader of our output has left. Without this the flush at exit would complain about it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _NOBODY_READS
+    except OSError as error:  # the host lacks something, or refuses it: /dev/null, a process, room on a disk
+        print(f"engine: {error}", file=sys.stderr)
+        return 125 if _verb_name(arguments) == "run" else 1
     return status
 
 

@@ -94,7 +94,7 @@ def test_without_rights_to_mount_or_to_make_links_it_says_so(world: World) -> No
 def test_another_user_than_root_gets_rows_too(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.touch()
-    b"".decode("utf-8-sig")  # loaded now: that user may not read this Python's modules where they belong to root
+    b"x".decode("utf-8-sig")  # loaded now: that user may not read this Python's modules where they belong to root
     child = os.fork()
     if child == 0:
         try:
