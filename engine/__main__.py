@@ -1,5 +1,4 @@
-"""Entry point of the command `engine`: runs the daemon, the spawner, a verb of the client, `inspect-processes` or
-`check`.
+"""Entry point of the command `engine`: runs the daemon, the spawner, a verb of the client, or a tool for operators.
 
 Runs first in every process that a user starts. It loads nothing before it knows which of these is asked for: a daemon
 must be small and quick to start, and must never hold a module of the client.
@@ -17,6 +16,7 @@ if TYPE_CHECKING:  # a daemon has nothing of the client in memory, and a client 
     from engine.inspection import verb
     from engine.kernel import sealing
     from engine.settings import every
+    from engine.units import install
 else:
     boot = late("engine.boot")
     errors = late("engine.errors")
@@ -26,6 +26,7 @@ else:
     verb = late("engine.inspection.verb")
     sealing = late("engine.kernel.sealing")
     every = late("engine.settings.every")
+    install = late("engine.units.install")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
         return verb.main(words[1:])
     if words[:1] == ["check"]:
         return checking.main(words[1:])
+    if words[:1] == ["install-units"]:
+        return install.main(words[1:])
     return verbs.main(words)
 
 

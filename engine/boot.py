@@ -14,6 +14,7 @@ from collections.abc import Callable
 from engine import muxer
 from engine.errors import SystemFailure
 from engine.kernel import memory
+from engine.kernel.descriptors import close_all_but
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, mounts, resolvconf, seccomp  # noqa: F401  (for both, as said above)
 from engine.sandbox.cgroups import detection  # noqa: F401  (for both too)
@@ -47,7 +48,9 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
     if os.fork() == 0:
         status = 1
         try:
-            daemon_end.close()
+            # Neither the spawner nor what it forks may hold a socket that systemd has passed to the daemon: they
+            # outlive the daemon, and the socket would outlive its unit.
+            close_all_but((spawner_end.fileno(),))
             status = spawner.serve(spawner_end, settings.muxer, stage)
         finally:
             os._exit(status)

@@ -10,6 +10,7 @@ import ctypes.util
 import hashlib
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.setup import compose, redis
+from tests.setup import compose, guest, redis
 
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -95,6 +96,14 @@ NEEDS = (
     Need(("libdevmapper1.02.1",), "dockerd", lambda: ctypes.util.find_library("devmapper") is not None),
     Need(("libseccomp2",), "libseccomp's verdicts", lambda: ctypes.util.find_library("seccomp") is not None),
     Need(("docker-compose",), "compose 1.29", program("docker-compose")),
+    Need(("debootstrap",), "building the guest", program("debootstrap")),
+    Need(("e2fsprogs",), "the guest's disk", program("mke2fs")),
+    Need(("qemu-utils",), "a boot's copy of the guest's disk", program("qemu-img")),
+    *(
+        Need((each.package,), "booting the guest", program(each.qemu[0]))
+        for name, each in guest.MACHINES.items()
+        if name == platform.machine()
+    ),
 )
 
 
@@ -219,17 +228,33 @@ def workers(arguments: Sequence[str]) -> list[str]:
     return ["-n", str((os.cpu_count() or 1) * 2), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
+def install_guest() -> None:
+    """Build the guest, when this is root on Debian; elsewhere say that there is none."""
+    if guest.complete(CACHE):
+        return
+    reason = guest.unable() or ("" if is_debian() and os.geteuid() == 0 else "it takes root on Debian")
+    if reason:
+        say(f"without a guest: {reason}; tests that need it are skipped")
+        return
+    say("building the guest, which takes some three minutes")
+    guest.build(CACHE)
+
+
 def in_parts(command: Sequence[str], beside: Sequence[str], arguments: Sequence[str]) -> int:
-    """The tests that can run beside others, some of them with the Python muxer too, then those that measure time.
+    """The tests that can run beside others, some of them with the Python muxer too, those that measure time, a guest.
 
     Returns pytest's exit status: the first that is a failure.
     """
-    parts = [("the tests that can run beside each other", [*beside, "-m", "not alone", *arguments], {})]
+    common = "not alone and not guest"
+    parts = [("the tests that can run beside each other", [*beside, "-m", common, *arguments], {})]
     if not arguments:
         files = [f"tests/api/test_{name}.py" for name in WITH_THE_PYTHON_MUXER]
-        again = ("a tenth of tests/api with the Python muxer", [*beside, "-m", "not alone", *files])
+        again = ("a tenth of tests/api with the Python muxer", [*beside, "-m", common, *files])
         parts.append((*again, {"ENGINE_TEST_MUXER": "python"}))
     parts.append(("the tests that measure time, alone", ["-m", "alone", *arguments], {}))
+    if not arguments:
+        install_guest()
+    parts.append(("what a guest shows", ["-m", "guest", *arguments] if arguments else ["tests/guests"], {}))
     statuses = []
     for what, words, variables in parts:
         say(what)
@@ -257,6 +282,11 @@ def main(arguments: Sequence[str]) -> None:
         rest = [argument for argument in arguments if argument != "--long"]
         os.execv(python, [str(python), "-m", "tests.long", *rest])
     command = [str(python), "-m", "pytest", HANG]
+    if "--guests" in arguments:
+        install_guest()
+        os.environ["ENGINE_GUESTS"] = "all"
+        rest = [argument for argument in arguments if argument != "--guests"]
+        os.execv(python, [*command, "tests/guests", *rest])
     beside = workers(arguments)
     if not beside or any(argument.startswith("-m") for argument in arguments):
         sys.stderr.flush()

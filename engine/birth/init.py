@@ -13,10 +13,11 @@ import os
 import socket
 from collections.abc import Callable
 
-from engine.birth.process import FAILED, Process, close_on_exec, seclude
+from engine.birth.process import FAILED, Process, seclude
 from engine.errors import Invalid
 from engine.kernel import syscalls
 from engine.kernel.beneath import make_directories
+from engine.kernel.descriptors import close_on_exec
 from engine.kernel.netlink import loopback
 from engine.sandbox import devices, limits, masks, mounts, namespaces, sources, stage, sysctls
 from engine.sandbox.cgroups import view

@@ -18,11 +18,13 @@ import select
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.birth.process import FAILED, Process, close_all_but, default_signals, seclude
+from engine.birth.process import FAILED, Process, default_signals, seclude
 from engine.errors import Conflict
 from engine.kernel import syscalls
 from engine.kernel.beneath import open_beneath
+from engine.kernel.descriptors import close_all_but
 from engine.sandbox import capabilities, command, devices, limits, mounts, users
+from engine.sandbox.cgroups import entering
 from engine.sandbox.namespaces import NAMESPACES
 from engine.sandbox.spec import Root, Sandbox
 from engine.wire import channel
@@ -98,9 +100,7 @@ class _Join(Process):
 
     def cgroup(self) -> None:
         for path in self.sandbox.cgroups:
-            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            os.write(fd, b"0")
-            os.close(fd)
+            entering.enter(path, self.pid)
 
     def enter(self) -> None:
         """Enter all namespaces of the container at once, its own and those that it shares.

@@ -14,10 +14,10 @@ import signal
 import socket
 import stat
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
 
 from engine.errors import EngineError
 from engine.kernel import syscalls
+from engine.kernel.descriptors import close_on_exec
 from engine.sandbox import apparmor, capabilities, command, limits, mounts, users
 from engine.sandbox.spec import Sandbox
 from engine.wire import report as protocol
@@ -180,43 +180,6 @@ def seclude() -> None:
         # This kernel has no keyrings, or a quota is used up, or a security profile around the engine forbids it. Then
         # the process keeps the engine's keyring; the default seccomp profile keeps the command from using it.
         if error.errno not in (errno.ENOSYS, errno.EDQUOT, errno.EPERM):
-            raise
-
-
-def close_on_exec() -> None:
-    """Mark every descriptor above 2 as close-on-exec."""
-    try:
-        syscalls.close_range(3, 0xFFFFFFFF, syscalls.CLOSE_RANGE_CLOEXEC)
-    except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.EINVAL):  # ENOSYS before Linux 5.9, EINVAL before 5.11
-            raise
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) > 2:
-                _if_open(os.set_inheritable, int(name), False)
-
-
-def close_all_but(kept: Iterable[int]) -> None:
-    """Close every descriptor above 2 that is not one of these."""
-    first = 3
-    try:
-        for fd in sorted({each for each in kept if each > 2}):
-            if fd > first:
-                syscalls.close_range(first, fd - 1, 0)
-            first = fd + 1
-        syscalls.close_range(first, 0xFFFFFFFF, 0)
-    except OSError as error:
-        if error.errno != errno.ENOSYS:  # before Linux 5.9
-            raise
-        for fd in map(int, os.listdir("/proc/self/fd")):
-            if fd > 2 and fd not in kept:
-                _if_open(os.close, fd)
-
-
-def _if_open(do: Callable[..., None], fd: int, *arguments: object) -> None:
-    try:
-        do(fd, *arguments)
-    except OSError as error:
-        if error.errno != errno.EBADF:  # the descriptor that listed the directory
             raise
 
 

@@ -11,8 +11,8 @@ import sys
 import tempfile
 
 from engine.check.row import MISSING, OK, UNUSED, Check, Found
+from engine.daemon.containers.security import confinement
 from engine.daemon.images.layers import storage
-from engine.errors import SystemFailure
 from engine.kernel import syscalls
 from engine.sandbox import capabilities, seccomp
 from engine.sandbox.namespaces import NAMESPACES
@@ -21,8 +21,6 @@ from engine.settings.every import Settings
 _OLDEST_PYTHON = (3, 11)
 _MODULES = ("ctypes", "sqlite3", "zlib", "ssl", "fcntl")
 _USUAL_FILES = ("/proc/self/exe", "/proc/sys", "/sys/kernel", "/dev/null", "/dev/urandom")
-_APPARMOR = "/sys/module/apparmor/parameters/enabled"
-_APPARMOR_PROFILES = "/sys/kernel/security/apparmor/profiles"
 _SELINUX = "/sys/fs/selinux/enforce"
 
 
@@ -142,16 +140,11 @@ def _seccomp(_: Settings) -> Found:
 
 
 def _apparmor(_: Settings) -> Found:
-    if words(_APPARMOR) != "Y":
+    if not confinement.kernel_has():
         return Found(UNUSED, "the kernel has no AppArmor, or it is switched off")
-    try:
-        loaded = sum(1 for line in words(_APPARMOR_PROFILES).splitlines() if line)
-    except OSError as error:
-        raise SystemFailure(f"the kernel has AppArmor, but {_APPARMOR_PROFILES}: {error.strerror}") from error
-    parser = shutil.which("apparmor_parser", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-    if parser is None:
-        return Found(MISSING, f"the kernel has AppArmor ({loaded} profiles loaded), but there is no apparmor_parser")
-    return Found(OK, f"{loaded} profiles loaded; {parser}")
+    if not confinement.confines():
+        return Found(MISSING, "the kernel has AppArmor, but this host has no apparmor_parser")
+    return Found(OK, f"the profile {confinement.PROFILE}, by {confinement.parser() or 'what is loaded'}")
 
 
 def _selinux(_: Settings) -> Found:

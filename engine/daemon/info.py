@@ -12,6 +12,7 @@ import time
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.output.logconfig import DRIVERS
+from engine.daemon.containers.security import confinement
 from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
@@ -45,6 +46,7 @@ _KERNEL_WARNINGS = (
 )
 _NO_CGROUPS = "No cgroups are mounted: containers have no limits and cannot be paused, and nothing is counted"
 _NO_GUARD = "No cgroups guard devices: only privileged containers may make device nodes"
+_NO_PARSER = "AppArmor is enabled, but containers run unconfined: apparmor_parser(8) is not installed"
 # key of /info → the kind of limit in `sandbox.cgroups.Cgroups.features`
 _CGROUP_FEATURES = {
     "MemoryLimit": "memory",
@@ -174,6 +176,8 @@ def _warnings(abilities: dict[str, bool], cgroups: Cgroups, settings: Settings) 
         texts.append(_NO_CGROUPS)
     if not cgroups.guards_devices:
         texts.append(_NO_GUARD)
+    if confinement.kernel_has() and not confinement.confines():
+        texts.append(_NO_PARSER)
     return [f"WARNING: {text}" for text in texts]
 
 
@@ -223,7 +227,7 @@ def _registry_config(settings: Settings) -> Object:
 
 
 def _security_options() -> list[str]:
-    options = []
+    options = ["name=apparmor"] if confinement.confines() else []
     if "\nSeccomp:" in _read("/proc/self/status"):
         options.append("name=seccomp,profile=builtin")
     if os.path.exists("/proc/self/ns/cgroup"):

@@ -2,7 +2,8 @@
 it is stopped.
 
 It is the main thread of the daemon's process. It builds the parts in the order in which they need each other, adopts
-the containers of an earlier daemon, and then only waits for a signal. A stop of the daemon stops no container.
+the containers of an earlier daemon, and then only waits for a signal. A stop of the daemon stops no container, unless
+the host goes down (SIGPWR).
 """
 
 import contextlib
@@ -20,7 +21,7 @@ import typing  # noqa: F401  (`dataclasses` looks for it in sys.modules, half lo
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from engine.daemon import adopt, dump, interrupted, loglines
+from engine.daemon import adopt, dump, interrupted, loglines, notify
 from engine.daemon.api.server import Servers
 from engine.daemon.containers import files
 from engine.daemon.containers.announce import announce
@@ -62,15 +63,17 @@ from engine.wire import codec
 from engine.wire.channel import Channel
 from engine.wire.schema import Exited
 
-if TYPE_CHECKING:  # most daemons never need it
+if TYPE_CHECKING:  # most daemons never need them
     from engine.daemon import reload
+    from engine.daemon.containers.life import shutdown
 else:
+    shutdown = late("engine.daemon.containers.life.shutdown")
     reload = late("engine.daemon.reload")
 
 log = logging.getLogger(__name__)
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPWR)
 
 # No other user of the host may reach what containers write: a setuid program of theirs would run with its owner's
 # rights on the host too (CVE-2021-41091). The data root itself is shut to other users. So is each directory in it,
@@ -133,7 +136,7 @@ def _tell_of_other_form(kind: str, theirs: str) -> None:
 
 
 def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> int:
-    inside = dump.Dump(spawner)
+    inside, manager = dump.Dump(spawner), notify.manager()
     codec.on_other_form(_tell_of_other_form)
     os.umask(0o022)
     memory.one_arena()
@@ -159,12 +162,18 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         cgroups = f"cgroup v{engine.cgroups.version}" if engine.cgroups.version else "no cgroups"
         log.info("ready: muxer %s, storage %s, %s", engine.muxer, engine.storage, cgroups)
         # Not `sigwait`: there the handler of another signal (SIGUSR1) would not run until one of these signals came.
-        while signal.sigwaitinfo(_AWAITED).si_signo == signal.SIGHUP:
+        manager.ready()
+        while (told := signal.sigwaitinfo(_AWAITED).si_signo) == signal.SIGHUP:
+            manager.reloading()
             reload.reload(engine, read)
+            manager.ready()
+        manager.stopping()
         server.stop()
+        if told == signal.SIGPWR:
+            shutdown.stop_all(engine, manager.stopping)
         adopt.clear_wires(engine)  # no other daemon may be started to do it
         engine.cgroups.leave()
-    log.info("stopped; containers run on")
+    log.info("stopped" if told == signal.SIGPWR else "stopped; containers run on")
     return 0
 
 

@@ -1,9 +1,11 @@
 """The daemon's own life: its socket, pidfile, roots, options and memory."""
 
 import contextlib
+import glob
 import grp
 import json
 import os
+import select
 import signal
 import socket
 import stat
@@ -209,28 +211,59 @@ def test_both_muxers_do_the_main_job(make_daemon: Callable[..., Daemon], muxer: 
     assert muxer in json.dumps(daemon.request("GET", "/info").json()).lower()
 
 
+def start_activated(daemon: Daemon, listener: socket.socket) -> None:
+    """Start the daemon as systemd does: with this listening socket as descriptor 3 (sd_listen_fds(3))."""
+    arguments = [part if part != daemon.url else "fd://" for part in daemon.arguments()]
+    launcher = "import os, sys; os.environ['LISTEN_PID'] = str(os.getpid()); os.execv(sys.argv[1], sys.argv[1:])"
+    descriptor = listener.fileno()
+    script = f'exec 3<&{descriptor} {descriptor}<&-; exec "$@"'
+    with open(daemon.log_file, "ab") as log:
+        daemon.process = subprocess.Popen(
+            daemon.namespaces.command(["bash", "-c", script, "sh", sys.executable, "-c", launcher, *arguments]),
+            env={**daemon.environment, "LISTEN_FDS": "1"},
+            pass_fds=(descriptor,),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    daemon.wait_until_ready()
+
+
+def holders(of: socket.socket) -> set[int]:
+    """The processes that have this socket open."""
+    inode = os.fstat(of.fileno()).st_ino
+    found = set()
+    for path in glob.iglob("/proc/[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # the process has ended, or closed it
+            if os.readlink(path) == f"socket:[{inode}]":
+                found.add(int(path.split("/")[2]))
+    return found
+
+
 def test_a_socket_from_systemd_is_taken(world) -> None:
-    """-H fd:// with LISTEN_FDS: the listener exists before the daemon does."""
+    """-H fd:// with LISTEN_FDS: the listener exists before the daemon does, and goes on after it."""
     daemon = world.daemon()
-    with socket.socket(socket.AF_UNIX) as listener:
+    with socket.socket(socket.AF_UNIX) as listener, select.epoll() as watched:
         listener.bind(str(daemon.socket))
         listener.listen()
-        arguments = [part if part != daemon.url else "fd://" for part in daemon.arguments()]
-        launcher = "import os, sys; os.environ['LISTEN_PID'] = str(os.getpid()); os.execv(sys.argv[1], sys.argv[1:])"
-        descriptor = listener.fileno()
-        script = f'exec 3<&{descriptor} {descriptor}<&-; exec "$@"'
-        with open(daemon.log_file, "ab") as log:
-            daemon.process = subprocess.Popen(
-                daemon.namespaces.command(["bash", "-c", script, "sh", sys.executable, "-c", launcher, *arguments]),
-                env={**daemon.environment, "LISTEN_FDS": "1"},
-                pass_fds=(descriptor,),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-    daemon.wait_until_ready()
-    assert daemon.stop() == 0
-    assert daemon.socket.exists(), "a socket that systemd made is systemd's to remove"
+        watched.register(listener, select.EPOLLET)  # tells of an error or a hang-up alone
+        start_activated(daemon, listener)
+        daemon.import_busybox()
+        one = daemon.create("sleep", "1000")
+        daemon.begin(one)
+        assert holders(listener) == {os.getpid(), daemon.process.pid}
+        assert daemon.stop() == 0
+        assert daemon.socket.exists(), "a socket that systemd made is systemd's to remove"
+        assert not watched.poll(0), "systemd takes a hang-up for the end of its socket"
+        assert holders(listener) == {os.getpid()}
+        with socket.socket(socket.AF_UNIX) as early:
+            early.settimeout(60)
+            early.connect(str(daemon.socket))
+            early.sendall(b"GET /_ping HTTP/1.1\r\nHost: engine\r\n\r\n")
+            start_activated(daemon, listener)
+            assert early.recv(100).startswith(b"HTTP/1.1 200 OK")
+        daemon.remove(one)
+        assert daemon.stop() == 0
 
 
 def open_to_all(path: str) -> bool:

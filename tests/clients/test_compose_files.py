@@ -150,9 +150,16 @@ def test_a_service_has_all_that_its_file_asks_for(outer, make):
 
 
 def test_a_project_in_the_foreground_shows_its_output_and_ends_with_its_service(make):
-    compose = make("services: {a: {image: busybox, command: [sh, -c, 'echo hello; exit 3']}}")
-    said = compose("up", "--no-color", "--abort-on-container-exit", "--exit-code-from", "a", status=3)
-    assert "| hello" in said
+    """The service ends only when its output was shown: compose may pass over output that it reads after it has heard
+    of the end, whatever the daemon sends first.
+    """
+    waits = "echo hello; until [ -e /seen ]; do sleep 0.05; done; exit 3"
+    compose = make(f"services: {{a: {{image: busybox, command: [sh, -c, '{waits}']}}}}")
+    with compose.begun("up", "--no-color", "--abort-on-container-exit", "--exit-code-from", "a") as client:
+        assert any("| hello" in line for line in client.stdout)
+        compose("exec", "-T", "a", "touch", "/seen")
+        client.communicate()
+    assert client.returncode == 3
 
 
 def test_an_interrupt_stops_a_project_in_the_foreground(make):

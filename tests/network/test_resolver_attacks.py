@@ -237,5 +237,7 @@ def test_another_host_s_packet_to_the_resolver_s_address_never_comes_there(site:
             for port in (53, *ports):
                 sender.sendto(dns.query("from.outside.test"), ("127.0.0.11", port))
             assert asker.addresses("from.inside.test") == ["192.0.2.1"]
-            assert server.names() == ["from.inside.test"]
+            # Queries of the tests before may still be tried again.
+            assert "from.inside.test" in server.names()
+            assert "from.outside.test" not in server.names()
     works(good)

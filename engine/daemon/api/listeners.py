@@ -4,7 +4,6 @@ The daemon's main thread opens them once, before the daemon announces that it is
 each.
 """
 
-import errno
 import grp
 import logging
 import os
@@ -61,19 +60,12 @@ class Listener:
         return self._wrap(peer)
 
     def close(self) -> None:
-        """Stop listening, wake the thread that waits in `accept`, and remove the socket's file if it is still this
-        listener's.
+        """Close the socket, and remove its file if that is still this listener's. A second call does nothing.
 
-        A second call does nothing.
+        It is not shut down: a socket that systemd has passed is systemd's, who listens on it for the next daemon.
         """
         if self._socket.fileno() < 0:
             return
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError as error:
-            # a listening TCP socket answers so, and the waiting thread wakes all the same
-            if error.errno != errno.ENOTCONN:
-                raise
         self._socket.close()
         if self._path:
             try:

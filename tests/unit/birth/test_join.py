@@ -1,8 +1,6 @@
 """The order of a joiner's steps, which security depends on, and the datagrams that it reports with."""
 
-import os
-
-from engine.birth import join, process
+from engine.birth import join
 from engine.wire import channel, report
 from engine.wire.schema import Failed
 
@@ -37,17 +35,3 @@ def test_a_birth_says_whether_the_command_runs_already() -> None:
 def test_what_is_passed_on_to_the_daemon_is_a_whole_message() -> None:
     failed = Failed("exec", 2, "no such file", 127)
     assert channel.unpack(channel.datagram(failed), []) == (failed, [])
-
-
-def test_all_descriptors_but_some_are_closed() -> None:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            kept = [os.open("/", os.O_PATH) for _ in range(6)][1::2]
-            process.close_all_but(kept)
-            listed = {int(name) for name in os.listdir("/proc/self/fd")}
-            left = {fd for fd in listed if os.path.lexists(f"/proc/self/fd/{fd}")}  # without the listing's own
-            os._exit(0 if left - {0, 1, 2} == set(kept) else 1)
-        finally:
-            os._exit(9)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -14,7 +14,7 @@ from engine.daemon.containers import files, paths
 from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import dockerinit, joins, lacking, resources, walls
+from engine.daemon.containers.security import confinement, dockerinit, joins, lacking, resources, walls
 from engine.daemon.containers.shapes import Config
 from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
@@ -105,7 +105,7 @@ def _rights(engine: ProcessParts, container: Container) -> _Rights:
         "oom_score_adj": host_config["OomScoreAdj"] or _OWN_OOM_SCORE,
         "cgroups": engine.cgroups.entries(container.id, walls.cgroup_parent(container)),
         "seccomp_flags": walls.filter_flags_of(host_config),
-        "apparmor": walls.apparmor_of(host_config),
+        "apparmor": confinement.ready(walls.apparmor_of(host_config)),
     }
 
 

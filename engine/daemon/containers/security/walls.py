@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from engine.daemon.containers.mounts.requests import UncheckedByDockerd
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import joins
+from engine.daemon.containers.security import confinement, joins
 from engine.daemon.containers.shapes import HostConfig
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
@@ -31,8 +31,6 @@ _LONGEST_PARENT = 2048
 # Not given to a privileged container, as in docker: what it has of its own, and device trees of other programs.
 _SKIPPED_DIRECTORIES = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
 _SKIPPED = frozenset({"/dev/console", "/dev/ptmx"})
-_PROFILES = "/sys/kernel/security/apparmor/profiles"
-_DEFAULT_PROFILE = "docker-default"
 _OWN_SHM = frozenset({"private", "shareable"})
 _KINDS = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
 
@@ -156,18 +154,8 @@ def filter_flags_of(host_config: HostConfig) -> int:
 
 
 def apparmor_of(host_config: HostConfig) -> str:
-    """The AppArmor profile; empty for none, and on a host without AppArmor, where docker asks for none either."""
-    if not os.path.exists(_PROFILES):
-        return ""
-    asked = security(host_config["SecurityOpt"]).apparmor
-    if asked:
-        return asked
-    return "" if host_config["Privileged"] or not _is_loaded(_DEFAULT_PROFILE) else _DEFAULT_PROFILE
-
-
-def _is_loaded(profile: str) -> bool:
-    with open(_PROFILES, encoding="utf-8") as file:
-        return any(line.startswith(f"{profile} ") for line in file)
+    """The AppArmor profile; empty for none."""
+    return confinement.chosen(security(host_config["SecurityOpt"]).apparmor, host_config["Privileged"])
 
 
 def sysctls_of(

@@ -31,13 +31,22 @@ def kill(engine: ContainerParts, container: Container, number: int) -> None:
         raise SystemFailure("tried to kill container, but did not receive an exit event")
 
 
-def send(engine: ContainerParts, container: Container, number: int, *, ends: bool, run: int | None = None) -> int:
+def send(
+    engine: ContainerParts,
+    container: Container,
+    number: int,
+    *,
+    ends: bool,
+    run: int | None = None,
+    by_hand: bool = True,
+) -> int:
     """Send a signal to the present run, or only to `run`; return the run it was sent to (see `await_end`).
 
     A container that waits for its next run gets no signal, and with `ends` its wait is given up. Raises Conflict when
     the container does not run.
     ends: the signal is meant to end the container, so no policy starts it again, and a paused one is thawed to receive
         it
+    by_hand: False when the host goes down: then the policies of the next boot's daemon count no stop by a client
     """
     with container.operation:
         with container.changed:
@@ -47,7 +56,9 @@ def send(engine: ContainerParts, container: Container, number: int, *, ends: boo
             if not state.running:
                 raise Conflict(f"container {container.id} is not running")
             run = container.exits
-            _by_hand(engine, container, ends)
+            container.held = container.held or ends
+            if by_hand:
+                _note_hand(engine, container)
             if state.status == "restarting":
                 if ends:
                     _give_up(engine, container)
@@ -67,8 +78,7 @@ def send(engine: ContainerParts, container: Container, number: int, *, ends: boo
     return run
 
 
-def _by_hand(engine: ContainerParts, container: Container, ends: bool) -> None:
-    container.held = container.held or ends
+def _note_hand(engine: ContainerParts, container: Container) -> None:
     state = container.state
     if not state.stopped_by_hand:
         state.stopped_by_hand = True

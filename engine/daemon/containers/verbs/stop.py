@@ -20,9 +20,7 @@ def stop(engine: ContainerParts, container: Container, stop_signal: str | None, 
     """
     if not container.snapshot().running:
         raise NotModified("")
-    config = container.config
-    number = parse_signal(stop_signal or config.get("StopSignal") or "SIGTERM")
-    seconds = next((each for each in (timeout, config.get("StopTimeout")) if each is not None), DEFAULT_SECONDS)
+    number, seconds = signal_of(container, stop_signal), seconds_of(container, timeout)
     try:
         run = kill.send(engine, container, number, ends=True)
     except Conflict as error:  # the container has ended by itself meanwhile
@@ -32,3 +30,13 @@ def stop(engine: ContainerParts, container: Container, stop_signal: str | None, 
         if not kill.await_end(container, run, kill.KILLED_SECONDS):
             raise SystemFailure(f"container {container.id} did not end after SIGKILL")
     announce(engine, container, "stop")
+
+
+def signal_of(container: Container, asked: str | None) -> int:
+    """The number of the signal that asks the container to end: the asked one, its own, or SIGTERM. Raises Invalid."""
+    return parse_signal(asked or container.config.get("StopSignal") or "SIGTERM")
+
+
+def seconds_of(container: Container, asked: int | None) -> int:
+    """How long the container then has: the asked time, its own, or 10 seconds; negative for ever."""
+    return next((each for each in (asked, container.config.get("StopTimeout")) if each is not None), DEFAULT_SECONDS)

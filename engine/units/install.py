@@ -1,0 +1,100 @@
+"""`engine install-units`: writes the units of systemd for this copy of the engine, and says how to enable them.
+
+Runs in a process of its own, for an operator. It only writes the two files: it runs no program and asks no daemon. The
+files beside this module are the units as a distribution may ship them, for an engine that is installed; of a clone
+they start the clone.
+"""
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+from engine.commandline import Given, Option, described, given_text, parse
+from engine.errors import EngineError, Invalid, SystemFailure
+from engine.kernel import wholefile
+
+UNITS = ("engine.socket", "engine.service")
+_HERE = os.path.dirname(__file__)
+_START = "ExecStart=/usr/bin/engined"
+_GROUP = "SocketGroup=root"
+_USAGE = "wrong number of arguments. Usage: engine install-units [OPTIONS]"
+OPTIONS_HERE = (
+    Option("directory", "Where the units go", default="/etc/systemd/system", value="DIR"),
+    Option("group", "Group that may use the socket", short="G", default="root", value="GROUP"),
+    Option("show", "Show the units and write nothing", kind="flag", default=False),
+    Option("help", "Show this text", kind="flag", default=False),
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Install the units; returns the exit status of the process."""
+    try:
+        given, others = parse(OPTIONS_HERE, words)
+        if given.get("help"):
+            print(usage(), end="")
+            return 0
+        if others:
+            raise Invalid(_USAGE)
+        _install(given)
+    except EngineError as error:
+        print(f"engine install-units: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def usage() -> str:
+    """The help text."""
+    return f"""Usage: engine install-units [OPTIONS]
+
+Write units for systemd: a socket, and a service that the socket or the boot starts
+
+Options:
+{described(OPTIONS_HERE)}
+"""
+
+
+def _install(given: Given) -> None:
+    texts = {name: unit(name, given_text(given, "group", "root"), start()) for name in UNITS}
+    if given.get("show"):
+        print("\n".join(f"# {name}\n{text}" for name, text in texts.items()), end="")
+        return
+    directory = given_text(given, "directory", "/etc/systemd/system")
+    for name, text in texts.items():
+        path = os.path.join(directory, name)
+        try:
+            wholefile.write(path, text)
+            os.chmod(path, 0o644)
+        except OSError as error:
+            raise SystemFailure(f"{path} cannot be written: {error.strerror}") from error
+        print(f"wrote {path}")
+    print(f"To use them: systemctl daemon-reload && systemctl enable --now {' '.join(UNITS)}")
+
+
+def unit(name: str, group: str, command: str) -> str:
+    """The text of a unit. group: of the socket; command: what starts the daemon, with further lines for [Service]."""
+    with open(os.path.join(_HERE, name), encoding="utf-8") as file:
+        text = file.read()
+    return text.replace(_START, command).replace(_GROUP, f"SocketGroup={group}")
+
+
+def start() -> str:
+    """The lines of [Service] that start this copy of the engine: the command `engined`, else this package's tree."""
+    program = shutil.which("engined", path=os.path.dirname(os.path.abspath(sys.argv[0])))
+    if program is not None and _is_installed():
+        return f"ExecStart={_quoted(program)}"
+    tree = os.path.dirname(os.path.dirname(_HERE))
+    return f"WorkingDirectory={tree.replace('%', '%%')}\nExecStart={_quoted(sys.executable)} -m engine daemon"
+
+
+def _is_installed() -> bool:
+    """Whether Python finds this package from any directory."""
+    found = importlib.util.find_spec("engine")
+    return found is not None and "site-packages" in (found.origin or "")
+
+
+def _quoted(path: str) -> str:
+    """A path as systemd.service(5) has it in ExecStart: quoted where needed, its specifiers doubled."""
+    escaped = path.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    return f'"{escaped}"' if any(each in path for each in " \t\"'\\;") else escaped

@@ -1,0 +1,52 @@
+"""Which guests are booted, and which checks are made in each."""
+
+from dataclasses import dataclass
+
+SERVICE = "check_service"
+APPARMOR = "check_apparmor"
+
+
+@dataclass(frozen=True)
+class Boot:
+    """A guest, which may be booted several times on one disk.
+
+    sittings: the checks of each boot; memory: in MB; kernel: arguments for it; short: it is part of every run of the
+        tests
+    """
+
+    name: str
+    sittings: tuple[tuple[str, ...], ...]
+    memory: int = 1024
+    kernel: tuple[str, ...] = ()
+    short: bool = False
+
+    @property
+    def checks(self) -> list[str]:
+        """All of them, in order."""
+        return [check for sitting in self.sittings for check in sitting]
+
+
+BOOTS = (
+    Boot(
+        "systemd",
+        (
+            (
+                f"{SERVICE}.check_units_start_the_engine_by_its_socket",
+                f"{SERVICE}.check_limits_are_those_of_the_kernel",
+                f"{SERVICE}.check_too_much_memory_is_told",
+                f"{SERVICE}.check_devices_are_guarded",
+                f"{SERVICE}.check_a_paused_container_stands_still",
+                f"{SERVICE}.check_an_exec_follows_process_1_into_its_cgroup",
+                f"{SERVICE}.check_the_figures_of_a_container",
+                f"{APPARMOR}.check_a_container_runs_under_the_engines_profile",
+                f"{APPARMOR}.check_a_mount_is_denied_by_the_profile_alone",
+                f"{APPARMOR}.check_verbs_reach_a_confined_container",
+                f"{APPARMOR}.check_dockers_name_is_taken_and_an_unknown_one_refused",
+                f"{SERVICE}.check_a_restart_keeps_the_socket_and_the_containers",
+                f"{SERVICE}.check_what_runs_when_the_host_goes_down",
+            ),
+            (f"{SERVICE}.check_what_the_host_that_went_down_has_left",),
+        ),
+        short=True,
+    ),
+)

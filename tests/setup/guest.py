@@ -1,0 +1,181 @@
+"""A Debian guest with systemd and cgroup v2, for what this host cannot show: built once below the cache, then booted.
+
+Run by the set-up and by tests/guests, as root on Debian. The guest runs under software emulation, since a machine for
+tests seldom has KVM. Its disk is a file; a boot writes to a copy of its own. It has no network.
+"""
+
+import hashlib
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SUITE = "bookworm"
+INCLUDED = (
+    *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "initramfs-tools", "e2fsprogs", "procps", "util-linux-extra"),
+    *("python3", "python3-cffi-backend", "busybox-static", "iproute2", "nftables", "curl", "ca-certificates"),
+    *("apparmor", "iputils-ping"),
+)
+BUILDERS = ("debootstrap", "mke2fs", "unshare", "chroot")
+MODULES = ("virtio_blk", "virtio_pci", "ext4", "9p", "9pnet_virtio")
+SHARE = "/share"
+SIZE = "6G"  # the file has holes where the guest has nothing
+LONGEST = 900  # seconds for one boot
+MOUNT = f"mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 share {SHARE}"
+# Runs what the share has to be run, on the console, and powers the guest off.
+SERVICE = f"""[Unit]
+Description=What the share has to be run
+After=basic.target dbus.service
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'mkdir -p {SHARE}; {MOUNT} && sh {SHARE}/run.sh'
+ExecStopPost=/bin/systemctl --no-block poweroff
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/console
+TimeoutStartSec=infinity
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How an architecture is emulated: Debian's name for it, the packages of its kernel and of qemu, qemu's command."""
+
+    debian: str
+    package: str
+    kernel: str
+    qemu: tuple[str, ...]
+    console: str
+
+
+MACHINES = {
+    "x86_64": Machine("amd64", "qemu-system-x86", "linux-image-amd64", ("qemu-system-x86_64",), "ttyS0"),
+    "aarch64": Machine(
+        "arm64",
+        "qemu-system-arm",
+        "linux-image-arm64",
+        ("qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a57"),
+        "ttyAMA0",
+    ),
+}
+
+
+def machine() -> Machine | None:
+    """The guest of this host's architecture; None where there is none."""
+    return MACHINES.get(platform.machine())
+
+
+def place(cache: Path, of: Machine) -> Path:
+    """Where the guest is: another recipe is another guest."""
+    mark = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    return cache / f"guest-{of.debian}-{mark}"
+
+
+def complete(cache: Path) -> bool:
+    """Whether it is built: the directory has its name only when everything is in it."""
+    of = machine()
+    return of is not None and place(cache, of).is_dir()
+
+
+def unable() -> str:
+    """What the host lacks to build and boot a guest, in words; empty when it can."""
+    of = machine()
+    if of is None:
+        return f"there is no guest for {platform.machine()}"
+    lacking = [name for name in (*BUILDERS, of.qemu[0], "qemu-img") if shutil.which(name) is None]
+    return f"without {' '.join(lacking)}" if lacking else ""
+
+
+def archive() -> str:
+    """The archive from which apt of this host installs."""
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=True
+    )
+    return next(line for line in listed.stdout.splitlines() if "security" not in line)
+
+
+def build(cache: Path) -> None:
+    """Build it, which takes some three minutes; CalledProcessError with the words of what failed on stderr."""
+    of = machine()
+    assert of is not None
+    made = place(cache, of)
+    part = made.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    root = part / "root"
+    root.mkdir(parents=True)
+    words = (f"--arch={of.debian}", "--variant=minbase", f"--include={','.join((*INCLUDED, of.kernel))}")
+    # In a mount namespace of its own: nothing that debootstrap mounts is left on this host.
+    run("unshare", "-m", "debootstrap", *words, SUITE, root, archive())
+    furnish(root)
+    run("unshare", "-m", "chroot", root, "mkinitramfs", "-o", "/initrd", next((root / "lib/modules").iterdir()).name)
+    (root / "initrd").rename(part / "initrd")
+    shutil.copy(next((root / "boot").glob("vmlinuz-*")), part / "vmlinuz")
+    run("truncate", "-s", SIZE, part / "disk.img")
+    run("mke2fs", "-q", "-t", "ext4", "-d", root, part / "disk.img")
+    shutil.rmtree(root)
+    part.rename(made)
+
+
+def run(*argv: str | Path) -> None:
+    """A command of the build; what it says goes to stderr when it fails."""
+    done = subprocess.run([str(part) for part in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        print(done.stdout[-4000:], file=sys.stderr)
+        done.check_returncode()
+
+
+def furnish(root: Path) -> None:
+    """The files that make a Debian this guest."""
+    (root / "etc/hostname").write_text("guest\n")
+    (root / "etc/hosts").write_text("127.0.0.1 localhost guest\n")
+    (root / "etc/fstab").write_text("/dev/vda / ext4 rw,noatime 0 0\n")
+    (root / "etc/resolv.conf").write_text("")
+    units = root / "etc/systemd/system"
+    for timer in ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer"):
+        (units / timer).symlink_to("/dev/null")
+    (units / "share.service").write_text(SERVICE)
+    (units / "multi-user.target.wants").mkdir(exist_ok=True)
+    (units / "multi-user.target.wants/share.service").symlink_to("../share.service")
+    settings = root / "etc/initramfs-tools"
+    (settings / "modules").write_text("".join(f"{name}\n" for name in MODULES))
+    conf = settings / "initramfs.conf"
+    conf.write_text(conf.read_text().replace("MODULES=most", "MODULES=list"))
+
+
+def disk(cache: Path, at: Path) -> Path:
+    """A disk for one boot, or for several that follow each other: what is written stays in this file alone."""
+    of = machine()
+    assert of is not None
+    base = place(cache, of) / "disk.img"
+    run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base, at)
+    return at
+
+
+def boot(cache: Path, at: Path, share: Path, log: Path, memory: int = 1024, kernel: Sequence[str] = ()) -> float:
+    """Boot from this disk, have SHARE/run.sh run as root, and wait until the guest is off; the seconds it was on.
+
+    memory: in MB; kernel: more arguments for it. The console is in `log`. TimeoutExpired after `LONGEST` seconds.
+    """
+    of = machine()
+    assert of is not None
+    files = place(cache, of)
+    arguments = f"root=/dev/vda rw console={of.console} systemd.show_status=false loglevel=4"
+    command = [
+        *(*of.qemu, "-accel", "tcg,thread=multi", "-m", str(memory), "-smp", "2", "-nographic", "-nic", "none"),
+        *("-no-reboot", "-kernel", str(files / "vmlinuz"), "-initrd", str(files / "initrd")),
+        *("-append", " ".join((arguments, *kernel))),
+        *("-drive", f"file={at},if=virtio,format=qcow2"),
+        *("-virtfs", f"local,path={share},mount_tag=share,security_model=none,multidevs=remap"),
+    ]
+    began = time.monotonic()
+    with open(log, "ab") as console:
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, check=True, timeout=LONGEST)
+    return time.monotonic() - began

@@ -1,0 +1,1 @@
+"""The units for systemd."""
