@@ -66,6 +66,18 @@ def test_the_demo_works_from_a_fresh_clone_that_cannot_be_written(tmp_path: Path
     assert not list(tree.rglob("__pycache__"))
 
 
+@pytest.mark.parametrize(
+    ("options", "path", "said"),
+    [(["-S"], os.environ["PATH"], "No module named 'cffi'"), ([], "/nowhere", "It needs a C compiler")],
+)
+def test_without_what_builds_the_muxer_it_says_so(tmp_path: Path, options: list[str], path: str, said: str) -> None:
+    shutil.copytree(PROJECT / "_muxer", tmp_path / "_muxer", ignore=shutil.ignore_patterns("*.so", "docker-init"))
+    command = [sys.executable, *options, "-m", "_muxer.build"]
+    environment = {**os.environ, "PATH": path}
+    found = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert said in words(found) and found.stderr.startswith("The C muxer is not built: ")
+
+
 NOTHING = "for d in /tmp /var/tmp /dev/shm /run; do mount -t tmpfs -o ro none $d; done; cd /proc\n"
 REFUSALS = {
     "no room at all for the demo": (NOTHING, ("demo",), "name one with TMPDIR=DIR"),
