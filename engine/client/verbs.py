@@ -167,7 +167,7 @@ Verbs:
   {"daemon":<19}Run the daemon (see 'engine daemon --help')
   {"check":<19}Show what this host has and lacks for the engine
   {"inspect-processes":<19}Show an engine's processes and what each holds
-  {"install-units":<19}Write systemd's units for the daemon (see 'engine install-units --help')
+  {"install-units":<19}Write the daemon's units for systemd
 {rows}
 
 Options:
