@@ -13,7 +13,12 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from cffi import FFI
+try:
+    from cffi import FFI, VerificationError
+except ModuleNotFoundError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"The C muxer is not built: {error}. Debian: apt-get install python3-cffi; elsewhere: pip install cffi")
 
 HERE = Path(__file__).resolve().parent
 PARTS = {
@@ -83,9 +88,19 @@ def build_init(target: Path) -> Path | None:
     return target / INIT
 
 
+def main() -> int:
+    """Build both in place, and print where they are; returns the exit status."""
+    try:
+        print(build(HERE))
+        print(build_init(HERE))
+    except (VerificationError, OSError, subprocess.CalledProcessError) as error:
+        needs = "It needs a C compiler, Python's headers, and a directory that can be written"
+        print(f"The C muxer is not built: {error}. {needs} (Debian: apt-get install gcc python3-dev).", file=sys.stderr)
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    print(build(HERE))
-    print(build_init(HERE))
-    sys.exit(0)
+    sys.exit(main())
 
 ffibuilder = make_builder("_muxer")

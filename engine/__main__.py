@@ -11,6 +11,7 @@ from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # a daemon has nothing of the client in memory, and a client nothing of the daemon
     from engine import boot, errors, postponed
+    from engine.check import main as checking
     from engine.client import verbs
     from engine.inspection import verb
     from engine.kernel import sealing
@@ -20,6 +21,7 @@ else:
     boot = late("engine.boot")
     errors = late("engine.errors")
     postponed = late("engine.postponed")
+    checking = late("engine.check.main")
     verbs = late("engine.client.verbs")
     verb = late("engine.inspection.verb")
     sealing = late("engine.kernel.sealing")
@@ -39,6 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
         return boot.be_spawner(*words[1:])
     if words[:1] == ["inspect-processes"]:
         return verb.main(words[1:])
+    if words[:1] == ["check"]:
+        return checking.main(words[1:])
     if words[:1] == ["install-units"]:
         return install.main(words[1:])
     return verbs.main(words)
@@ -73,7 +77,10 @@ def _seal() -> None:
     """Start the program anew from files that no process can write to, before modules are loaded that the new start
     would load again.
     """
-    sealing.seal()
+    try:
+        sealing.seal()
+    except OSError as error:
+        sys.exit(f"engine: {error}. Is /proc mounted (mount -t proc proc /proc)?")
 
 
 def _stay_small() -> None:

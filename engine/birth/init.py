@@ -105,6 +105,8 @@ class _Init(Process):
         mounts.leave_peers()
         self.sources |= sources.made_here(self.sandbox.mounts)
         self.root_fd = mounts.mount_root(self.sandbox.root)
+        if self.sandbox.root.nodev:
+            mounts.make_root_nodev(self.root_fd)
 
     def mount(self) -> None:
         """The mounts in their order, except the view of the cgroups and mounts that might lie within it: they come

@@ -33,9 +33,15 @@ _WIDTH = 80
 _IMAGE = "host:latest"
 _NAME = "hello"
 _COMMAND = ["echo", "hello from a container"]
-_START_TIMEOUT = 10.0
-_STOP_TIMEOUT = 10.0
-_LOOK_AGAIN = 0.002
+# The host may be a slow one, or have other things to do: a daemon that lives is waited for.
+_START_TIMEOUT = 120.0
+_STOP_TIMEOUT = 60.0
+_PATIENCE = 5.0
+_LOOK_AGAIN, _LOOK_AGAIN_LATER = 0.002, 0.05
+# Where to look for room besides the directories that `tempfile` knows; both are in memory.
+_MORE_ROOM = ("/dev/shm", "/run")
+_LONGEST_SOCKET = 107  # unix(7)
+_SOCKET = "engine.sock"
 _BUSYBOX = ("busybox",)
 _PROGRAMS = ("sh", "echo", "cat", "ls", "sleep", "true", "false", "env", "id", "head", "wc", "kill")
 
@@ -75,9 +81,9 @@ def _private_daemon() -> Iterator[str]:
     """Run a daemon that listens on the socket whose path is yielded. Raises Unavailable with its log when it does not
     start.
     """
-    with tempfile.TemporaryDirectory(prefix="engine-demo-") as name:
+    with _room() as name:
         directory = Path(name)
-        socket_path = str(directory / "engine.sock")
+        socket_path = str(directory / _SOCKET)
         log = directory / "daemon.log"
         began = time.perf_counter()
         process = _start(directory, socket_path, log)
@@ -87,6 +93,22 @@ def _private_daemon() -> Iterator[str]:
             yield socket_path
         finally:
             _stop(process)
+
+
+def _room() -> tempfile.TemporaryDirectory[str]:
+    """A new directory for the daemon, removed at the end. Raises Unavailable where there is none that it could use."""
+    refusals = []
+    for place in (None, *_MORE_ROOM):
+        try:
+            made = tempfile.TemporaryDirectory(prefix="engine-demo-", dir=place)
+        except OSError as error:
+            refusals.append(f"{place}: {error.strerror}" if place else error.strerror or str(error))
+            continue
+        if len(os.fsencode(os.path.join(made.name, _SOCKET))) <= _LONGEST_SOCKET:
+            return made
+        refusals.append(f"{made.name}: too long for the path of a socket")
+        made.cleanup()
+    raise Unavailable(f"no temporary directory can be used ({'; '.join(refusals)}): name one with TMPDIR=DIR")
 
 
 def _start(directory: Path, socket_path: str, log: Path) -> subprocess.Popen[bytes]:
@@ -116,16 +138,22 @@ def _start(directory: Path, socket_path: str, log: Path) -> subprocess.Popen[byt
 
 def _until_it_answers(process: subprocess.Popen[bytes], socket_path: str, log: Path) -> None:
     """Wait for the first answer: only a connection shows that a daemon listens."""
-    deadline = time.monotonic() + _START_TIMEOUT
+    began, told = time.monotonic(), False
     while True:
         try:
             Api(socket_path).call("HEAD", "/_ping")
             return
         except Unavailable as error:
-            if process.poll() is not None or time.monotonic() > deadline:
-                text = log.read_text(errors="replace").strip()
-                raise Unavailable(f"the private daemon did not start:\n{text or error}") from error
-        time.sleep(_LOOK_AGAIN)
+            spent, status = time.monotonic() - began, process.poll()
+            if status is not None or spent > _START_TIMEOUT:
+                what = f"gave no answer within {spent:.0f} s" if status is None else f"ended with status {status}"
+                text = log.read_text(errors="replace").strip() or "(it is empty)"
+                raise Unavailable(f"the private daemon {what}. Its log:\n{text}") from error
+        if spent > _PATIENCE and not told:
+            told = True
+            print(f"The private daemon is slow to start; the demo waits up to {_START_TIMEOUT:.0f} s.", flush=True)
+        # A slow host has its processor for the daemon.
+        time.sleep(_LOOK_AGAIN_LATER if told else _LOOK_AGAIN)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -101,6 +101,9 @@ def main(arguments: Sequence[str]) -> int:
         # The reader of our output has left. Without this the flush at exit would complain about it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _NOBODY_READS
+    except OSError as error:  # the host lacks something, or refuses it: /dev/null, a process, room on a disk
+        print(f"engine: {error}", file=sys.stderr)
+        return 125 if _verb_name(arguments) == "run" else 1
     return status
 
 
@@ -162,8 +165,9 @@ A container engine that speaks the Docker Engine API.
 
 Verbs:
   {"daemon":<19}Run the daemon (see 'engine daemon --help')
+  {"check":<19}Show what this host has and lacks for the engine
   {"inspect-processes":<19}Show an engine's processes and what each holds
-  {"install-units":<19}Write systemd's units for the daemon (see 'engine install-units --help')
+  {"install-units":<19}Write the daemon's units for systemd
 {rows}
 
 Options:

@@ -32,6 +32,7 @@ INDEX_SERVER = "https://index.docker.io/v1/"
 RUNTIME = "runc"
 FIREWALL = "nftables"
 
+_FORWARDING = "IPv4Forwarding"
 # (key of /info, what the kernel lacks when it is false)
 _KERNEL_WARNINGS = (
     ("MemoryLimit", "No memory limit support"),
@@ -41,8 +42,10 @@ _KERNEL_WARNINGS = (
     ("CPUShares", "No cpu shares support"),
     ("CPUSet", "No cpuset support"),
     ("PidsLimit", "No pids limit support"),
-    ("IPv4Forwarding", "IPv4 forwarding is disabled"),
+    (_FORWARDING, "IPv4 forwarding is disabled"),
 )
+_NO_CGROUPS = "No cgroups are mounted: containers have no limits and cannot be paused, and nothing is counted"
+_NO_GUARD = "No cgroups guard devices: only privileged containers may make device nodes"
 _NO_PARSER = "AppArmor is enabled, but containers run unconfined: apparmor_parser(8) is not installed"
 # key of /info → the kind of limit in `sandbox.cgroups.Cgroups.features`
 _CGROUP_FEATURES = {
@@ -112,8 +115,7 @@ def info(engine: DaemonParts) -> Object:
         "NGoroutines": threading.active_count(),
         "SystemTime": rfc3339(time.time_ns()),
         "LoggingDriver": settings.log_driver,
-        "CgroupDriver": "cgroupfs",
-        "CgroupVersion": engine.cgroups.version,
+        **_cgroups(engine.cgroups),
         "NEventsListener": engine.events.listeners,
         "KernelVersion": system.release,
         "OperatingSystem": release.get("PRETTY_NAME", "Linux"),
@@ -154,17 +156,29 @@ def info(engine: DaemonParts) -> Object:
         "FirewallBackend": _firewall(engine),
         "CDISpecDirs": [],
         "Containerd": None,
-        "Warnings": _warnings(abilities, settings),
+        "Warnings": _warnings(abilities, engine.cgroups, settings),
     }
 
 
-def _warnings(abilities: dict[str, bool], settings: Settings) -> list[str]:
+def _cgroups(cgroups: Cgroups) -> dict[str, str]:
+    """Docker's words for a host without cgroups: the driver `none`, and no version."""
+    if not cgroups.holds_processes:
+        return {"CgroupDriver": "none"}
+    return {"CgroupDriver": "cgroupfs", "CgroupVersion": cgroups.version}
+
+
+def _warnings(abilities: dict[str, bool], cgroups: Cgroups, settings: Settings) -> list[str]:
     # Forwarding is no warning if the engine may switch it on: it does so with the first network that needs it.
-    lacking = [(key, text) for key, text in _KERNEL_WARNINGS if not abilities[key]]
-    warnings = [text for key, text in lacking if key != "IPv4Forwarding" or not settings.ip_forward]
+    texts = [
+        text for key, text in _KERNEL_WARNINGS if not abilities[key] and (key != _FORWARDING or not settings.ip_forward)
+    ]
+    if not cgroups.holds_processes:
+        texts.append(_NO_CGROUPS)
+    if not cgroups.guards_devices:
+        texts.append(_NO_GUARD)
     if confinement.kernel_has() and not confinement.confines():
-        warnings.append(_NO_PARSER)
-    return [f"WARNING: {text}" for text in warnings]
+        texts.append(_NO_PARSER)
+    return [f"WARNING: {text}" for text in texts]
 
 
 def _address_pools(settings: Settings) -> dict[str, list[Object]]:
@@ -195,7 +209,7 @@ def _container_counts(engine: DaemonParts) -> dict[str, int]:
 def _abilities(cgroups: Cgroups) -> dict[str, bool]:
     """Which limits the kernel supports, and whether it forwards IPv4."""
     abilities = {key: feature in cgroups.features for key, feature in _CGROUP_FEATURES.items()}
-    abilities["IPv4Forwarding"] = _read("/proc/sys/net/ipv4/ip_forward").strip() == "1"
+    abilities[_FORWARDING] = _read("/proc/sys/net/ipv4/ip_forward").strip() == "1"
     return abilities
 
 

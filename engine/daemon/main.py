@@ -161,7 +161,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         gc.collect()
         memory.trim()
         gc.freeze()  # these objects live as long as the daemon: no collection needs to walk them
-        log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
+        cgroups = f"cgroup v{engine.cgroups.version}" if engine.cgroups.version else "no cgroups"
+        log.info("ready: muxer %s, storage %s, %s", engine.muxer, engine.storage, cgroups)
         # Not `sigwait`: there the handler of another signal (SIGUSR1) would not run until one of these signals came.
         manager.ready()
         while (told := signal.sigwaitinfo(_AWAITED).si_signo) == signal.SIGHUP:

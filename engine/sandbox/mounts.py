@@ -275,16 +275,18 @@ def mount_on(place: int, mount: Mount) -> None:
 def _mount_layers(place: int, mount: Mount) -> None:
     """An image's root without a writable layer; a single layer is bound, since an overlay needs two lower ones."""
     layers = mount.data.split(":")
+    flags = [name for name in mount.flags if name == "nodev"]
     if len(layers) == 1:
         layer = os.open(os.path.join(mount.source, layers[0]), _PLACE | os.O_DIRECTORY)
         try:
-            attach(layer, place, attributes=("ro",))
+            attach(layer, place, attributes=("ro", *flags))
         finally:
             os.close(layer)
         return
     os.chdir(mount.source)
     options = f"lowerdir={':'.join(layers[::-1])}"
-    syscalls.mount("overlay", f"/proc/self/fd/{place}", "overlay", syscalls.MS_RDONLY, options)
+    bits = syscalls.MS_RDONLY | sum(FLAGS[name] for name in flags)
+    syscalls.mount("overlay", f"/proc/self/fd/{place}", "overlay", bits, options)
 
 
 def _with_mode(root_fd: int, mount: Mount) -> Mount:
@@ -444,7 +446,11 @@ def _attributes(names: Iterable[str]) -> tuple[int, int]:
 
 
 def _attach_by_path(source_fd: int, place_fd: int, attributes: int, recursive: bool) -> None:
-    """`attach` for kernels before 5.12: bind, find the new mount again by its place, remount it."""
+    """`attach` for kernels before 5.12: bind, find the new mount again by its place, remount it.
+
+    A remount reaches no mount below, so with `nodev` none is bound along.
+    """
+    recursive = recursive and not attributes & syscalls.MOUNT_ATTR_NODEV
     target = f"/proc/self/fd/{place_fd}"
     where = os.readlink(target)
     _bind_path(f"/proc/self/fd/{source_fd}", target, syscalls.MS_REC if recursive else 0)
@@ -462,12 +468,23 @@ def _bind_path(source: str, target: str, depth: int = 0) -> None:
 
 def make_root_readonly(root_fd: int) -> None:
     """Make the root's own mount read-only; mounts inside it keep what they have. Raises OSError."""
+    _restrict(root_fd, syscalls.MOUNT_ATTR_RDONLY)
+
+
+def make_root_nodev(root_fd: int) -> None:
+    """Let no process open a device node of the root's own mount. Raises OSError."""
+    _restrict(root_fd, syscalls.MOUNT_ATTR_NODEV)
+
+
+def _restrict(root_fd: int, attribute: int) -> None:
     try:
-        syscalls.mount_setattr(root_fd, 0, syscalls.MOUNT_ATTR_RDONLY)
+        syscalls.mount_setattr(root_fd, 0, attribute)
     except OSError as error:
         if error.errno != errno.ENOSYS:
             raise
-        flags = syscalls.MS_BIND | syscalls.MS_REMOUNT | syscalls.MS_RDONLY
+        # A remount sets all flags anew; these two have the same bits in statvfs(3).
+        kept = os.fstatvfs(root_fd).f_flag & (syscalls.MS_RDONLY | syscalls.MS_NODEV)
+        flags = syscalls.MS_BIND | syscalls.MS_REMOUNT | kept | attribute
         syscalls.mount(None, f"/proc/self/fd/{root_fd}", None, flags)
 
 

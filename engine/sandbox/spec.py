@@ -16,6 +16,7 @@ class Root:
     upper: host path, the writable directory of the overlay; or, when `layers` is empty, the plain root itself
     work: host path, the overlay's work directory; empty for a plain root
     readonly: mount the root read-only once everything in it is in place
+    nodev: no device node in it can be opened
     """
 
     base: str
@@ -23,6 +24,7 @@ class Root:
     upper: str
     work: str
     readonly: bool = False
+    nodev: bool = False
 
 
 @dataclass(frozen=True, slots=True)

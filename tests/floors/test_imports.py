@@ -26,7 +26,8 @@ BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.protocols", "eng
 # Each room, and the rooms that it may import; what is not listed is forbidden. A room is the longest name that fits.
 ROOMS = {
     "engine.__main__": (
-        *("engine.client", "engine.boot", "engine.inspection", "engine.units", "engine.kernel", "engine.postponed"),
+        *("engine.boot", "engine.check", "engine.client", "engine.inspection", "engine.kernel", "engine.postponed"),
+        "engine.units",
     ),
     "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
     "engine.resolver": BASE,
@@ -39,6 +40,15 @@ ROOMS = {
     "engine.protocols": (),
     "engine.postponed": (),
     "engine.client": BASE,
+    # Tries what a daemon and its containers will need, by the code that they need it with.
+    "engine.check": (
+        "engine.daemon.containers.security",
+        "engine.daemon.images.layers.storage",
+        "engine.daemon.info",
+        "engine.daemon.network.firewall",
+        "_muxer",
+        *BASE,
+    ),
     # Looks at a daemon from outside, without a word to it; the names of its containers are rows of its store.
     "engine.inspection": ("engine.daemon.store.names", *BASE),
     # Writes two files for systemd, and knows nothing of what they start.

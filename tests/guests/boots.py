@@ -5,6 +5,14 @@ from dataclasses import dataclass
 SERVICE = "check_service"
 APPARMOR = "check_apparmor"
 KERNEL = "check_kernel"
+SMALL = "check_small"
+LIMITS = (
+    "check_limits.check_the_version_is_what_is_mounted",
+    "check_limits.check_no_limit_fails_a_start",
+    "check_limits.check_an_update_warns_too",
+    "check_limits.check_the_figures_and_the_freezer_work",
+)
+VERSION_1 = "systemd.unified_cgroup_hierarchy=0"
 
 
 @dataclass(frozen=True)
@@ -51,4 +59,9 @@ BOOTS = (
         ),
         short=True,
     ),
+    # Debian's kernel takes 48 MB of it: 128 are left.
+    Boot("small", ((f"{SMALL}.check_the_demo_works", f"{SMALL}.check_ten_containers_in_pure_python"),), memory=176),
+    Boot("no memory controller", (LIMITS,), kernel=("cgroup_disable=memory",)),
+    Boot("hybrid", (LIMITS,), kernel=(VERSION_1,)),
+    Boot("version 1", (LIMITS,), kernel=(VERSION_1, "systemd.legacy_systemd_cgroup_controller=1")),
 )

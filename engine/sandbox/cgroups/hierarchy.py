@@ -22,6 +22,8 @@ from engine.sandbox.cgroups import subtree
 from engine.sandbox.device_rules import DEFAULT
 from engine.sandbox.spec import Limits
 
+ROOT = "/sys/fs/cgroup"
+"""Where a host has its cgroups."""
 PARENT = "/engine"
 """The cgroup that all containers' cgroups are in, unless the caller says otherwise."""
 
@@ -120,7 +122,9 @@ _NOTHING = Limits()
 class Cgroups(ABC):
     """The host's cgroups. There is one subclass for each version; the methods here are the same for both.
 
-    version: "1" or "2", as `info` shows it (hybrid is "1"); hybrid: version 2 is mounted beside version 1
+    version: "1" or "2", as `info` shows it (hybrid is "1"), empty on a host without cgroups; hybrid: version 2 is
+        mounted beside version 1
+    holds_processes: a container's processes, however many, can be found, frozen and killed by its cgroup
     controllers: all that can be used; features: which kinds of limit work, of `memory`, `swap`, `memory_reservation`,
         `memory_swappiness`, `oom_kill_disable`, `pids`, `cpu_shares`, `cpu_cfs`, `cpu_rt`, `cpuset`, `blkio_weight`,
         `blkio_weight_device`, `blkio_throttle`
@@ -128,26 +132,27 @@ class Cgroups(ABC):
 
     version = ""
     hybrid = False
+    holds_processes = True
 
     def __init__(self, root: str, controllers: frozenset[str], features: frozenset[str]) -> None:
         """root: where the hierarchies are mounted."""
         self.root = root
         self.controllers = controllers
-        self.features = features
+        self._features = features
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The kinds of limit that work here, see above."""
+        return self._features
+
+    @property
+    @abstractmethod
+    def guards_devices(self) -> bool:
+        """Whether a cgroup decides here which devices a container may use."""
 
     def fitting(self, limits: Limits) -> tuple[Limits, list[str]]:
         """The limits that this host can keep, and docker's warning for each that it cannot."""
-        if limits == _NOTHING:
-            return limits, []
-        if limits.memory_swap < 0 and "swap" not in self.features:
-            limits = replace(limits, memory_swap=0)  # swap is unlimited here anyway
-        warnings = []
-        for names, feature, words in _DISCARDED:
-            nothing = {name: getattr(_NOTHING, name) for name in names}
-            if feature not in self.features and any(getattr(limits, name) != nothing[name] for name in names):
-                limits = replace(limits, **nothing)
-                warnings.append(words)
-        return limits, warnings
+        return fitted(limits, self.features) if limits != _NOTHING else (limits, [])
 
     def path_text(self, id: str, parent: str = PARENT) -> str:
         """The cgroup as /proc/PID/cgroup shows it."""
@@ -280,6 +285,19 @@ class Cgroups(ABC):
     @abstractmethod
     def oom_killed(self, id: str, parent: str = PARENT) -> bool:
         """Whether the kernel killed a process here because the memory limit was reached; False when it is unknown."""
+
+
+def fitted(limits: Limits, features: frozenset[str]) -> tuple[Limits, list[str]]:
+    """The limits of these kinds (see `Cgroups`), and docker's warning for each other one."""
+    if limits.memory_swap < 0 and "swap" not in features:
+        limits = replace(limits, memory_swap=0)  # swap is unlimited here anyway
+    warnings = []
+    for names, feature, words in _DISCARDED:
+        nothing = {name: getattr(_NOTHING, name) for name in names}
+        if feature not in features and any(getattr(limits, name) != nothing[name] for name in names):
+            limits = replace(limits, **nothing)
+            warnings.append(words)
+    return limits, warnings
 
 
 def cpu_quota(limits: Limits) -> tuple[int, int]:

@@ -61,6 +61,11 @@ class CgroupsV1(Cgroups):
         super().__init__(root, frozenset(self._mounts), frozenset(features))
         self.hybrid = os.path.exists(f"{root}/unified/cgroup.controllers")
 
+    @property
+    def guards_devices(self) -> bool:
+        """Whether the devices controller is mounted."""
+        return "devices" in self._mounts
+
     def _has(self, file: str) -> bool:
         controller, _, name = file.partition("/")
         return controller in self._mounts and os.path.exists(f"{self._mounts[controller]}/{name}")
@@ -100,7 +105,7 @@ class CgroupsV1(Cgroups):
             self._let_run_in_real_time(parent)
         for controller, name, value in self._settings(limits):
             write(f"{self._mounts[controller]}{path}/{name}", value)
-        if "devices" in self._mounts and devices is not None:
+        if self.guards_devices and devices is not None:
             _restrict_devices(f"{self._mounts['devices']}{path}", devices)
 
     def _make_parent(self, mount: str, parent: str) -> None:

@@ -5,11 +5,13 @@ container may use (see `device_program`), because version 2 has no files for the
 """
 
 import errno
+import logging
 import os
 
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import device_program
-from engine.sandbox.cgroups.hierarchy import PARENT, Cgroups, counter, cpu_quota, read, wait_until, write
+from engine.sandbox.cgroups.hierarchy import PARENT, ROOT, Cgroups, counter, cpu_quota, fitted, read, wait_until, write
+from engine.sandbox.device_rules import DEFAULT
 from engine.sandbox.spec import Limits
 
 if TYPE_CHECKING:  # hosts with cgroup v1 never need it
@@ -17,19 +19,25 @@ if TYPE_CHECKING:  # hosts with cgroup v1 never need it
 else:
     bpf = late("engine.kernel.bpf")
 
+log = logging.getLogger(__name__)
+
 _WANTED = ("memory", "cpu", "pids", "cpuset", "io")
-_FEATURES = {
-    "memory": "memory",
-    "swap": "memory",
-    "memory_reservation": "memory",
-    "pids": "pids",
-    "cpu_shares": "cpu",
-    "cpu_cfs": "cpu",
-    "cpuset": "cpuset",
-    "blkio_weight": "io",
-    "blkio_weight_device": "io",
-    "blkio_throttle": "io",
+# The controller that a kind of limit needs, and the files of which a cgroup has one where the kernel can do it.
+_FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "memory": ("memory", ("memory.max",)),
+    "swap": ("memory", ("memory.swap.max",)),
+    "memory_reservation": ("memory", ("memory.low",)),
+    "pids": ("pids", ("pids.max",)),
+    "cpu_shares": ("cpu", ("cpu.weight",)),
+    "cpu_cfs": ("cpu", ("cpu.max",)),
+    "cpuset": ("cpuset", ("cpuset.cpus",)),
+    "blkio_weight": ("io", ("io.weight", "io.bfq.weight")),
+    "blkio_weight_device": ("io", ("io.weight", "io.bfq.weight")),
+    "blkio_throttle": ("io", ("io.max",)),
 }
+_NOTHING = Limits()
+# A kernel without this kind of program (EINVAL) or without bpf(2), or an engine that itself has no right to it.
+_NO_PROGRAMS = frozenset({errno.EINVAL, errno.ENOSYS, errno.EPERM})
 _LATEST_FROZEN = 10.0
 
 
@@ -45,10 +53,59 @@ class CgroupsV2(Cgroups):
 
     def __init__(self, root: str, controllers: frozenset[str]) -> None:
         """controllers: those that the root offers."""
-        features = {feature for feature, controller in _FEATURES.items() if controller in controllers}
+        features = {feature for feature, (controller, _) in _FEATURES.items() if controller in controllers}
         if not os.path.exists("/proc/swaps"):
             features.discard("swap")  # a kernel without swap has no memory.swap.max
         super().__init__(root, controllers, frozenset(features))
+        self._doubted = {_FEATURES[feature][0] for feature in features}
+        self._guards: bool | None = None
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The kinds of limit that work here.
+
+        The root has hardly any file of a limit. So the files are looked for in a cgroup that has the controller: in the
+        one of this process, and in those below the root. While no cgroup has it, the kernel is taken to be whole, as
+        docker takes it.
+        """
+        for place in self._places() if self._doubted else ():
+            try:
+                seen = self._doubted.intersection(read(f"{place}/cgroup.controllers").split())
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENODEV):
+                    raise
+                continue  # it was removed meanwhile
+            lacking = {
+                feature
+                for feature, (controller, files) in _FEATURES.items()
+                if controller in seen and not any(os.path.exists(f"{place}/{file}") for file in files)
+            }
+            self._features -= lacking
+            self._doubted -= seen
+        return self._features
+
+    def _places(self) -> list[str]:
+        """Cgroups other than the root, in which the files of limits can be looked for."""
+        places = [entry.path for entry in os.scandir(self.root) if entry.is_dir(follow_symlinks=False)]
+        try:
+            lines = read("/proc/self/cgroup").splitlines()
+        except FileNotFoundError:
+            return places
+        own = next((line.removeprefix("0::") for line in lines if line.startswith("0::/")), "/")
+        return [self.root + own, *places] if own != "/" and self.root == ROOT else places
+
+    @property
+    def guards_devices(self) -> bool:
+        """Whether the kernel takes a device program from this process; tried once."""
+        if self._guards is None:
+            try:
+                os.close(bpf.load_device_program(device_program.assemble(DEFAULT)))
+                self._guards = True
+            except OSError as error:
+                if error.errno not in _NO_PROGRAMS:
+                    raise
+                self._guards = False
+        return self._guards
 
     def directories(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
         """The container's one directory."""
@@ -69,9 +126,27 @@ class CgroupsV2(Cgroups):
         except FileNotFoundError:
             self._make_parent(parent)
             os.mkdir(directory, 0o755)
-        self._write(directory, limits)
-        if devices is not None:
+        self._write(directory, self._kept(id, directory, limits))
+        if devices is not None and self.guards_devices:
             bpf.attach_device_program(directory, device_program.assemble(devices))
+
+    def _kept(self, id: str, directory: str, limits: Limits) -> Limits:
+        """The limits for which the new cgroup has files; what it cannot keep is logged.
+
+        `features` may have known of no cgroup with the controller. And a controller that could not be switched on above
+        (see `_switch_on`) has no files here.
+        """
+        if limits == _NOTHING:
+            return limits
+        here = {
+            feature
+            for feature in self.features
+            if any(os.path.exists(f"{directory}/{file}") for file in _FEATURES[feature][1])
+        }
+        fitting, warnings = fitted(limits, frozenset(here))
+        for warning in warnings:
+            log.warning("container %s: %s", id, warning)
+        return fitting
 
     def _update(self, id: str, limits: Limits, parent: str) -> None:
         self._write(self.directories(id, parent)[0], limits)
@@ -107,8 +182,8 @@ def _switch_on(directory: str, controller: str) -> None:
     try:
         write(f"{directory}/cgroup.subtree_control", f"+{controller}")
     except OSError as error:
-        # EBUSY: processes are in this very cgroup, as when the engine itself runs in a container. A limit that needs
-        #     the controller then fails by name when it is written.
+        # EBUSY: processes are in this very cgroup, as when the engine itself runs in a container. A container's limits
+        #     that need the controller are then discarded, with docker's warning in the log.
         if error.errno != errno.EBUSY:
             raise
 

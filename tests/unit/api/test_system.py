@@ -40,6 +40,8 @@ class Cgroups:
 
     version: str = "2"
     features: frozenset[str] = frozenset({"memory", "pids", "cpu_cfs", "cpu_shares"})
+    holds_processes: bool = True
+    guards_devices: bool = True
 
 
 def engine(**told: object) -> Parts:

@@ -72,6 +72,7 @@ class FakeCgroups:
 
     version = "1"
     features = frozenset({"cpu_cfs", "cpu_rt"})
+    holds_processes = guards_devices = True
 
     def fitting(self, limits: Limits) -> tuple[Limits, list[str]]:
         """All that was asked for."""

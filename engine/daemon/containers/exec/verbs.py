@@ -23,7 +23,7 @@ from engine.daemon.containers.exec import homes
 from engine.daemon.containers.exec.known import KEPT_SECONDS, Command, Exec
 from engine.daemon.containers.output import attach, head
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import specify, tracers
+from engine.daemon.containers.security import lacking, specify, tracers
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ExecParts
 from engine.daemon.runtime import signalling
@@ -69,8 +69,13 @@ class Captured:
 
 
 def create(engine: ExecParts, container: Container, asked: Object) -> Exec:
-    """Register a command. asked: an ExecCreateRequest. Raises Conflict unless the container runs, and Invalid."""
+    """Register a command. asked: an ExecCreateRequest.
+
+    Raises Conflict unless the container runs, Invalid, SystemFailure for a privileged one that nothing would confine.
+    """
     _check_active(container)
+    if asked.get("Privileged"):
+        lacking.check_exec(engine.cgroups, container.host_config)
     keys = b""
     if asked.get("DetachKeys"):
         try:

@@ -14,7 +14,7 @@ from engine.daemon.containers import files, paths
 from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import confinement, dockerinit, joins, resources, walls
+from engine.daemon.containers.security import confinement, dockerinit, joins, lacking, resources, walls
 from engine.daemon.containers.shapes import Config
 from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
@@ -32,8 +32,9 @@ _DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 
 
 def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) -> Sandbox:
-    """The sandbox of one run. Raises what `joins` and `walls` refuse."""
+    """The sandbox of one run. Raises what `joins`, `lacking` and `walls` refuse."""
     config, host_config = container.config, container.host_config
+    lacking.check(engine.cgroups, host_config)
     namespaces = joins.namespaces_of(engine, container)
     privileged = host_config["Privileged"]
     networked = joins.networked(engine, container) or container
@@ -43,7 +44,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         where_of_network = where
     devices, _ = walls.devices_of(host_config)
     init = dockerinit.is_wanted(engine.settings, host_config)
-    return Sandbox(
+    made = Sandbox(
         id=container.id,
         root=_root(engine, container, where),
         namespaces=namespaces.own,
@@ -69,6 +70,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         joined=namespaces.joined,
         **_rights(engine, container),
     )
+    return lacking.confined(engine.cgroups, host_config, made)
 
 
 def process_of(engine: ProcessParts, container: Container) -> Sandbox:
@@ -92,7 +94,8 @@ class _Rights(TypedDict):
 
 def _rights(engine: ProcessParts, container: Container) -> _Rights:
     host_config = container.host_config
-    names = capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
+    asked = capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
+    names = lacking.rights(engine.cgroups, host_config, asked)
     return {
         "groups": tuple(host_config["GroupAdd"] or ()),
         "capabilities": names,

@@ -125,10 +125,10 @@ def adapt(engine: SecurityParts, asked: Object, host_config: HostConfig) -> None
 def cgroup_parent(container: Container) -> str:
     """The parent of the container's cgroup: always an absolute path, and never above the hierarchy's root."""
     asked = container.host_config["CgroupParent"]
-    return _absolute(asked) if asked else hierarchy.PARENT
+    return absolute(asked) if asked else hierarchy.PARENT
 
 
-def _absolute(path: str) -> str:
+def absolute(path: str) -> str:
     """The path from the root, cleaned; `..` cannot leave it. Of two leading slashes (normpath keeps them) one stays."""
     return "/" + posixpath.normpath(f"/{path}").lstrip("/")
 
@@ -230,12 +230,12 @@ def _mapped(on_host: str, inside: str) -> list[Device]:
     except OSError as error:
         problem = (error.strerror or "").lower()
     else:
-        device = _device(_absolute(inside), found)
+        device = _device(absolute(inside), found)
         if device is not None:
             return [device]
         if stat.S_ISDIR(found.st_mode):
             top = os.path.realpath(on_host)
-            prefix = _absolute(inside)
+            prefix = absolute(inside)
             devices = [_moved(device, prefix + device.path.removeprefix(top)) for device in _walk(top, skipping=False)]
             if devices:
                 return devices

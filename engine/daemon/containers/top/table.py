@@ -1,7 +1,8 @@
 """List a container's processes as `docker top` does, without a `ps` in the image or on the host.
 
-Runs in the API's threads. The processes are those of the container's cgroup and of the cgroups below it. Their data is
-read from the daemon's own /proc, so that the pids are the host's. Nothing runs inside the container.
+Runs in the API's threads. The processes are those of the container's cgroup and of the cgroups below it; on a host
+without cgroups they are those of its PID namespace. Their data is read from the daemon's own /proc, so that the pids
+are the host's. Nothing runs inside the container.
 """
 
 import errno
@@ -35,7 +36,8 @@ def top(engine: ProcessListParts, container: Container, arguments: str) -> tuple
     titles = [each.header for each in wanted.columns if each.header.strip()]
     if not wanted.headers or "PID" not in titles:
         raise SystemFailure(_NO_PID)
-    processes = _look(pids_of(engine, container))
+    here = engine.cgroups.holds_processes
+    processes = _look(pids_of(engine, container) if here else _pids_of_namespace(status.pid))
     for name, largest_first in reversed(wanted.sort):
         processes.sort(key=FIELDS[name].value, reverse=largest_first)
     branches = [""] * len(processes)
@@ -74,6 +76,25 @@ def pids_of(engine: CgroupPart, container: Container) -> list[int]:
             if error.errno not in (errno.EOPNOTSUPP, errno.ENODEV):
                 raise
         waiting += _below(directory)
+    return sorted(found)
+
+
+def _pids_of_namespace(first: int) -> list[int]:
+    """The pids in the PID namespace of a process, in order, without those in namespaces below it.
+
+    For a host without cgroups, where each container has a PID namespace of its own.
+    """
+    try:
+        wanted = os.stat(f"/proc/{first}/ns/pid")
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # it has just ended
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdecimal() and os.path.samestat(os.stat(f"/proc/{name}/ns/pid"), wanted):
+                found.append(int(name))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # it has ended, or has more rights than this daemon, as no process of a container can have
     return sorted(found)
 
 

@@ -58,6 +58,7 @@ def update(engine: ContainerParts, find: Callable[[], Container], body: Object) 
     asked = config.complete(config.HOST_CONFIG, {**body, **_READ_FROM_BODY})
     policy = validate.restart_policy(body.get("RestartPolicy") or {})
     warnings = resources.check(asked, update=True)
+    asked["PidsLimit"] = body.get("PidsLimit")
     warnings += resources.discard(asked, engine.cgroups)
     defaults: Mapping[str, object] = config.HOST_CONFIG
     for key in sorted(body):
@@ -66,7 +67,7 @@ def update(engine: ContainerParts, find: Callable[[], Container], body: Object) 
     container = find()
     with container.operation:
         try:
-            _change(engine, container, asked, body.get("PidsLimit"), policy)
+            _change(engine, container, asked, asked["PidsLimit"], policy)
         except EngineError as error:
             raise type(error)(f"Cannot update container {container.id}: {error}") from error
     announce(engine, container, "update")

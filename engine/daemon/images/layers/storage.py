@@ -48,7 +48,7 @@ def _found(data_root: str) -> str:
     for part in ("lower", "upper", "work"):
         os.makedirs(os.path.join(tmp, probe, part), mode=0o700)
     try:
-        _try_overlay(os.path.join(tmp, probe))
+        try_overlay(os.path.join(tmp, probe))
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise  # a full disk does not show whether overlays work
@@ -61,7 +61,7 @@ def _found(data_root: str) -> str:
     return OVERLAY
 
 
-def _try_overlay(probe: str) -> None:
+def try_overlay(probe: str) -> None:
     """Raise OSError unless whiteouts and trusted.* attributes work, and an overlay can delete and make entries."""
     lower, upper, work = (os.path.join(probe, name) for name in ("lower", "upper", "work"))
     os.mknod(os.path.join(lower, "node"), stat.S_IFCHR, os.makedev(0, 0))

@@ -96,9 +96,9 @@ def test_what_was_found_once_stays(tmp_path, monkeypatch):
     def refused(probe):
         raise OSError(errno.EPERM, "no overlay")
 
-    monkeypatch.setattr(storage, "_try_overlay", refused)
+    monkeypatch.setattr(storage, "try_overlay", refused)
     assert storage.choose(str(tmp_path)) == storage.COPY
-    monkeypatch.setattr(storage, "_try_overlay", lambda probe: None)
+    monkeypatch.setattr(storage, "try_overlay", lambda probe: None)
     assert storage.choose(str(tmp_path)) == storage.COPY
 
 
@@ -106,10 +106,10 @@ def test_a_full_disk_is_not_taken_for_one_without_overlays(tmp_path, monkeypatch
     def full(probe):
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(storage, "_try_overlay", full)
+    monkeypatch.setattr(storage, "try_overlay", full)
     with pytest.raises(OSError, match="no space left"):
         storage.choose(str(tmp_path))
-    monkeypatch.setattr(storage, "_try_overlay", lambda probe: None)
+    monkeypatch.setattr(storage, "try_overlay", lambda probe: None)
     assert storage.choose(str(tmp_path)) == storage.OVERLAY
 
 

@@ -7,7 +7,7 @@ save the memory.
 from engine.daemon.api.answers import JSON_TYPE, Json, Response
 from engine.daemon.api.request import Request
 from engine.daemon.parts import DaemonParts
-from engine.errors import Invalid
+from engine.errors import Invalid, SystemFailure
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # each is loaded by the first request for it
@@ -25,6 +25,8 @@ def stats(engine: DaemonParts, request: Request) -> Response | None:
     streamed, one_shot = query.flag("stream", True), query.flag("one-shot")
     if streamed and one_shot:
         raise Invalid("cannot have stream=true and one-shot=true")
+    if not engine.cgroups.holds_processes:
+        raise SystemFailure("only cgroups count what a container uses, and none are mounted on this host")
     if not streamed:
         line = watching.once(engine, container, request.gone, two=not one_shot)
         if line is None:
