@@ -58,7 +58,7 @@ def check_the_figures_and_the_freezer_work(host: Host) -> None:
     with host.daemon():
         one = host.begin("sleep", "10000")
         assert host.ask("GET", f"/containers/{one}/top")["Processes"]
-        figures = host.ask("GET", f"/containers/{one}/stats", stream=False)
+        figures = host.ask("GET", f"/containers/{one}/stats", stream="false")
         assert figures["cpu_stats"]["cpu_usage"]["total_usage"] > 0, figures
         host.ask("POST", f"/containers/{one}/pause")
         assert host.inspect(one)["State"]["Paused"]
