@@ -20,7 +20,7 @@ LIMITS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"CpusetMems": "0"}, "processor sets"),
     ({"PidsLimit": 50}, "limit of processes"),
     ({"BlkioWeight": 300}, "block I/O weight"),
-    ({"BlkioWeightDevice": [{"Path": DISK, "Weight": 300}]}, "block I/O weight"),
+    ({"BlkioWeightDevice": [{"Path": DISK, "Weight": 300}]}, "block I/O weight of a disk"),
     ({"BlkioDeviceReadBps": [{"Path": DISK, "Rate": MB}]}, "block I/O rates"),
     ({"BlkioDeviceWriteIOps": [{"Path": DISK, "Rate": 100}]}, "block I/O rates"),
 )
