@@ -99,6 +99,12 @@ CHECKS = (
         f"--blkio-weight {_DISCARDED}",
         "modprobe bfq, and write bfq to /sys/block/DISK/queue/scheduler",
     ),
+    Check(
+        "block I/O weight of a disk",
+        functools.partial(_feature, "blkio_weight_device"),
+        f"--blkio-weight-device {_DISCARDED}",
+        "As for block I/O weight; or write `MAJOR:MINOR enable=1` to /sys/fs/cgroup/io.cost.qos",
+    ),
     Check("real-time scheduling", _real_time, "--cpu-rt-runtime is refused.", ""),
     Check(
         "guard of devices",

@@ -20,7 +20,7 @@ LIMITS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"CpusetMems": "0"}, "processor sets"),
     ({"PidsLimit": 50}, "limit of processes"),
     ({"BlkioWeight": 300}, "block I/O weight"),
-    ({"BlkioWeightDevice": [{"Path": DISK, "Weight": 300}]}, "block I/O weight"),
+    ({"BlkioWeightDevice": [{"Path": DISK, "Weight": 300}]}, "block I/O weight of a disk"),
     ({"BlkioDeviceReadBps": [{"Path": DISK, "Rate": MB}]}, "block I/O rates"),
     ({"BlkioDeviceWriteIOps": [{"Path": DISK, "Rate": 100}]}, "block I/O rates"),
 )
@@ -58,7 +58,7 @@ def check_the_figures_and_the_freezer_work(host: Host) -> None:
     with host.daemon():
         one = host.begin("sleep", "10000")
         assert host.ask("GET", f"/containers/{one}/top")["Processes"]
-        figures = host.ask("GET", f"/containers/{one}/stats", stream=False)
+        figures = host.ask("GET", f"/containers/{one}/stats", stream="false")
         assert figures["cpu_stats"]["cpu_usage"]["total_usage"] > 0, figures
         host.ask("POST", f"/containers/{one}/pause")
         assert host.inspect(one)["State"]["Paused"]

@@ -25,7 +25,8 @@ MODULES = ("virtio_blk", "virtio_pci", "ext4", "9p", "9pnet_virtio")
 SHARE = "/share"
 SIZE = "6G"  # the file has holes where the guest has nothing
 LONGEST = 900  # seconds for one boot
-MOUNT = f"mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 share {SHARE}"
+# Each message takes a piece of the guest's memory that is as long as this: a small guest has no long ones.
+MOUNT = f"mount -t 9p -o trans=virtio,version=9p2000.L,msize=32768 share {SHARE}"
 # Runs what the share has to be run, on the console, and powers the guest off.
 SERVICE = f"""[Unit]
 Description=What the share has to be run

@@ -80,9 +80,18 @@ class CgroupsV2(Cgroups):
                 for feature, (controller, files) in _FEATURES.items()
                 if controller in seen and not any(os.path.exists(f"{place}/{file}") for file in files)
             }
+            if "io" in seen and not os.path.exists(f"{place}/io.bfq.weight") and not self._costs():
+                lacking.add("blkio_weight_device")
             self._features -= lacking
             self._doubted -= seen
         return self._features
+
+    def _costs(self) -> bool:
+        """Whether the kernel weighs a device by its cost model, without which io.weight takes no device."""
+        try:
+            return "enable=1" in read(f"{self.root}/io.cost.qos")
+        except FileNotFoundError:
+            return True  # nobody knows
 
     def _places(self) -> list[str]:
         """Cgroups other than the root, in which the files of limits can be looked for."""
@@ -156,7 +165,13 @@ class CgroupsV2(Cgroups):
             write(f"{directory}/{name}", value)
         if limits.blkio_weight or limits.blkio_weight_device:
             for name, value in _weights(limits, bfq=os.path.exists(f"{directory}/io.bfq.weight")):
-                write(f"{directory}/{name}", value)
+                try:
+                    write(f"{directory}/{name}", value)
+                except OSError as error:
+                    if error.errno != errno.EOPNOTSUPP:
+                        raise
+                    # The device is not among those that the kernel weighs: one more limit that cannot be kept.
+                    log.warning("container %s: %s cannot be kept: %s", os.path.basename(directory), value, error)
 
     def _freeze(self, id: str, parent: str) -> None:
         (directory,) = self.directories(id, parent)

@@ -9,6 +9,7 @@ import pytest
 from engine.errors import SystemFailure
 from engine.kernel import bpf
 from engine.sandbox.cgroups import detection
+from engine.sandbox.cgroups import v2 as version_2
 from engine.sandbox.spec import Limits
 from tests.unit.sandbox.conftest import ALL
 
@@ -76,6 +77,30 @@ def test_what_a_kernel_of_version_2_lacks_is_seen_as_soon_as_a_cgroup_has_the_co
     assert {"swap", "blkio_weight"} <= found.features, "nothing is known yet"
     with_slice(v2, "memory", "memory.swap.max")
     assert "swap" not in found.features and {"memory", "blkio_weight"} <= found.features
+
+
+def test_a_kernel_that_weighs_no_device_by_its_cost_has_no_weight_of_a_device(v2: Path) -> None:
+    with_slice(v2, "io")
+    (v2 / "io.cost.qos").write_text("254:0 enable=0 ctrl=auto\n")
+    fitting, warnings = detection.detect(str(v2)).fitting(Limits(blkio_weight=300, blkio_weight_device=(("254:0", 9),)))
+    assert fitting == Limits(blkio_weight=300) and warnings[0].endswith("Weight-device discarded.")
+    (v2 / "io.cost.qos").write_text("254:0 enable=1 ctrl=auto\n")
+    assert "blkio_weight_device" in detection.detect(str(v2)).features
+
+
+def test_a_device_that_the_kernel_does_not_weigh_fails_no_start(
+    v2: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (v2 / "io.weight").touch()
+    found = detection.detect(str(v2))
+
+    def picky(path: str, value: str) -> None:
+        if value.startswith("8:0 "):
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported", path)
+
+    monkeypatch.setattr(version_2, "write", picky)
+    found.create("x", Limits(blkio_weight=300, blkio_weight_device=(("8:0", 300),)))
+    assert "cannot be kept" in caplog.messages[0]
 
 
 def test_a_limit_for_which_a_new_cgroup_has_no_file_fails_no_start(v2: Path, caplog: pytest.LogCaptureFixture) -> None:
