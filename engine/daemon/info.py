@@ -110,7 +110,7 @@ def info(engine: DaemonParts) -> Object:
         "NGoroutines": threading.active_count(),
         "SystemTime": rfc3339(time.time_ns()),
         "LoggingDriver": settings.log_driver,
-        "CgroupDriver": "cgroupfs",
+        "CgroupDriver": engine.cgroups.driver,
         "CgroupVersion": engine.cgroups.version,
         "NEventsListener": engine.events.listeners,
         "KernelVersion": system.release,

@@ -31,6 +31,7 @@ from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.roster import Roster
+from engine.daemon.containers.security import cgroupparent
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
 from engine.daemon.network.firewall.control import Firewall
@@ -57,15 +58,18 @@ from engine.late import TYPE_CHECKING, late
 from engine.muxer import select
 from engine.sandbox.cgroups import detection
 from engine.sandbox.cgroups.hierarchy import Cgroups
+from engine.settings import cgroups
 from engine.settings.every import Settings
 from engine.wire import codec
 from engine.wire.channel import Channel
 from engine.wire.schema import Exited
 
-if TYPE_CHECKING:  # most daemons never need it
+if TYPE_CHECKING:  # most daemons never need the one, and the other only where systemd makes cgroups
     from engine.daemon import reload
+    from engine.daemon.runtime import units
 else:
     reload = late("engine.daemon.reload")
+    units = late("engine.daemon.runtime.units")
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +160,13 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         gc.collect()
         memory.trim()
         gc.freeze()  # these objects live as long as the daemon: no collection needs to walk them
-        log.info("ready: muxer %s, storage %s, cgroup v%s", engine.muxer, engine.storage, engine.cgroups.version)
+        log.info(
+            "ready: muxer %s, storage %s, cgroup v%s (%s)",
+            engine.muxer,
+            engine.storage,
+            engine.cgroups.version,
+            engine.cgroups.driver,
+        )
         # Not `sigwait`: there the handler of another signal (SIGUSR1) would not run until one of these signals came.
         while signal.sigwaitinfo(_AWAITED).si_signo == signal.SIGHUP:
             reload.reload(engine, read)
@@ -262,6 +272,13 @@ def _engine_id(data_root: str) -> str:
     return made
 
 
+def _cgroups(settings: Settings) -> Cgroups:
+    """The host's cgroups, by the driver that the settings name or the host's own. Raises Invalid, SystemFailure."""
+    found = detection.detect(driver=cgroups.driver(settings.exec_opts), units=lambda: units.Units())
+    cgroupparent.check(settings.cgroup_parent, found.driver)
+    return found
+
+
 def _build(settings: Settings, spawner: Spawner) -> Engine:
     logconfig.check(logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts))
     database = Database(
@@ -307,7 +324,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         images=Catalogue(database, settings.data_root, settings, kind, events.publish),
         containers=containers,
         monitors=monitors,
-        cgroups=detection.detect(),
+        cgroups=_cgroups(settings),
         events=events,
         schedule=Schedule(),
         execs=Execs(homes.clear),

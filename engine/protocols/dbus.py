@@ -20,7 +20,6 @@ from engine.errors import Invalid
 
 CALL, RETURN, ERROR, SIGNAL = 1, 2, 3, 4
 """The types of a message."""
-NO_REPLY_EXPECTED = 0x1
 LARGEST = 1 << 20
 """Bytes of the largest message that is read or written here; the format itself allows 128 MiB."""
 START = 16

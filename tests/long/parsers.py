@@ -93,7 +93,7 @@ def json() -> Callable[[bytes], None]:
 
 
 def messages() -> Callable[[bytes], None]:
-    """What the engine's processes tell each other, a birth's reports, questions for names, WebSocket's frames, D-Bus."""
+    """What the engine's processes tell each other, a birth's reports, questions for names, frames, D-Bus."""
     from engine.errors import EngineError
     from engine.protocols import dbus
     from engine.protocols.websocket import Machine

@@ -50,6 +50,10 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         beside = Path(path).parent
         for file in [one for one in beside.iterdir() if one.is_file() and one.name != "cgroup.controllers"]:
             (Path(path) / file.name).touch()
+        if (beside / "cgroup.controllers").exists():  # version 2: what the cgroup above has switched on
+            passed_on = (beside / "cgroup.subtree_control").read_text()
+            every = (beside / "cgroup.controllers").read_text()
+            (Path(path) / "cgroup.controllers").write_text(every if passed_on else "")
 
     def emptied(path: str, **more) -> None:
         for file in Path(path).iterdir() if Path(path).is_dir() else ():
@@ -130,6 +134,22 @@ def test_version_2_switches_controllers_on_above_and_in_the_parent(v2: Path) -> 
     detection.detect(str(v2)).create("x", Limits(), "/a/b")
     assert all((v2 / where / "cgroup.subtree_control").read_text() for where in (".", "a", "a/b"))
     assert not (v2 / "a/b/x/cgroup.subtree_control").read_text()
+
+
+def test_a_parent_of_version_2_that_existed_before_gets_its_controllers_too(v2: Path) -> None:
+    """One that somebody else has made, or a daemon that was killed as it made it."""
+    for directory in ("a", "a/b"):
+        (v2 / directory).mkdir()
+    detection.detect(str(v2)).create("x", Limits(), "/a/b")
+    assert all((v2 / where / "cgroup.subtree_control").read_text() for where in (".", "a", "a/b"))
+
+
+def test_a_parent_of_version_2_that_passes_all_on_is_left_alone(v2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = detection.detect(str(v2))
+    found.create("x", Limits(), "/a/b")
+    rows = written(monkeypatch, version_2)
+    found.create("y", Limits(), "/a/b")
+    assert not rows
 
 
 def test_version_2_unlimited_is_max(v2: Path) -> None:

@@ -14,7 +14,7 @@ from engine.daemon.containers import files, paths
 from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import dockerinit, joins, resources, walls
+from engine.daemon.containers.security import cgroupparent, dockerinit, joins, resources, walls
 from engine.daemon.containers.shapes import Config
 from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
@@ -43,6 +43,9 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         where_of_network = where
     devices, _ = walls.devices_of(host_config)
     init = dockerinit.is_wanted(engine.settings, host_config)
+    rights = _rights(engine, container)
+    if engine.cgroups.begins_with_process(cgroupparent.of(container)):
+        rights["cgroups"] = ()
     return Sandbox(
         id=container.id,
         root=_root(engine, container, where),
@@ -67,7 +70,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         rows=host_config["ConsoleSize"][0],
         columns=host_config["ConsoleSize"][1],
         joined=namespaces.joined,
-        **_rights(engine, container),
+        **rights,
     )
 
 
@@ -100,20 +103,23 @@ def _rights(engine: ProcessParts, container: Container) -> _Rights:
         "seccomp": walls.filter_of(host_config, names),
         "rlimits": resources.rlimits_of(host_config, engine.settings.default_ulimits),
         "oom_score_adj": host_config["OomScoreAdj"] or _OWN_OOM_SCORE,
-        "cgroups": engine.cgroups.entries(container.id, walls.cgroup_parent(container)),
+        "cgroups": engine.cgroups.entries(container.id, cgroupparent.of(container)),
         "seccomp_flags": walls.filter_flags_of(host_config),
         "apparmor": walls.apparmor_of(host_config),
     }
 
 
-def make_cgroup(engine: SecurityParts, container: Container) -> Callable[[], None]:
-    """A function that makes the container's cgroup; what could be refused is checked before. Raises SystemFailure."""
+def make_cgroup(engine: SecurityParts, container: Container) -> Callable[[int], None]:
+    """A function that makes the container's cgroup, and takes init's pid if the cgroup `begins_with_process`.
+
+    What could be refused is checked before. Raises SystemFailure.
+    """
     fitting, _ = engine.cgroups.fitting(limits_of(container))
-    parent, privileged = walls.cgroup_parent(container), container.host_config["Privileged"]
+    parent, privileged = cgroupparent.of(container), container.host_config["Privileged"]
     _, devices = walls.devices_of(container.host_config)
 
-    def make() -> None:
-        engine.cgroups.create(container.id, fitting, parent, all_devices=privileged, devices=devices)
+    def make(pid: int) -> None:
+        engine.cgroups.create(container.id, fitting, parent, all_devices=privileged, devices=devices, pid=pid)
         if fitting.memory > 0:
             engine.oom.watch(engine, container)
 

@@ -16,7 +16,7 @@ from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import attach
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.saving import save
-from engine.daemon.containers.security import copied, joins, specify, tracers, walls
+from engine.daemon.containers.security import cgroupparent, copied, joins, specify, tracers
 from engine.daemon.containers.verbs import remove, wait
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
@@ -108,6 +108,7 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
     _make_directories(engine, container, where)
     wanted = specify.sandbox_of(engine, container, where)
     make_cgroup = specify.make_cgroup(engine, container)
+    around_init = engine.cgroups.begins_with_process(cgroupparent.of(container))
     attach.let_go(container)
     request = Start(
         sandbox=packed.pack(wanted),
@@ -126,14 +127,18 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
         network = starting.Start(engine, container)
 
         def meanwhile() -> None:
-            make_cgroup()
+            if not around_init:
+                make_cgroup(0)
             network.prepare()
+
+        def connect(pid: int, pid_start: int) -> None:
+            if around_init:
+                make_cgroup(pid)
+            network.plug(pid, pid_start)
 
         try:
             with tracers.stilled(engine, container):
-                return engine.monitors.start(
-                    container.id, request, connections, meanwhile, network.plug, ordinary=ordinary
-                )
+                return engine.monitors.start(container.id, request, connections, meanwhile, connect, ordinary=ordinary)
         except BaseException:
             network.undo()
             raise
@@ -165,8 +170,10 @@ def _make_directories(engine: ContainerParts, container: Container, where: paths
         try:
             os.mkdir(where.exec_dir, 0o700)
         except FileExistsError:
+            cgroupparent.recall(container, where.exec_dir)
             clear_run(engine, container, where)
             os.mkdir(where.exec_dir, 0o700)
+        cgroupparent.settle(engine, container, where.exec_dir)
         files.mend(where, container)
         if not os.path.isdir(where.upper):
             specify.make_root(engine, container, where)
@@ -229,6 +236,6 @@ def clear_cgroups(engine: ContainerParts, container: Container) -> None:
     """Remove the container's cgroups, and kill what still runs in them."""
     engine.oom.forget(container)
     try:
-        engine.cgroups.remove(container.id, walls.cgroup_parent(container))
+        engine.cgroups.remove(container.id, cgroupparent.of(container))
     except (OSError, SystemFailure) as error:
         log.warning("container %s: its cgroups could not be removed: %s", container.id, error)
