@@ -1,8 +1,8 @@
 """Reads the kernel's own log from /dev/kmsg, record by record, each one once.
 
 Runs in the daemon, on hosts where systemd removes cgroups; one thread at a time uses a `KernelLog`. The kernel keeps
-its latest records only. It never waits, and passes over what processes have written into the log. The format is described
-in the kernel's Documentation/ABI/testing/dev-kmsg.
+its latest records only. It never waits, and passes over what processes have written into the log. The format is
+described in the kernel's Documentation/ABI/testing/dev-kmsg.
 """
 
 import errno

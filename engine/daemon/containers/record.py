@@ -15,7 +15,7 @@ The locks, outermost first:
     No thread waits for a client under it (attach reads the body before, and its response head must fit into the
     socket's buffer at once), nor for the copy of an image (`copied`). A start waits under it for these, all bounded:
     its monitor (`handshake.START_SECONDS` from one message to the next), the sources of binds
-    (`answering.SECONDS`), systemd (`units.SECONDS`), the resolver (5 seconds, then it is replaced), a spawner or
+    (`answering.SECONDS`), systemd (`units.SECONDS`, twice), the resolver (5 seconds, then it is replaced), a spawner or
     monitor that takes no message (10 seconds), the freezer (10 seconds), an end that settles (the same waits). An
     update waits for systemd too. Only copying files into a stopped container takes as long as the files need; they
     have all been received by then.

@@ -47,11 +47,10 @@ class Units:
         self._seconds = seconds
 
     def start(self, unit: str, properties: Sequence[Property], there: Callable[[], bool]) -> None:
-        """Make a unit and return when it has started.
+        """Have systemd begin to make a unit; `wait` returns when it has.
 
-        there: whether it is as it is to be. This is waited for, and not systemd's signal that the job has ended: who
-            hears one hears of all units, and a signal may be lost. A unit of this name that is not as it is to be when
-            it is asked for is a leftover, and is ended first. Raises SystemFailure.
+        there: whether it is as it is to be. A unit of this name that is not is a leftover, and is ended first. Raises
+            SystemFailure.
         """
         shown = _shown(properties)
 
@@ -65,10 +64,21 @@ class Units:
                     return
                 request.end(unit)
                 raise _Again from refusal
-            while not _in_time(there):
-                request.call("GetUnit", "s", unit)  # it was refused if the job has failed: systemd has forgotten it
 
         self._request(f"start {unit}", ask)
+
+    def wait(self, unit: str, there: Callable[[], bool]) -> None:
+        """Return when a unit whose making has begun is there. Raises SystemFailure.
+
+        The unit itself is looked for. To hear systemd's signal that the job has ended is to hear of all units, and a
+        signal may be lost.
+        """
+        latest = time.monotonic() + self._seconds
+        while not _in_time(there):
+            # If the job has failed, systemd has forgotten the unit, and refuses this.
+            self._request(f"start {unit}", lambda request: request.call("GetUnit", "s", unit))
+            if time.monotonic() > latest:
+                raise SystemFailure(f"systemd could not start {unit} in {self._seconds:.0f} seconds")
 
     def change(self, unit: str, properties: Sequence[Property]) -> None:
         """Change properties of a unit until the next boot. Raises SystemFailure."""

@@ -177,8 +177,8 @@ class Cgroups(ABC):
         """Make the cgroup and set its limits (those that `fitting` returns). Raises SystemFailure.
 
         all_devices: do not restrict which devices may be used (privileged); devices: rules (see `device_rules`) for
-            devices that may be used besides the usual ones; pid: of init, which is in the cgroup afterwards, if it
-            `begins_with_process`. After a failure, what was made is removed.
+            devices that may be used besides the usual ones; pid: of init, if the cgroup `begins_with_process`, for
+            which `begin` was called. After a failure, what was made is removed.
         """
         try:
             self._create(id, limits, parent, None if all_devices else (*DEFAULT, *devices), pid)
@@ -199,6 +199,13 @@ class Cgroups(ABC):
     def begins_with_process(self, parent: str) -> bool:
         """Whether a cgroup below this parent is made around init, which then does not enter by itself."""
         return False
+
+    def begin(self, id: str, limits: Limits, parent: str, pid: int) -> None:
+        """Have the cgroup made that `begins_with_process`, around init; `create` then waits for it, and does the rest.
+
+        Raises SystemFailure.
+        """
+        raise SystemFailure(f"cgroup {self.path_text(id, parent)}: process {pid} is to enter it by itself")
 
     def update(self, id: str, limits: Limits, parent: str = PARENT, before: Limits = _NOTHING) -> None:
         """Change the limits of a cgroup that is in use to these, which are all limits that it is to have.

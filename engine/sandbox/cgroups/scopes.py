@@ -37,7 +37,10 @@ class Units(Protocol):
     """What is asked of systemd; the daemon's `runtime.units` does it."""
 
     def start(self, unit: str, properties: Sequence[Property], there: Callable[[], bool]) -> None:
-        """Make a unit; there: whether it is as it is to be. Raises SystemFailure."""
+        """Begin to make a unit; there: whether it is as it is to be. Raises SystemFailure."""
+
+    def wait(self, unit: str, there: Callable[[], bool]) -> None:
+        """Return when it is there. Raises SystemFailure."""
 
     def change(self, unit: str, properties: Sequence[Property]) -> None:
         """Change properties of a unit. Raises SystemFailure."""
@@ -87,12 +90,10 @@ class Scopes(CgroupsV2):
                     self._units().end(slices.scope(id))
         super().remove(id, parent)
 
-    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None, pid: int) -> None:
-        if not slices.is_slice(parent):
-            super()._create(id, limits, parent, devices, pid)
-            return
-        (directory,) = self.directories(id, parent)
-        self._killings.forget(self.path_text(id, parent))
+    def begin(self, id: str, limits: Limits, parent: str, pid: int) -> None:
+        """Ask systemd for the scope around init."""
+        path = self.path_text(id, parent)
+        self._killings.forget(path)
         wanted: list[Property] = [
             ("Description", "s", f"container {id}"),
             ("Slice", "s", parent),
@@ -100,14 +101,22 @@ class Scopes(CgroupsV2):
             *_ALWAYS,
             *self._properties(limits),
         ]
+        self._units().start(slices.scope(id), wanted, lambda: self._holds(path, pid))
 
-        def there() -> bool:
-            return str(pid) in _read(f"{directory}/cgroup.procs").split()
+    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None, pid: int) -> None:
+        if not slices.is_slice(parent):
+            super()._create(id, limits, parent, devices, pid)
+            return
+        path = self.path_text(id, parent)
+        # The kernel's files have the limits, by the properties, before init is in the cgroup.
+        self._units().wait(slices.scope(id), lambda: self._holds(path, pid))
+        self._confine(f"{self.root}{path}", limits, devices)
 
-        self._units().start(slices.scope(id), wanted, there)
-        if not there():
-            raise SystemFailure(f"systemd has made {slices.scope(id)}, and process {pid} is not in {directory}")
-        self._confine(directory, limits, devices)
+    def _holds(self, path: str, pid: int) -> bool:
+        try:
+            return str(pid) in read(f"{self.root}{path}/cgroup.procs").split()
+        except OSError:  # it is not there yet
+            return False
 
     def _update(self, id: str, limits: Limits, parent: str) -> None:
         if slices.is_slice(parent):
@@ -123,10 +132,3 @@ def _emptied(directory: str) -> bool:
     with contextlib.suppress(OSError):  # what prevents it is told when the time is over
         subtree.cleared(directory)
     return not os.path.exists(directory)
-
-
-def _read(path: str) -> str:
-    try:
-        return read(path)
-    except OSError:  # it is not there: never made, or gone again
-        return ""

@@ -23,11 +23,6 @@ def never() -> bool:
     return False
 
 
-def there_once(calls: list[str], starts: int = 1) -> Callable[[], bool]:
-    """Whether so many starts have been asked for."""
-    return lambda: calls.count("StartTransientUnit") >= starts
-
-
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., Systemd]]:
     made: list[Systemd] = []
@@ -48,7 +43,7 @@ def asked(path: Path, seconds: float = 20.0) -> Units:
 
 def test_a_unit_is_started_changed_and_ended(make: Callable[..., Systemd], tmp_path: Path) -> None:
     systemd, manager = make(), asked(tmp_path)
-    manager.start(UNIT, PROPERTIES, there_once(systemd.calls))
+    manager.start(UNIT, PROPERTIES, never)
     assert systemd.units == {UNIT: SHOWN}
     manager.change(UNIT, [("TasksMax", "t", 2**64 - 1)])
     assert systemd.units[UNIT]["TasksMax"] == ("t", 2**64 - 1)
@@ -59,7 +54,7 @@ def test_a_unit_is_started_changed_and_ended(make: Callable[..., Systemd], tmp_p
 
 def test_without_systemds_own_socket_the_bus_is_asked(make: Callable[..., Systemd], tmp_path: Path) -> None:
     systemd = make("bus", bus=True)
-    asked(tmp_path).start(UNIT, PROPERTIES, there_once(systemd.calls))
+    asked(tmp_path).start(UNIT, PROPERTIES, never)
     assert systemd.calls == ["Hello", "StartTransientUnit"]
 
 
@@ -68,7 +63,7 @@ def test_a_systemd_that_executes_itself_anew_is_asked_again(
     make: Callable[..., Systemd], tmp_path: Path, cut: int
 ) -> None:
     systemd = make(cut=cut)
-    asked(tmp_path).start(UNIT, PROPERTIES, there_once(systemd.calls, cut + 1))
+    asked(tmp_path).start(UNIT, PROPERTIES, never)
     assert systemd.calls == ["StartTransientUnit"] * (cut + 1)
 
 
@@ -76,7 +71,7 @@ def test_a_systemd_that_is_away_is_waited_for(make: Callable[..., Systemd], tmp_
     first = Systemd(tmp_path / "private")
     first.close()
     manager = asked(tmp_path)
-    thread = threading.Thread(target=manager.start, args=(UNIT, PROPERTIES, lambda: UNIT in systemd.units))
+    thread = threading.Thread(target=manager.start, args=(UNIT, PROPERTIES, never))
     thread.start()
     (tmp_path / "private").unlink()
     systemd = make()
@@ -102,7 +97,7 @@ def test_a_unit_whose_start_was_answered_to_nobody_is_taken(make: Callable[..., 
 def test_a_leftover_of_the_name_is_ended_first(make: Callable[..., Systemd], tmp_path: Path) -> None:
     systemd = make()
     systemd.units[UNIT] = {}
-    asked(tmp_path).start(UNIT, PROPERTIES, there_once(systemd.calls, 2))
+    asked(tmp_path).start(UNIT, PROPERTIES, never)
     assert systemd.calls == ["StartTransientUnit", "StopUnit", "ResetFailedUnit", "StartTransientUnit"]
     assert systemd.units == {UNIT: SHOWN}
 
@@ -112,7 +107,17 @@ def test_a_slow_start_is_waited_for(
 ) -> None:
     monkeypatch.setattr(units, "_ASK_SECONDS", 0.01)
     systemd = make()
-    asked(tmp_path).start(UNIT, PROPERTIES, lambda: systemd.calls.count("GetUnit") == 3)
+    asked(tmp_path).start(UNIT, PROPERTIES, never)
+    asked(tmp_path).wait(UNIT, lambda: systemd.calls.count("GetUnit") == 3)
+
+
+def test_a_start_that_never_ends_is_given_up(
+    make: Callable[..., Systemd], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "_ASK_SECONDS", 0.01)
+    make()
+    with pytest.raises(SystemFailure, match=r"could not start engine-1\.scope in 0 seconds"):
+        asked(tmp_path, 0.1).wait(UNIT, never)
 
 
 def test_a_start_that_fails_later_is_a_failure(
@@ -122,7 +127,7 @@ def test_a_start_that_fails_later_is_a_failure(
     systemd = make()
     systemd.refusals["GetUnit"] = "org.freedesktop.systemd1.NoSuchUnit", "Unit engine-1.scope not loaded."
     with pytest.raises(SystemFailure, match=r"Unit engine-1\.scope not loaded"):
-        asked(tmp_path).start(UNIT, PROPERTIES, never)
+        asked(tmp_path).wait(UNIT, never)
 
 
 def test_a_refusal_is_told_in_systemds_words(make: Callable[..., Systemd], tmp_path: Path) -> None:
@@ -166,7 +171,8 @@ def test_a_peer_that_is_no_systemd_is_refused(said: bytes, refusal: str, tmp_pat
                 connection.recv(100)
                 connection.sendall(said)
                 if said == b"OK 0\r\n":
-                    connection.recv(100)
+                    while b"StartTransientUnit" not in connection.recv(1000):
+                        pass
                     connection.sendall(b"\0" * 100)
 
         thread = threading.Thread(target=answer)

@@ -7,7 +7,7 @@ those of `sandbox.spec`.
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TypedDict
 
 from engine.daemon.containers import files, paths
@@ -109,21 +109,32 @@ def _rights(engine: ProcessParts, container: Container) -> _Rights:
     }
 
 
-def make_cgroup(engine: SecurityParts, container: Container) -> Callable[[int], None]:
-    """A function that makes the container's cgroup, and takes init's pid if the cgroup `begins_with_process`.
+class NewCgroup:
+    """The cgroup of a run that is about to start, in `cgroupparent.of(container)`.
 
-    What could be refused is checked before. Raises SystemFailure.
+    around_init: it is made when init exists: `begin` and `make` get the pid of init
     """
-    fitting, _ = engine.cgroups.fitting(limits_of(container))
-    parent, privileged = cgroupparent.of(container), container.host_config["Privileged"]
-    _, devices = walls.devices_of(container.host_config)
 
-    def make(pid: int) -> None:
-        engine.cgroups.create(container.id, fitting, parent, all_devices=privileged, devices=devices, pid=pid)
-        if fitting.memory > 0:
-            engine.oom.watch(engine, container)
+    def __init__(self, engine: SecurityParts, container: Container) -> None:
+        """Make nothing yet, but check what could be refused. Raises SystemFailure."""
+        self._engine, self._container = engine, container
+        self._limits, _ = engine.cgroups.fitting(limits_of(container))
+        self._parent = cgroupparent.of(container)
+        _, self._devices = walls.devices_of(container.host_config)
+        self.around_init = engine.cgroups.begins_with_process(self._parent)
 
-    return make
+    def begin(self, pid: int) -> None:
+        """Have it made around init, while the caller goes on. Raises SystemFailure."""
+        self._engine.cgroups.begin(self._container.id, self._limits, self._parent, pid)
+
+    def make(self, pid: int = 0) -> None:
+        """Make it, or wait until it is there. Raises SystemFailure."""
+        privileged = self._container.host_config["Privileged"]
+        self._engine.cgroups.create(
+            self._container.id, self._limits, self._parent, all_devices=privileged, devices=self._devices, pid=pid
+        )
+        if self._limits.memory > 0:
+            self._engine.oom.watch(self._engine, self._container)
 
 
 def _root(engine: ContentParts, container: Container, where: paths.Paths) -> Root:

@@ -107,8 +107,7 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     _make_directories(engine, container, where)
     wanted = specify.sandbox_of(engine, container, where)
-    make_cgroup = specify.make_cgroup(engine, container)
-    around_init = engine.cgroups.begins_with_process(cgroupparent.of(container))
+    cgroup = specify.NewCgroup(engine, container)
     attach.let_go(container)
     request = Start(
         sandbox=packed.pack(wanted),
@@ -127,14 +126,16 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
         network = starting.Start(engine, container)
 
         def meanwhile() -> None:
-            if not around_init:
-                make_cgroup(0)
+            if not cgroup.around_init:
+                cgroup.make()
             network.prepare()
 
         def connect(pid: int, pid_start: int) -> None:
-            if around_init:
-                make_cgroup(pid)
+            if cgroup.around_init:
+                cgroup.begin(pid)
             network.plug(pid, pid_start)
+            if cgroup.around_init:
+                cgroup.make(pid)
 
         try:
             with tracers.stilled(engine, container):
