@@ -13,6 +13,7 @@ from engine.daemon.containers.exec import homes
 from engine.daemon.containers.health import probing
 from engine.daemon.containers.life import end, restarts
 from engine.daemon.containers.record import Container
+from engine.daemon.containers.security import cgroupparent
 from engine.daemon.containers.verbs import pause, remove, start
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
@@ -75,10 +76,11 @@ def _where(engine: ContainerParts, container: Container) -> paths.Paths:
 def _adopt(engine: ContainerParts, container: Container) -> bool:
     """Adopt one container; True when it is to be started."""
     status = container.state.status
+    where = _where(engine, container)
+    cgroupparent.recall(container, where.exec_dir)
     if status == "removing":
         remove.finish(engine, container)
         return False
-    where = _where(engine, container)
     was_alive = container.state.alive
     try:
         found = engine.monitors.adopt(container.id, where.exec_dir)

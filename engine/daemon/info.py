@@ -164,7 +164,7 @@ def _cgroups(cgroups: Cgroups) -> dict[str, str]:
     """Docker's words for a host without cgroups: the driver `none`, and no version."""
     if not cgroups.holds_processes:
         return {"CgroupDriver": "none"}
-    return {"CgroupDriver": "cgroupfs", "CgroupVersion": cgroups.version}
+    return {"CgroupDriver": cgroups.driver, "CgroupVersion": cgroups.version}
 
 
 def _warnings(abilities: dict[str, bool], cgroups: Cgroups, settings: Settings) -> list[str]:

@@ -32,6 +32,7 @@ from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.roster import Roster
+from engine.daemon.containers.security import cgroupparent
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
 from engine.daemon.network.firewall.control import Firewall
@@ -58,6 +59,7 @@ from engine.late import TYPE_CHECKING, late
 from engine.muxer import select
 from engine.sandbox.cgroups import detection
 from engine.sandbox.cgroups.hierarchy import Cgroups
+from engine.settings import cgroups
 from engine.settings.every import Settings
 from engine.wire import codec
 from engine.wire.channel import Channel
@@ -67,10 +69,12 @@ if TYPE_CHECKING:  # most daemons never need them
     from engine.daemon import reload
     from engine.daemon.containers.life import shutdown
     from engine.daemon.network import remove as networks
+    from engine.daemon.runtime import units
 else:
     networks = late("engine.daemon.network.remove")
     shutdown = late("engine.daemon.containers.life.shutdown")
     reload = late("engine.daemon.reload")
+    units = late("engine.daemon.runtime.units")
 
 log = logging.getLogger(__name__)
 
@@ -161,8 +165,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         gc.collect()
         memory.trim()
         gc.freeze()  # these objects live as long as the daemon: no collection needs to walk them
-        cgroups = f"cgroup v{engine.cgroups.version}" if engine.cgroups.version else "no cgroups"
-        log.info("ready: muxer %s, storage %s, %s", engine.muxer, engine.storage, cgroups)
+        kind = f"cgroup v{engine.cgroups.version} ({engine.cgroups.driver})" if engine.cgroups.version else "no cgroups"
+        log.info("ready: muxer %s, storage %s, %s", engine.muxer, engine.storage, kind)
         # Not `sigwait`: there the handler of another signal (SIGUSR1) would not run until one of these signals came.
         manager.ready()
         while (told := signal.sigwaitinfo(_AWAITED).si_signo) == signal.SIGHUP:
@@ -276,6 +280,13 @@ def _engine_id(data_root: str) -> str:
     return made
 
 
+def _cgroups(settings: Settings) -> Cgroups:
+    """The host's cgroups, by the driver that the settings name or the host's own. Raises Invalid, SystemFailure."""
+    found = detection.detect(driver=cgroups.driver(settings.exec_opts), units=lambda: units.Units())
+    cgroupparent.check(settings.cgroup_parent, found.driver)
+    return found
+
+
 def _build(settings: Settings, spawner: Spawner) -> Engine:
     logconfig.check(logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts))
     database = Database(
@@ -321,7 +332,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         images=Catalogue(database, settings.data_root, settings, kind, events.publish),
         containers=containers,
         monitors=monitors,
-        cgroups=detection.detect(),
+        cgroups=_cgroups(settings),
         events=events,
         schedule=Schedule(),
         execs=Execs(homes.clear),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from engine.commandline import Given, Option, Value, described, given_text, parse
 from engine.errors import Invalid, Unavailable
 from engine.literals import LAST_PORT, integer, natural
-from engine.settings import network
+from engine.settings import cgroups, network
 
 VERSION = "0.1.0"
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
@@ -56,6 +56,8 @@ class Settings:
     init: containers that do not say otherwise get an init, which reaps, as process 1
     init_path: the program for it, empty for the built-in one
     default_ulimits: `name=soft:hard` each, for containers that do not name that limit
+    exec_opts: `name=value` each, see `cgroups`; cgroup_parent: of containers that name none, empty for the cgroup
+        driver's own
     log_driver: of containers that name none; log_opts: `name=value` each, its options
     bridge: an existing bridge, `none`, or empty for the engine's own; bip*: its address and prefix; all settings about
         addresses may be empty, except ip; mtu: decimal, 0 for the kernel's
@@ -75,6 +77,8 @@ class Settings:
     init: bool
     init_path: str
     default_ulimits: tuple[str, ...]
+    exec_opts: tuple[str, ...]
+    cgroup_parent: str
     log_driver: str
     log_opts: tuple[str, ...]
     tlsverify: bool
@@ -333,6 +337,7 @@ OPTIONS = (
         value="limit",
         key="default-ulimits",
     ),
+    *cgroups.OPTIONS,
     Option(
         "tlsverify",
         "Use TLS on tcp:// and ask each client for a certificate",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 # What a coverage-guided run is to look at; imported by it, and by nothing else before.
 ROOMS = (
     *("engine.daemon.api", "engine.daemon.dockerfile", "engine.daemon.jsontext", "engine.daemon.tar"),
-    *("engine.daemon.images.reference", "engine.resolver.packets", "engine.wire"),
+    *("engine.daemon.images.reference", "engine.protocols.dbus", "engine.resolver.packets", "engine.wire"),
 )
 
 
@@ -93,8 +93,9 @@ def json() -> Callable[[bytes], None]:
 
 
 def messages() -> Callable[[bytes], None]:
-    """What the engine's processes tell each other, a birth's reports, questions for names, a WebSocket's frames."""
+    """What the engine's processes tell each other, a birth's reports, questions for names, frames, D-Bus."""
     from engine.errors import EngineError
+    from engine.protocols import dbus
     from engine.protocols.websocket import Machine
     from engine.resolver import packets
     from engine.wire import codec, report
@@ -104,6 +105,7 @@ def messages() -> Callable[[bytes], None]:
         attempt((ValueError, KeyError, TypeError), lambda: report.decode(data))
         attempt(packets.Malformed, lambda: packets.Query(data))
         attempt(EngineError, lambda: Machine().receive(data))
+        attempt(EngineError, lambda: dbus.decode(data))
 
     return ask
 

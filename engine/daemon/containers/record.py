@@ -15,9 +15,10 @@ The locks, outermost first:
     No thread waits for a client under it (attach reads the body before, and its response head must fit into the
     socket's buffer at once), nor for the copy of an image (`copied`). A start waits under it for these, all bounded:
     its monitor (`handshake.START_SECONDS` from one message to the next), the sources of binds
-    (`answering.SECONDS`), the resolver (5 seconds, then it is replaced), a spawner or monitor that takes no message
-    (10 seconds), the freezer (10 seconds), an end that settles (the same waits). Only copying files into a stopped
-    container takes as long as the files need; they have all been received by then.
+    (`answering.SECONDS`), systemd (`units.SECONDS`, twice), the resolver (5 seconds, then it is replaced), a spawner or
+    monitor that takes no message (10 seconds), the freezer (10 seconds), an end that settles (the same waits). An
+    update waits for systemd too. Only copying files into a stopped container takes as long as the files need; they
+    have all been received by then.
 `Container.changed` is held for one look or one change. The state's row is written under it, so rows are written in the
     order of the changes. Nothing that may take long is done under it. The end of a run sets `settling` until
     everything that only a run has is gone, and a start waits for that. The end gives back the networks first. Then
@@ -170,6 +171,8 @@ class Container:
     passing: the engine itself paused it, for some work of its own; a later daemon lets it run on
     preparing: a thread copies the image for its runs, where images are copied (see `copied`); under `changed`
     being_restarted: the number of `restart` calls between stop and start, during which AutoRemove does not remove it
+    cgroup_parent: the parent of the cgroup of its present or last run (see `security.cgroupparent`); written under
+        `operation` and at a daemon's start
     bell: the eventfd for waiters with a socket, written to and replaced at each end; None without waiters
     entrusted: by number, each waiting client whose connection the monitor is to have too; under `changed`
     waiting: clients that attached before the start, each with how it wants to be served; under `operation`
@@ -205,6 +208,7 @@ class Container:
     passing: bool = False
     preparing: bool = False
     being_restarted: int = 0
+    cgroup_parent: str = ""
     bell: Bell | None = field(default=None, repr=False)
     entrusted: dict[int, Entrusted] = field(default_factory=dict, repr=False)
     waiting: list[tuple[Client, socket.socket]] = field(default_factory=list, repr=False)

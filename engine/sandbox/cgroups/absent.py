@@ -37,7 +37,7 @@ class NoCgroups(Cgroups):
         """Never: nothing here has a limit, and nobody counts."""
         return False
 
-    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
+    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None, pid: int) -> None:
         """There is nothing to make: `fitting` leaves no limit."""
 
     def _update(self, id: str, limits: Limits, parent: str) -> None:

@@ -1,22 +1,50 @@
-"""Detects which cgroups the host has: version 1, version 2, both (hybrid, which is used as version 1), or none."""
+"""Detects which cgroups the host has (version 1, version 2, both, or none), and who makes them.
+
+A hybrid host, which has both, is used as one with version 1.
+"""
 
 import os
+from collections.abc import Callable
 
+from engine.errors import SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox.cgroups import v1, v2
-from engine.sandbox.cgroups.hierarchy import ROOT, Cgroups
+from engine.sandbox.cgroups.hierarchy import ROOT, Cgroups, read
 
-if TYPE_CHECKING:  # nearly every host has cgroups
-    from engine.sandbox.cgroups import absent
+if TYPE_CHECKING:  # the one for hosts without cgroups, the other for hosts that run systemd
+    from engine.sandbox.cgroups import absent, scopes
 else:
     absent = late("engine.sandbox.cgroups.absent")
+    scopes = late("engine.sandbox.cgroups.scopes")
+
+CGROUPFS, SYSTEMD = "cgroupfs", "systemd"
+"""The drivers: the engine makes directories, or systemd makes scopes."""
+BOOTED = "/run/systemd/system"
+"""A directory that exists where systemd is the host's init, see sd_booted(3)."""
 
 
-def detect(root: str = ROOT) -> Cgroups:
-    """The cgroups that are mounted below `root`; without any, what stands for none."""
+def detect(
+    root: str = ROOT,
+    *,
+    driver: str = "",
+    units: "Callable[[], scopes.Units] | None" = None,
+    booted: str = BOOTED,
+) -> Cgroups:
+    """The cgroups that are mounted below `root`; without any, what stands for none.
+
+    driver: for new containers; empty for `systemd` where systemd runs the host with version 2 alone, and else
+        `cgroupfs`; units: called when systemd is to be asked, None where that cannot be; booted: a path, see `BOOTED`
+    Raises SystemFailure for a driver that this host cannot have.
+    """
     if os.path.exists(f"{root}/cgroup.controllers"):
-        return v2.detect(root)
-    if not os.path.isdir(root):
-        return absent.NoCgroups(root)
-    found = v1.detect(root)
-    return found if found.controllers else absent.NoCgroups(root)
+        if units is not None and os.path.isdir(booted) and not os.path.islink(booted):
+            controllers = frozenset(read(f"{root}/cgroup.controllers").split())
+            return scopes.Scopes(root, controllers, driver or SYSTEMD, units)
+        found: Cgroups = v2.detect(root)
+    else:
+        found = v1.detect(root) if os.path.isdir(root) else absent.NoCgroups(root)
+        if not found.controllers:
+            found = absent.NoCgroups(root)
+    if driver == SYSTEMD:
+        raise SystemFailure("the cgroup driver systemd needs a host that runs systemd with cgroups version 2 alone")
+    return found

@@ -6,7 +6,8 @@ lacks. It never moves another process than the one it is told, and never touches
 
 Entering costs time: to write another process's pid into cgroup.procs makes the kernel wait for a grace period of RCU (5
 to 15 ms measured), while a single-threaded process that writes 0 into version 1's `tasks` waits for nothing (0.02 ms).
-So init enters by itself: `Sandbox.cgroups` is set to `entries(id)`.
+So init enters by itself: `Sandbox.cgroups` is set to `entries(id)`. Where systemd makes the cgroups, it moves init (see
+`scopes`).
 """
 
 import contextlib
@@ -124,6 +125,7 @@ class Cgroups(ABC):
 
     version: "1" or "2", as `info` shows it (hybrid is "1"), empty on a host without cgroups; hybrid: version 2 is
         mounted beside version 1
+    driver: `systemd` where systemd makes the cgroups of new containers (see `scopes`), else `cgroupfs`
     holds_processes: a container's processes, however many, can be found, frozen and killed by its cgroup
     controllers: all that can be used; features: which kinds of limit work, of `memory`, `swap`, `memory_reservation`,
         `memory_swappiness`, `oom_kill_disable`, `pids`, `cpu_shares`, `cpu_cfs`, `cpu_rt`, `cpuset`, `blkio_weight`,
@@ -133,6 +135,7 @@ class Cgroups(ABC):
     version = ""
     hybrid = False
     holds_processes = True
+    driver = "cgroupfs"
 
     def __init__(self, root: str, controllers: frozenset[str], features: frozenset[str]) -> None:
         """root: where the hierarchies are mounted."""
@@ -174,24 +177,40 @@ class Cgroups(ABC):
         *,
         all_devices: bool = False,
         devices: tuple[str, ...] = (),
+        pid: int = 0,
     ) -> None:
         """Make the cgroup and set its limits (those that `fitting` returns). Raises SystemFailure.
 
         all_devices: do not restrict which devices may be used (privileged); devices: rules (see `device_rules`) for
-            devices that may be used besides the usual ones. After a failure, what was made is removed.
+            devices that may be used besides the usual ones; pid: of init, if the cgroup `begins_with_process`, for
+            which `begin` was called. After a failure, what was made is removed.
         """
         try:
-            self._create(id, limits, parent, None if all_devices else (*DEFAULT, *devices))
+            self._create(id, limits, parent, None if all_devices else (*DEFAULT, *devices), pid)
         except OSError as error:
             self.remove(id, parent)
             raise self._failure(id, parent, error) from error
+        except SystemFailure:
+            self.remove(id, parent)
+            raise
 
     @abstractmethod
-    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
+    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None, pid: int) -> None:
         """Make the cgroup and set the limits.
 
-        Raises OSError; the caller removes what was made. devices: None for all.
+        Raises OSError, SystemFailure; the caller removes what was made. devices: None for all.
         """
+
+    def begins_with_process(self, parent: str) -> bool:
+        """Whether a cgroup below this parent is made around init, which then does not enter by itself."""
+        return False
+
+    def begin(self, id: str, limits: Limits, parent: str, pid: int) -> None:
+        """Have the cgroup made that `begins_with_process`, around init; `create` then waits for it, and does the rest.
+
+        Raises SystemFailure.
+        """
+        raise SystemFailure(f"cgroup {self.path_text(id, parent)}: process {pid} is to enter it by itself")
 
     def update(self, id: str, limits: Limits, parent: str = PARENT, before: Limits = _NOTHING) -> None:
         """Change the limits of a cgroup that is in use to these, which are all limits that it is to have.
@@ -203,14 +222,18 @@ class Cgroups(ABC):
             limits = replace(limits, pids=-1)
         try:
             self._update(id, limits, parent)
-        except OSError as error:
-            with contextlib.suppress(OSError):  # the refusal is reported; a failure to put the old limits back is not
+        except (OSError, SystemFailure) as error:
+            # The refusal is reported; a failure to put the old limits back is not.
+            with contextlib.suppress(OSError, SystemFailure):
                 self._update(id, before, parent)
-            raise self._failure(id, parent, error) from error
+            raise self._failure(id, parent, error) if isinstance(error, OSError) else error from error
 
     @abstractmethod
     def _update(self, id: str, limits: Limits, parent: str) -> None:
-        """Write the limits, in an order in which no limit keeps another from being written; raises OSError."""
+        """Write the limits, in an order in which no limit keeps another from being written.
+
+        Raises OSError, SystemFailure.
+        """
 
     def freeze(self, id: str, parent: str = PARENT) -> None:
         """Stop all processes of the cgroup where they are, and return once they have stopped. Raises SystemFailure."""
@@ -344,6 +367,10 @@ def counter(path: str, name: str) -> int:
     try:
         text = read(path)
     except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:
+        if error.errno != errno.ENODEV:  # the cgroup was removed after the file was opened
+            raise
         return 0
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} ")), 0)
 

@@ -86,7 +86,7 @@ class CgroupsV1(Cgroups):
         path = f"{self._mounts['memory']}{self.path_text(id, parent)}/memory.oom_control"
         return counter(path, "oom_kill") > 0
 
-    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
+    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None, pid: int) -> None:
         path = self.path_text(id, parent)
         for mount in self._hierarchies:
             try:

@@ -128,13 +128,27 @@ class CgroupsV2(Cgroups):
         """Whether the memory controller has killed a process here."""
         return counter(f"{self.directories(id, parent)[0]}/memory.events", "oom_kill") > 0
 
-    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None) -> None:
+    def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None, pid: int) -> None:
         (directory,) = self.directories(id, parent)
         try:
             os.mkdir(directory, 0o755)
         except FileNotFoundError:
             self._make_parent(parent)
             os.mkdir(directory, 0o755)
+        else:
+            if not self._has_controllers(directory):
+                self._make_parent(parent)
+        self._confine(id, directory, limits, devices)
+
+    def _has_controllers(self, directory: str) -> bool:
+        """Whether the parent passes on what limits need.
+
+        It does not where another program has made it, or a daemon that was killed meanwhile.
+        """
+        return not self.controllers.intersection(_WANTED).difference(read(f"{directory}/cgroup.controllers").split())
+
+    def _confine(self, id: str, directory: str, limits: Limits, devices: tuple[str, ...] | None) -> None:
+        """Write the limits and guard the devices; raises OSError."""
         self._write(directory, self._kept(id, directory, limits))
         if devices is not None and self.guards_devices:
             bpf.attach_device_program(directory, device_program.assemble(devices))
@@ -161,7 +175,7 @@ class CgroupsV2(Cgroups):
         self._write(self.directories(id, parent)[0], limits)
 
     def _write(self, directory: str, limits: Limits) -> None:
-        for name, value in _settings(limits):
+        for name, value in settings(limits):
             write(f"{directory}/{name}", value)
         if limits.blkio_weight or limits.blkio_weight_device:
             for name, value in _weights(limits, bfq=os.path.exists(f"{directory}/io.bfq.weight")):
@@ -203,7 +217,7 @@ def _switch_on(directory: str, controller: str) -> None:
             raise
 
 
-def _settings(limits: Limits) -> list[tuple[str, str]]:
+def settings(limits: Limits) -> list[tuple[str, str]]:
     """(file, value) for each limit that is set."""
     rows = []
     quota, period = cpu_quota(limits)
@@ -238,11 +252,11 @@ def _settings(limits: Limits) -> list[tuple[str, str]]:
 def _weights(limits: Limits, *, bfq: bool) -> list[tuple[str, str]]:
     """(file, value) of the weights, for the scheduler BFQ where the kernel has it, else for the cost model."""
     file = "io.bfq.weight" if bfq else "io.weight"
-    rows = [(file, str(_scaled(limits.blkio_weight, bfq=bfq)))] if limits.blkio_weight else []
-    return rows + [(file, f"{device} {_scaled(value, bfq=bfq)}") for device, value in limits.blkio_weight_device]
+    rows = [(file, str(scaled(limits.blkio_weight, bfq=bfq)))] if limits.blkio_weight else []
+    return rows + [(file, f"{device} {scaled(value, bfq=bfq)}") for device, value in limits.blkio_weight_device]
 
 
-def _scaled(weight: int, *, bfq: bool) -> int:
+def scaled(weight: int, *, bfq: bool) -> int:
     """The weight as the kernel takes it: the API's 10 to 1000 for BFQ, 1 to 10000 for io.weight.
 
     The second is scaled linearly (OCI runtimes' conversion).

@@ -39,6 +39,7 @@ class Cgroups:
     """A hierarchy of which it is asked what it can do."""
 
     version: str = "2"
+    driver: str = "systemd"
     features: frozenset[str] = frozenset({"memory", "pids", "cpu_cfs", "cpu_shares"})
     holds_processes: bool = True
     guards_devices: bool = True

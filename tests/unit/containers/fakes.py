@@ -71,8 +71,13 @@ class FakeCgroups:
     """Cgroups of version 1 that can do everything, and do nothing."""
 
     version = "1"
+    driver = "cgroupfs"
     features = frozenset({"cpu_cfs", "cpu_rt"})
     holds_processes = guards_devices = True
+
+    def begins_with_process(self, parent: str) -> bool:
+        """It begins empty."""
+        return False
 
     def fitting(self, limits: Limits) -> tuple[Limits, list[str]]:
         """All that was asked for."""

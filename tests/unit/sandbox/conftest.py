@@ -42,6 +42,10 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         beside = Path(path).parent
         for file in [one for one in beside.iterdir() if one.is_file() and one.name != "cgroup.controllers"]:
             (Path(path) / file.name).touch()
+        if (beside / "cgroup.controllers").exists():  # version 2: what the cgroup above has switched on
+            passed_on = (beside / "cgroup.subtree_control").read_text()
+            every = (beside / "cgroup.controllers").read_text()
+            (Path(path) / "cgroup.controllers").write_text(every if passed_on else "")
 
     def emptied(path: str, **more) -> None:
         for file in Path(path).iterdir() if Path(path).is_dir() else ():

@@ -44,6 +44,22 @@ def test_version_2_switches_controllers_on_above_and_in_the_parent(v2: Path) -> 
     assert not (v2 / "a/b/x/cgroup.subtree_control").read_text()
 
 
+def test_a_parent_of_version_2_that_existed_before_gets_its_controllers_too(v2: Path) -> None:
+    """One that somebody else has made, or a daemon that was killed as it made it."""
+    for directory in ("a", "a/b"):
+        (v2 / directory).mkdir()
+    detection.detect(str(v2)).create("x", Limits(), "/a/b")
+    assert all((v2 / where / "cgroup.subtree_control").read_text() for where in (".", "a", "a/b"))
+
+
+def test_a_parent_of_version_2_that_passes_all_on_is_left_alone(v2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = detection.detect(str(v2))
+    found.create("x", Limits(), "/a/b")
+    rows = written(monkeypatch, version_2)
+    found.create("y", Limits(), "/a/b")
+    assert not rows
+
+
 def test_version_2_unlimited_is_max(v2: Path) -> None:
     detection.detect(str(v2)).create("x", Limits(memory=1 << 30, memory_swap=-1, cpu_period=50_000, pids=-1))
     read = {name: (v2 / "engine/x" / name).read_text() for name in ("memory.swap.max", "cpu.max", "pids.max")}

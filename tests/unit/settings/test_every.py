@@ -72,6 +72,8 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "init": True,
         "init-path": "/i",
         "default-ulimits": {"nofile": {"Name": "nofile", "Soft": 5, "Hard": 9}, "core": {"Soft": 0, "Hard": -1}},
+        "exec-opts": ["native.cgroupdriver=systemd"],
+        "cgroup-parent": "a.slice",
         "log-driver": "json-file",
         "log-opts": {"max-size": "1m", "tag": "a=b"},
         "tlsverify": True,
@@ -108,6 +110,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "registry-mirrors": ("https://m/",),
         "insecure-registries": ("r:5000",),
         "default-ulimits": ("nofile=5:9", "core=0:-1"),
+        "exec-opts": ("native.cgroupdriver=systemd",),
         "log-opts": ("max-size=1m", "tag=a=b"),
         "mtu": "1400",
         "default-address-pools": ("10.0.0.0/8,24", "fd01::/48,64"),
@@ -243,7 +246,7 @@ def test_the_defaults_of_the_table_pass_their_own_checks():
 
 def test_every_option_can_be_given_on_the_command_line():
     values = {"host": "fd://", "log-level": "warn", "muxer": "c", "registry-mirror": "http://m/", "log-opt": "a=b"}
-    values["default-ulimit"] = "nofile=5"
+    values |= {"default-ulimit": "nofile=5", "exec-opt": "native.cgroupdriver=cgroupfs"}
     values |= {"bridge": "br0", "bip": "10.1.0.1/16", "bip6": "fd00::1/64", "mtu": "1400", "ip": "127.0.0.1"}
     values |= {"fixed-cidr": "10.1.1.0/24", "fixed-cidr-v6": "fd00::/80"}
     values |= {"default-gateway": "10.1.0.2", "default-gateway-v6": "fd00::2", "host-gateway-ip": "10.1.0.3"}

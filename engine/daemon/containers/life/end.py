@@ -18,7 +18,7 @@ from engine.daemon.containers.life import policy, restarts
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
-from engine.daemon.containers.security import walls
+from engine.daemon.containers.security import cgroupparent
 from engine.daemon.containers.verbs import remove, start
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
@@ -105,7 +105,7 @@ def _leave_networks(engine: ContainerParts, container: Container) -> None:
 
 def _oom_killed(engine: ContainerParts, container: Container) -> bool:
     try:
-        return engine.cgroups.oom_killed(container.id, walls.cgroup_parent(container))
+        return engine.cgroups.oom_killed(container.id, cgroupparent.of(container))
     except OSError as error:  # the end itself must be recorded all the same
         log.warning("container %s: cannot tell whether it ran out of memory: %s", container.id, error)
         return False
@@ -142,7 +142,7 @@ def _end_unseen(engine: ContainerParts, container: Container, where: paths.Paths
     error = why_lost(container, where)
     if signalling.send_signal(state.pid, state.pid_start, signal.SIGKILL):
         try:
-            engine.cgroups.wake(container.id, walls.cgroup_parent(container))  # a paused process cannot die
+            engine.cgroups.wake(container.id, cgroupparent.of(container))  # a paused process cannot die
         except SystemFailure as failure:
             log.warning("container %s: %s", container.id, failure)
         if not signalling.kill_and_wait(state.pid, state.pid_start, _KILLED_SECONDS):

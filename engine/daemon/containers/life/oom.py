@@ -10,7 +10,7 @@ import logging
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save_and_tell
-from engine.daemon.containers.security.walls import cgroup_parent
+from engine.daemon.containers.security import cgroupparent
 from engine.daemon.parts import OomParts
 from engine.daemon.runtime.worker import Worker
 from engine.sandbox.alarms import Alarms
@@ -33,7 +33,7 @@ class OomWatch:
         """
         try:
             self._watched[container.id] = engine, container
-            self._alarms.arm(container.id, engine.cgroups.directories(container.id, cgroup_parent(container)))
+            self._alarms.arm(container.id, engine.cgroups.directories(container.id, cgroupparent.of(container)))
         except OSError as error:
             self._watched.pop(container.id, None)
             log.warning(
@@ -55,7 +55,7 @@ class OomWatch:
         if container.host_config["Memory"] <= 0:
             return
         self.watch(engine, container)
-        killed = engine.cgroups.oom_killed(container.id, cgroup_parent(container))
+        killed = engine.cgroups.oom_killed(container.id, cgroupparent.of(container))
         with container.changed:
             if killed and not container.state.oom_killed:
                 _happened(engine, container)

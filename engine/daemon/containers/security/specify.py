@@ -7,14 +7,14 @@ those of `sandbox.spec`.
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TypedDict
 
 from engine.daemon.containers import files, paths
 from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import confinement, dockerinit, joins, lacking, resources, walls
+from engine.daemon.containers.security import cgroupparent, confinement, dockerinit, joins, lacking, resources, walls
 from engine.daemon.containers.shapes import Config
 from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
@@ -44,6 +44,9 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         where_of_network = where
     devices, _ = walls.devices_of(host_config)
     init = dockerinit.is_wanted(engine.settings, host_config)
+    rights = _rights(engine, container)
+    if engine.cgroups.begins_with_process(cgroupparent.of(container)):
+        rights["cgroups"] = ()
     made = Sandbox(
         id=container.id,
         root=_root(engine, container, where),
@@ -68,7 +71,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         rows=host_config["ConsoleSize"][0],
         columns=host_config["ConsoleSize"][1],
         joined=namespaces.joined,
-        **_rights(engine, container),
+        **rights,
     )
     return lacking.confined(engine.cgroups, host_config, made)
 
@@ -103,24 +106,38 @@ def _rights(engine: ProcessParts, container: Container) -> _Rights:
         "seccomp": walls.filter_of(host_config, names),
         "rlimits": resources.rlimits_of(host_config, engine.settings.default_ulimits),
         "oom_score_adj": host_config["OomScoreAdj"] or _OWN_OOM_SCORE,
-        "cgroups": engine.cgroups.entries(container.id, walls.cgroup_parent(container)),
+        "cgroups": engine.cgroups.entries(container.id, cgroupparent.of(container)),
         "seccomp_flags": walls.filter_flags_of(host_config),
         "apparmor": confinement.ready(walls.apparmor_of(host_config)),
     }
 
 
-def make_cgroup(engine: SecurityParts, container: Container) -> Callable[[], None]:
-    """A function that makes the container's cgroup; what could be refused is checked before. Raises SystemFailure."""
-    fitting, _ = engine.cgroups.fitting(limits_of(container))
-    parent, privileged = walls.cgroup_parent(container), container.host_config["Privileged"]
-    _, devices = walls.devices_of(container.host_config)
+class NewCgroup:
+    """The cgroup of a run that is about to start, in `cgroupparent.of(container)`.
 
-    def make() -> None:
-        engine.cgroups.create(container.id, fitting, parent, all_devices=privileged, devices=devices)
-        if fitting.memory > 0:
-            engine.oom.watch(engine, container)
+    around_init: it is made when init exists: `begin` and `make` get the pid of init
+    """
 
-    return make
+    def __init__(self, engine: SecurityParts, container: Container) -> None:
+        """Make nothing yet, but check what could be refused. Raises SystemFailure."""
+        self._engine, self._container = engine, container
+        self._limits, _ = engine.cgroups.fitting(limits_of(container))
+        self._parent = cgroupparent.of(container)
+        _, self._devices = walls.devices_of(container.host_config)
+        self.around_init = engine.cgroups.begins_with_process(self._parent)
+
+    def begin(self, pid: int) -> None:
+        """Have it made around init, while the caller goes on. Raises SystemFailure."""
+        self._engine.cgroups.begin(self._container.id, self._limits, self._parent, pid)
+
+    def make(self, pid: int = 0) -> None:
+        """Make it, or wait until it is there. Raises SystemFailure."""
+        privileged = self._container.host_config["Privileged"]
+        self._engine.cgroups.create(
+            self._container.id, self._limits, self._parent, all_devices=privileged, devices=self._devices, pid=pid
+        )
+        if self._limits.memory > 0:
+            self._engine.oom.watch(self._engine, self._container)
 
 
 def _root(engine: ContentParts, container: Container, where: paths.Paths) -> Root:

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import joins, walls
+from engine.daemon.containers.security import cgroupparent, joins
 from engine.daemon.parts import ContainerPart, SecurityParts
 from engine.errors import Conflict
 from engine.sandbox import capabilities
@@ -48,7 +48,7 @@ def stilled(engine: SecurityParts, container: Container) -> Iterator[None]:
                 raise Conflict(f"failed to join PID namespace: container {other.id} is busy")
             stack.callback(other.operation.release)
             if other.snapshot().status == "running":
-                parent = walls.cgroup_parent(other)
+                parent = cgroupparent.of(other)
                 stack.callback(engine.cgroups.thaw, other.id, parent)
                 engine.cgroups.freeze(other.id, parent)
         yield

@@ -1,4 +1,4 @@
-"""Translate and check the isolation options of HostConfig: Privileged, SecurityOpt, Devices, Sysctls, CgroupParent.
+"""Translate and check the isolation options of HostConfig: Privileged, SecurityOpt, Devices, Sysctls.
 
 Runs in the daemon's request threads: `check` and `adapt` at create, the others at each start. This module parses the
 API's values and raises docker's refusals; `engine.sandbox` applies them. It never changes a HostConfig that a container
@@ -12,22 +12,18 @@ import stat
 from dataclasses import dataclass
 
 from engine.daemon.containers.mounts.requests import UncheckedByDockerd
-from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import confinement, joins
 from engine.daemon.containers.shapes import HostConfig
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.sandbox import capabilities, device_rules, mounts, seccomp, sysctls
-from engine.sandbox.cgroups import hierarchy
 from engine.sandbox.spec import Device, Mount
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _PERMISSIONS = re.compile(r"[rwm]{0,3}", re.ASCII)
 _UNCONFINED, _BUILTIN = "unconfined", "builtin"
-_SLICE = ".slice"
-_LONGEST_PARENT = 2048
 # Not given to a privileged container, as in docker: what it has of its own, and device trees of other programs.
 _SKIPPED_DIRECTORIES = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
 _SKIPPED = frozenset({"/dev/console", "/dev/ptmx"})
@@ -88,14 +84,6 @@ def check(host_config: HostConfig) -> None:
         device_rules.parse(rule)
     if host_config["StorageOpt"]:
         raise UncheckedByDockerd("--storage-opt is supported only for overlay over xfs with 'pquota' mount option")
-    _check_parent(host_config["CgroupParent"])
-
-
-def _check_parent(parent: str) -> None:
-    if "\0" in parent or "\n" in parent or len(parent) > _LONGEST_PARENT:
-        raise Invalid(f"invalid cgroup-parent: {parent[:64]!r}")
-    if parent.endswith(_SLICE) and "/" not in parent:
-        raise Invalid(f'cgroup-parent "{parent}" names a systemd slice: this engine\'s cgroup driver is cgroupfs')
 
 
 def adapt(engine: SecurityParts, asked: Object, host_config: HostConfig) -> None:
@@ -120,12 +108,6 @@ def adapt(engine: SecurityParts, asked: Object, host_config: HostConfig) -> None
     unlabelled = host_config["Privileged"] or "host" in (host_config["IpcMode"], host_config["PidMode"])
     if unlabelled and not any(option.partition("=")[0] == "label" for option in options):
         host_config["SecurityOpt"] = [*options, "label=disable"]
-
-
-def cgroup_parent(container: Container) -> str:
-    """The parent of the container's cgroup: always an absolute path, and never above the hierarchy's root."""
-    asked = container.host_config["CgroupParent"]
-    return absolute(asked) if asked else hierarchy.PARENT
 
 
 def absolute(path: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from engine.daemon.clock import NEVER, SECOND, rfc3339
 from engine.daemon.containers.record import Container, State
-from engine.daemon.containers.security import walls
+from engine.daemon.containers.security import cgroupparent
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import CgroupPart
 from engine.sandbox.cgroups.counters import Counters, Files, Gone, IoEntry, Reader
@@ -156,7 +156,7 @@ class Gauge:
     def __init__(self, engine: CgroupPart, container: Container, state: State, *, keep: bool) -> None:
         """state: of the run, which is alive."""
         self.pid_start = state.pid_start
-        self._counters = Reader(engine.cgroups, container.id, walls.cgroup_parent(container), keep=keep)
+        self._counters = Reader(engine.cgroups, container.id, cgroupparent.of(container), keep=keep)
         host_network = container.host_config["NetworkMode"] == "host"
         self._network = None if host_network else Files({"dev": f"/proc/{state.pid}/net/dev"}, keep=keep)
 

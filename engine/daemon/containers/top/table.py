@@ -11,7 +11,7 @@ import time
 
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import walls
+from engine.daemon.containers.security import cgroupparent
 from engine.daemon.containers.top import psargs
 from engine.daemon.containers.top.psfields import FIELDS, Moment, Process
 from engine.daemon.parts import CgroupPart, ProcessListParts
@@ -61,7 +61,7 @@ def _joined(row: list[str], count: int) -> list[str]:
 def pids_of(engine: CgroupPart, container: Container) -> list[int]:
     """The pids of the container's cgroup and of all cgroups below it, in order."""
     found: set[int] = set()
-    waiting = list(engine.cgroups.directories(container.id, walls.cgroup_parent(container))[:1])
+    waiting = list(engine.cgroups.directories(container.id, cgroupparent.of(container))[:1])
     for _ in range(_MOST_CGROUPS):
         if not waiting:
             break

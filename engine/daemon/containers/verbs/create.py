@@ -18,7 +18,7 @@ from engine.daemon.containers.endpoints import requested
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import lacking, resources, specify, walls
+from engine.daemon.containers.security import cgroupparent, lacking, resources, specify, walls
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
 from engine.daemon.images.image import descriptor as describe
@@ -63,6 +63,7 @@ def create(
     warnings = validate.check(config, host_config)
     warnings += resources.discard(host_config, engine.cgroups)
     warnings += lacking.discard(engine.cgroups, host_config)
+    cgroupparent.check(host_config["CgroupParent"], engine.cgroups.driver)
     walls.adapt(engine, body.get("HostConfig") or {}, host_config)
     image = engine.images.find(config["Image"], platform or None) if config["Image"] else None
     networking = settings.networking(body.get("NetworkingConfig") or {}, host_config["NetworkMode"])

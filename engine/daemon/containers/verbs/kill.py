@@ -7,7 +7,7 @@ from engine.daemon.containers import states
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
-from engine.daemon.containers.security import walls
+from engine.daemon.containers.security import cgroupparent
 from engine.daemon.containers.verbs import pause
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
@@ -74,7 +74,7 @@ def send(
         if paused and ends:
             pause.go_on(engine, container, run, dying=number == signal.SIGKILL)
         if number == signal.SIGKILL:
-            engine.cgroups.wake(container.id, walls.cgroup_parent(container))
+            engine.cgroups.wake(container.id, cgroupparent.of(container))
     return run
 
 

@@ -7,7 +7,7 @@ from engine.daemon.containers import states
 from engine.daemon.containers.health import probing
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save_and_tell
-from engine.daemon.containers.security import walls
+from engine.daemon.containers.security import cgroupparent
 from engine.daemon.parts import ContainerParts
 from engine.errors import Conflict, EngineError, SystemFailure
 
@@ -33,7 +33,7 @@ def pause(engine: ContainerParts, container: Container, *, passing: bool = False
             if status != "running" or container.doomed:
                 raise Conflict(f"container {container.id} is not running")
         try:
-            engine.cgroups.freeze(container.id, walls.cgroup_parent(container))
+            engine.cgroups.freeze(container.id, cgroupparent.of(container))
         except SystemFailure as error:
             with container.changed:
                 if container.exits != run:
@@ -85,7 +85,7 @@ def go_on(engine: ContainerParts, container: Container, run: int, *, dying: bool
 
     dying: SIGKILL was sent while it was frozen, so it is not recorded or announced as running again
     """
-    engine.cgroups.thaw(container.id, walls.cgroup_parent(container))
+    engine.cgroups.thaw(container.id, cgroupparent.of(container))
     with container.changed:
         if dying or container.exits != run or container.state.status != "paused":
             return
@@ -97,7 +97,7 @@ def go_on(engine: ContainerParts, container: Container, run: int, *, dying: bool
 def restore(engine: ContainerParts, container: Container) -> None:
     """At a daemon's start: freeze or thaw as the record says, should the last daemon have died between the two."""
     if container.state.status == "paused":
-        engine.cgroups.freeze(container.id, walls.cgroup_parent(container))
+        engine.cgroups.freeze(container.id, cgroupparent.of(container))
     else:
         with contextlib.suppress(SystemFailure):  # a host without a freezer has frozen nothing
-            engine.cgroups.thaw(container.id, walls.cgroup_parent(container))
+            engine.cgroups.thaw(container.id, cgroupparent.of(container))

@@ -16,7 +16,7 @@ from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import attach
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.saving import save
-from engine.daemon.containers.security import copied, joins, specify, tracers, walls
+from engine.daemon.containers.security import cgroupparent, copied, joins, specify, tracers
 from engine.daemon.containers.verbs import remove, wait
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
@@ -107,7 +107,7 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     _make_directories(engine, container, where)
     wanted = specify.sandbox_of(engine, container, where)
-    make_cgroup = specify.make_cgroup(engine, container)
+    cgroup = specify.NewCgroup(engine, container)
     attach.let_go(container)
     request = Start(
         sandbox=packed.pack(wanted),
@@ -126,14 +126,20 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
         network = starting.Start(engine, container)
 
         def meanwhile() -> None:
-            make_cgroup()
+            if not cgroup.around_init:
+                cgroup.make()
             network.prepare()
+
+        def connect(pid: int, pid_start: int) -> None:
+            if cgroup.around_init:
+                cgroup.begin(pid)
+            network.plug(pid, pid_start)
+            if cgroup.around_init:
+                cgroup.make(pid)
 
         try:
             with tracers.stilled(engine, container):
-                return engine.monitors.start(
-                    container.id, request, connections, meanwhile, network.plug, ordinary=ordinary
-                )
+                return engine.monitors.start(container.id, request, connections, meanwhile, connect, ordinary=ordinary)
         except BaseException:
             network.undo()
             raise
@@ -165,8 +171,10 @@ def _make_directories(engine: ContainerParts, container: Container, where: paths
         try:
             os.mkdir(where.exec_dir, 0o700)
         except FileExistsError:
+            cgroupparent.recall(container, where.exec_dir)
             clear_run(engine, container, where)
             os.mkdir(where.exec_dir, 0o700)
+        cgroupparent.settle(engine, container, where.exec_dir)
         files.mend(where, container)
         if not os.path.isdir(where.upper):
             specify.make_root(engine, container, where)
@@ -229,6 +237,6 @@ def clear_cgroups(engine: ContainerParts, container: Container) -> None:
     """Remove the container's cgroups, and kill what still runs in them."""
     engine.oom.forget(container)
     try:
-        engine.cgroups.remove(container.id, walls.cgroup_parent(container))
+        engine.cgroups.remove(container.id, cgroupparent.of(container))
     except (OSError, SystemFailure) as error:
         log.warning("container %s: its cgroups could not be removed: %s", container.id, error)

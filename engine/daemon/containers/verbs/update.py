@@ -11,7 +11,7 @@ from typing import Final, Literal
 from engine.daemon.containers import config, validate
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import resources, walls
+from engine.daemon.containers.security import cgroupparent, resources
 from engine.daemon.containers.shapes import HostConfig, RestartPolicy
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
@@ -95,7 +95,7 @@ def _change(
         after["RestartPolicy"] = policy
     running = state.status in ("running", "paused")
     if running:
-        parent = walls.cgroup_parent(container)
+        parent = cgroupparent.of(container)
         engine.cgroups.update(container.id, _limits(engine, after), parent, _limits(engine, before))
     try:
         with container.changed:

@@ -68,26 +68,6 @@ def container(**host_config: object) -> Container:
     return parts.container(id="a" * 64, host_config=whole(**host_config))
 
 
-@pytest.mark.parametrize(
-    ("asked", "wanted"),
-    [
-        ("", "/engine"),
-        ("/", "/"),
-        ("//", "/"),
-        ("a", "/a"),
-        ("/a/b/", "/a/b"),
-        ("//a//b", "/a/b"),
-        ("../../a", "/a"),
-        ("a/../../..", "/"),
-        ("/./a/.", "/a"),
-        (".hidden", "/.hidden"),
-        ("a..b", "/a..b"),
-    ],
-)
-def test_a_parent_is_a_path_within_the_hierarchy(asked: str, wanted: str) -> None:
-    assert walls.cgroup_parent(container(CgroupParent=asked)) == wanted
-
-
 def test_an_ordinary_container_has_what_a_spare_has_prepared() -> None:
     """Else no start would be as fast as it is."""
     plain = whole()
@@ -132,8 +112,6 @@ def test_a_device_that_is_none_is_refused(path: str) -> None:
         {"Devices": [{"PathOnHost": "/dev/zero", "CgroupPermissions": "rwx"}]},
         {"Devices": [{"PathOnHost": "/dev/ze\0ro", "CgroupPermissions": "r"}]},
         {"DeviceCgroupRules": ["all"]},
-        {"CgroupParent": "a\0b"},
-        {"CgroupParent": "user.slice"},
         {"SecurityOpt": ["seccomp={"]},
     ],
 )

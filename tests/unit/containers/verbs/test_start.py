@@ -4,15 +4,21 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from engine.daemon.containers import paths
 from engine.daemon.containers.paths import Paths
+from engine.daemon.containers.security import cgroupparent, specify
 from engine.daemon.containers.verbs import create, start
 from engine.kernel import syscalls
-from engine.wire.schema import Started
-from tests.unit.containers.fakes import make_engine
+from engine.sandbox.spec import Limits
+from engine.wire import packed
+from engine.wire.schema import Start, Started
+from tests.unit.containers.fakes import FakeCgroups, make_engine
 
 
 @pytest.fixture
@@ -83,3 +89,79 @@ def test_a_run_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch: pyt
     state = container.snapshot()
     assert (state.status, state.pid) == ("created", 0)
     assert container.operation.acquire(blocking=False)
+
+
+class Scopes(FakeCgroups):
+    """Cgroups that systemd makes around init."""
+
+    driver = "systemd"
+
+    def __init__(self, done: list[object]) -> None:
+        self._done = done
+
+    def begins_with_process(self, parent: str) -> bool:
+        """Of a slice."""
+        return parent.endswith(".slice")
+
+    def entries(self, *of: str) -> tuple[str, ...]:
+        """What an exec enters."""
+        return ("/cgroup.procs",)
+
+    def begin(self, id: str, limits: Limits, parent: str, pid: int) -> None:
+        """Systemd begins."""
+        self._done.append(("begin", parent, pid, limits.pids))
+
+    def create(self, id: str, limits: Limits, parent: str, *, pid: int, **more: object) -> None:
+        """Systemd has done it."""
+        self._done.append(("create", parent, pid, limits.pids))
+
+
+def test_systemd_makes_the_cgroup_around_init_while_the_networks_are_connected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(tmp_path)
+    container, _ = create.create(engine, "one", {"Image": "busybox", "HostConfig": {"PidsLimit": 9}}, None)
+    done: list[object] = []
+
+    class Network:
+        """The networks of a start."""
+
+        def __init__(self, *_: object) -> None:
+            """Of any container."""
+
+        def prepare(self) -> None:
+            """Before init is there."""
+            done.append("prepare")
+
+        def plug(self, *process: int) -> None:
+            """Init is there."""
+            done.append(("plug", *process))
+
+    def begun(
+        id: str,
+        request: Start,
+        clients: list[object],
+        meanwhile: Callable[[], None],
+        connect: Callable[[int, int], None],
+        **_: object,
+    ) -> str:
+        done.append(packed.unpack(request.sandbox).cgroups)
+        meanwhile()
+        connect(77, 88)
+        return "started"
+
+    engine.cgroups, engine.images.layer_root = Scopes(done), "/layers"
+    engine.monitors = SimpleNamespace(start=begun)
+    monkeypatch.setattr("engine.daemon.containers.endpoints.starting.Start", Network)
+    os.makedirs(f"{engine.settings.exec_root}/containers")
+    assert start._launch(engine, container) == "started"
+    assert done == [
+        (),
+        "prepare",
+        ("begin", "system.slice", 77, 9),
+        ("plug", 77, 88),
+        ("create", "system.slice", 77, 9),
+    ]
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    assert Path(where.exec_dir, cgroupparent.FILE).read_text() == "system.slice"
+    assert specify.process_of(engine, container).cgroups == ("/cgroup.procs",), "an exec enters by itself"
