@@ -38,6 +38,7 @@ _FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {
 _NOTHING = Limits()
 # A kernel without this kind of program (EINVAL) or without bpf(2), or an engine that itself has no right to it.
 _NO_PROGRAMS = frozenset({errno.EINVAL, errno.ENOSYS, errno.EPERM})
+_BFQ = "/sys/module/bfq"
 _LATEST_FROZEN = 10.0
 
 
@@ -80,16 +81,16 @@ class CgroupsV2(Cgroups):
                 for feature, (controller, files) in _FEATURES.items()
                 if controller in seen and not any(os.path.exists(f"{place}/{file}") for file in files)
             }
-            if "io" in seen and not os.path.exists(f"{place}/io.bfq.weight") and not self._costs():
-                lacking.add("blkio_weight_device")
             self._features -= lacking
             self._doubted -= seen
-        return self._features
+        return self._features if self._weighs_devices() else self._features - {"blkio_weight_device"}
 
-    def _costs(self) -> bool:
-        """Whether the kernel weighs a device by its cost model, without which io.weight takes no device."""
+    def _weighs_devices(self) -> bool:
+        """Whether a device may have a weight: by BFQ, or by the cost model, which is on for the devices of the root's
+        io.cost.qos alone.
+        """
         try:
-            return "enable=1" in read(f"{self.root}/io.cost.qos")
+            return "enable=1" in read(f"{self.root}/io.cost.qos") or os.path.exists(_BFQ)
         except FileNotFoundError:
             return True  # nobody knows
 

@@ -79,8 +79,10 @@ def test_what_a_kernel_of_version_2_lacks_is_seen_as_soon_as_a_cgroup_has_the_co
     assert "swap" not in found.features and {"memory", "blkio_weight"} <= found.features
 
 
-def test_a_kernel_that_weighs_no_device_by_its_cost_has_no_weight_of_a_device(v2: Path) -> None:
-    with_slice(v2, "io")
+def test_a_kernel_that_weighs_no_device_by_its_cost_has_no_weight_of_a_device(
+    v2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version_2, "_BFQ", "/nowhere")
     (v2 / "io.cost.qos").write_text("254:0 enable=0 ctrl=auto\n")
     fitting, warnings = detection.detect(str(v2)).fitting(Limits(blkio_weight=300, blkio_weight_device=(("254:0", 9),)))
     assert fitting == Limits(blkio_weight=300) and warnings[0].endswith("Weight-device discarded.")
