@@ -3,7 +3,7 @@ it is stopped.
 
 It is the main thread of the daemon's process. It builds the parts in the order in which they need each other, adopts
 the containers of an earlier daemon, and then only waits for a signal. A stop of the daemon stops no container, unless
-the host goes down (SIGPWR).
+the host goes down.
 """
 
 import contextlib
@@ -66,13 +66,14 @@ from engine.wire.channel import Channel
 from engine.wire.schema import Exited
 
 if TYPE_CHECKING:  # most daemons never need them
-    from engine.daemon import reload
+    from engine.daemon import goingdown, reload
     from engine.daemon.containers.life import shutdown
     from engine.daemon.network import remove as networks
     from engine.daemon.runtime import units
 else:
     networks = late("engine.daemon.network.remove")
     shutdown = late("engine.daemon.containers.life.shutdown")
+    goingdown = late("engine.daemon.goingdown")
     reload = late("engine.daemon.reload")
     units = late("engine.daemon.runtime.units")
 
@@ -175,13 +176,14 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
             manager.ready()
         manager.stopping()
         server.stop()
-        if told == signal.SIGPWR:
+        down = told == signal.SIGPWR or (told == signal.SIGTERM and goingdown.goes_down())
+        if down:
             shutdown.stop_all(engine, manager.stopping)
         adopt.clear_wires(engine)  # no other daemon may be started to do it
         if engine.wiring.any_known():
             networks.put_away(engine)
         engine.cgroups.leave()
-    log.info("stopped" if told == signal.SIGPWR else "stopped; containers run on")
+    log.info("stopped" if down else "stopped; containers run on")
     return 0
 
 

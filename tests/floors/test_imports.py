@@ -74,6 +74,7 @@ ROOMS = {
     "engine.daemon.patterns": BASE,
     "engine.daemon.signals": (),
     "engine.daemon.main": ("engine.daemon", *BASE),
+    "engine.daemon.goingdown": ("engine.daemon.runtime",),
     "engine.daemon.interrupted": ("engine.daemon.build", "engine.daemon.runtime", "engine.daemon.store", *BASE),
     "engine.daemon.adopt": ("engine.daemon.containers", "engine.daemon.runtime", "engine.daemon.store", *BASE),
     "engine.daemon.api": (

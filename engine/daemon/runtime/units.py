@@ -22,6 +22,7 @@ BUS = "/run/dbus/system_bus_socket"
 _NAME = "org.freedesktop.systemd1"
 _PATH = "/org/freedesktop/systemd1"
 _MANAGER = "org.freedesktop.systemd1.Manager"
+_PROPERTIES = "org.freedesktop.DBus.Properties"
 _DBUS = ("/org/freedesktop/DBus", "org.freedesktop.DBus")
 _EXISTS = "org.freedesktop.systemd1.UnitExists"
 # What the bus says in the manager's place, while that executes itself anew.
@@ -89,6 +90,12 @@ class Units:
         """Have a unit stopped and forgotten; one that does not exist is fine. Raises SystemFailure."""
         self._request(f"stop {unit}", lambda request: request.end(unit))
 
+    def state(self) -> str:
+        """What systemd does with the host: `running`, `stopping`, ... (SystemState). Raises SystemFailure."""
+        found: list[object] = []
+        self._request("tell its state", lambda request: found.append(request.read("SystemState")))
+        return str(found[-1])
+
     def _request(self, what: str, ask: Callable[["_Request"], object]) -> None:
         latest = time.monotonic() + self._seconds
         pause = _SHORTEST
@@ -154,6 +161,11 @@ class _Request:
             if refusal.name in _AWAY:
                 raise _Again from refusal
             raise
+
+    def read(self, name: str) -> object:
+        """A property of the manager."""
+        (value,) = self._line.call(_PATH, _PROPERTIES, "Get", "ss", _MANAGER, name)
+        return value.value if isinstance(value, Variant) else value
 
     def end(self, unit: str) -> None:
         for member, signature, values in (("StopUnit", "ss", (unit, "replace")), ("ResetFailedUnit", "s", (unit,))):

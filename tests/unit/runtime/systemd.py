@@ -21,13 +21,15 @@ class Systemd:
     units: the properties of each unit; calls: the names of the methods called, in order
     started, changed: called with a unit's name and properties
     cut: how many connections are closed without an answer before the next call is answered
-    silent: calls get no answers; bus: it is a bus, which sends no signals to those who have not asked for them
+    state: of the system; silent: calls get no answers
+    bus: it is a bus, which sends no signals to those who have not asked for them
     """
 
     path: Path
     bus: bool = False
     cut: int = 0
     silent: bool = False
+    state: str = "running"
     refusals: dict[str, tuple[str, str]] = field(default_factory=dict)
     units: dict[str, dict[str, object]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
@@ -117,6 +119,8 @@ class Systemd:
                 self._send(connection, jeepney.new_error(message, "org.freedesktop.systemd1.NoSuchUnit", "s", ("no",)))
                 return
             signature, body = "o", ("/org/freedesktop/systemd1/job/1",)
+        elif member == "Get":
+            signature, body = "v", (("s", self.state),)
         elif member == "GetUnit":
             signature, body = "o", ("/org/freedesktop/systemd1/unit/x",)
         for signal in signals if not self.bus else ():  # signals come before the answer, and after it

@@ -1,0 +1,30 @@
+"""Tells whether the host is going down, when the daemon is told to end.
+
+Runs in the main thread of a daemon that has received SIGTERM, which systemd sends for a restart of the unit as well as
+for a power-off. On a host that systemd does not run, whoever takes the host down sends SIGPWR.
+"""
+
+import logging
+import os
+
+from engine.daemon.runtime.units import Units
+from engine.errors import SystemFailure
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 5.0
+_STOPPING = "stopping"
+
+
+def goes_down(units: Units | None = None, booted: str = "/run/systemd/system") -> bool:
+    """Whether systemd takes the host down; False where systemd does not run it, or does not answer.
+
+    units: systemd, by default the host's; booted: a directory that exists where systemd runs the host (sd_booted(3))
+    """
+    if not os.path.isdir(booted):
+        return False
+    try:
+        return (units or Units(seconds=_SECONDS)).state() == _STOPPING
+    except SystemFailure as error:
+        log.warning("whether the host goes down is not known, so the containers run on: %s", error)
+        return False
