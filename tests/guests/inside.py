@@ -1,11 +1,13 @@
 """Runs in the guest, with its python3 and nothing else: makes the checks of one boot and writes what came of each.
 
 `python3 -m tests.guests.inside RESULTS CHECK ...`, in the tree of the project. A check is a function `check_*` of a
-module of this package, named `MODULE.FUNCTION`; it takes a `Host` and raises AssertionError. Its result is a line of
-JSON in the file RESULTS: the check's name, the seconds, and the error (empty when all is well).
+module of this package, named `MODULE.FUNCTION`; it raises AssertionError. It takes a `host` (`Host`), or a `daemon`
+without containers (`daemon.Daemon`), or nothing. Its result is a line of JSON in the file RESULTS: the check's name,
+the seconds, and the error (empty when all is well).
 """
 
 import importlib
+import inspect
 import json
 import os
 import subprocess
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.client.api import Api
+from tests.guests import daemon
 
 PROJECT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0  # seconds: the guest is emulated, and some ten times slower than a machine
@@ -136,7 +139,13 @@ def outcome(name: str, host: Host) -> str:
     """Make one check; the trace of its failure, empty when all is well."""
     module, _, function = name.rpartition(".")
     try:
-        getattr(importlib.import_module(f"tests.guests.{module}"), function)(host)
+        check = getattr(importlib.import_module(f"tests.guests.{module}"), function)
+        wanted = inspect.signature(check).parameters
+        if "daemon" in wanted:
+            with daemon.Daemon() as one:
+                check(one)
+        else:
+            check(*[host] if wanted else [])
     except BaseException:
         return traceback.format_exc()
     return ""
