@@ -92,6 +92,7 @@ def info(engine: DaemonParts) -> Object:
     release = read_os_release()
     system = os.uname()
     abilities = _abilities(engine.cgroups)
+    no_firewall = engine.firewall.missing()
     return {
         "ID": engine.id,
         **_container_counts(engine),
@@ -152,14 +153,15 @@ def info(engine: DaemonParts) -> Object:
         "FirewallBackend": _firewall(engine),
         "CDISpecDirs": [],
         "Containerd": None,
-        "Warnings": _warnings(abilities, settings),
+        "Warnings": _warnings(abilities, settings, no_firewall),
     }
 
 
-def _warnings(abilities: dict[str, bool], settings: Settings) -> list[str]:
+def _warnings(abilities: dict[str, bool], settings: Settings, no_firewall: str) -> list[str]:
     # Forwarding is no warning if the engine may switch it on: it does so with the first network that needs it.
     lacking = [(key, text) for key, text in _KERNEL_WARNINGS if not abilities[key]]
-    return [f"WARNING: {text}" for key, text in lacking if key != "IPv4Forwarding" or not settings.ip_forward]
+    shown = [text for key, text in lacking if key != "IPv4Forwarding" or not settings.ip_forward]
+    return [f"WARNING: {text}" for text in (*shown, *filter(None, [no_firewall]))]
 
 
 def _address_pools(settings: Settings) -> dict[str, list[Object]]:
@@ -169,10 +171,14 @@ def _address_pools(settings: Settings) -> dict[str, list[Object]]:
 
 
 def _firewall(engine: DaemonParts) -> Object | None:
-    """The firewall that keeps networks apart, and its table; None where the settings allow no rules."""
-    if not (engine.settings.iptables or engine.settings.ip6tables):
+    """The firewall that keeps networks apart, and its table; None where there can be no rules."""
+    if not engine.firewall.families():
         return None
-    return {"Driver": FIREWALL, "Info": [["Table", f"inet {engine.firewall.table}"]]}
+    proxy = "true" if engine.settings.userland_proxy else "false"
+    return {
+        "Driver": FIREWALL,
+        "Info": [["Table", f"inet {engine.firewall.table}"], ["EnableUserlandProxy", proxy]],
+    }
 
 
 def _container_counts(engine: DaemonParts) -> dict[str, int]:

@@ -1,6 +1,6 @@
-"""Entry point of the userland proxy without the C muxer; with it the process never runs Python (`_muxer/process/proxy.c`).
+"""Entry point of the userland proxy without the C muxer.
 
-One thread. The spawner forks it for the first published port that the firewall cannot lead to a container. No process
+With the C muxer the process never runs Python (`_muxer/process/proxy.c`). One thread. The spawner forks it for the first published port that the firewall cannot lead to a container. No process
 waits for it or reads its output. The reason of a failure is left in a file of the exec root, for the daemon to log.
 """
 

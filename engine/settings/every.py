@@ -97,6 +97,8 @@ class Settings:
     ip_forward_no_drop: bool
     iptables: bool
     ip6tables: bool
+    userland_proxy: bool
+    userland_proxy_path: str
     default_address_pools: tuple[str, ...]
     default_network_opts: tuple[str, ...]
     dns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The spawner's loop: receives a request from the daemon, forks a monitor, the resolver or the proxy for it, and forgets it.
+"""The spawner's loop: receives a request of the daemon, forks a monitor, the resolver or the proxy, and forgets it.
 
 One process with one thread, started by `boot` before the daemon has threads, because a threaded process must not fork.
 Everything that a monitor and an init need is imported here already and hidden from the garbage collector (gc.freeze),

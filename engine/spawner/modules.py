@@ -4,9 +4,9 @@ files.
 Run once by the spawner, inherited by all that it forks. A monitor lives for months. An upgrade meanwhile replaces or
 removes the files that the monitor came from. A module imported after that does not fit, or its import ends the monitor,
 and the next daemon then ends the monitor's container. So nothing may be imported from a file once the spawner has
-settled. Modules that every monitor runs are imported before. Modules that few of them run (the resolver, the proxy, the senders of
-lines, the reader for a client that attaches to a log of JSON lines) are kept here as packed code, which takes a
-fraction of the memory that the imported modules would take.
+settled. Modules that every monitor runs are imported before. Modules that few of them run (the resolver, the proxy, the
+senders of lines, the reader for a client that attaches to a log of JSON lines) are kept here as packed code, which
+takes a fraction of the memory that the imported modules would take.
 """
 
 import importlib.util

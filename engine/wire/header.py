@@ -74,7 +74,11 @@ def text() -> str:
         lines += ["", f"/* The first byte of {what}. */"]
         lines += [f"#define WIRE_{name} '{word.decode('ascii')}'" for name, word in words.items()]
     lines += ["", "/* In bytes. */", *(f"#define WIRE_{name}_SIZE {size}" for name, size in SIZES.items())]
-    lines += ["", "/* Of the words of the proxy. */", *(f"#define WIRE_{name} {each}" for name, each in NUMBERS.items())]
+    lines += [
+        "",
+        "/* Of the words of the proxy. */",
+        *(f"#define WIRE_{name} {each}" for name, each in NUMBERS.items()),
+    ]
     for name, message in WRITTEN.items():
         gaps = [field for field, value in dataclasses.asdict(message).items() if _is_gap(value)]
         lines += ["", f"/* The message {type(message).__name__} for printf(3), with int64_t for: {', '.join(gaps)}. */"]

@@ -57,6 +57,8 @@ def _publish(
             published = replace(endpoint, ports=engine.ports.reserve(container.id, network, requests))
             engine.networks.update(published)
             engine.firewall.publish(network, published)
+            state = container.state
+            engine.ports.lead(published, state.pid, state.pid_start, engine.firewall.families())
     except EngineError:
         engine.ports.release(container.id)
         engine.networks.update(endpoint)
