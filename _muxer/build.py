@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 PARTS = {
     "log": ("format", "room", "lasting", "jsonwriter", "writer", "segment", "sink", "lines", "seek", "reader"),
     "pump": ("client", "flow", "pump", "waiters"),
-    "proxy": ("confine", "control", "datagram", "loop", "stream"),
+    "proxy": ("confine", "datagram", "orders", "stream", "turns"),
     "process": ("finish", "newborn", "keeper", "proxy", "title", "spawner"),
 }
 SOURCES = tuple(os.path.join(part, f"{name}.c") for part, names in PARTS.items() for name in names)

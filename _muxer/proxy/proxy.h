@@ -109,13 +109,13 @@ struct proxy {
 
 #define NEVER INT64_MAX
 
-/* loop.c */
+/* turns.c */
 int wait_for(struct proxy *proxy, int fd, void *of, uint32_t events, bool change);
 void bury(struct proxy *proxy, struct dead *dead);
 void pause_lead(struct proxy *proxy, struct lead *lead);
 void resume_leads(struct proxy *proxy);
 
-/* control.c */
+/* orders.c */
 void greet(struct proxy *proxy);
 void hear_daemon(struct proxy *proxy);
 void drop_owner(struct proxy *proxy, struct owner *owner);

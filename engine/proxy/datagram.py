@@ -8,11 +8,10 @@ container too; a new one takes the place of the one that has been silent for lon
 import contextlib
 import socket
 import struct
-from typing import NamedTuple
 
-from engine.proxy.limits import Limits
-from engine.proxy.loop import Loop
+from engine.proxy.bounds import Limits
 from engine.proxy.record import Carried, Lead, Owner
+from engine.proxy.turns import Loop
 
 _LARGEST = 65536
 _AT_ONCE = 32  # datagrams of one socket, before others have their turn
@@ -26,12 +25,8 @@ _LINK_LOCAL = (0xFE, 0x80)
 _Address = tuple[str, int] | tuple[str, int, int, int]
 
 
-class _Client(NamedTuple):
-    """Who sends, and to which of the host's addresses. interface: 0, or for a link-local address its link"""
-
-    peer: _Address
-    local: bytes
-    interface: int
+_Client = tuple[_Address, bytes, int]
+"""Who sends, to which of the host's addresses, and for a link-local address on which link, else 0."""
 
 
 def prepare(sock: socket.socket) -> None:
@@ -61,7 +56,7 @@ class Flows:
                 continue
             # Of a v6 address the flow information may differ from datagram to datagram.
             peer = (peer[0], peer[1], 0, peer[3]) if len(peer) == 4 else peer
-            flow = self._flow(lead, _Client(peer, *_local(control)))
+            flow = self._flow(lead, (peer, *_local(control)))
             if flow is not None:
                 flow.send(data)
 
@@ -150,10 +145,10 @@ class Flow(Carried):
                 continue
             self.use()
             with contextlib.suppress(OSError):  # a datagram may be lost
-                self._lead.socket.sendmsg([data], [self._source()], socket.MSG_DONTWAIT, self._client.peer)
+                self._lead.socket.sendmsg([data], [self._source()], socket.MSG_DONTWAIT, self._client[0])
 
     def _source(self) -> tuple[int, int, bytes]:
-        local, interface = self._client.local, self._client.interface
+        _, local, interface = self._client
         if len(local) == 16:
             return socket.IPPROTO_IPV6, _IPV6_PKTINFO, _INFO6.pack(local, interface)
         return socket.IPPROTO_IP, _IP_PKTINFO, _INFO4.pack(0, local, bytes(4))

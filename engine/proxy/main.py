@@ -1,13 +1,14 @@
 """Entry point of the userland proxy without the C muxer.
 
-With the C muxer the process never runs Python (`_muxer/process/proxy.c`). One thread. The spawner forks it for the first published port that the firewall cannot lead to a container. No process
-waits for it or reads its output. The reason of a failure is left in a file of the exec root, for the daemon to log.
+With the C muxer the process never runs Python (`_muxer/process/proxy.c`). One thread. The spawner forks it for the
+first published port that the firewall cannot lead to a container. No process waits for it or reads its output. The
+reason of a failure is left in a file of the exec root, for the daemon to log.
 """
 
 import os
 
 from engine.kernel import title
-from engine.proxy import confine, control, limits
+from engine.proxy import bounds, confine, orders
 from engine.wire import channel, exitfile
 from engine.wire.schema import BeProxy
 
@@ -18,10 +19,10 @@ def main(data: bytes, descriptors: list[int]) -> int:
     assert isinstance(asked, BeProxy)
     title.become("proxy")
     place = f"/proc/self/fd/{os.dup(home)}"
-    bounds = limits.of_files()
+    most = bounds.of_files()
     try:
         confine.confine()
-        control.run(link, daemons, home, bounds)
+        orders.run(link, daemons, home, most)
     except BaseException:
         exitfile.write_crash(place, exitfile.PROXY_CRASH)
         return 1

@@ -1,17 +1,18 @@
 """What is served: the runs of containers, and for each the sockets of the host that lead there.
 
-One thread. `control` changes these; `stream` and `datagram` count what they carry for them.
+One thread. `orders` changes these; `stream` and `datagram` count what they carry for them.
 """
 
 import socket
 from dataclasses import dataclass, field
-from typing import Protocol
 
 
-class Carried(Protocol):
+class Carried:
     """A connection, or a client of a UDP port, that ends with what it belongs to."""
 
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """End it at once."""
+        raise TypeError(f"{type(self).__name__} does not say how it ends")
 
 
 @dataclass(eq=False, slots=True)

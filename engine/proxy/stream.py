@@ -14,10 +14,10 @@ import socket
 import struct
 from collections.abc import Callable
 
-from engine.proxy import loop
-from engine.proxy.limits import Limits
-from engine.proxy.loop import Loop
+from engine.proxy import turns
+from engine.proxy.bounds import Limits
 from engine.proxy.record import Carried, Lead
+from engine.proxy.turns import Loop
 
 _AT_ONCE = 32  # connections accepted in one turn
 _CHUNK = 256 * 1024  # the most bytes that wait in a pipe
@@ -80,7 +80,7 @@ class Streams:
         paused, self._paused = self._paused, {}
         for lead in paused:
             lead.paused = False
-            self.loop.change(lead.socket.fileno(), loop.IN)
+            self.loop.change(lead.socket.fileno(), turns.IN)
 
     def forget(self, lead: Lead) -> None:
         """A lead is about to be closed: its connections are reset."""
@@ -127,7 +127,7 @@ class Stream(Carried):
             for side, end in enumerate(self._ends):
                 end.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the sender has waited already
                 end.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                streams.loop.add(end.socket.fileno(), self._handler(side), loop.ONCE)
+                streams.loop.add(end.socket.fileno(), self._handler(side), turns.ONCE)
         except OSError:
             for end in self._ends:
                 streams.loop.drop(end.socket.fileno())
@@ -158,13 +158,13 @@ class Stream(Carried):
         return lambda events: self._told(side, events)
 
     def _told(self, side: int, events: int) -> None:
-        if events & loop.ERROR:  # refused, unreachable, reset
+        if events & turns.ERROR:  # refused, unreachable, reset
             self.abort()
             return
         end = self._ends[side]
-        end.readable = end.readable or bool(events & loop.READABLE)
-        end.writable = end.writable or bool(events & (loop.OUT | loop.HANG_UP))
-        if side == 1 and events & loop.OUT:
+        end.readable = end.readable or bool(events & turns.READABLE)
+        end.writable = end.writable or bool(events & (turns.OUT | turns.HANG_UP))
+        if side == 1 and events & turns.OUT:
             self._connecting = False
         self._serve()
 

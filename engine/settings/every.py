@@ -98,7 +98,6 @@ class Settings:
     iptables: bool
     ip6tables: bool
     userland_proxy: bool
-    userland_proxy_path: str
     default_address_pools: tuple[str, ...]
     default_network_opts: tuple[str, ...]
     dns: tuple[str, ...]

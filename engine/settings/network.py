@@ -200,7 +200,7 @@ OPTIONS = (
         "Publish by a process what rules cannot: on ::1, on [::] for containers with IPv4 alone, without a firewall",
         default=True,
     ),
-    _text("userland-proxy-path", "Refused: the proxy is a part of the engine", _no_program, "path"),
+    Option("userland-proxy-path", "Refused: the proxy is a part of the engine", check=_no_program, value="path"),
     _list(
         "default-address-pool",
         "default-address-pools",

@@ -1,6 +1,6 @@
 """Packs and unpacks the datagrams between a daemon and the userland proxy: which socket of the host leads where.
 
-Pure. The daemon makes them; `engine.proxy.control` and `_muxer/proxy/control.c` read them. They are no messages of the
+Pure. The daemon makes them; `engine.proxy.orders` and `_muxer/proxy/orders.c` read them. They are no messages of the
 codec, so that the proxy needs no Python. Each has the same head, and the mark says which it is:
 
     L + records     daemon → proxy: these sockets of the host lead to this run of a container from now on, beside those

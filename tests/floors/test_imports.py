@@ -28,6 +28,7 @@ ROOMS = {
     "engine.__main__": ("engine.client", "engine.boot", "engine.inspection", "engine.kernel", "engine.postponed"),
     "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
     "engine.resolver": BASE,
+    "engine.proxy": BASE,
     "engine.errors": (),
     "engine.literals": (),
     "engine.settings": (),
@@ -39,7 +40,7 @@ ROOMS = {
     "engine.client": BASE,
     # Looks at a daemon from outside, without a word to it; the names of its containers are rows of its store.
     "engine.inspection": ("engine.daemon.store.names", *BASE),
-    "engine.spawner": ("engine.monitor", "engine.resolver", *BASE),
+    "engine.spawner": ("engine.monitor", "engine.proxy", "engine.resolver", *BASE),
     "engine.monitor": ("engine.birth", "_muxer", *BASE),
     "engine.birth": BASE,
     "engine.wire": ("engine.logs", "engine.sandbox", "engine.kernel"),
@@ -159,6 +160,7 @@ DAEMON_TOWER = ("engine.daemon", "engine.client")
 CONTAINER_TOWER = (
     "engine.spawner",
     "engine.resolver",
+    "engine.proxy",
     "engine.monitor",
     "engine.birth",
     *BASE,

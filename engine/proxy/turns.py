@@ -1,6 +1,6 @@
 """The proxy's loop: waits with epoll, calls what each event is for, and lets long work take turns.
 
-One thread. The Python version of `_muxer/proxy/loop.c`. A handler may close descriptors, also those of later events of
+One thread. The Python version of `_muxer/proxy/turns.c`. A handler may close descriptors, also those of later events of
 the same batch: an event whose handler is gone is passed over.
 """
 

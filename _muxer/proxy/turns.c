@@ -1,6 +1,6 @@
 /* The proxy's loop: waits with epoll, calls what the event is for, and ends when nothing is served any more.
  *
- * The C version of engine/proxy/loop.py. */
+ * The C version of engine/proxy/turns.py. */
 #include "proxy/proxy.h"
 
 #include <errno.h>

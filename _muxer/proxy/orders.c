@@ -1,6 +1,6 @@
 /* What the daemon tells the proxy: which sockets lead where; and what the proxy tells the next daemon of them.
  *
- * The C version of engine/proxy/control.py. engine/wire/leads.py describes the datagrams. No answer is waited with: a
+ * The C version of engine/proxy/orders.py. engine/wire/leads.py describes the datagrams. No answer is waited with: a
  * daemon that does not read loses its link, and another one may come. */
 #include "proxy/proxy.h"
 

@@ -1,7 +1,7 @@
 """What the daemon tells the proxy: which sockets lead where; what the proxy tells the next daemon; and when it ends.
 
-One process for each daemon, one thread. The Python version of `_muxer/proxy/control.c`, and of `mux_proxy` in
-`_muxer/proxy/loop.c`. `engine.wire.leads` describes the datagrams. The proxy needs the daemon only to learn what to
+One process for each daemon, one thread. The Python version of `_muxer/proxy/orders.c`, and of `mux_proxy` in
+`_muxer/proxy/turns.c`. `engine.wire.leads` describes the datagrams. The proxy needs the daemon only to learn what to
 serve. It sees by itself when a container has ended, and the next daemon finds it by its socket in the exec root. It
 ends when it serves no container: at once without a daemon, else after a while. No answer is waited with: a daemon that
 does not read loses its link.
@@ -13,11 +13,11 @@ import os
 import socket
 from collections.abc import Sequence
 
+from engine.proxy.bounds import Limits
 from engine.proxy.datagram import Flows, prepare
-from engine.proxy.limits import Limits
-from engine.proxy.loop import Loop
 from engine.proxy.record import Lead, Owner
 from engine.proxy.stream import Streams
+from engine.proxy.turns import Loop
 from engine.wire import endpoint, leads
 from engine.wire.channel import receive_with_descriptors
 from engine.wire.leads import Word
