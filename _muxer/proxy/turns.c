@@ -46,7 +46,7 @@ void pause_lead(struct proxy *proxy, struct lead *lead) {
     if (lead->paused) return;
     lead->paused = true;
     proxy->paused++;
-    wait_for(proxy, lead->fd, lead, 0, true);
+    wait_for(proxy, lead->fd, &lead->kind, 0, true);
     if (proxy->retry_due_ms == NEVER) proxy->retry_due_ms = proxy->now_ms + RETRY_MS;
 }
 
@@ -58,7 +58,7 @@ void resume_leads(struct proxy *proxy) {
             if (!lead->paused) continue;
             lead->paused = false;
             proxy->paused--;
-            wait_for(proxy, lead->fd, lead, EPOLLIN, true);
+            wait_for(proxy, lead->fd, &lead->kind, EPOLLIN, true);
         }
 }
 

@@ -245,9 +245,11 @@ class _Proxy:
 
 def _is_good(lead: leads.Lead, descriptor: int) -> bool:
     """Whether the descriptor is a socket that the record may be about."""
+    copy = os.dup(descriptor)
     try:
-        looked_at = socket.socket(fileno=os.dup(descriptor))
+        looked_at = socket.socket(fileno=copy)
     except OSError:
+        os.close(copy)
         return False
     with looked_at:
         return looked_at.type == _KINDS[lead.protocol] and looked_at.family in _FAMILIES
