@@ -190,10 +190,15 @@ def test_several_daemons_of_one_host_have_a_table_each(machine: Machine) -> None
 
 
 def test_a_daemon_without_iptables_makes_no_rules(machine: Machine) -> None:
-    """Neither networks nor ports; what cannot be had is said in words. One family alone can be switched off."""
+    """Neither networks nor ports; without the userland proxy, what cannot be had is said in words.
+
+    One family alone can be switched off.
+    """
     port = Endpoint("1" * 64, BOTH.id, "2" * 64, ipv4="10.8.0.2", ports=(Published(80, "tcp", "0.0.0.0", 80),))
     with entered(machine.keeper.pid):
-        off = machine.firewall(iptables=False, ip6tables=False)
+        machine.firewall(iptables=False, ip6tables=False).publish(BOTH, port)
+        assert machine.rules() == ""
+        off = machine.firewall(iptables=False, ip6tables=False, userland_proxy=False)
         off.open_network(BOTH)
         with pytest.raises(
             Unavailable, match=r"no port can be published on 0\.0\.0\.0: the daemon runs with iptables off"
@@ -202,7 +207,7 @@ def test_a_daemon_without_iptables_makes_no_rules(machine: Machine) -> None:
         off.withdraw(BOTH, port)
         off.sync([BOTH], [port])
         assert machine.rules() == ""
-        half = machine.firewall(iptables=False)
+        half = machine.firewall(iptables=False, userland_proxy=False)
         half.open_network(BOTH)
         assert machine.rules().count("meta nfproto ipv4 accept") == 6
         with pytest.raises(Unavailable):
