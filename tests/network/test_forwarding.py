@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.daemon.network.firewall import absence
 from engine.daemon.network.firewall.control import Firewall
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
 from engine.errors import SystemFailure, Unavailable
@@ -326,3 +327,38 @@ def test_a_kernel_that_refuses_is_told_of_in_words(machine: Machine) -> None:
         run(machine, "ip", "link", "add", NET.device, "type", "bridge")
         firewall.publish(NET, port)
         assert "tcp . 80 : 10.9.0.2 . 80" in machine.rules()
+
+
+def test_a_kernel_that_gets_nf_tables_later_gets_the_rules(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All that was asked for meanwhile, with the next thing that is asked for."""
+    caplog.set_level("INFO")
+    first, second = (
+        Endpoint(
+            f"{number}" * 64,
+            BOTH.id,
+            "2" * 64,
+            ipv4=f"10.8.0.{number}",
+            ports=(Published(80, "tcp", "192.0.2.1", 80 + number),),
+        )
+        for number in (2, 3)
+    )
+    with entered(machine.keeper.pid):
+        firewall = machine.firewall()
+        monkeypatch.setattr(absence, "works", lambda _: False)
+        firewall.open_network(BOTH)
+        firewall.publish(BOTH, first)
+        with pytest.raises(Unavailable, match="cannot be kept internal: this kernel has no nf_tables"):
+            firewall.open_network(INSIDE)
+        assert firewall.families() == () and firewall.missing() == absence.WORDS
+        assert machine.rules() == "" and machine.get(FORWARDING[4]) == "0"
+        monkeypatch.undo()
+        firewall.publish(BOTH, second)
+        assert firewall.families() == (4, 6) and firewall.missing() == ""
+        assert all(f"tcp . 192.0.2.1 . {80 + number} : 10.8.0.{number} . 80" in machine.rules() for number in (2, 3))
+        assert machine.get(FORWARDING[4]) == "1"
+        firewall.close_network(BOTH)
+        assert machine.rules() == "" and machine.get(FORWARDING[4]) == "0"
+    assert caplog.text.count("this kernel has no nf_tables") == 1
+    assert "the kernel has nf_tables now" in caplog.text

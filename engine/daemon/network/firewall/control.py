@@ -248,6 +248,8 @@ class Firewall:
             for network, endpoint in self._endpoints.values():
                 with contextlib.suppress(FileNotFoundError):  # no device now; `open_network` does this later
                     self._admit_loopback(network, endpoint)
+            if self._networks:
+                self._take_up(tuple(self._networks.values()))
         if not self._works and before is None:
             log.warning("%s", absence.WORDS)
 
