@@ -40,7 +40,7 @@ struct word {
 #define MOST_WORDS 16 /* handled in one turn, before others have theirs */
 
 void part(struct proxy *proxy) {
-    if (proxy->link >= 0) close(proxy->link);
+    if (proxy->link >= 0) let_go_of(proxy, proxy->link);
     proxy->link = -1;
 }
 
@@ -85,7 +85,7 @@ static void close_lead(struct proxy *proxy, struct lead *lead) {
     while (lead->streams) abort_stream(proxy, lead->streams);
     if (lead->paused) proxy->paused--;
     lead->over = true;
-    close(lead->fd);
+    let_go_of(proxy, lead->fd);
     proxy->leads--;
     bury(proxy, &lead->dead);
 }
@@ -101,7 +101,7 @@ void drop_owner(struct proxy *proxy, struct owner *owner) {
     }
     owner->leads = NULL;
     owner->over = true;
-    close(owner->pidfd);
+    let_go_of(proxy, owner->pidfd);
     bury(proxy, &owner->dead);
 }
 

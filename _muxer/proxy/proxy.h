@@ -111,6 +111,7 @@ struct proxy {
 
 /* turns.c */
 int wait_for(struct proxy *proxy, int fd, void *of, uint32_t events, bool change);
+void let_go_of(struct proxy *proxy, int fd);
 void bury(struct proxy *proxy, struct dead *dead);
 void pause_lead(struct proxy *proxy, struct lead *lead);
 void resume_leads(struct proxy *proxy);

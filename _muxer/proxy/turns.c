@@ -27,6 +27,13 @@ int wait_for(struct proxy *proxy, int fd, void *of, uint32_t events, bool change
     return epoll_ctl(proxy->poll, change ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
+/* Stops waiting for a descriptor, and closes it. The daemon has most of them open too, so a close alone would not take
+ * them out of the poll: it would go on to tell of them. */
+void let_go_of(struct proxy *proxy, int fd) {
+    epoll_ctl(proxy->poll, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
+}
+
 /* Frees the memory once no event of this batch can name it. */
 void bury(struct proxy *proxy, struct dead *dead) {
     dead->next = proxy->dead;

@@ -77,6 +77,22 @@ def test_what_is_dropped_leads_nowhere_and_is_free(carry: Callable[..., Carrier]
             again.bind(place)
 
 
+def test_a_socket_that_the_daemon_keeps_may_lead_elsewhere_later(carry: Callable[..., Carrier]) -> None:
+    """What comes to it meanwhile is not the proxy's: it waits for the next container."""
+    carrier = carry()
+    with host() as outside, server() as one, server() as other:
+        for _ in range(3):
+            assert carrier.lead([(outside, lead_to(one))]) == 0
+            assert carrier.ask(Word(leads.DROPS, WEB)).number == 0
+            with client(outside) as asking:
+                assert carrier.ask(Word(leads.TELLS)).number == errno.ENOENT
+                assert carrier.lead([(outside, lead_to(other))], container="b" * 64) == 0
+                with other.accept()[0] as answering:
+                    answering.sendall(b"here")
+                    assert asking.recv(10) == b"here"
+            assert carrier.ask(Word(leads.DROPS, "b" * 64)).number == 0
+
+
 def test_a_container_that_has_ended_is_dropped_with_nobody_to_say_so(carry: Callable[..., Carrier]) -> None:
     """The proxy sees the end of its process 1."""
     carrier = carry()
