@@ -52,7 +52,7 @@ class _Proxying(Protocol):
 
     def inherit(self) -> dict[str, dict[Place, socket.socket]]: ...
 
-    def keep(self, containers: Collection[str]) -> None: ...
+    def drop_the_rest(self) -> None: ...
 
     def shown(self) -> str: ...
 
@@ -170,14 +170,17 @@ class Ports:
                     except OSError as error:
                         log.warning("container %s: %s", container_id, binding.in_use(place, error))
                         self._note(place, None, held)
-        for others in inherited.values():
+        for container_id, others in inherited.items():
+            if others or container_id not in published:
+                # The earlier daemon died between two steps. These ports must be free before they are published anew.
+                self._proxy().drop(container_id)
             for sock in others.values():
                 sock.close()
 
     def adopted(self) -> None:
-        """After the calls of `lead` at the daemon's start: what the proxy serves for any other container ends."""
+        """After the calls of `lead` at the daemon's start: what the proxy serves beside that ends."""
         if self._proxying is not None:
-            self._proxying.keep(self._held)
+            self._proxying.drop_the_rest()
 
     def shown(self) -> str:
         """The state of the userland proxy in words, for an operator who inspects the daemon; takes no lock."""

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.daemon import locks
@@ -127,9 +127,9 @@ class Proxying:
                 for container, run in self._found.items()
             }
 
-    def keep(self, containers: Collection[str]) -> None:
-        """Have the proxy drop what the earlier daemon's proxy serves for any other container."""
-        for container in self._found.keys() - set(containers):
+    def drop_the_rest(self) -> None:
+        """Have the earlier daemon's proxy drop what it serves and no call of `lead` has named."""
+        for container in list(self._found):
             self.drop(container)
 
     def shown(self) -> str:
