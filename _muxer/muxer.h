@@ -170,9 +170,10 @@ struct mux_stay {
 /* Forks a monitor for each request on the spawner's socket, and each monitor into launcher and keeper. Returns in
  * several processes. MUX_LAUNCHES: this is the launcher. MUX_PREPARES, MUX_PREPARES_EXEC (only if spares is not 0):
  * this is a launcher without a request, a spare for a start or for an exec; mux_take waits for its request.
- * MUX_RESOLVES: this is no monitor, and the request says what it is. (The proxy does not return.) MUX_STAYS: this is the keeper, the container runs,
- * and its pump has reported a watched descriptor or a rotated log; if the container ends before that, the keeper ends
- * inside this function. MUX_ENDED: this is the spawner, and the daemon has gone. */
+ * MUX_RESOLVES: this is no monitor, and the request says what it is. (A process that is to be the proxy does not
+ * return.) MUX_STAYS: this is the keeper, the container runs, and its pump has reported a watched descriptor or a
+ * rotated log; if the container ends before that, the keeper ends inside this function. MUX_ENDED: this is the
+ * spawner, and the daemon has gone. */
 int mux_spawn(int requests, struct mux_stay *stay, int spares);
 
 /* Makes a child that leads a session (terminal: with the terminal at descriptor 0 as its controlling terminal) and

@@ -27,7 +27,8 @@ static struct mux_proxy_limits limits_of_files(void) {
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    uint32_t room = files.rlim_max > UNLIMITED ? UNLIMITED : files.rlim_max < FEWEST ? FEWEST : (uint32_t)files.rlim_max;
+    uint32_t room = files.rlim_max > UNLIMITED ? UNLIMITED : (uint32_t)files.rlim_max;
+    if (room < FEWEST) room = FEWEST;
     room = room > 2 * SPARE ? room - SPARE : room / 2;
     struct mux_proxy_limits limits = {.leads = room / 4, .idle_ms = IDLE_MS, .linger_ms = LINGER_MS};
     limits.streams = bounded(room / 2 / OF_STREAM, MOST_STREAMS);

@@ -1,4 +1,4 @@
-/* What the proxy may do, once it has begun: talk over the sockets that it has, and make sockets and pipes. Nothing else.
+/* What the proxy may do, once it has begun: talk over the sockets that it has, and make sockets and pipes.
  *
  * It reads bytes of strangers, so it gives up each capability, and the kernel refuses it (EPERM) each system call that
  * it does not need: it opens no file and executes no program. The C version of engine/proxy/confine.py. */

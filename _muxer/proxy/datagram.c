@@ -29,8 +29,9 @@ int prepare_datagrams(int fd, sa_family_t family) {
 }
 
 static uint32_t bucket_of(const struct lead *lead, const union address *peer) {
-    const uint8_t *bytes = peer->any.sa_family == AF_INET6 ? peer->six.sin6_addr.s6_addr : (uint8_t *)&peer->four.sin_addr;
-    size_t size = peer->any.sa_family == AF_INET6 ? 16 : 4;
+    bool six = peer->any.sa_family == AF_INET6;
+    const uint8_t *bytes = six ? peer->six.sin6_addr.s6_addr : (const uint8_t *)&peer->four.sin_addr;
+    size_t size = six ? 16 : 4;
     uint32_t hash = 2166136261u ^ (uint32_t)(uintptr_t)lead ^ peer->four.sin_port; /* the port has one place in both */
     for (size_t i = 0; i < size; i++) hash = (hash ^ bytes[i]) * 16777619u;
     return (hash ^ hash >> 16) % BUCKETS;

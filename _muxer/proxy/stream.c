@@ -1,9 +1,9 @@
 /* Connections of published TCP ports: accepted on the host, connected to the container, and spliced both ways.
  *
  * The C version of engine/proxy/stream.py. The bytes go from socket to pipe to socket and are never read (splice(2)). A
- * direction has a pipe only while bytes wait in it. While the receiving end takes nothing, nothing more is read from the
- * sending end, so the sender is slowed down and nothing is lost. Each end of sending is passed on by itself, and so is
- * a reset. */
+ * direction has a pipe only while bytes wait in it. While the receiving end takes nothing, nothing more is read from
+ * the sending end, so the sender is slowed down and nothing is lost. Each end of sending is passed on by itself, and so
+ * is a reset. */
 #include "proxy/proxy.h"
 
 #include <errno.h>

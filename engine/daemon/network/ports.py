@@ -128,7 +128,7 @@ class Ports:
         wanted = publishing.proxied(endpoint, ruled) if endpoint.ports else []
         if not wanted:
             return
-        if not self._may_proxy:  # it was published by a daemon with other settings, or the address needs none
+        if not self._may_proxy:  # only ::1 is left out, or what a daemon with other settings has published
             return
         with self._lock:
             held = dict(self._held.get(endpoint.container, {}))

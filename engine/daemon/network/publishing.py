@@ -51,17 +51,18 @@ def addresses(network: Network, rules: Mapping[int, bool], proxy: bool, request:
     is the network's `host_binding_ipv4`. Where that is any address of one family, any address of the other family is
     added, as docker does; but of IPv4 only for a network that has IPv4.
     """
+    allowed = proxy
     proxy = proxy and request.protocol in PROXIED
     how = ways(network, rules, proxy)
     if request.host_ip:
         version = version_of(request.host_ip)
         if not how[version] or (request.host_ip == LOOPBACK6 and not proxy):
-            raise _impossible(network, request, request.host_ip, rules)
+            raise _impossible(network, request, request.host_ip, rules, allowed)
         return [(request.host_ip, True)] if how[version] in (*_MAPPED, _BY_PROXY) else []
     default = network.options.get(bridge.HOST_BINDING) or ANY[4]
     named = [*ANY.values()] if default in ANY.values() else [default]
     if not any(how[version_of(address)] for address in named) or (default == LOOPBACK6 and not proxy):
-        raise _impossible(network, request, default, rules)
+        raise _impossible(network, request, default, rules, allowed)
     mapped = [address for address in named if how[version_of(address)] in (*_MAPPED, _BY_PROXY)]
     if not network.ipv4 and len(mapped) > 1:
         mapped.remove(ANY[4])
@@ -84,7 +85,9 @@ def proxied(endpoint: Endpoint, ruled: Collection[int]) -> list[tuple[Published,
     return found
 
 
-def _impossible(network: Network, request: PortRequest, address: str, rules: Mapping[int, bool]) -> Unavailable:
+def _impossible(
+    network: Network, request: PortRequest, address: str, rules: Mapping[int, bool], allowed: bool
+) -> Unavailable:
     version = version_of(address)
     has = network.ipv6 if version == 6 else network.ipv4
     option = "ip6tables" if version == 6 else "iptables"
@@ -94,10 +97,12 @@ def _impossible(network: Network, request: PortRequest, address: str, rules: Map
         reason = f"the daemon runs with --{option}=false"
     else:
         reason = "the kernel does not forward connections to that address"
-    if request.protocol in PROXIED:
-        way = "the daemon runs with --userland-proxy=false" if has or network.ipv4 or network.ipv6 else "it has no IP"
-    else:
+    if request.protocol not in PROXIED:
         way = f"the userland proxy does not carry {request.protocol.upper()}"
+    elif allowed:
+        way = "its gateway mode leaves nothing to the userland proxy"
+    else:
+        way = "the daemon runs with --userland-proxy=false"
     return Unavailable(
         f"port {request.container_port}/{request.protocol} cannot be published on {address}: {reason}, and {way}"
     )

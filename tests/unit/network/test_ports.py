@@ -254,6 +254,15 @@ def test_sctp_is_nothing_for_the_userland_proxy() -> None:
         made(four=False, proxy=True).reserve("a", NETWORK, [wanted(0, "sctp")])
 
 
+def test_a_routed_network_leaves_nothing_to_the_userland_proxy() -> None:
+    """Its containers are reached at their own addresses: no port of the host is theirs, over either family."""
+    routed = replace(NETWORK, options={OPTION + "gateway_mode_ipv4": "routed"})
+    ports = made(proxy=True)
+    assert ports.reserve("a", routed, [wanted(0)]) == (Published(80, "tcp", "", 0),)
+    with pytest.raises(Unavailable, match=r"on ::: network web has no IPv6, and its gateway mode leaves nothing"):
+        ports.reserve("a", routed, [wanted(0, address="::")])
+
+
 def endpoint(ipv4: str, ipv6: str, *ports: Published) -> Endpoint:
     """A container's endpoint with these addresses and ports."""
     return Endpoint("1" * 64, NETWORK.id, "2" * 64, ipv4=ipv4, ipv6=ipv6, ports=ports)

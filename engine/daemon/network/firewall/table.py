@@ -121,7 +121,7 @@ def _prerouting() -> Rules:
 
 def _output() -> Rules:
     # A packet to ::1 cannot be led to a container: the kernel takes no answer to that address from another interface.
-    # So the connection is refused at once, and clients go on to 127.0.0.1.
+    # So it goes to the userland proxy. Without that the connection is refused at once, and clients go on to 127.0.0.1.
     mine = nft.family(nft.IPV6) + nft.destination(nft.IPV6) + LOOPBACK6
     return [
         ("output", mine + nft.decide(nft.ACCEPT)),
