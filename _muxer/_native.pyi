@@ -124,6 +124,17 @@ class ffi:
         finished_ns: int
         handed: ffi.Handover
 
+    class Limits(CData):
+        """struct mux_proxy_limits *"""
+
+        leads: int
+        streams: int
+        streams_each: int
+        flows: int
+        flows_each: int
+        idle_ms: int
+        linger_ms: int
+
     class Null(Log, Event, Pump, Waiters):
         """NULL, which is a pointer of any kind."""
 
@@ -154,6 +165,9 @@ class ffi:
     @overload
     @staticmethod
     def new(cdecl: Literal["struct mux_query *"], init: Mapping[str, int | ffi.CData]) -> Query: ...
+    @overload
+    @staticmethod
+    def new(cdecl: Literal["struct mux_proxy_limits *"], init: Mapping[str, int]) -> Limits: ...
     @overload
     @staticmethod
     def new(cdecl: Literal["uint8_t[]"], init: int) -> Numbers: ...
@@ -231,5 +245,7 @@ class _Lib:
     def mux_hand_over(
         self, stay: ffi.Stay, handed: ffi.Handover, fds: Sequence[int], count: int, clients: Sequence[int], /
     ) -> int: ...
+    def mux_proxy(self, link: int, daemons: int, home: int, limits: ffi.Limits, /) -> int: ...
+    def mux_proxy_confine(self) -> int: ...
 
 lib: _Lib

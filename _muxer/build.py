@@ -24,7 +24,8 @@ HERE = Path(__file__).resolve().parent
 PARTS = {
     "log": ("format", "room", "lasting", "jsonwriter", "writer", "segment", "sink", "lines", "seek", "reader"),
     "pump": ("client", "flow", "pump", "waiters"),
-    "process": ("finish", "newborn", "keeper", "title", "spawner"),
+    "proxy": ("confine", "datagram", "orders", "stream", "turns"),
+    "process": ("finish", "newborn", "keeper", "proxy", "title", "spawner"),
 }
 SOURCES = tuple(os.path.join(part, f"{name}.c") for part, names in PARTS.items() for name in names)
 # 64-bit file offsets and times also where `long` has 32 bits.

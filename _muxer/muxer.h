@@ -1,9 +1,10 @@
-/* The interface of the C muxer: everything that the `native...` modules of engine.monitor and engine.logs may call.
+/* The interface of the C muxer: everything that the `native...` modules of engine.monitor, engine.logs and engine.proxy
+ * may call.
  *
  * It moves the bytes of containers: in the monitor from pipes to the log and to attached clients (mux_pump_*), in the
- * daemon's threads from the log to a client (mux_send). Functions that move bytes have Python versions of the same
- * behaviour in engine/monitor and engine/logs, and tests compare the two. engine/logs/format.py defines the format of
- * the files.
+ * daemon's threads from the log to a client (mux_send), in the proxy from the host's ports to containers (mux_proxy).
+ * Functions that move bytes have Python versions of the same behaviour in engine/monitor, engine/logs and engine/proxy,
+ * and tests compare the two. engine/logs/format.py defines the format of the files.
  *
  * No Python in here, no global state, no signal handling, no allocation per chunk. A function that can fail returns a
  * negative errno. SIGPIPE must be ignored in the process. Nothing found in a log's files is trusted. */
@@ -169,9 +170,10 @@ struct mux_stay {
 /* Forks a monitor for each request on the spawner's socket, and each monitor into launcher and keeper. Returns in
  * several processes. MUX_LAUNCHES: this is the launcher. MUX_PREPARES, MUX_PREPARES_EXEC (only if spares is not 0):
  * this is a launcher without a request, a spare for a start or for an exec; mux_take waits for its request.
- * MUX_RESOLVES: this is no monitor, and the request says what it is. MUX_STAYS: this is the keeper, the container runs,
- * and its pump has reported a watched descriptor or a rotated log; if the container ends before that, the keeper ends
- * inside this function. MUX_ENDED: this is the spawner, and the daemon has gone. */
+ * MUX_RESOLVES: this is no monitor, and the request says what it is. (A process that is to be the proxy does not
+ * return.) MUX_STAYS: this is the keeper, the container runs, and its pump has reported a watched descriptor or a
+ * rotated log; if the container ends before that, the keeper ends inside this function. MUX_ENDED: this is the
+ * spawner, and the daemon has gone. */
 int mux_spawn(int requests, struct mux_stay *stay, int spares);
 
 /* Makes a child that leads a session (terminal: with the terminal at descriptor 0 as its controlling terminal) and
@@ -190,6 +192,24 @@ int mux_take(struct mux_stay *stay);
 /* In the launcher: gives everything to the keeper. clients: the descriptor of each client. */
 int mux_hand_over(const struct mux_stay *stay, const struct mux_handover *handed, const int *fds, int count,
                   const int *clients);
+
+struct mux_proxy_limits {
+    uint32_t leads;        /* sockets of the host */
+    uint32_t streams;      /* connections at a time; each takes up to six descriptors */
+    uint32_t streams_each; /* of one container */
+    uint32_t flows;        /* clients of UDP ports at a time */
+    uint32_t flows_each;   /* of one container */
+    uint32_t idle_ms;      /* after so long without a datagram, a UDP client is forgotten */
+    uint32_t linger_ms;    /* after so long without a container, the proxy ends, even if there is a daemon */
+};
+
+/* Carries published ports to containers until it serves none (see engine/wire/leads.py). It owns the descriptors: the
+ * link to the daemon, the socket at which later daemons connect, and the directory in which that socket is named
+ * `proxy.sock`. 0 or a negative errno. */
+int mux_proxy(int link, int daemons, int home, const struct mux_proxy_limits *limits);
+
+/* Gives up each right of this process that mux_proxy does not need. 0 or a negative errno. */
+int mux_proxy_confine(void);
 
 /* cffi end */
 

@@ -48,6 +48,9 @@ void find_home(struct mux_stay *stay);
 /* Closes the link: the daemon has gone. */
 void drop_link(struct mux_stay *stay);
 
+/* In a process just forked by the spawner: is the proxy (see mux_proxy) of the request's descriptors, and exits. */
+_Noreturn void be_proxy(struct mux_stay *stay);
+
 /* How many clients wait for the container's end. */
 int waiters_of(const struct mux_stay *stay);
 

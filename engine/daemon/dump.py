@@ -88,6 +88,7 @@ class Dump:
         if engine is None:
             return
         yield f"  resolver: {engine.names.shown()}"
+        yield f"  userland proxy: {engine.ports.shown()}"
         for link, descriptor, watched in engine.monitors.shown():
             watch = "watched" if watched else "not watched yet"
             yield f"  monitor of {_whose(engine, link)}: descriptor {descriptor}, {watch}"

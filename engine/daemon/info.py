@@ -97,6 +97,7 @@ def info(engine: DaemonParts) -> Object:
     release = read_os_release()
     system = os.uname()
     abilities = _abilities(engine.cgroups)
+    no_firewall = engine.firewall.missing()
     return {
         "ID": engine.id,
         **_container_counts(engine),
@@ -156,7 +157,7 @@ def info(engine: DaemonParts) -> Object:
         "FirewallBackend": _firewall(engine),
         "CDISpecDirs": [],
         "Containerd": None,
-        "Warnings": _warnings(abilities, engine.cgroups, settings),
+        "Warnings": _warnings(abilities, engine.cgroups, settings, no_firewall),
     }
 
 
@@ -167,7 +168,7 @@ def _cgroups(cgroups: Cgroups) -> dict[str, str]:
     return {"CgroupDriver": cgroups.driver, "CgroupVersion": cgroups.version}
 
 
-def _warnings(abilities: dict[str, bool], cgroups: Cgroups, settings: Settings) -> list[str]:
+def _warnings(abilities: dict[str, bool], cgroups: Cgroups, settings: Settings, no_firewall: str) -> list[str]:
     # Forwarding is no warning if the engine may switch it on: it does so with the first network that needs it.
     texts = [
         text for key, text in _KERNEL_WARNINGS if not abilities[key] and (key != _FORWARDING or not settings.ip_forward)
@@ -178,6 +179,8 @@ def _warnings(abilities: dict[str, bool], cgroups: Cgroups, settings: Settings) 
         texts.append(_NO_GUARD)
     if confinement.kernel_has() and not confinement.confines():
         texts.append(_NO_PARSER)
+    if no_firewall:
+        texts.append(no_firewall)
     return [f"WARNING: {text}" for text in texts]
 
 
@@ -188,10 +191,14 @@ def _address_pools(settings: Settings) -> dict[str, list[Object]]:
 
 
 def _firewall(engine: DaemonParts) -> Object | None:
-    """The firewall that keeps networks apart, and its table; None where the settings allow no rules."""
-    if not (engine.settings.iptables or engine.settings.ip6tables):
+    """The firewall that keeps networks apart, and its table; None where there can be no rules."""
+    if not engine.firewall.families():
         return None
-    return {"Driver": FIREWALL, "Info": [["Table", f"inet {engine.firewall.table}"]]}
+    proxy = "true" if engine.settings.userland_proxy else "false"
+    return {
+        "Driver": FIREWALL,
+        "Info": [["Table", f"inet {engine.firewall.table}"], ["EnableUserlandProxy", proxy]],
+    }
 
 
 def _container_counts(engine: DaemonParts) -> dict[str, int]:

@@ -343,7 +343,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         networks=Networks(database, settings, identity, events),
         wiring=Wiring(firewall.open_network),
         firewall=firewall,
-        ports=Ports(settings),
+        ports=Ports(settings, spawner, monitors),
         names=Names(settings.exec_root, settings, spawner, monitors),
     )
     return engine

@@ -76,7 +76,9 @@ class _Home:
 
     def left(self, each: Brief) -> bool:
         """Whether this process of an engine belongs to the root, whoever its parent is."""
-        return self.container(each) in self._ids or (each.kind == "resolver" and self._root in procfs.links(each.pid))
+        return self.container(each) in self._ids or (
+            each.kind in ("resolver", "proxy") and self._root in procfs.links(each.pid)
+        )
 
     def container(self, each: Brief) -> str:
         """The id of the container that a process is for, as far as it tells; else empty."""

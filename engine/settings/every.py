@@ -101,6 +101,7 @@ class Settings:
     ip_forward_no_drop: bool
     iptables: bool
     ip6tables: bool
+    userland_proxy: bool
     default_address_pools: tuple[str, ...]
     default_network_opts: tuple[str, ...]
     dns: tuple[str, ...]

@@ -165,6 +165,12 @@ def _list(name: str, key: str, help_: str, check: Callable[[str], str], value: s
     return Option(name, f"{help_}; repeatable", kind="list", check=check, default=(), value=value, key=key)
 
 
+def _no_program(text: str) -> str:
+    if text:
+        raise Invalid("the userland proxy is a part of the engine, and no other program can take its place")
+    return text
+
+
 OPTIONS = (
     Option(
         "bridge",
@@ -189,6 +195,12 @@ OPTIONS = (
     _flag("ip-forward-no-drop", "Then do not drop what is forwarded elsewhere", default=False),
     _flag("iptables", "Firewall rules for IPv4 (by nf_tables, in a table of the engine's own)", default=True),
     _flag("ip6tables", "The same for IPv6", default=True),
+    _flag(
+        "userland-proxy",
+        "Publish by a process what rules cannot: on ::1, on [::] for containers with IPv4 alone, without a firewall",
+        default=True,
+    ),
+    Option("userland-proxy-path", "Refused: the proxy is a part of the engine", check=_no_program, value="path"),
     _list(
         "default-address-pool",
         "default-address-pools",

@@ -1,4 +1,4 @@
-"""The spawner's loop: receives a request from the daemon, forks a monitor or the resolver for it, and forgets it.
+"""The spawner's loop: receives a request of the daemon, forks a monitor, the resolver or the proxy, and forgets it.
 
 One process with one thread, started by `boot` before the daemon has threads, because a threaded process must not fork.
 Everything that a monitor and an init need is imported here already and hidden from the garbage collector (gc.freeze),
@@ -19,12 +19,14 @@ from engine.monitor import main as monitor
 from engine.monitor.parts import parts
 from engine.muxer import select
 from engine.spawner import modules, version
-from engine.wire.channel import BE_RESOLVER, Channel
+from engine.wire.channel import BE_PROXY, BE_RESOLVER, Channel
 from engine.wire.schema import Spawns
 
-if TYPE_CHECKING:  # the spawner keeps its code, and one process a daemon runs it
+if TYPE_CHECKING:  # the spawner keeps their code, and one process a daemon runs each of them
+    from engine.proxy import main as proxy
     from engine.resolver import main as resolver
 else:
+    proxy = late("engine.proxy.main")
     resolver = late("engine.resolver.main")
 
 
@@ -63,6 +65,10 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
             if data.startswith(BE_RESOLVER):
                 monitor.settle()
                 return _be_resolver(data, descriptors)
+            if data.startswith(BE_PROXY):
+                monitor.settle()
+                gc.enable()
+                return proxy.main(data, descriptors)
             return monitor.main(data, descriptors, made_of)
         for descriptor in descriptors:
             os.close(descriptor)

@@ -4,9 +4,9 @@ files.
 Run once by the spawner, inherited by all that it forks. A monitor lives for months. An upgrade meanwhile replaces or
 removes the files that the monitor came from. A module imported after that does not fit, or its import ends the monitor,
 and the next daemon then ends the monitor's container. So nothing may be imported from a file once the spawner has
-settled. Modules that every monitor runs are imported before. Modules that few of them run (the resolver, the senders of
-lines, the reader for a client that attaches to a log of JSON lines) are kept here as packed code, which takes a
-fraction of the memory that the imported modules would take.
+settled. Modules that every monitor runs are imported before. Modules that few of them run (the resolver, the proxy, the
+senders of lines, the reader for a client that attaches to a log of JSON lines) are kept here as packed code, which
+takes a fraction of the memory that the imported modules would take.
 """
 
 import importlib.util
@@ -34,6 +34,14 @@ MODULES = (
     "engine.logs.jsonreader",
     "engine.logs.query",
     "engine.logs.sink",
+    "engine.proxy.confine",
+    "engine.proxy.orders",
+    "engine.proxy.datagram",
+    "engine.proxy.bounds",
+    "engine.proxy.turns",
+    "engine.proxy.main",
+    "engine.proxy.record",
+    "engine.proxy.stream",
     "engine.resolver.forward",
     "engine.resolver.loop",
     "engine.resolver.main",
@@ -44,6 +52,7 @@ MODULES = (
     "engine.resolver.service",
     "engine.resolver.streams",
     "engine.resolver.zones",
+    "engine.wire.leads",
 )
 """Kept together with all modules that they import, except those that the spawner has imported already."""
 

@@ -16,8 +16,9 @@ from engine.wire.schema import Message
 
 _INLINE = b"J"
 ORDINARY: dict[type[Message], bytes] = {schema.Start: b"O", schema.Exec: b"E"}
-BE_RESOLVER = b"R"  # for the spawner, which prepares no monitor for it
-_MARKS: dict[type[Message], bytes] = {schema.BeResolver: BE_RESOLVER}
+BE_RESOLVER = b"R"  # for the spawner, which prepares no monitor for these
+BE_PROXY = b"P"
+_MARKS: dict[type[Message], bytes] = {schema.BeResolver: BE_RESOLVER, schema.BeProxy: BE_PROXY}
 _IN_MEMFD = b"M"
 _INLINE_MAX = 64 * 1024
 _MESSAGE_MAX = 64 * 1024 * 1024

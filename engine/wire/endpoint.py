@@ -14,6 +14,7 @@ HOME = b"H"
 `daemon.containers.processes.homes`), positioned where its exit status belongs, and the socket by which it is found.
 """
 RESOLVER = "resolver.sock"
+PROXY = "proxy.sock"
 
 
 def _address(directory: int, name: str) -> str:

@@ -1,10 +1,10 @@
 """Reads and writes the files in which a monitor leaves its container's exit status, or the reason of its own crash.
 
-The monitor writes them, and the resolver where it crashes; the daemon reads them. Each file appears whole or not at all
-(write, rename). It is not synced, because a power cut that takes it takes the whole exec root. The exec root is mostly
-a small tmpfs that other processes can fill, so the space of an exit file is reserved before its container runs
-(`reserve`). What is written over that space, made shorter and renamed needs no new space. `_muxer/process/finish.c`
-writes the same way.
+The monitor writes them, and the resolver and the proxy where they crash; the daemon reads them. Each file appears whole
+or not at all (write, rename). It is not synced, because a power cut that takes it takes the whole exec root. The exec
+root is mostly a small tmpfs that other processes can fill, so the space of an exit file is reserved before its
+container runs (`reserve`). What is written over that space, made shorter and renamed needs no new space.
+`_muxer/process/finish.c` writes the same way.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import sys
 EXIT = "exit"
 CRASH = "crash"
 RESOLVER_CRASH = "resolver.crash"
+PROXY_CRASH = "proxy.crash"
 _NEW = ".new"
 _SPACE = 4096  # a page of a tmpfs, a block of a disk; what is written into it is shorter
 _MAX = 64 * 1024

@@ -9,7 +9,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from engine.wire import channel, codec, endpoint, report, schema, waits
+from engine.wire import channel, codec, endpoint, leads, report, schema, waits
 from engine.wire.schema import Message
 
 HEADER = Path(__file__).resolve().parents[2] / "_muxer" / "wire.h"
@@ -18,6 +18,7 @@ WORDS = {
         "ORDINARY": channel.ORDINARY[schema.Start],
         "EXEC": channel.ORDINARY[schema.Exec],
         "RESOLVER": channel.BE_RESOLVER,
+        "PROXY": channel.BE_PROXY,
     },
     "what a daemon says to a monitor beside messages": {
         "WAITS": waits.WAITS,
@@ -25,6 +26,13 @@ WORDS = {
         "SETTLED": waits.SETTLED,
         "REMOVED": waits.REMOVED,
         "HOME": endpoint.HOME,
+    },
+    "what a daemon and the proxy say to each other": {
+        "LEADS_LEADS": leads.LEADS,
+        "LEADS_DROPS": leads.DROPS,
+        "LEADS_TELLS": leads.TELLS,
+        "LEADS_ANSWERS": leads.ANSWERS,
+        "LEADS_GREETS": leads.GREETS,
     },
     "what a joiner, and the process that it makes, say to the keeper": {
         "BORN": report.BORN,
@@ -35,8 +43,16 @@ WORDS = {
     },
 }
 """The first bytes of datagrams, by their purpose and by their names in C."""
-SIZES = {"WAIT_HEAD": waits.HEAD_SIZE, "EXIT_DIGITS": waits.DIGITS, "REPORT": report.LARGEST}
+SIZES = {
+    "WAIT_HEAD": waits.HEAD_SIZE,
+    "EXIT_DIGITS": waits.DIGITS,
+    "REPORT": report.LARGEST,
+    "LEADS_HEAD": leads.HEAD_SIZE,
+    "LEADS_RECORD": leads.RECORD_SIZE,
+}
 """Sizes in bytes, by their names in C."""
+NUMBERS = {"LEADS_FORM": leads.FORM, "LEADS_MOST": leads.MOST}
+"""Other numbers, by their names in C."""
 _GAP = 1 << 40  # no field is this large, and each gap has another number
 WRITTEN: dict[str, Message] = {
     "STARTED": schema.Started(_GAP, _GAP + 1, _GAP + 2, keeps_waiters=True),
@@ -58,6 +74,11 @@ def text() -> str:
         lines += ["", f"/* The first byte of {what}. */"]
         lines += [f"#define WIRE_{name} '{word.decode('ascii')}'" for name, word in words.items()]
     lines += ["", "/* In bytes. */", *(f"#define WIRE_{name}_SIZE {size}" for name, size in SIZES.items())]
+    lines += [
+        "",
+        "/* Of the words of the proxy. */",
+        *(f"#define WIRE_{name} {each}" for name, each in NUMBERS.items()),
+    ]
     for name, message in WRITTEN.items():
         gaps = [field for field, value in dataclasses.asdict(message).items() if _is_gap(value)]
         lines += ["", f"/* The message {type(message).__name__} for printf(3), with int64_t for: {', '.join(gaps)}. */"]

@@ -233,6 +233,15 @@ class Forget:
     container: str
 
 
+@dataclass(frozen=True, slots=True)
+class BeProxy:
+    """daemon → spawner: make the userland proxy, which carries published ports to containers.
+
+    Descriptors: the proxy's end of its first link, the socket at which later daemons connect, and the exec root. What
+    daemon and proxy say to each other stands in `wire.leads`.
+    """
+
+
 Message = (
     Start
     | Exec
@@ -251,5 +260,6 @@ Message = (
     | Serve
     | Served
     | Forget
+    | BeProxy
 )
 """Every message that one process sends to another; the other classes here are parts of messages."""

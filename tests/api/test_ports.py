@@ -40,6 +40,11 @@ def bind(*host_ports: str, **more: object) -> list[dict]:
     return [{"HostPort": port, **more} for port in host_ports]
 
 
+def everywhere(host_port: str) -> list[dict]:
+    """What is shown of a port at any address of the host."""
+    return [{"HostIp": address, "HostPort": host_port} for address in ("0.0.0.0", "::")]
+
+
 def test_ports_are_shown_while_the_container_runs(daemon: Daemon) -> None:
     """In inspect, and in the list; a port that is exposed only has no port of the host."""
     bindings = {"80/tcp": bind("18080"), "53/udp": bind("18053", HostIp="127.0.0.1")}
@@ -49,13 +54,14 @@ def test_ports_are_shown_while_the_container_runs(daemon: Daemon) -> None:
         daemon.begin(one)
         assert ports(daemon, one) == {
             "53/udp": [{"HostIp": "127.0.0.1", "HostPort": "18053"}],
-            "80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "18080"}],
+            "80/tcp": everywhere("18080"),
             "9000/tcp": None,
         }
         (row,) = listed(daemon, name=[one])
         assert row["Ports"] == [
             {"IP": "127.0.0.1", "PrivatePort": 53, "PublicPort": 18053, "Type": "udp"},
             {"IP": "0.0.0.0", "PrivatePort": 80, "PublicPort": 18080, "Type": "tcp"},
+            {"IP": "::", "PrivatePort": 80, "PublicPort": 18080, "Type": "tcp"},
             {"PrivatePort": 9000, "Type": "tcp"},
         ]
         bound = daemon.inspect(one)["HostConfig"]["PortBindings"]
@@ -71,7 +77,7 @@ def test_all_exposed_ports_are_published_somewhere(daemon: Daemon) -> None:
     with container(daemon, **body, **on("bridge", PublishAllPorts=True, PortBindings={"81/tcp": bind("18081")})) as one:
         found = ports(daemon, one)
         assert found.keys() == {"80/tcp", "81/tcp", "53/udp"}
-        assert found["81/tcp"] == [{"HostIp": "0.0.0.0", "HostPort": "18081"}]
+        assert found["81/tcp"] == everywhere("18081")
         chosen = [int(found[port][0]["HostPort"]) for port in ("80/tcp", "53/udp")]
         assert all(number >= 32768 for number in chosen)
 
@@ -172,7 +178,7 @@ def test_where_there_is_no_way_out_nothing_is_published(daemon: Daemon) -> None:
 def test_ports_lead_through_the_network_that_leads_out(daemon: Daemon, amber: str) -> None:
     """They move when a connect or a disconnect makes it another one."""
     bindings = {"80/tcp": bind("18120")}
-    expected = {"80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "18120"}]}
+    expected = {"80/tcp": everywhere("18120")}
     with networks(daemon, inner={"Internal": True, **subnet("10.212.2.0/24")}):
         with container(daemon, **on("inner", PortBindings=bindings), **endpoints(inner={"GwPriority": 9})) as one:
             assert ports(daemon, one) == {}
@@ -200,4 +206,4 @@ def test_a_connect_to_a_way_out_is_refused_where_a_port_is_taken(daemon: Daemon,
                 assert shown(daemon, one).keys() == {"inner"} and one not in members(daemon, "amber")
                 assert "eth1" not in inside(daemon, one, "ls /sys/class/net")
             assert connect(daemon, "amber", one) == (200, "")
-            assert ports(daemon, one) == {"80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "18130"}]}
+            assert ports(daemon, one) == {"80/tcp": everywhere("18130")}

@@ -1,4 +1,4 @@
-"""The eight clients of the kills: each has its own kind of work, and holds the engine to every promise it was given.
+"""The nine clients of the kills: each has its own kind of work, and holds the engine to every promise it was given.
 
 A promise is an answer: what was created is there until it is removed, what was removed is gone, a container that ran
 has all of its output and its own exit code. What a kill leaves in doubt, a client finds out by looking, and goes on
@@ -19,6 +19,7 @@ from tests.chaos.caller import PATIENCE, Caller
 from tests.chaos.killing import Record
 from tests.harness import frames, rootfs
 from tests.harness.daemon import Daemon
+from tests.harness.hosts import ask
 from tests.harness.http import Answer
 
 # dockerd's and this engine's words for an end whose monitor is gone, or that was killed with it.
@@ -35,6 +36,7 @@ class Client:
         self.caller = Caller(daemon, record)
         self.record = record
         self.source = source
+        self.machine = daemon.namespaces
         self.turns = 0
 
     def turn(self) -> None:
@@ -317,6 +319,34 @@ class Networker(Client):
             time.sleep(0.1)  # a new resolver tells nobody in here that it is there
 
 
+class Publisher(Client):
+    """A port of the host, over IPv4 by the rules and over IPv6 by the proxy, until the container is gone."""
+
+    kind = "publisher"
+
+    def turn(self) -> None:
+        serve = "mkdir /w; echo yes > /w/index.html; exec httpd -f -p 80 -h /w"
+        ports = {"NetworkMode": "bridge", "PortBindings": {"80/tcp": [{"HostPort": ""}]}}
+        container = self.container("sh", "-c", serve, HostConfig=ports)
+        self.start(container)
+        shown = self.caller.look(f"/containers/{container}/json").json()["NetworkSettings"]["Ports"].get("80/tcp")
+        for each in shown or ():
+            self._reaches(container, "127.0.0.1" if each["HostIp"] == "0.0.0.0" else "::1", int(each["HostPort"]))
+        assert shown or self.lost(container)
+        self.remove(container)
+
+    def _reaches(self, container: str, address: str, port: int) -> None:
+        """The container's answer, a moment after a kill of the proxy at the latest."""
+        end = time.monotonic() + PATIENCE
+        while not self.lost(container):
+            try:
+                if ask(self.machine, address, port, data=b"GET / HTTP/1.0\r\n\r\n"):
+                    return
+            except OSError as error:
+                assert time.monotonic() < end or self.lost(container), (address, port, error)
+            time.sleep(0.05)  # a new proxy tells nobody out here that it is there
+
+
 class Imager(Client):
     """Images: imported, named, looked at, run, removed."""
 
@@ -452,6 +482,7 @@ KINDS: tuple[Callable[..., Client], ...] = (
     Executor,
     Keeper,
     Networker,
+    Publisher,
     Imager,
     Builder,
     Restarter,

@@ -14,29 +14,29 @@ from pathlib import Path
 
 from tests.harness.daemon import Daemon
 
-RESOLVER = "resolver.sock"
+RESOLVER, PROXY = "resolver.sock", "proxy.sock"
 # What is killed, and how often beside the others.
-KINDS = {"daemon": 10, "spawner": 3, "monitor": 5, "exec": 2, "resolver": 2, "daemon and spawner": 2}
+KINDS = {"daemon": 10, "spawner": 3, "monitor": 5, "exec": 2, "resolver": 2, "proxy": 2, "daemon and spawner": 2}
 
 
 class Record:
     """Who was killed; shared by the killer and the clients.
 
     daemons: deaths and returns of the daemon, so it is odd from just before a kill until the next daemon answers
-    spawners, resolvers, execs: how many were killed so far
+    spawners, resolvers, proxys, execs: how many were killed so far
     bereft: ids of containers whose monitor was killed; spared: ids of those whose monitor must not be
     """
 
     def __init__(self) -> None:
-        self.daemons = self.spawners = self.resolvers = self.execs = 0
+        self.daemons = self.spawners = self.resolvers = self.proxys = self.execs = 0
         self.bereft: set[str] = set()
         self.spared: set[str] = set()
         self.lock = threading.Lock()
 
     @property
-    def moment(self) -> tuple[int, int, int, int]:
+    def moment(self) -> tuple[int, ...]:
         """Changes with each kill but a monitor's."""
-        return self.daemons, self.spawners, self.resolvers, self.execs
+        return self.daemons, self.spawners, self.resolvers, self.proxys, self.execs
 
     def daemon_lived(self, since: int) -> bool:
         """Whether one daemon was there from then, when `daemons` was that, until now."""
@@ -64,8 +64,10 @@ class Killer:
             self._monitor()
         elif kind == "exec":
             self._kill("exec", self._one_of(self._execs()))
+        elif kind == "spawner":
+            self._kill(kind, self.spawner())
         else:
-            self._kill(kind, self.spawner() if kind == "spawner" else self._one_of(self.resolvers()))
+            self._kill(kind, self._one_of(self.listeners(PROXY if kind == "proxy" else RESOLVER)))
 
     def _daemon(self) -> None:
         self.record.daemons += 1
@@ -125,11 +127,11 @@ class Killer:
                     found.append(parent)
         return found
 
-    def resolvers(self) -> list[int]:
-        """The processes that have the resolver's socket open and are not the daemon."""
-        path = f"{self.daemon.exec_root}/{RESOLVER}"
+    def listeners(self, name: str) -> list[int]:
+        """The processes that have this socket of the exec root open and are not the daemon."""
+        path = f"{self.daemon.exec_root}/{name}"
         with open(f"/proc/{self.daemon.namespaces.keeper.pid}/net/unix") as lines:
-            inodes = {f"socket:[{line.split()[6]}]" for line in lines if line.rstrip().endswith(RESOLVER)}
+            inodes = {f"socket:[{line.split()[6]}]" for line in lines if line.rstrip().endswith(name)}
         if not inodes or not os.path.exists(path):
             return []
         return [pid for pid in processes() if pid != self.daemon.pid and _sockets(pid) & inodes]

@@ -31,6 +31,7 @@ ROOMS = {
     ),
     "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
     "engine.resolver": BASE,
+    "engine.proxy": BASE,
     "engine.errors": (),
     "engine.literals": (),
     "engine.settings": (),
@@ -53,7 +54,7 @@ ROOMS = {
     "engine.inspection": ("engine.daemon.store.names", *BASE),
     # Writes two files for systemd, and knows nothing of what they start.
     "engine.units": ("engine.kernel",),
-    "engine.spawner": ("engine.monitor", "engine.resolver", *BASE),
+    "engine.spawner": ("engine.monitor", "engine.proxy", "engine.resolver", *BASE),
     "engine.monitor": ("engine.birth", "_muxer", *BASE),
     "engine.birth": BASE,
     "engine.wire": ("engine.logs", "engine.sandbox", "engine.kernel"),
@@ -174,6 +175,7 @@ DAEMON_TOWER = ("engine.daemon", "engine.client")
 CONTAINER_TOWER = (
     "engine.spawner",
     "engine.resolver",
+    "engine.proxy",
     "engine.monitor",
     "engine.birth",
     *BASE,

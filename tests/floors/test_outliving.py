@@ -1,4 +1,4 @@
-"""What outlives the daemon (monitors, forwarders, the resolver): what it may load and when, and what it may leave.
+"""What outlives the daemon (monitors, forwarders, resolver, proxy): what it may load and when, and what it leaves.
 
 The words are in engine/README.md, "What outlives the daemon". `tests/api/test_releases.py` has two versions meet.
 """
@@ -21,7 +21,7 @@ DAEMONS = {
 }
 # The modules of the containers' tower that make a file, a directory or a socket on the host, and what.
 MAKERS = {
-    "engine.wire.endpoint": "the sockets of monitors and of the resolver",
+    "engine.wire.endpoint": "the sockets of monitors, of the resolver and of the proxy",
     "engine.wire.exitfile": "the exit file, and the crash file",
     "engine.logs.writer": "a log of frames",
     "engine.logs.jsonwriter": "a log of JSON lines",
@@ -69,5 +69,6 @@ def test_only_known_modules_of_what_outlives_the_daemon_leave_anything() -> None
 def test_the_papers_name_each_file_that_outlives_the_daemon() -> None:
     """By the names that a later version looks for."""
     paper = (PROJECT / "engine/README.md").read_text()
-    names = (endpoint.NAME, endpoint.RESOLVER, exitfile.EXIT, exitfile.CRASH, exitfile.RESOLVER_CRASH)
+    crashes = (exitfile.EXIT, exitfile.CRASH, exitfile.RESOLVER_CRASH, exitfile.PROXY_CRASH)
+    names = (endpoint.NAME, endpoint.RESOLVER, endpoint.PROXY, *crashes)
     assert [name for name in names if f"`{name}`" not in paper] == []

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.daemon.network.firewall import absence
 from engine.daemon.network.firewall.control import Firewall
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
 from engine.errors import SystemFailure, Unavailable
@@ -190,10 +191,15 @@ def test_several_daemons_of_one_host_have_a_table_each(machine: Machine) -> None
 
 
 def test_a_daemon_without_iptables_makes_no_rules(machine: Machine) -> None:
-    """Neither networks nor ports; what cannot be had is said in words. One family alone can be switched off."""
+    """Neither networks nor ports; without the userland proxy, what cannot be had is said in words.
+
+    One family alone can be switched off.
+    """
     port = Endpoint("1" * 64, BOTH.id, "2" * 64, ipv4="10.8.0.2", ports=(Published(80, "tcp", "0.0.0.0", 80),))
     with entered(machine.keeper.pid):
-        off = machine.firewall(iptables=False, ip6tables=False)
+        machine.firewall(iptables=False, ip6tables=False).publish(BOTH, port)
+        assert machine.rules() == ""
+        off = machine.firewall(iptables=False, ip6tables=False, userland_proxy=False)
         off.open_network(BOTH)
         with pytest.raises(
             Unavailable, match=r"no port can be published on 0\.0\.0\.0: the daemon runs with iptables off"
@@ -202,7 +208,7 @@ def test_a_daemon_without_iptables_makes_no_rules(machine: Machine) -> None:
         off.withdraw(BOTH, port)
         off.sync([BOTH], [port])
         assert machine.rules() == ""
-        half = machine.firewall(iptables=False)
+        half = machine.firewall(iptables=False, userland_proxy=False)
         half.open_network(BOTH)
         assert machine.rules().count("meta nfproto ipv4 accept") == 6
         with pytest.raises(Unavailable):
@@ -321,3 +327,38 @@ def test_a_kernel_that_refuses_is_told_of_in_words(machine: Machine) -> None:
         run(machine, "ip", "link", "add", NET.device, "type", "bridge")
         firewall.publish(NET, port)
         assert "tcp . 80 : 10.9.0.2 . 80" in machine.rules()
+
+
+def test_a_kernel_that_gets_nf_tables_later_gets_the_rules(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All that was asked for meanwhile, with the next thing that is asked for."""
+    caplog.set_level("INFO")
+    first, second = (
+        Endpoint(
+            f"{number}" * 64,
+            BOTH.id,
+            "2" * 64,
+            ipv4=f"10.8.0.{number}",
+            ports=(Published(80, "tcp", "192.0.2.1", 80 + number),),
+        )
+        for number in (2, 3)
+    )
+    with entered(machine.keeper.pid):
+        firewall = machine.firewall()
+        monkeypatch.setattr(absence, "works", lambda _: False)
+        firewall.open_network(BOTH)
+        firewall.publish(BOTH, first)
+        with pytest.raises(Unavailable, match="cannot be kept internal: this kernel has no nf_tables"):
+            firewall.open_network(INSIDE)
+        assert firewall.families() == () and firewall.missing() == absence.WORDS
+        assert machine.rules() == "" and machine.get(FORWARDING[4]) == "0"
+        monkeypatch.undo()
+        firewall.publish(BOTH, second)
+        assert firewall.families() == (4, 6) and firewall.missing() == ""
+        assert all(f"tcp . 192.0.2.1 . {80 + number} : 10.8.0.{number} . 80" in machine.rules() for number in (2, 3))
+        assert machine.get(FORWARDING[4]) == "1"
+        firewall.close_network(BOTH)
+        assert machine.rules() == "" and machine.get(FORWARDING[4]) == "0"
+    assert caplog.text.count("this kernel has no nf_tables") == 1
+    assert "the kernel has nf_tables now" in caplog.text

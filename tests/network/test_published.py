@@ -115,18 +115,6 @@ def test_ipv6_reaches_it_as_ipv4_does(apart: Daemon, outside: Host) -> None:
                     assert ask(beside, outside.gateway6, 8085, kind) == "fd77::1"
 
 
-def test_the_hosts_ipv6_loopback_is_refused_at_once(apart: Daemon) -> None:
-    """Nothing can be led from ::1: who asks there goes on to 127.0.0.1, and who wants a port there is told."""
-    body = {"EnableIPv6": True, "IPAM": {"Config": [{"Subnet": "10.81.0.0/24"}, {"Subnet": "fd81::/64"}]}}
-    with network(apart, "loop", **body), container(apart, "loop", ["8091:80"]) as place:
-        with serving(place, 80, address="::"), pytest.raises(ConnectionRefusedError):
-            ask(apart.namespaces, "::1", 8091)
-        refused = apart.create("true", HostConfig={"NetworkMode": "loop", "PortBindings": bindings("[::1]:8092:80")})
-        answer = apart.request("POST", f"/containers/{refused}/start")
-        assert answer.status == 501 and "cannot be published on ::1" in answer.message
-        apart.remove(refused)
-
-
 def test_sctp_is_led_in_as_well(apart: Daemon) -> None:
     """No program here speaks it, so the rule itself is looked at: protocol 132, the port, the container's address."""
     with container(apart, ports=["8086:80/sctp"]) as place:
@@ -202,8 +190,8 @@ def answered(client: socket.socket) -> str:
     raise AssertionError("no answer")
 
 
-def test_a_port_needs_no_process(apart: Daemon, web: Place) -> None:
-    """A hundred ports cost what none do: the one process that keeps the container."""
+def test_a_port_needs_no_process_of_its_own(apart: Daemon, web: Place) -> None:
+    """A hundred ports cost what one does: the one process that keeps the container, beside one proxy for all."""
     before = steady(apart)
     with container(apart):
         without = settled(apart, before + 1)

@@ -1,59 +1,74 @@
 """Chooses the host's ports for published container ports, and holds each one by a bound socket.
 
-Runs in the daemon's threads, under a lock of its own, which is held over nothing slower than bind(2). No data is ever
-read from these sockets: the firewall leads what comes to a port to the container. The socket makes sure that no other
-program takes the port, and that two which want the same one get an error. The sockets are closed with the daemon, and
-the next daemon binds them again.
+Runs in the daemon's threads, under a lock of its own, which is held over nothing slower than bind(2). The daemon reads
+no data from these sockets: the firewall or the userland proxy leads what comes to a port to the container (see
+`publishing`). The socket makes sure that no other program takes the port, and that two which want the same one get an
+error. The sockets that the proxy serves are its own too. All others are closed with the daemon, and the next daemon
+binds them again.
 """
 
-import errno
 import itertools
 import logging
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Protocol
 
 from engine.daemon import locks
-from engine.daemon.network.record import Network, PortRequest, Published
-from engine.errors import NotBuilt, SystemFailure
+from engine.daemon.network.record import Endpoint, Network, PortRequest, Published
+from engine.daemon.runtime.monitors import Monitors
+from engine.daemon.runtime.spawner import Spawner
+from engine.errors import SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
+from engine.wire import endpoint as sockets
 
-if TYPE_CHECKING:  # loaded with the first container of a bridge
-    from engine.daemon.network.drivers import bridge
+if TYPE_CHECKING:  # loaded with the first container of a bridge, and with the first port
+    from engine.daemon.network import binding, proxying, publishing
+    from engine.wire import leads
 else:
-    bridge = late("engine.daemon.network.drivers.bridge")
+    binding = late("engine.daemon.network.binding")
+    proxying = late("engine.daemon.network.proxying")
+    publishing = late("engine.daemon.network.publishing")
+    leads = late("engine.wire.leads")
 
 log = logging.getLogger(__name__)
 
-_ANY = {4: "0.0.0.0", 6: "::"}
-_KINDS = {
-    "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP),
-    "udp": (socket.SOCK_DGRAM, socket.IPPROTO_UDP),
-    "sctp": (socket.SOCK_STREAM, 132),
-}
-_MAPPED = ("nat", "nat-unprotected")
 _RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 Place = tuple[str, str, int]
 """Protocol, address and port of the host."""
 
 _Wish = tuple[int, int, str, tuple[tuple[str, bool], ...]]
-"""What makes two requests want one of the same ports: first and last one, protocol, addresses as of `_addresses`."""
+"""What makes two requests want one of the same ports: first and last one, protocol, `publishing.addresses`."""
 
 
-def _family(address: str) -> int:
-    return 6 if ":" in address else 4
+class _Proxying(Protocol):
+    """The part of `proxying.Proxying` that is used here; that module is loaded with the first port that needs it."""
+
+    def lead(self, run: "proxying.Run") -> None: ...
+
+    def drop(self, container: str) -> None: ...
+
+    def inherit(self) -> dict[str, dict[Place, socket.socket]]: ...
+
+    def drop_the_rest(self) -> None: ...
+
+    def shown(self) -> str: ...
 
 
 class Ports:
     """The host's ports that a daemon's containers hold.
 
-    settings: `iptables`, `ip6tables`: the families for which the daemon may have firewall rules
+    settings: `iptables`, `ip6tables`: the families for which the daemon may have firewall rules; `userland_proxy`
+    spawner: starts the proxy; links: watches the link to it for its end
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, spawner: Spawner, links: Monitors) -> None:
+        self._made = settings.exec_root, spawner, links
         self._rules = {4: settings.iptables, 6: settings.ip6tables}
+        self._may_proxy = settings.userland_proxy
+        self._proxying: _Proxying | None = None
         self._lock = locks.Lock("ports")
         self._held: dict[str, dict[Place, socket.socket | None]] = {}
         self._by_number: dict[tuple[str, int], set[str]] = {}
@@ -64,12 +79,11 @@ class Ports:
 
         Empty for a network that publishes nothing (internal, or not a bridge). In a routed network the ports are the
         container's own: `host_port` is 0, and nothing is held. Raises SystemFailure in docker's words where a port is
-        taken, NotBuilt for an address of a family that the network does not have or the daemon has no rules for.
+        taken, Unavailable for an address from which neither the firewall nor the proxy may lead to the container.
         """
         if network.driver != "bridge" or network.internal:
             return ()
-        has = {4: network.ipv4, 6: network.ipv6}
-        modes = {family: has[family] and self._rules[family] and bridge.mode(network, family) for family in has}
+        routed = "routed" in publishing.ways(network, self._rules, self._may_proxy).values()
         published: list[Published] = []
         taken: dict[Place, socket.socket | None] = {}
         tried: dict[_Wish, int] = {}
@@ -81,9 +95,9 @@ class Ports:
                         raise SystemFailure(
                             "too many published ports: each takes an open file of the daemon, and the limit is reached"
                         )
-                    if "routed" in modes.values():
+                    if routed:
                         published.append(Published(request.container_port, request.protocol, "", 0))
-                    addresses = _addresses(network, modes, request)
+                    addresses = publishing.addresses(network, self._rules, self._may_proxy, request)
                     if addresses:
                         port = self._choose(request, addresses, taken, tried)
                         published += [
@@ -100,22 +114,83 @@ class Ports:
 
     def release(self, container_id: str) -> None:
         """Release all ports that the container holds."""
+        if self._proxying is not None:
+            self._proxying.drop(container_id)
         with self._lock:
             self._let_go(self._held.pop(container_id, {}))
 
-    def adopt(self, container_id: str, published: Iterable[Published]) -> None:
-        """Hold again the ports of a running container; one that another program has taken meanwhile is logged."""
+    def lead(self, endpoint: Endpoint, pid: int, pid_start: int, ruled: Collection[int]) -> None:
+        """Have the userland proxy carry those of the endpoint's ports that the firewall does not carry.
+
+        pid, pid_start: of the container's process 1; ruled: the versions of IP for which the firewall has rules
+        Raises SystemFailure, Unavailable.
+        """
+        wanted = publishing.proxied(endpoint, ruled) if endpoint.ports else []
+        if not wanted:
+            return
+        if not self._may_proxy:  # only ::1 is left out, or what a daemon with other settings has published
+            return
         with self._lock:
-            held = self._held.setdefault(container_id, {})
-            for port in published:
-                place = (port.protocol, port.host_ip, port.host_port)
-                if not port.host_port or place in held:
-                    continue
+            held = dict(self._held.get(endpoint.container, {}))
+        leading = {}
+        for port, address in wanted:
+            place = (port.protocol, port.host_ip, port.host_port)
+            sock = held.get(place)
+            if sock is not None:  # else another program has taken it, which was logged
                 try:
-                    self._take(place, held)
+                    binding.ready(place, sock)
                 except OSError as error:
-                    log.warning("container %s: %s", container_id, _in_use(place, error))
-                    self._note(place, None, held)
+                    raise SystemFailure(binding.in_use(place, error)) from error
+                leading[place] = sock, leads.Lead(port.protocol, address, port.container_port)
+        if leading:
+            self._proxy().lead(proxying.Run(endpoint.container, pid, pid_start, leading))
+
+    def adopt(self, published: Mapping[str, Iterable[Published]]) -> None:
+        """At the daemon's start: hold again the ports of running containers; the caller calls `lead` for each next.
+
+        The sockets of an earlier daemon's proxy are taken over. A port that another program has taken meanwhile is
+        logged. published: by the containers' ids
+        """
+        inherited: Mapping[str, dict[Place, socket.socket]] = {}
+        if os.path.exists(os.path.join(self._made[0], sockets.PROXY)):
+            inherited = self._proxy().inherit()
+        with self._lock:
+            for container_id, ports in published.items():
+                held = self._held.setdefault(container_id, {})
+                for port in ports:
+                    place = (port.protocol, port.host_ip, port.host_port)
+                    if not port.host_port or place in held:
+                        continue
+                    known = inherited.get(container_id, {}).pop(place, None)
+                    try:
+                        if known is not None:
+                            self._note(place, known, held)
+                        else:
+                            self._take(place, held)
+                    except OSError as error:
+                        log.warning("container %s: %s", container_id, binding.in_use(place, error))
+                        self._note(place, None, held)
+        for container_id, others in inherited.items():
+            if others or container_id not in published:
+                # The earlier daemon died between two steps. These ports must be free before they are published anew.
+                self._proxy().drop(container_id)
+            for sock in others.values():
+                sock.close()
+
+    def adopted(self) -> None:
+        """After the calls of `lead` at the daemon's start: what the proxy serves beside that ends."""
+        if self._proxying is not None:
+            self._proxying.drop_the_rest()
+
+    def shown(self) -> str:
+        """The state of the userland proxy in words, for an operator who inspects the daemon; takes no lock."""
+        return "not started" if self._proxying is None else self._proxying.shown()
+
+    def _proxy(self) -> "_Proxying":
+        with self._lock:
+            if self._proxying is None:
+                self._proxying = proxying.Proxying(*self._made)
+            return self._proxying
 
     def _choose(
         self,
@@ -138,8 +213,8 @@ class Ports:
                     try:
                         self._take(place, got)
                     except OSError as error:
-                        if needed or error.errno not in _NO_SUCH_FAMILY:
-                            raise SystemFailure(_in_use(place, error)) from error
+                        if needed or error.errno not in binding.NO_SUCH_FAMILY:
+                            raise SystemFailure(binding.in_use(place, error)) from error
             except SystemFailure as error:
                 self._let_go(got)
                 problem = problem or error
@@ -165,11 +240,13 @@ class Ports:
     def _take(self, place: Place, held: dict[Place, socket.socket | None]) -> None:
         """Hold one port. Raises SystemFailure where a container has it, OSError where another program has it."""
         protocol, address, port = place
-        any_address = _ANY[_family(address)]
+        any_address = publishing.ANY[publishing.version_of(address)]
         for other in self._by_number.get((protocol, port), ()):
-            if _family(other) == _family(address) and (other == address or any_address in (other, address)):
-                raise SystemFailure(f"Bind for {_with_port(address, port)} failed: port is already allocated")
-        self._note(place, _bound(place), held)
+            if publishing.version_of(other) == publishing.version_of(address) and (
+                other == address or any_address in (other, address)
+            ):
+                raise SystemFailure(f"Bind for {binding.with_port(address, port)} failed: port is already allocated")
+        self._note(place, binding.bound(place), held)
 
     def _note(self, place: Place, bound: socket.socket | None, held: dict[Place, socket.socket | None]) -> None:
         protocol, address, port = place
@@ -195,91 +272,3 @@ def _room() -> int:
 
 
 _UNLIMITED = 1 << 20
-_NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-
-
-def _addresses(network: Network, modes: Mapping[int, str | bool], request: PortRequest) -> list[tuple[str, bool]]:
-    """The addresses to bind a port at, each with whether that must succeed.
-
-    IPv6 may fail where the client did not ask for it, as the host may have none. Without an address in the request it
-    is the network's `host_binding_ipv4`; where that is any address of one family, any address of the other family is
-    added.
-    """
-    if request.host_ip:
-        family = _family(request.host_ip)
-        if not modes[family]:
-            raise _impossible(network, request, family)
-        _refuse_loopback6(request, request.host_ip)
-        return [(request.host_ip, True)] if modes[family] in _MAPPED else []
-    default = network.options.get(bridge.HOST_BINDING) or _ANY[4]
-    _refuse_loopback6(request, default)
-    named = [*_ANY.values()] if default in _ANY.values() else [default]
-    if not any(modes[_family(address)] for address in named):
-        raise _impossible(network, request, _family(named[0]))
-    mapped = [address for address in named if modes[_family(address)] in _MAPPED]
-    return [(address, address != _ANY[6] or len(mapped) == 1) for address in mapped]
-
-
-def _refuse_loopback6(request: PortRequest, address: str) -> None:
-    if address == "::1":
-        port = f"{request.container_port}/{request.protocol}"
-        raise NotBuilt(
-            f"port {port} cannot be published on ::1: the kernel cannot forward connections to ::1 to a container"
-        )
-
-
-def _impossible(network: Network, request: PortRequest, family: int) -> NotBuilt:
-    has = network.ipv6 if family == 6 else network.ipv4
-    option = "ip6tables" if family == 6 else "iptables"
-    reason = f"the daemon runs with --{option}=false" if has else f"network {network.name} has no IPv{family}"
-    return NotBuilt(
-        f"port {request.container_port}/{request.protocol} cannot be published over IPv{family}: {reason}, and this "
-        "engine has no userland proxy to publish it instead"
-    )
-
-
-def _with_port(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-def _in_use(place: Place, error: OSError) -> str:
-    protocol, address, port = place
-    words = (os.strerror(error.errno) if error.errno else str(error)).lower()
-    return f"failed to bind host port {_with_port(address, port)}/{protocol}: {words}"
-
-
-def _bound(place: Place) -> socket.socket | None:
-    """A socket that holds the port. Raises OSError, mostly EADDRINUSE.
-
-    None for SCTP where the kernel has no such sockets: then no program of the host can have that port.
-    """
-    protocol, address, port = place
-    try:
-        return _bind(protocol, address, port, again=False)
-    except OSError as error:
-        if protocol == "sctp" and error.errno in (errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT):
-            return None
-        if protocol != "tcp" or error.errno != errno.EADDRINUSE:
-            raise
-    # Perhaps only old connections of that port are in TIME_WAIT, which SO_REUSEADDR ignores.
-    return _bind(protocol, address, port, again=True)
-
-
-def _bind(protocol: str, address: str, port: int, *, again: bool) -> socket.socket:
-    kind, number = _KINDS[protocol]
-    bound = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind | socket.SOCK_CLOEXEC, number)
-    try:
-        if ":" in address:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if again:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if protocol == "udp":
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # datagrams that arrive here are never read
-        bound.bind((address, port))
-        if again:
-            # Only a listening socket keeps out other programs that set SO_REUSEADDR. No connection is ever accepted.
-            bound.listen(0)
-    except BaseException:
-        bound.close()
-        raise
-    return bound

@@ -98,7 +98,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A port of a container that is reached at a port of the host, as the firewall has it.
+    """A port of a container that is reached at a port of the host, through the firewall or the userland proxy.
 
     protocol: `tcp`, `udp` or `sctp`; host_ip: `0.0.0.0` or `::` for any address of that family
     """

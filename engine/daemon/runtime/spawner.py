@@ -16,7 +16,7 @@ import sys
 from engine.daemon import locks
 from engine.errors import Invalid, Unavailable
 from engine.wire.channel import Channel
-from engine.wire.schema import BeResolver, Exec, Spawns, Start
+from engine.wire.schema import BeProxy, BeResolver, Exec, Spawns, Start
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,10 @@ class Spawner:
         # The limit that containers inherit. The daemon may raise its own later (`main`), which must not reach them.
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    def send(self, start: Start | Exec | BeResolver, descriptors: list[int], *, ordinary: bool) -> None:
-        """Ask the spawner for a container, an exec or the resolver. The parameters are those of `Channel.send`.
+    def send(self, start: Start | Exec | BeResolver | BeProxy, descriptors: list[int], *, ordinary: bool) -> None:
+        """Ask the spawner for a container, an exec, the resolver or the proxy.
+
+        The parameters are those of `Channel.send`.
 
         Raises Unavailable when a new spawner is needed and cannot be started, or when the spawner reads nothing for 10
         seconds, because it may be stopped.

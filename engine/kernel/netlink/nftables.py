@@ -1,9 +1,9 @@
 """Encodes nf_tables requests for tables, chains, rules, sets and their elements, and commits a batch of them in one
 transaction.
 
-Pure, except for `commit`, `keys` and `droppers`, which talk to the kernel over a socket of the protocol NETFILTER. All
-tables are of the family `inet`: one for IPv4 and IPv6. The kernel carries out a batch wholly or not at all.
-`nftexpressions` makes the contents of a rule. Layout: linux/netfilter/nf_tables.h.
+Pure, except for `commit`, `present`, `keys` and `droppers`, which talk to the kernel over a socket of the protocol
+NETFILTER. All tables are of the family `inet`: one for IPv4 and IPv6. The kernel carries out a batch wholly or not at
+all. `nftexpressions` makes the contents of a rule. Layout: linux/netfilter/nf_tables.h.
 """
 
 import errno
@@ -36,13 +36,14 @@ _SUBSYSTEM = 10
 _INET = 1
 _IP_FAMILIES = {1: "inet", 2: "ip", 10: "ip6"}
 _BEGIN, _END = 16, 17
-_NEW_TABLE, _DELETE_TABLE = 0, 2
+_NEW_TABLE, _GET_TABLE, _DELETE_TABLE = 0, 1, 2
 _NEW_CHAIN, _GET_CHAIN = 3, 4
 _NEW_RULE = 6
 _NEW_SET = 9
 _NEW_ELEMENT, _GET_ELEMENT, _DELETE_ELEMENT = 12, 13, 14
 _FAMILY = bytes((_INET, 0, 0, 0))
 _WHOLE_BATCH = bytes((0, 0, 0, _SUBSYSTEM))
+_NO_SUBSYSTEM = (errno.EINVAL, errno.EOPNOTSUPP, errno.EPROTONOSUPPORT)
 _LIST_ELEMENT = 1
 _RANGE_END = 1
 _MOST_AT_ONCE = 60_000  # bytes of elements in one message: the length of an attribute has 16 bits
@@ -190,6 +191,16 @@ def commit(netlink: Netlink, requests: Sequence[Request]) -> None:
     except Refused as error:
         error.index -= 1
         raise
+
+
+def present(netlink: Netlink, table: str) -> bool:
+    """Whether the kernel has nf_tables at all; `table` is the name of any table. Raises OSError."""
+    try:
+        netlink.ask(_SUBSYSTEM << 8 | _GET_TABLE, _FAMILY + text(1, table))
+    except Refused as error:
+        # nfnetlink refuses messages to a subsystem that it does not know; nf_tables itself does not know the table.
+        return error.errno not in _NO_SUBSYSTEM
+    return True
 
 
 def keys(netlink: Netlink, table: str, name: str) -> list[bytes] | None:

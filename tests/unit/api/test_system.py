@@ -121,9 +121,10 @@ def test_info_tells_the_truth(client):
 def test_info_tells_of_networks(client, connect):
     body = client.ask("GET", "/info")[2]
     assert body["Plugins"]["Network"] == ["bridge", "host", "ipvlan", "macvlan", "null"]
-    assert body["FirewallBackend"] == {"Driver": "nftables", "Info": [["Table", "inet engine-11111111"]]}
+    shown = [["Table", "inet engine-11111111"], ["EnableUserlandProxy", "true"]]
+    assert body["FirewallBackend"] == {"Driver": "nftables", "Info": shown}
     assert "DefaultAddressPools" not in body
-    told = {"default_address_pools": ("10.0.0.0/8,24", "fd00::/8,64"), "iptables": False}
+    told = {"default_address_pools": ("10.0.0.0/8,24", "fd00::/8,64"), "iptables": False, "ip6tables": False}
     body = connect(Dispatcher(engine(**told), ROUTES)).ask("GET", "/info")[2]
     assert body["FirewallBackend"] is None
     assert body["DefaultAddressPools"] == [{"Base": "10.0.0.0/8", "Size": 24}, {"Base": "fd00::/8", "Size": 64}]

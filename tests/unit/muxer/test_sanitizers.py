@@ -46,7 +46,7 @@ def test_the_muxer_is_clean_under_the_sanitizers(tmp_path):
         "ENGINE_TEST_EXAMPLES": "8",
     }
     files = ("twins", "pumps", "stay", "waiters", "process_properties")
-    tests = ["tests/unit/logs", *(f"tests/unit/muxer/test_{name}.py" for name in files)]
+    tests = ["tests/unit/logs", "tests/unit/proxy", *(f"tests/unit/muxer/test_{name}.py" for name in files)]
     # These have no C in them.
     tests += [f"--ignore=tests/unit/logs/test_{name}.py" for name in ("attributes", "jsonreader", "senders")]
     command = [

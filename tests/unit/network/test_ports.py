@@ -7,28 +7,29 @@ from dataclasses import replace
 
 import pytest
 
+from engine.daemon.network import publishing
 from engine.daemon.network.ports import Ports
-from engine.daemon.network.record import Network, PortRequest, Published
-from engine.errors import NotBuilt, SystemFailure
-from engine.settings.every import Settings
+from engine.daemon.network.record import Endpoint, Network, PortRequest, Published
+from engine.errors import SystemFailure, Unavailable
 from tests.harness.parts import settings
 
 NETWORK = Network("ab" * 32, "web", "bridge", 0)
 OPTION = "com.docker.network.bridge."
 
 
-def rules(*, four: bool = True, six: bool = True) -> Settings:
-    """The daemon's settings: for which families it may have rules."""
-    return settings(iptables=four, ip6tables=six)
+def made(*, four: bool = True, six: bool = True, proxy: bool = False, exec_root: str = "/nowhere") -> Ports:
+    """Those of a daemon that may have rules for these families, and may have the userland proxy or not."""
+    told = settings(iptables=four, ip6tables=six, userland_proxy=proxy, exec_root=exec_root)
+    return Ports(told, None, None)
 
 
 @pytest.fixture
 def ports() -> Iterator[Ports]:
     """Nobody's yet; at the end let go of."""
-    made = Ports(rules())
-    yield made
-    for container in list(made._held):
-        made.release(container)
+    one = made()
+    yield one
+    for container in list(one._held):
+        one.release(container)
 
 
 def free(kind: int = socket.SOCK_STREAM) -> int:
@@ -142,21 +143,20 @@ def test_an_address_that_the_host_does_not_have_is_refused(ports: Ports) -> None
 
 
 def test_ipv6_without_ipv6_is_refused_in_words(ports: Ports) -> None:
-    with pytest.raises(NotBuilt, match=r"^port 80/tcp cannot be published over IPv6: network web has no IPv6"):
+    words = r"^port 80/tcp cannot be published on ::1: network web has no IPv6, and .* --userland-proxy=false$"
+    with pytest.raises(Unavailable, match=words):
         ports.reserve("a", NETWORK, [wanted(4711, address="::1")])
 
 
 def test_a_family_without_rules_publishes_nothing() -> None:
     """--iptables=false, --ip6tables=false: what is asked for by name is refused, what is not asked for is left out."""
     both = replace(NETWORK, ipv6=True)
-    four, six = Ports(rules(six=False)), Ports(rules(four=False, six=False))
+    four, six = made(six=False), made(four=False, six=False)
     (found,) = four.reserve("a", both, [wanted(0)])
     assert found.host_ip == "0.0.0.0"
     four.release("a")
     for ports, address in ((four, "::1"), (six, ""), (six, "127.0.0.1")):
-        with pytest.raises(
-            NotBuilt, match=r"cannot be published over IPv[46]: the daemon runs with --ip6?tables=false"
-        ):
+        with pytest.raises(Unavailable, match=r"cannot be published on \S+: the daemon runs with --ip6?tables=false"):
             ports.reserve("a", both, [wanted(0, address=address)])
 
 
@@ -176,7 +176,7 @@ def test_the_network_says_what_no_address_means(
     """Docker's host_binding_ipv4: any of IPv4's stands for any of IPv6's too, one address for itself alone."""
     network = replace(NETWORK, ipv6=ipv6, options={OPTION + "host_binding_ipv4": default})
     if addresses is None:
-        with pytest.raises(NotBuilt):
+        with pytest.raises(Unavailable):
             ports.reserve("a", network, [wanted(0)])
         return
     found = ports.reserve("a", network, [wanted(0)])
@@ -200,8 +200,8 @@ def test_a_daemon_that_begins_anew_holds_what_runs(ports: Ports, caplog: pytest.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as program:
         program.bind(("0.0.0.0", lost))
         places = [Published(80, "tcp", "0.0.0.0", mine), Published(80, "udp", "0.0.0.0", lost)]
-        ports.adopt("a", [*places, Published(80, "tcp", "", 0)])
-        ports.adopt("a", places)
+        ports.adopt({"a": [*places, Published(80, "tcp", "", 0)]})
+        ports.adopt({"a": places})
     assert f"0.0.0.0:{lost}/udp: address already in use" in caplog.text
     for number, protocol in ((mine, "tcp"), (lost, "udp")):
         with pytest.raises(SystemFailure, match="already allocated"):
@@ -213,5 +213,82 @@ def test_a_daemon_that_begins_anew_holds_what_runs(ports: Ports, caplog: pytest.
 def test_the_hosts_ipv6_loopback_is_refused_however_it_is_named(ports: Ports) -> None:
     """Here by the network's own option; a binding of that address is in tests/network."""
     named = replace(NETWORK, ipv6=True, options={OPTION + "host_binding_ipv4": "::1"})
-    with pytest.raises(NotBuilt, match="cannot be published on ::1"):
+    with pytest.raises(Unavailable, match="cannot be published on ::1: the kernel does not forward"):
         ports.reserve("a", named, [wanted(4711)])
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "addresses"),
+    [
+        ((True, False), "", ["0.0.0.0", "::"]),
+        ((True, False), "::1", ["::1"]),
+        ((True, False), "::", ["::"]),
+        ((True, True), "", ["0.0.0.0", "::"]),
+        ((False, True), "", ["::"]),
+        ((False, True), "127.0.0.1", ["127.0.0.1"]),
+    ],
+)
+@pytest.mark.parametrize("ruled", [(True, True), (True, False), (False, False)])
+def test_with_the_userland_proxy_every_address_may_lead_to_every_container(
+    has: tuple[bool, bool], asked: str, addresses: list[str], ruled: tuple[bool, bool]
+) -> None:
+    """With rules or without; as docker, which adds any address of IPv6 to any of IPv4, but not the other way round."""
+    ports = made(four=ruled[0], six=ruled[1], proxy=True)
+    network = replace(NETWORK, ipv4=has[0], ipv6=has[1])
+    found = ports.reserve("a", network, [wanted(0, address=asked)])
+    assert [port.host_ip for port in found] == addresses
+    ports.release("a")
+
+
+def test_sctp_is_nothing_for_the_userland_proxy() -> None:
+    """What rules cannot lead to the container is left out, or refused where it was asked for."""
+    ports = made(proxy=True)
+    (found,) = ports.reserve("a", NETWORK, [wanted(0, "sctp")])
+    assert found.host_ip == "0.0.0.0"
+    ports.release("a")
+    with pytest.raises(
+        Unavailable, match=r"on ::: network web has no IPv6, and the userland proxy does not carry SCTP"
+    ):
+        ports.reserve("a", NETWORK, [wanted(0, "sctp", "::")])
+    with pytest.raises(Unavailable, match=r"--iptables=false, and the userland proxy does not carry SCTP"):
+        made(four=False, proxy=True).reserve("a", NETWORK, [wanted(0, "sctp")])
+
+
+def test_a_routed_network_leaves_nothing_to_the_userland_proxy() -> None:
+    """Its containers are reached at their own addresses: no port of the host is theirs, over either family."""
+    routed = replace(NETWORK, options={OPTION + "gateway_mode_ipv4": "routed"})
+    ports = made(proxy=True)
+    assert ports.reserve("a", routed, [wanted(0)]) == (Published(80, "tcp", "", 0),)
+    with pytest.raises(Unavailable, match=r"on ::: network web has no IPv6, and its gateway mode leaves nothing"):
+        ports.reserve("a", routed, [wanted(0, address="::")])
+
+
+def endpoint(ipv4: str, ipv6: str, *ports: Published) -> Endpoint:
+    """A container's endpoint with these addresses and ports."""
+    return Endpoint("1" * 64, NETWORK.id, "2" * 64, ipv4=ipv4, ipv6=ipv6, ports=ports)
+
+
+@pytest.mark.parametrize(
+    ("host_ip", "ipv4", "ipv6", "ruled", "leads_to"),
+    [
+        ("0.0.0.0", "10.0.0.2", "", (4, 6), None),
+        ("127.0.0.1", "10.0.0.2", "fd00::2", (4, 6), None),
+        ("2001:db8::1", "10.0.0.2", "fd00::2", (4, 6), None),
+        ("::", "10.0.0.2", "", (4, 6), "10.0.0.2"),
+        ("::", "10.0.0.2", "fd00::2", (4, 6), "fd00::2"),
+        ("::1", "10.0.0.2", "fd00::2", (4, 6), "fd00::2"),
+        ("2001:db8::1", "10.0.0.2", "", (4, 6), "10.0.0.2"),
+        ("0.0.0.0", "", "fd00::2", (4, 6), "fd00::2"),
+        ("0.0.0.0", "10.0.0.2", "", (6,), "10.0.0.2"),
+        ("0.0.0.0", "10.0.0.2", "", (), "10.0.0.2"),
+        ("0.0.0.0", "", "", (), None),
+    ],
+)
+def test_the_proxy_carries_what_no_rule_does(
+    host_ip: str, ipv4: str, ipv6: str, ruled: tuple[int, ...], leads_to: str | None
+) -> None:
+    """At ::1 and at any address of IPv6 too, where the rules leave out ::1; never SCTP, and no port of a routed one."""
+    port = Published(80, "tcp", host_ip, 8080)
+    others = (Published(80, "sctp", host_ip, 8080), Published(80, "tcp", "", 0))
+    found = publishing.proxied(endpoint(ipv4, ipv6, port, *others), ruled)
+    assert found == ([(port, leads_to)] if leads_to else [])

@@ -96,6 +96,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "ip-forward-no-drop": True,
         "iptables": False,
         "ip6tables": False,
+        "userland-proxy": False,
         "default-address-pools": [{"base": "10.0.0.0/8", "size": 24}, {"base": "fd01::/48", "size": 64}],
         "default-network-opts": {"bridge": {"com.docker.network.driver.mtu": "1234"}},
         "dns": ["9.9.9.9"],
@@ -253,5 +254,12 @@ def test_every_option_can_be_given_on_the_command_line():
     values |= {"default-address-pool": "base=10.0.0.0/8,size=24", "default-network-opt": "bridge=a=b"}
     values |= {"dns": "9.9.9.9", "dns-search": "example.org", "dns-opt": "ndots:2"}
     for option in every.OPTIONS:
+        if option.name == "userland-proxy-path":  # refused, see below
+            continue
         words = [f"--{option.name}"] if option.kind == "flag" else [f"--{option.name}", values.get(option.name, "/x")]
         assert list(parse(every.OPTIONS, words)[0]) == [option.name]
+
+
+def test_another_userland_proxy_is_refused_in_words():
+    text = refusal(every.from_arguments, ["--userland-proxy-path", "/usr/bin/docker-proxy"], {}, 0)
+    assert "the userland proxy is a part of the engine, and no other program can take its place" in text

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[3]
-LATE = ("engine.resolver.main", "engine.logs.jsonreader", "engine.logs.compress", "engine.logs.drivers.syslog")
+LATE = (
+    "engine.proxy.main",
+    "engine.resolver.main",
+    "engine.logs.jsonreader",
+    "engine.logs.compress",
+    "engine.logs.drivers.syslog",
+)
 # In a process of its own, as small as a spawner: a test process has everything imported.
 SCRIPT = """
 import importlib, importlib.machinery, socket, sys

@@ -40,10 +40,10 @@ def adopt(engine: EndpointParts) -> None:
             container,
         )
     pairs = {container: wires.places(engine, container) for container in running}
-    for container, places in pairs.items():
-        published = [each for _, endpoint in places for each in endpoint.ports]
-        if published:
-            engine.ports.adopt(container.id, published)
+    published = {
+        container.id: [each for _, endpoint in places for each in endpoint.ports] for container, places in pairs.items()
+    }
+    engine.ports.adopt({container: ports for container, ports in published.items() if ports})
     networks = {network.id: network for places in pairs.values() for network, _ in places}
     endpoints = [endpoint for places in pairs.values() for _, endpoint in places]
     bridges = [network for network in networks.values() if network.driver == "bridge"]
@@ -54,7 +54,9 @@ def adopt(engine: EndpointParts) -> None:
         _try(f"the device of network {network.name} could not be set up", wires.bring_up, engine, network)
     for container, places in pairs.items():
         _try(f"the ports of container {container.id} could not be published", moving.settle, engine, container)
+        _try(f"the ports of container {container.id} could not be served", _lead, engine, container)
         _try(f"the links of container {container.id} could not be opened", _open_links, engine, container, places)
+    engine.ports.adopted()
     _adopt_names(engine, pairs)
 
 
@@ -107,6 +109,12 @@ def _pull_out(engine: EndpointParts, container: Container, pair: Pair, staying: 
         os.close(netns)
     engine.networks.leave([endpoint])
     etc.drop(engine, container, endpoint, staying)
+
+
+def _lead(engine: EndpointParts, container: Container) -> None:
+    for _, endpoint in wires.places(engine, container):
+        state = container.state
+        engine.ports.lead(endpoint, state.pid, state.pid_start, engine.firewall.families())
 
 
 def _open_links(engine: EndpointParts, container: Container, places: wires.Pairs) -> None:

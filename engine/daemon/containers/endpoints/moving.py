@@ -52,12 +52,16 @@ def settle(engine: EndpointParts, container: Container, *, required: bool = Fals
 def _publish(
     engine: EndpointParts, container: Container, network: Network, endpoint: Endpoint, requests: list[PortRequest]
 ) -> None:
+    published = endpoint
     try:
         with wires.Worded(wires.NO_PORT.format(container.name)):
             published = replace(endpoint, ports=engine.ports.reserve(container.id, network, requests))
             engine.networks.update(published)
             engine.firewall.publish(network, published)
+            state = container.state
+            engine.ports.lead(published, state.pid, state.pid_start, engine.firewall.families())
     except EngineError:
+        engine.firewall.withdraw(network, published)
         engine.ports.release(container.id)
         engine.networks.update(endpoint)
         raise

@@ -114,6 +114,7 @@ class Start:
                 if endpoint.ports:
                     with wires.Worded(wires.NO_PORT.format(container.name)):
                         engine.firewall.publish(network, endpoint)
+                        engine.ports.lead(endpoint, pid, pid_start, engine.firewall.families())
                 if network.name == DEFAULT:
                     self._link(network)
             if has_resolver(self._pairs):

@@ -20,10 +20,13 @@ from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
 
 if TYPE_CHECKING:  # the modules that speak to the kernel are loaded with the first rule
-    from engine.daemon.network.firewall import forwarding, rules, table
+    from engine.daemon.network import publishing
+    from engine.daemon.network.firewall import absence, forwarding, rules, table
     from engine.kernel.netlink import conntrack, nftables, socket
     from engine.kernel.netlink.message import Request
 else:
+    publishing = late("engine.daemon.network.publishing")
+    absence = late("engine.daemon.network.firewall.absence")
     forwarding = late("engine.daemon.network.firewall.forwarding")
     rules = late("engine.daemon.network.firewall.rules")
     table = late("engine.daemon.network.firewall.table")
@@ -45,7 +48,10 @@ class Firewall:
 
     engine_id: the daemon's; its table is `inet engine-` and the first 8 digits of it
     settings: `iptables`, `ip6tables` (may it have rules for IPv4, IPv6), `ip_forward` (may it switch forwarding on),
-        `ip_forward_no_drop` (without the guard that keeps the host from forwarding for others)
+        `ip_forward_no_drop` (without the guard that keeps the host from forwarding for others), `userland_proxy`
+
+    On a kernel without nf_tables there is no table. The model is kept all the same, so that the table can be made once
+    the kernel has nf_tables, and what depends on rules is refused (see `absence`).
     """
 
     def __init__(self, engine_id: str, settings: Settings) -> None:
@@ -63,6 +69,7 @@ class Firewall:
         self._forgetting = Turn("connections")
         self._looked = False
         self._ours = False  # this daemon has made what the table holds
+        self._works: bool | None = None  # whether the kernel has nf_tables; None: no network has needed it yet
 
     def open_network(self, network: Network) -> None:
         """Add the rules of a network whose bridge has just been made (again): masquerade, isolation, internal, icc.
@@ -75,6 +82,25 @@ class Firewall:
         with self._lock, self._failing():
             self._open(network)
 
+    def families(self) -> tuple[int, ...]:
+        """The versions of IP, 4 and 6, for which there are rules, or will be with the first network."""
+        if self._works is False:
+            return ()
+        return tuple(4 if family == _IPV4 else 6 for family in self._families())
+
+    def missing(self) -> str:
+        """What this kernel lacks for a firewall, and the way out, in words; empty where nothing is missing, or where
+        the settings want no rules. It asks the kernel, if no network has needed a rule yet.
+        """
+        if not self._families():
+            return ""
+        with self._lock:
+            try:
+                self._look()
+            except OSError:  # a network that needs the firewall will tell
+                return ""
+        return "" if self._works else absence.WORDS
+
     def close_network(self, network: Network) -> None:
         """Remove the network's rules, if it is open. The table is deleted with the last network.
 
@@ -83,6 +109,10 @@ class Firewall:
         """
         with self._lock, self._failing():
             known = self._networks.pop(network.id, None)
+            if self._families():
+                self._look()
+            if self._works is False:
+                return
             if known is None:
                 if network.driver == "bridge" and self._families() and not self._ours:
                     self._drop_the_last_daemons(network)
@@ -102,13 +132,13 @@ class Firewall:
         """
         if not endpoint.ports:
             return
-        for port in endpoint.ports:
-            family = rules.family_of(port.host_ip)
-            if network.driver == "bridge" and family not in self._families():
-                option = "ip6tables" if family == _IPV6 else "iptables"
-                raise Unavailable(f"no port can be published on {port.host_ip}: the daemon runs with {option} off")
         elements = rules.port_elements(network, endpoint)
         with self._lock, self._failing():
+            if self._families():
+                self._look()
+            self._check_ports(network, endpoint)
+            if not self._families():
+                return
             if network.id not in self._networks:
                 self._open(network)
             before = self._endpoints.get(endpoint.id)
@@ -126,7 +156,7 @@ class Firewall:
         # deleted, so that the next datagram reaches the container. Of a wide range, to which hardly a client sends
         # beforehand, only the first ports.
         udp = [port for port in endpoint.ports if port.protocol == "udp" and port.host_port][:_FORGET_PORTS]
-        if udp:
+        if udp and self._works:
             places = [(rules.family_of(port.host_ip), rules.PROTOCOLS["udp"], port.host_port) for port in udp]
             self._forgetting.add(self._forget_connections, [conntrack.to_port(*place) for place in places])
 
@@ -148,7 +178,7 @@ class Firewall:
                     error,
                 )
                 self._there = False
-        if any(port.protocol == "udp" for port in endpoint.ports):
+        if self._works and any(port.protocol == "udp" for port in endpoint.ports):
             # The next container with these addresses must not get datagrams that were meant for this one.
             addresses = [rules.packed(each) for each in (endpoint.ipv4, endpoint.ipv6) if each]
             self._forgetting.add(self._forget_connections, [conntrack.answered_by(address) for address in addresses])
@@ -195,6 +225,10 @@ class Firewall:
             if not self._networks:
                 self._drop(before)
                 return
+            self._look()
+            if not self._works:
+                absence.tell(self._networks.values())
+                return
             for network, endpoint in self._endpoints.values():
                 with contextlib.suppress(FileNotFoundError):  # no device now; `open_network` does this later
                     self._admit_loopback(network, endpoint)
@@ -202,6 +236,36 @@ class Firewall:
             self._take_up(tuple(self._networks.values()))
 
     # The caller of each method below holds the lock.
+
+    def _look(self) -> None:
+        """Find out whether the kernel has nf_tables; once it has, it is not asked again. Raises OSError."""
+        if self._works:
+            return
+        before, self._works = self._works, absence.works(self.table)
+        if self._works and before is False:
+            log.info("the kernel has nf_tables now: the firewall is made")
+            self._there = False
+            for network, endpoint in self._endpoints.values():
+                with contextlib.suppress(FileNotFoundError):  # no device now; `open_network` does this later
+                    self._admit_loopback(network, endpoint)
+            if self._networks:
+                self._take_up(tuple(self._networks.values()))
+        if not self._works and before is None:
+            log.warning("%s", absence.WORDS)
+
+    def _check_ports(self, network: Network, endpoint: Endpoint) -> None:
+        """Raise Unavailable for a port that neither rules nor the userland proxy may lead to the container."""
+        if network.driver != "bridge":
+            return
+        ruled = self.families()
+        by_proxy = publishing.proxied(endpoint, ruled) if self._settings.userland_proxy else []
+        others = {port for port, _ in by_proxy}
+        for port in endpoint.ports:
+            version = publishing.version_of(port.host_ip)
+            if port.host_port and version not in ruled and port not in others:
+                option = "ip6tables" if version == 6 else "iptables"
+                reason = absence.SHORT if self._works is False else f"the daemon runs with {option} off"
+                raise Unavailable(f"no port can be published on {port.host_ip}: {reason}")
 
     def _families(self) -> tuple[int, ...]:
         options = ((_IPV4, "iptables"), (_IPV6, "ip6tables"))
@@ -218,6 +282,11 @@ class Firewall:
             raise SystemFailure(f"the firewall cannot be changed: {words}{error}") from error
 
     def _open(self, network: Network) -> None:
+        self._look()
+        if not self._works:
+            absence.check(network)
+            self._networks[network.id] = network
+            return
         known = self._networks.get(network.id)
         self._networks[network.id] = network
         self._loopback.discard(network.id)
@@ -288,6 +357,8 @@ class Firewall:
 
     def _change(self, requests: list["Request"]) -> None:
         """Carry out a change that the model has already; make the table anew if it is not as the daemon left it."""
+        if self._works is False:
+            return
         if not self._there:
             self._rebuild()
         elif requests:
@@ -348,7 +419,7 @@ class Firewall:
         return [element for pair in pairs for element in self._links.pop(pair)]
 
     def _admit_loopback(self, network: Network, endpoint: Endpoint) -> None:
-        if network.id in self._loopback:
+        if network.id in self._loopback or self._works is False:
             return
         if any(port.host_port and port.host_ip.startswith(("127.", "0.0.0.0")) for port in endpoint.ports):
             forwarding.let_loopback_in(network.device)

@@ -22,6 +22,9 @@ from engine.kernel.netlink.nftables import Element, padded
 PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
 ANYWHERE = {"0.0.0.0": nft.IPV4, "::": nft.IPV6}
 _VERSION = {nft.IPV4: 4, nft.IPV6: 6}
+LOOPBACK_ADDRESS = "::1"
+PROXIED = ("::", LOOPBACK_ADDRESS)
+"""Addresses of the host where the userland proxy listens too, for what no rule can lead to a container."""
 
 
 def open_within(network: Network) -> bool:
@@ -156,11 +159,14 @@ def _port(endpoint: Endpoint, port: Published, trusting: bool) -> Iterator[Eleme
             yield Element(named("opened", family_of(address)), padded(protocol, packed(address), inside))
     if not port.host_port:
         return
+    outside = port.host_port.to_bytes(2, "big")
     family = family_of(port.host_ip)
     address = endpoint.ipv6 if family == nft.IPV6 else endpoint.ipv4
-    if not address:
-        return  # the container has no address of this family; `ports` reports no such port as published
-    target, outside = padded(packed(address), inside), port.host_port.to_bytes(2, "big")
+    if not address or port.host_ip in PROXIED:
+        yield Element(named("proxied", family), padded(protocol, outside))
+    if not address or port.host_ip == LOOPBACK_ADDRESS:
+        return  # no rule can lead there; the userland proxy does
+    target = padded(packed(address), inside)
     if port.host_ip in ANYWHERE:
         yield Element(named("everywhere", family), padded(protocol, outside), target)
     else:

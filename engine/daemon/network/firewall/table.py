@@ -11,7 +11,8 @@ a packet:
     forward      traffic within one bridge is accepted, with icc off only what `closed` lets pass; all other traffic of
                  an internal bridge is dropped; what belongs to an accepted connection is accepted; into a bridge goes
                  only what was led there
-    input        an internal network reaches no more of the host than the bridge's own address
+    input        an internal network reaches no more of the host than the bridge's own address, and there no port
+                 that the userland proxy carries
     postrouting  what leaves its bridge gets the host's address, and so does what could not be answered otherwise
 
 An accepted packet still passes the tables of other programs, but a dropped one is gone. So the table drops only what
@@ -61,6 +62,7 @@ def _sets() -> list[Set]:
             Set(named("published", family), (PROTOCOL, address, SERVICE), (address, SERVICE)),
             Set(named("everywhere", family), (PROTOCOL, SERVICE), (address, SERVICE)),
             Set(named("opened", family), (PROTOCOL, address, SERVICE)),
+            Set(named("proxied", family), (PROTOCOL, SERVICE)),
             Set(named("links", family), (address, PROTOCOL, address, SERVICE)),
         ]
     return found
@@ -119,7 +121,7 @@ def _prerouting() -> Rules:
 
 def _output() -> Rules:
     # A packet to ::1 cannot be led to a container: the kernel takes no answer to that address from another interface.
-    # So the connection is refused at once, and clients go on to 127.0.0.1.
+    # So it goes to the userland proxy. Without that the connection is refused at once, and clients go on to 127.0.0.1.
     mine = nft.family(nft.IPV6) + nft.destination(nft.IPV6) + LOOPBACK6
     return [
         ("output", mine + nft.decide(nft.ACCEPT)),
@@ -171,6 +173,10 @@ def _input() -> Rules:
         ("input", nft.meta("iifname") + nft.lookup(INTERNAL) + nft.decide(nft.goto(INWARD))),
         (INWARD, _ANSWERS + nft.decide(nft.ACCEPT)),
     ]
+    for family in FAMILIES:
+        # The userland proxy would carry a container of an internal network into other networks.
+        carried = nft.meta("l4proto", 0) + nft.port(1) + nft.lookup(named("proxied", family))
+        rules.append((INWARD, nft.family(family) + carried + nft.decide(nft.DROP)))
     for kind in (nft.LOCAL, nft.BROADCAST, nft.MULTICAST):
         rules.append((INWARD, nft.address_kind(kind, of_interface=True) + nft.decide(nft.ACCEPT)))
     return [*rules, (INWARD, nft.decide(nft.DROP))]

@@ -40,7 +40,7 @@ def kept(engine, container):
 
 def test_a_connect_makes_the_wire_and_then_the_record(engine, kernel, running):
     connect(engine, "net", "web", {"Aliases": ["x"]})
-    assert kernel.calls == ["ensure net", "plug", "reserve", "publish net", "names inner net"]
+    assert kernel.calls == ["ensure net", "plug", "reserve", "publish net", "lead", "names inner net"]
     endpoint = engine.networks.endpoints(engine.networks.find("net").id)[0]
     assert (endpoint.names[:2], endpoint.interface, endpoint.ports) == (("web", "x"), "eth1", (PORT,))
     assert running.networking["net"]["Aliases"] == ["x"] and '"net"' in kept(engine, running)
@@ -54,14 +54,14 @@ def test_a_connect_makes_the_wire_and_then_the_record(engine, kernel, running):
     assert events(engine) == ["connect", "disconnect"]
 
 
-@pytest.mark.parametrize("step", ["ensure net", "plug", "reserve", "publish net", "names inner net"])
+@pytest.mark.parametrize("step", ["ensure net", "plug", "reserve", "publish net", "lead", "names inner net"])
 def test_a_connect_that_fails_leaves_nothing(engine, kernel, running, step):
     before = kept(engine, running), hosts(engine, running)
     kernel.failing = step
     port = "driver failed programming external connectivity on endpoint web: "
     with pytest.raises(SystemFailure) as refused:
         connect(engine, "net", "web", None)
-    assert str(refused.value).removeprefix(port if step in ("reserve", "publish net") else "") == "no"
+    assert str(refused.value).removeprefix(port if step in ("reserve", "publish net", "lead") else "") == "no"
     assert [each.network for each in engine.networks.endpoints()] == [engine.networks.find("inner").id]
     assert list(running.networking) == ["inner"] and (kept(engine, running), hosts(engine, running)) == before
     assert ("unplug net" in kernel.calls) == (step not in ("ensure net", "plug")) and events(engine) == []

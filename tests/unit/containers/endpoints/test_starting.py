@@ -39,6 +39,7 @@ def test_the_steps_of_a_start_and_of_an_end(engine, kernel):
         "ensure bridge",
         "plug",
         "publish bridge",
+        "lead",
         "names bridge net",
     ]
     first, second = engine.networks.endpoints(container_id=container.id)
@@ -74,7 +75,7 @@ def test_one_without_a_network_of_its_own_has_no_endpoint(engine, kernel, body):
 
 
 @pytest.mark.parametrize(
-    "step", ["reserve", "ensure net", "ensure bridge", "plug", "publish bridge", "names bridge net"]
+    "step", ["reserve", "ensure net", "ensure bridge", "plug", "publish bridge", "lead", "names bridge net"]
 )
 def test_a_failure_at_any_step_leaves_nothing(engine, kernel, step):
     container = made(engine, "net", "net", "bridge")
@@ -134,7 +135,7 @@ def test_ports_move_to_the_network_that_leads_out(engine, kernel):
     container.networking = {**container.networking, "net": {**settings, "NetworkID": network.id}}
     engine.networks.join(container.id, {"net": settings})
     moving.settle(engine, container)
-    assert engine.networks.endpoints(network.id)[0].ports == (PORT,) and kernel.calls[-1] == "publish net"
+    assert engine.networks.endpoints(network.id)[0].ports == (PORT,) and kernel.calls[-2:] == ["publish net", "lead"]
     kernel.calls.clear()
     moving.settle(engine, container)
     assert kernel.calls == []

@@ -37,7 +37,8 @@ def test_a_port_of_any_address_leads_to_the_container() -> None:
     ]
     address = bytes.fromhex("fd00000a000000000000000000000002")
     assert published(Published(53, "udp", "::", 53)) == [
-        Element("everywhere6", b"\x11\0\0\0\0\x35\0\0", address + b"\0\x35\0\0")
+        Element("proxied6", b"\x11\0\0\0\0\x35\0\0"),
+        Element("everywhere6", b"\x11\0\0\0\0\x35\0\0", address + b"\0\x35\0\0"),
     ]
 
 
@@ -54,9 +55,11 @@ def test_a_port_of_a_routed_network_is_only_opened() -> None:
     assert not any(element.data for element in found)
 
 
-def test_a_port_of_a_family_that_the_container_lacks_leads_nowhere() -> None:
+def test_a_port_of_a_family_that_the_container_lacks_is_the_proxys() -> None:
+    """And so is ::1: the rules lead nowhere, and know the port as one that an internal network may not have."""
     lacking = replace(ENDPOINT, ipv6="", ports=(Published(80, "tcp", "::", 80),))
-    assert not rules.port_elements(NETWORK, lacking)
+    assert rules.port_elements(NETWORK, lacking) == [Element("proxied6", b"\x06\0\0\0\0\x50\0\0")]
+    assert published(Published(81, "tcp", "::1", 81)) == [Element("proxied6", b"\x06\0\0\0\0\x51\0\0")]
 
 
 def test_a_network_is_found_by_its_device_and_its_subnets() -> None:
@@ -125,7 +128,7 @@ def test_a_link_opens_the_ports_that_it_names() -> None:
             Published,
             st.integers(1, 65535),
             st.sampled_from(list(rules.PROTOCOLS)),
-            st.sampled_from(["0.0.0.0", "::", "127.0.0.1", "192.0.2.7", "2001:db8::1", ""]),
+            st.sampled_from(["0.0.0.0", "::", "127.0.0.1", "192.0.2.7", "2001:db8::1", "::1", ""]),
             st.integers(0, 65535),
         ),
         max_size=20,
@@ -138,4 +141,5 @@ def test_what_was_added_can_be_taken_out_by_asking_again(ports: list[Published])
     assert found == published(*ports)
     assert len(set(found)) == len(found)
     lengths = {"published4": 12, "published6": 24, "everywhere4": 8, "everywhere6": 8, "opened4": 12, "opened6": 24}
+    lengths |= {"proxied4": 8, "proxied6": 8}
     assert all(len(element.key) == lengths[element.of] for element in found)
