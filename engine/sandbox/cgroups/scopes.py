@@ -4,8 +4,9 @@ Runs in the daemon, through `cgroups.detect`. A parent that is the name of a sli
 is made as `v2` does, whichever the driver is: so a daemon knows the containers that another daemon has started with the
 other driver. A scope needs a process to begin with: it is made when init exists, and systemd moves init into it while
 init makes its mounts. So init does not enter by itself. The scope is the container's to divide (Delegate): below it
-systemd changes nothing. It removes the cgroup, and forgets the scope, when no process is left. Here nothing waits for
-systemd but `create`, `update` and `remove`.
+systemd changes nothing, and it leaves alone the program that guards the devices, because it has none of its own
+(DevicePolicy stays `auto`). It removes the cgroup, and forgets the scope, when no process is left. Here nothing waits
+for systemd but `begin`, `create`, `update` and `remove`.
 """
 
 import contextlib
