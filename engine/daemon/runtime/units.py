@@ -10,7 +10,7 @@ org.freedesktop.systemd1(5).
 import time
 from collections.abc import Callable, Sequence
 
-from engine.daemon.runtime.busline import Disconnected, Line, Refused
+from engine.daemon.runtime.busline import Disconnected, Line, Refused, Silent
 from engine.errors import SystemFailure
 from engine.protocols.dbus import Variant
 
@@ -99,17 +99,20 @@ class Units:
     def _request(self, what: str, ask: Callable[["_Request"], object]) -> None:
         latest = time.monotonic() + self._seconds
         pause = _SHORTEST
+        why: BaseException | None = None  # the last attempt failed
         while True:
             try:
                 with _Request(self._private, self._bus, latest) as request:
                     ask(request)
                 return
             except (Disconnected, _Again) as error:
+                why = error.__cause__ if isinstance(error, _Again) else error
                 if time.monotonic() + pause > latest:
-                    why = error.__cause__ if isinstance(error, _Again) else error
                     raise SystemFailure(f"systemd could not {what}: {why}") from error
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST)
+            except Silent as error:  # perhaps only because no time was left for this attempt
+                raise SystemFailure(f"systemd could not {what}: {why or error}") from error
             except SystemFailure as error:
                 raise SystemFailure(f"systemd could not {what}: {error}") from error
 
