@@ -41,10 +41,10 @@ class Systemd:
         """Listen."""
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self.path))
-        self._listener.listen()
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
         self._jobs = 0
+        self._threads = [threading.Thread(target=self._accept)]
+        self._listener.listen()
+        self._threads[0].start()
 
     def close(self) -> None:
         """Go away, like a systemd that executes itself anew; the socket's file stays."""
