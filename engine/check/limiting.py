@@ -5,12 +5,13 @@ Each probe runs in a child of its own (see `trial`). It makes no cgroup but an e
 
 import functools
 import os
+from typing import NoReturn
 
 from engine.check.row import MISSING, OK, UNUSED, Check, Found
 from engine.sandbox.cgroups import detection
+from engine.settings import cgroups
 from engine.settings.every import Settings
 
-_SYSTEMD = "/run/systemd/system"
 _BY_BOOT = "Boot with {} on the kernel's command line, or a kernel with {}"
 
 
@@ -25,10 +26,14 @@ def _cgroups(_: Settings) -> Found:
     return Found(OK, f"{version}, with {', '.join(sorted(found.controllers))}")
 
 
-def _owner(_: Settings) -> Found:
-    if os.path.isdir(_SYSTEMD):
-        return Found(OK, "systemd runs, and manages the cgroups of this host")
-    return Found(OK, "cgroupfs: no systemd runs here")
+def _nobody() -> NoReturn:
+    raise AssertionError("systemd is asked only when a container starts")
+
+
+def _owner(settings: Settings) -> Found:
+    driver = detection.detect(driver=cgroups.driver(settings.exec_opts), units=_nobody).driver
+    runs = "systemd runs this host" if os.path.isdir(detection.BOOTED) else "no systemd runs here"
+    return Found(OK, f"{driver}: {runs}")
 
 
 def _feature(name: str, _: Settings) -> Found:

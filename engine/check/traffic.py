@@ -10,7 +10,8 @@ import re
 from engine.check.isolation import words
 from engine.check.row import MISSING, OK, UNUSED, Check, Found
 from engine.daemon.network.firewall import table
-from engine.kernel import syscalls
+from engine.errors import Unavailable
+from engine.kernel import modprobe, syscalls
 from engine.kernel.netlink import links, nftables
 from engine.kernel.netlink.socket import Netlink
 from engine.settings.every import Settings
@@ -40,7 +41,11 @@ def _nf_tables(_: Settings) -> Found:
 def _br_netfilter(settings: Settings) -> Found:
     if os.path.isdir(f"{_NET}/bridge"):
         return Found(OK, "loaded")
-    return Found(UNUSED if settings.icc else MISSING, "not loaded; only networks with icc=false need it")
+    try:
+        modprobe.found("br_netfilter")
+    except Unavailable as error:
+        return Found(UNUSED if settings.icc else MISSING, str(error))
+    return Found(OK, "not loaded; the daemon loads it with the first network that needs it")
 
 
 def _forwarding(settings: Settings) -> Found:
@@ -91,10 +96,9 @@ CHECKS = (
     Check(
         "nf_tables",
         _nf_tables,
-        "No container starts on a bridge, unless the daemon has --iptables=false --ip6tables=false: then no port is"
-        " published, and nothing keeps networks apart.",
+        "Networks are bridges without a firewall: nothing keeps them apart, containers reach nothing outside, and"
+        " internal networks are refused. Ports are published through the userland proxy.",
         "modprobe nf_tables; modprobe nft_chain_nat; modprobe nft_fib_inet; modprobe nft_masq",
-        essential=True,
     ),
     Check("br_netfilter", _br_netfilter, "Networks with icc=false are refused.", "modprobe br_netfilter"),
     Check(

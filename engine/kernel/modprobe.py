@@ -25,8 +25,14 @@ _NAME = re.compile(r"([^/]+)\.ko(\.[a-z]+)?")
 
 def load(name: str) -> None:
     """Load the module. One that is loaded already is fine. Raises Unavailable, which says why it cannot be."""
+    for path in found(name):
+        _load(name, path)
+
+
+def found(name: str) -> list[str]:
+    """The files that `load` gives to the kernel; none where the module is loaded already. Raises Unavailable."""
     if os.path.isdir(f"/sys/module/{name}"):
-        return
+        return []
     tree = next(
         (f"{each}/{os.uname().release}" for each in _TREES if os.path.isdir(f"{each}/{os.uname().release}")), ""
     )
@@ -41,8 +47,7 @@ def load(name: str) -> None:
         raise Unavailable(f"the kernel's module {name} cannot be loaded: this kernel has no such module")
     if where := forbidden(name):
         raise Unavailable(f"the kernel's module {name} is not loaded: {where} forbids it")
-    for path in paths:
-        _load(name, os.path.join(tree, path))
+    return [os.path.join(tree, path) for path in paths]
 
 
 def needed(name: str, listing: Iterator[str]) -> list[str]:
@@ -52,8 +57,8 @@ def needed(name: str, listing: Iterator[str]) -> list[str]:
     """
     for line in listing:
         path, _, others = line.strip().partition(":")
-        found = _NAME.fullmatch(os.path.basename(path))
-        if found is not None and found[1].replace("-", "_") == name:
+        parts = _NAME.fullmatch(os.path.basename(path))
+        if parts is not None and parts[1].replace("-", "_") == name:
             return [*reversed(others.split()), path]
     return []
 
