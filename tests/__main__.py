@@ -237,7 +237,11 @@ def install_guest() -> None:
         say(f"without a guest: {reason}; tests that need it are skipped")
         return
     say("building the guest, which takes some three minutes")
-    guest.build(CACHE)
+    try:
+        guest.build(CACHE)
+    except subprocess.CalledProcessError:  # one of some two hundred downloads may have failed
+        say("building the guest once more")
+        guest.build(CACHE)
 
 
 def in_parts(command: Sequence[str], beside: Sequence[str], arguments: Sequence[str]) -> int:
