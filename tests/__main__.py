@@ -256,9 +256,9 @@ def in_parts(command: Sequence[str], beside: Sequence[str], arguments: Sequence[
         again = ("a tenth of tests/api with the Python muxer", [*beside, "-m", common, *files])
         parts.append((*again, {"ENGINE_TEST_MUXER": "python"}))
     parts.append(("the tests that measure time, alone", ["-m", "alone", *arguments], {}))
-    if not arguments:
+    if any("guests" in argument for argument in arguments):  # it takes minutes, so only where it is named
         install_guest()
-    parts.append(("what a guest shows", ["-m", "guest", *arguments] if arguments else ["tests/guests"], {}))
+        parts.append(("what a guest shows", ["-m", "guest", *arguments], {}))
     statuses = []
     for what, words, variables in parts:
         say(what)
