@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import execs
 from tests.harness.daemon import Daemon
 from tests.harness.listening import listening, past, until
 
@@ -61,7 +62,9 @@ def test_the_next_run_begins_without_it(daemon: Daemon, container: Callable[...,
     daemon.begin(one)
     assert not daemon.inspect(one)["State"]["OOMKilled"]
     made = daemon.request("POST", f"/containers/{one}/exec", {"Cmd": ["sh", "-c", GREEDY]}).json()["Id"]
-    daemon.request("POST", f"/exec/{made}/start", {"Detach": True})
+    assert daemon.request("POST", f"/exec/{made}/start", {"Detach": True}).status == 200
+    until(lambda: not execs.inspect(daemon, made)["Running"])
+    assert execs.inspect(daemon, made)["ExitCode"] == 137
     until(lambda: actions(daemon, one).count("oom") == 2)
     assert daemon.inspect(one)["State"]["OOMKilled"] and daemon.inspect(one)["State"]["Running"]
 

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.api.test_crash import monitor_of
 from tests.harness import execs
 from tests.harness.daemon import Daemon
 from tests.unit.images import made
@@ -250,7 +251,7 @@ def test_cve_2019_14891_who_keeps_a_container_is_not_killed_with_it(
     one = container("sh", "-c", "sleep 600", HostConfig=host(Memory=16 << 20))
     daemon.begin(one)
     pid = daemon.inspect(one)["State"]["Pid"]
-    keeper = int(re.search(r"PPid:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1])
+    keeper = monitor_of(daemon, one)
     assert one in Path(f"/proc/{pid}/cgroup").read_text()
     assert one not in Path(f"/proc/{keeper}/cgroup").read_text()
     said = execs.run(daemon, one, "sh", "-c", "tail /dev/zero; echo survived")
