@@ -305,10 +305,10 @@ def test_a_cgroup_parent(daemon: Daemon, container: Callable[..., str]) -> None:
         lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
         assert next(path for _, name, path in lines if name in ("pids", "")) == f"{made}/{one}"
         daemon.remove(one)
-    for directory in sorted(Path("/sys/fs/cgroup").glob("**/of-the-test/inner")):
-        directory.rmdir()
-    for directory in sorted(Path("/sys/fs/cgroup").glob("**/of-the-test")):
-        directory.rmdir()
+    top = Path("/sys/fs/cgroup")
+    for name in ("of-the-test/inner", "of-the-test"):
+        for directory in {found.resolve() for found in (*top.glob(name), *top.glob(f"*/{name}"))}:
+            directory.rmdir()
 
 
 def test_a_slice_is_refused_in_words(daemon: Daemon) -> None:
