@@ -12,7 +12,7 @@ from engine.errors import SystemFailure
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 5.0
+_SECONDS = 30.0  # systemd is busy when a host goes down, and gives a unit 90
 _STOPPING = "stopping"
 
 
