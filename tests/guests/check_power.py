@@ -14,10 +14,10 @@ def check_what_runs_when_the_host_goes_down(host: Host) -> None:
 def check_what_the_host_that_went_down_has_left(host: Host) -> None:
     """Each container got its signal and its time, its code is recorded, and policies start what they want."""
     host.until(host.answers)
-    assert host.inspect("once")["State"]["ExitCode"] == 7
-    assert host.inspect("once")["State"]["Status"] == "exited"
+    journal = host.run("journalctl", "-b", "-1", "--no-pager", "-u", "engine.service")
+    state = host.inspect("once")["State"]
+    assert (state["Status"], state["ExitCode"]) == ("exited", 7), f"{state}\n{journal[-3000:]}"
     for name in ("again", "unless"):
         host.until(lambda name=name: host.inspect(name)["State"]["Running"])
-    journal = host.run("journalctl", "-b", "-1", "--no-pager", "-u", "engine.service")
     assert "the host goes down" in journal, journal[-2000:]
     assert "Failed" not in journal.partition("the host goes down")[2]
