@@ -4,6 +4,9 @@ Used by one thread, for one request, and closed by it. So nobody has to read wha
 was restarted is met again by the next connection. Each wait ends at the moment that the maker of the line has named.
 The greeting is SASL's EXTERNAL (D-Bus Specification, "Authentication Protocol"): the kernel tells the peer who
 connects. A bus in between wants a `Hello` first; systemd's own socket does not.
+
+The whole greeting is one piece, and the first call follows the peer's answer. systemd waits for ever for a call that it
+reads together with the greeting's end: sd-bus keeps such bytes, and looks at them only when more come.
 """
 
 import os
@@ -91,16 +94,15 @@ class Line:
                 raise Refused(answer.error, words)
 
     def _greet(self) -> None:
-        identity = str(os.geteuid()).encode().hex()
-        self._wait(lambda: self._socket.sendall(b"\0AUTH EXTERNAL " + identity.encode() + b"\r\n"))
+        identity = str(os.geteuid()).encode().hex().encode()
+        self._wait(lambda: self._socket.sendall(b"\0AUTH EXTERNAL " + identity + b"\r\nBEGIN\r\n"))
         while b"\r\n" not in self._read:
             if len(self._read) > _LONGEST_LINE:
                 raise SystemFailure("a D-Bus peer's greeting has no end")
             self._more()
         line, _, self._read = self._read.partition(b"\r\n")
-        if not line.startswith(b"OK ") or self._read:
+        if not line.startswith(b"OK "):
             raise SystemFailure(f"a D-Bus peer refuses this process: {line[:80].decode('ascii', 'replace')}")
-        self._wait(lambda: self._socket.sendall(b"BEGIN\r\n"))
 
     def _message(self) -> Message:
         try:

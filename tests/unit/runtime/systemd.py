@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ class Systemd:
     started, changed: called with a unit's name and properties
     cut: how many connections are closed without an answer before the next call is answered
     state: of the system; silent: calls get no answers
+    busy: the seconds for which it does something else before it reads a piece of a greeting
     bus: it is a bus, which sends no signals to those who have not asked for them
     """
 
@@ -30,6 +32,7 @@ class Systemd:
     bus: bool = False
     cut: int = 0
     silent: bool = False
+    busy: float = 0.0
     state: str = "running"
     refusals: dict[str, tuple[str, str]] = field(default_factory=dict)
     units: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -80,17 +83,22 @@ class Systemd:
                         self._answer(connection, message, member)
 
     def _greet(self, connection: socket.socket) -> bool:
+        """Read the greeting in pieces, and overlook what comes with its end, as sd-bus does. A signal follows."""
         text = b""
-        while not text.endswith(b"\r\n"):
-            text += connection.recv(1)
-        if text != b"\0AUTH EXTERNAL " + str(os.geteuid()).encode().hex().encode() + b"\r\n":
-            connection.sendall(b"REJECTED EXTERNAL\r\n")
-            return False
-        connection.sendall(b"OK 0123456789abcdef0123456789abcdef\r\n")
-        text = b""
-        while not text.endswith(b"\r\n"):
-            text += connection.recv(1)
-        return text == b"BEGIN\r\n"
+        answered = 0
+        while b"BEGIN\r\n" not in text:
+            time.sleep(self.busy)
+            if not (piece := connection.recv(256)):
+                return False
+            text += piece
+            if not answered and b"\r\n" in text:
+                if not text.startswith(b"\0AUTH EXTERNAL " + str(os.geteuid()).encode().hex().encode() + b"\r\n"):
+                    connection.sendall(b"REJECTED EXTERNAL\r\n")
+                    return False
+                answered = connection.send(b"OK 0123456789abcdef0123456789abcdef\r\n")
+        if not self.bus:
+            self._send(connection, jeepney.new_signal(MANAGER, "Reloading", "b", (False,)))
+        return True
 
     def _answer(self, connection: socket.socket, message: Message, member: str) -> None:
         if member in self.refusals:
