@@ -1,28 +1,21 @@
-"""The daemon's link to the resolver process: starts it, tells it of containers' names, and replaces it when it dies.
+"""The daemon's link to the resolver process: has it started, and tells it of containers' names.
 
-Runs in the daemon, on any thread, under one lock: one thread sends a message at a time and waits for the answer. The
-spawner starts the resolver, at the first name; an earlier daemon may have had it started. All that the resolver was
-told is kept here too, so that a new one can be told. The thread that watches the monitors also notices the end of this
-link.
+The first name has the resolver started. `runtime.helper` has the life of the process.
 """
 
 import contextlib
 import logging
 import os
-import socket
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.daemon import locks
 from engine.daemon.network.drivers import parents
 from engine.daemon.network.record import AskedDns, Endpoint, Links, Pair, Run, has_resolver
 from engine.daemon.runtime import signalling
-from engine.daemon.runtime.background import later
+from engine.daemon.runtime.helper import Birth, Helper, Kind, Lost
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.spawner import Spawner
-from engine.errors import EngineError, Invalid, SystemFailure
-from engine.kernel import syscalls
+from engine.errors import EngineError, SystemFailure
 from engine.sandbox import resolvconf
 from engine.settings.every import Settings
 from engine.wire import endpoint, exitfile
@@ -31,11 +24,14 @@ from engine.wire.schema import BeResolver, Forget, Message, Place, Resolves, Ser
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 5.0
-"""How long the resolver may take for anything; a start of a container waits for it."""
-_KILLED_SECONDS = 5.0
+_KIND = Kind(
+    "resolver",
+    deed="answers the names of containers",
+    harm="the resolver does not know the names of containers",
+    socket=endpoint.RESOLVER,
+    crash=exitfile.RESOLVER_CRASH,
+)
 _LARGEST = 65536
-_PEER = struct.Struct("=iII")  # struct ucred
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +78,13 @@ def _leads_out(pair: Pair) -> bool:
     return not (network.internal or nowhere) and (bool(each.gateway4 or each.gateway6) or network.driver == "ipvlan")
 
 
-class Resolving:
+class Resolving(Helper[_Told]):
     """The link to the resolver, which does the work of `names.Names` once there is a name."""
 
     def __init__(self, exec_root: str, settings: Settings, spawner: Spawner, links: Monitors) -> None:
-        self._exec_root, self._settings, self._spawner, self._links = exec_root, settings, spawner, links
-        self._lock = locks.Lock("resolver")
-        self._told: dict[str, _Told] = {}
-        self._link: Channel | None = None
-        self._process = 0, 0
+        super().__init__(_KIND, exec_root, spawner, links)
+        self._settings = settings
+        self._known: set[str] = set()  # the containers that the resolver served when it greeted
 
     def join(
         self,
@@ -112,7 +106,7 @@ class Resolving:
             before = self._told.get(container)
             self._told[container] = told
             try:
-                self._serve(told, netns)
+                self._serve(told, lambda _: self._put(told, netns))
             except BaseException:
                 if before is None:
                     del self._told[container]
@@ -138,16 +132,14 @@ class Resolving:
                 told = self._telling(pairs, pid, pid_start, host_config, links)
                 self._told[pairs[0][1].container] = told
             try:
-                self._log_crash()
-                known = self._find()
-                if known is None:
+                if not self._find():
                     self._begin()
                     return
                 try:
-                    for container in known - self._told.keys():
+                    for container in self._known - self._told.keys():
                         self._ask(Forget(container))
                     self._put_all()
-                except _Lost:
+                except Lost:
                     self._begin()
             except (EngineError, OSError) as error:
                 log.error("the resolver does not know the names of containers: %s", error)
@@ -176,31 +168,18 @@ class Resolving:
             if pairs:
                 told = _Told(pairs, told.pid, told.pid_start, told.servers, told.dotted, told.links)
                 self._told[container] = told
-                self._serve(told)
+                self._serve(told, lambda _: self._put(told))
             else:
                 del self._told[container]
                 if self._link is None:
                     return  # no resolver is started just to forget something
                 try:
                     self._ask(Forget(container))
-                except _Lost:
+                except Lost:
                     if self._told:
                         self._begin()
 
-    def _serve(self, told: _Told, netns: int = -1) -> None:
-        """Tell the resolver of a run, and start one if none runs.
-
-        The caller of this and of all methods below holds the lock.
-        """
-        for last in (False, True):
-            if self._link is None:
-                self._begin(told)
-            try:
-                self._put(told, netns)
-                return
-            except _Lost:
-                if last:
-                    raise
+    # The caller of each method below holds the lock.
 
     def _put(self, told: _Told, netns: int = -1) -> None:
         """Tell the resolver of one run. netns: a descriptor of the container's network namespace, -1 for none."""
@@ -210,125 +189,29 @@ class Resolving:
             with _namespace(told.pid, netns) as namespace:
                 self._ask(told.serve(), (namespace, pidfd))
 
-    def _put_all(self, but: _Told | None = None) -> None:
-        """Tell the resolver of all runs but one; one container's failure does not keep it from the others.
-
-        Raises _Lost.
-        """
-        for container, told in self._told.items():
-            if told is but:
-                continue
-            try:
-                self._put(told)
-            except _Lost:
-                raise
-            except SystemFailure as error:
-                log.error("container %s: the resolver does not know its names: %s", container, error)
-
-    def shown(self) -> str:
-        """The resolver's process, link and number of containers in words, read without the lock."""
-        link = self._link
-        if link is None:
-            return "not running"
-        return f"process {self._process[0]}, descriptor {link.fileno()}, serves {len(self._told)} containers"
-
     def _ask(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Send a message and wait for the answer. Raises _Lost; SystemFailure with the resolver's own words."""
-        link = self._link
-        if link is None:
-            raise _Lost("no resolver runs")
-        try:
+        """Send a message and wait for the answer. Raises Lost; SystemFailure with the resolver's own words."""
+
+        def exchange(link: Channel) -> str:
             link.send(message, list(descriptors))
             received = link.receive()
-        except (OSError, Invalid) as error:  # a timeout counts as its end
-            self._lose(link)
-            raise _Lost(f"the resolver does not answer: {error}") from error
-        if received is None or not isinstance(received[0], Served):
-            self._lose(link)
-            raise _Lost("the resolver has died")
-        if received[0].text:
-            raise SystemFailure(received[0].text)
+            if received is None or not isinstance(received[0], Served):
+                raise SystemFailure("it has died")
+            return received[0].text
 
-    def _begin(self, but: _Told | None = None) -> None:
-        """Have the spawner start a resolver, and tell it of all runs. Raises SystemFailure, Unavailable."""
-        self._log_crash()
-        ours, theirs = Channel.pair()
-        with theirs:
-            try:
-                self._spawner.send(BeResolver(self._exec_root), [theirs.fileno()], ordinary=False)
-            except BaseException:
-                ours.close()
-                raise
-        if self._meet(ours) is None:
-            self._log_crash()
-            raise SystemFailure("the resolver, which answers the names of containers, cannot be started")
-        self._put_all(but)
+        if refusal := self._exchange(exchange):
+            raise SystemFailure(refusal)
 
-    def _find(self) -> set[str] | None:
-        """Connect to an earlier daemon's resolver: the containers that it serves; None where none answers."""
-        try:
-            connection = endpoint.connect(self._exec_root, _SECONDS, endpoint.RESOLVER)
-        except OSError:
-            return None
-        pid = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
-        found = self._meet(Channel(connection))
-        if found is None:
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended by itself
-                signalling.kill_and_wait(pid, syscalls.process_start(pid), _KILLED_SECONDS)
-        return found
+    def _birth(self, passed: contextlib.ExitStack) -> tuple[Birth, list[int]]:
+        return BeResolver(self._exec_root), []
 
-    def _meet(self, link: Channel) -> set[str] | None:
-        """Receive a resolver's greeting: the containers that it serves already; None where none comes."""
-        link.socket.settimeout(_SECONDS)
-        try:
-            received = link.receive()
-        except (OSError, Invalid):
-            received = None
+    def _greeting(self, link: Channel) -> tuple[int, int] | None:
+        received = link.receive()
         if received is None or not isinstance(received[0], Resolves):
-            link.close()
             return None
         greeting = received[0]
-        self._link, self._process = link, (greeting.pid, greeting.pid_start)
-        self._links.on_end(link.fileno(), lambda: later(self._revive, link))
-        return {container for container, _ in greeting.serves}
-
-    def _lose(self, link: Channel) -> None:
-        """Close the link and kill the resolver: one that hangs would stand in the way of the next."""
-        self._links.off_end(link.fileno())
-        link.close()
-        self._link = None
-        signalling.kill_and_wait(*self._process, _KILLED_SECONDS)
-
-    def _revive(self, link: Channel) -> None:
-        """The link has ended: start another resolver where there are containers to serve."""
-        with self._lock:
-            if self._link is not link:
-                return
-            self._lose(link)
-            self._drop_ended()
-            if self._told:
-                log.warning("the resolver has died; another is started")
-                self._begin()
-            else:
-                log.debug("the resolver has ended, as it served no container")
-                self._log_crash()
-
-    def _drop_ended(self) -> None:
-        """Forget the runs whose process has ended: no new resolver is needed for them."""
-        for container, told in list(self._told.items()):
-            with signalling.opened(told.pid, told.pid_start) as pidfd:
-                if pidfd is None:
-                    del self._told[container]
-
-    def _log_crash(self) -> None:
-        text = exitfile.read(self._exec_root, exitfile.RESOLVER_CRASH)
-        if text is not None:
-            log.error("the resolver has failed: %s", text.decode("utf-8", "replace"))
-            os.unlink(os.path.join(self._exec_root, exitfile.RESOLVER_CRASH))
-
-
-class _Lost(SystemFailure):
-    """The resolver has died, or does not answer."""
+        self._known = {container for container, _ in greeting.serves}
+        return greeting.pid, greeting.pid_start
 
 
 @contextlib.contextmanager
