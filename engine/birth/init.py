@@ -120,6 +120,8 @@ class _Init(Process):
         for mount in self.sandbox.mounts[done:]:
             if mount not in self.late:
                 mounts.add(self.root_fd, mount, self.sources.get(mount, -1))
+        if self.sandbox.root.label:
+            mounts.label_queues(self.root_fd, self.sandbox.mounts, self.sandbox.root.label)
 
     def devices(self) -> None:
         if self.sandbox.devices and not self.furnished:

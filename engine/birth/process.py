@@ -18,7 +18,7 @@ from abc import abstractmethod
 from engine.errors import EngineError
 from engine.kernel import syscalls
 from engine.kernel.descriptors import close_on_exec
-from engine.sandbox import apparmor, capabilities, command, limits, mounts, users
+from engine.sandbox import apparmor, capabilities, command, limits, mounts, selinux, users
 from engine.sandbox.spec import Sandbox
 from engine.wire import report as protocol
 
@@ -111,6 +111,8 @@ class Process:
         """
         if self.sandbox.apparmor:
             apparmor.change_on_exec(self.sandbox.apparmor)
+        if self.sandbox.label:
+            selinux.change_on_exec(self.sandbox.label)
         _, permitted, _ = syscalls.capget()
         granted = capabilities.mask(self.sandbox.capabilities)
         missing = granted & ~permitted

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from engine.check.row import MISSING, OK, UNUSED, Check, Found
-from engine.daemon.containers.security import confinement
+from engine.daemon.containers.security import confinement, labels
 from engine.daemon.images.layers import storage
 from engine.kernel import syscalls
 from engine.sandbox import capabilities, seccomp
@@ -21,7 +21,6 @@ from engine.settings.every import Settings
 _OLDEST_PYTHON = (3, 11)
 _MODULES = ("ctypes", "sqlite3", "zlib", "ssl", "fcntl")
 _USUAL_FILES = ("/proc/self/exe", "/proc/sys", "/sys/kernel", "/dev/null", "/dev/urandom")
-_SELINUX = "/sys/fs/selinux/enforce"
 
 
 def existing(path: str) -> str:
@@ -147,11 +146,13 @@ def _apparmor(_: Settings) -> Found:
     return Found(OK, f"the profile {confinement.PROFILE}, by {confinement.parser() or 'what is loaded'}")
 
 
-def _selinux(_: Settings) -> Found:
-    enforcing = words(_SELINUX)
-    if not enforcing:
+def _selinux(settings: Settings) -> Found:
+    if not labels.kernel_has():
         return Found(UNUSED, "the kernel has no SELinux, or it is switched off")
-    return Found(OK, "enforcing" if enforcing == "1" else "permissive")
+    mode = "enforcing" if words(labels.ENFORCE) == "1" else "permissive"
+    if not settings.selinux_enabled:
+        return Found(MISSING, f"{mode}, and the daemon is not to give labels")
+    return Found(OK, f"{mode}; containers run as {labels.host_labels()[0]}")
 
 
 CHECKS = (
@@ -198,5 +199,5 @@ CHECKS = (
         "Containers run without an AppArmor profile of their own.",
         "apt-get install apparmor, then restart the daemon",
     ),
-    Check("SELinux", _selinux, "Containers run without labels.", ""),
+    Check("SELinux", _selinux, "Containers run without labels.", "start the daemon with --selinux-enabled"),
 )

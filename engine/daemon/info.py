@@ -12,7 +12,7 @@ import time
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.output.logconfig import DRIVERS
-from engine.daemon.containers.security import confinement
+from engine.daemon.containers.security import confinement, labels
 from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
@@ -152,7 +152,7 @@ def info(engine: DaemonParts) -> Object:
         "ContainerdCommit": {"ID": ""},
         "RuncCommit": {"ID": ""},
         "InitCommit": {"ID": ""},
-        "SecurityOptions": _security_options(),
+        "SecurityOptions": _security_options(engine.settings),
         **_address_pools(settings),
         "FirewallBackend": _firewall(engine),
         "CDISpecDirs": [],
@@ -233,10 +233,12 @@ def _registry_config(settings: Settings) -> Object:
     }
 
 
-def _security_options() -> list[str]:
+def _security_options(settings: Settings) -> list[str]:
     options = ["name=apparmor"] if confinement.confines() else []
     if "\nSeccomp:" in _read("/proc/self/status"):
         options.append("name=seccomp,profile=builtin")
+    if labels.given(settings):
+        options.append("name=selinux")
     if os.path.exists("/proc/self/ns/cgroup"):
         options.append("name=cgroupns")
     return options

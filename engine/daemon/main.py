@@ -32,7 +32,7 @@ from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.roster import Roster
-from engine.daemon.containers.security import cgroupparent
+from engine.daemon.containers.security import cgroupparent, labels
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
 from engine.daemon.network.firewall.control import Firewall
@@ -168,6 +168,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         gc.freeze()  # these objects live as long as the daemon: no collection needs to walk them
         kind = f"cgroup v{engine.cgroups.version} ({engine.cgroups.driver})" if engine.cgroups.version else "no cgroups"
         log.info("ready: muxer %s, storage %s, %s", engine.muxer, engine.storage, kind)
+        if settings.selinux_enabled and not labels.kernel_has():
+            log.warning("this kernel has no SELinux: containers run without labels, as without --selinux-enabled")
         # Not `sigwait`: there the handler of another signal (SIGUSR1) would not run until one of these signals came.
         manager.ready()
         while (told := signal.sigwaitinfo(_AWAITED).si_signo) == signal.SIGHUP:

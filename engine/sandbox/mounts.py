@@ -14,6 +14,7 @@ from dataclasses import replace
 from engine.errors import Invalid, SystemFailure
 from engine.kernel import syscalls
 from engine.kernel.beneath import is_directory, make_directories, make_file, open_beneath
+from engine.sandbox import selinux
 from engine.sandbox.command import Refusal
 from engine.sandbox.procguard import check_outside_proc
 from engine.sandbox.spec import Device, Mount, Root
@@ -176,6 +177,7 @@ def _why_readonly(root: Root) -> OSError:
 def _mount_overlay(root: Root) -> None:
     lowest_last = root.layers[::-1]
     options = f"lowerdir={':'.join(lowest_last)},upperdir={root.upper},workdir={root.work}"
+    options = selinux.mount_options(options, root.label)
     plain = not _MARKS.intersection("".join((*root.layers, root.upper, root.work)))
     if plain and len(options.encode()) < _PAGE:
         syscalls.mount("overlay", root.upper, "overlay", 0, options)
@@ -186,6 +188,8 @@ def _mount_overlay(root: Root) -> None:
         syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "lowerdir+", layer)
     syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "upperdir", root.upper)
     syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "workdir", root.work)
+    if root.label:
+        syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "context", root.label)
     syscalls.fsconfig(context, syscalls.FSCONFIG_CMD_CREATE)
     tree = syscalls.fsmount(context, 0)
     place = os.open(root.upper, _PLACE)
@@ -257,6 +261,17 @@ def _mount_kind(root_fd: int, mount: Mount) -> None:
         os.fchdir(top)
         syscalls.mount(None, ".", None, PROPAGATION[mount.propagation])
         os.close(top)
+
+
+def label_queues(root_fd: int, made: Iterable[Mount], label: str) -> None:
+    """Give the message queues' mounts, which take no option for it, this SELinux label. Raises OSError."""
+    for mount in made:
+        if mount.kind == "mqueue":
+            top = open_beneath(root_fd, mount.target, _PLACE)
+            try:
+                selinux.set_label(top, label)
+            finally:
+                os.close(top)
 
 
 def mount_on(place: int, mount: Mount) -> None:

@@ -17,6 +17,7 @@ class Root:
     work: host path, the overlay's work directory; empty for a plain root
     readonly: mount the root read-only once everything in it is in place
     nodev: no device node in it can be opened
+    label: the SELinux label of all files in it, and in the mounts that every container has; empty for none
     """
 
     base: str
@@ -25,6 +26,7 @@ class Root:
     work: str
     readonly: bool = False
     nodev: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class Sandbox:
     joined: (namespace, pid, start time) of processes whose namespace this one enters, instead of making one; a PID
         namespace was entered by init's parent before the fork
     apparmor: the profile to run under; empty for the one the engine runs under
+    label: the SELinux label of its processes; empty for the one that the policy gives them
     cgroups: host paths of the files to write "0" into, which moves process 1 into its cgroups (see `sandbox.cgroups`);
         empty when another process moves it, or none does
     """
@@ -162,3 +165,4 @@ class Sandbox:
     joined: tuple[tuple[str, int, int], ...] = ()
     apparmor: str = ""
     seccomp_flags: int = 0
+    label: str = ""

@@ -79,6 +79,7 @@ class Settings:
     default_ulimits: tuple[str, ...]
     exec_opts: tuple[str, ...]
     cgroup_parent: str
+    selinux_enabled: bool
     log_driver: str
     log_opts: tuple[str, ...]
     tlsverify: bool
@@ -339,6 +340,13 @@ OPTIONS = (
         key="default-ulimits",
     ),
     *cgroups.OPTIONS,
+    Option(
+        "selinux-enabled",
+        "Give containers SELinux labels, on a host that has SELinux",
+        kind="flag",
+        default=False,
+        key="selinux-enabled",
+    ),
     Option(
         "tlsverify",
         "Use TLS on tcp:// and ask each client for a certificate",

@@ -268,6 +268,7 @@ def test_a_restart_by_policy_lets_those_go_who_waited_for_the_end(crashing: Daem
         os.kill(pid, signal.SIGUSR1)  # by the API it would count as stopped by hand
         assert answer(connection) == b'{"StatusCode":23}'
     until(lambda: crashing.logs(one).count(b"ready") == 2, "its policy did not run it again")
+    until(lambda: crashing.inspect(one)["State"]["Pid"], "its second run is not recorded")
     pid = crashing.inspect(one)["State"]["Pid"]
     with wait_for(crashing, one) as connection:
         crashing.kill9()

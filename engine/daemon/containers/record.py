@@ -17,8 +17,8 @@ The locks, outermost first:
     its monitor (`handshake.START_SECONDS` from one message to the next), the sources of binds
     (`answering.SECONDS`), systemd (`units.SECONDS`, twice), the resolver (5 seconds, then it is replaced), a spawner or
     monitor that takes no message (10 seconds), the freezer (10 seconds), an end that settles (the same waits). An
-    update waits for systemd too. Only copying files into a stopped container takes as long as the files need; they
-    have all been received by then.
+    update waits for systemd too. Only copying files into a stopped container, and labelling those of a
+    mount with `:z`, takes as long as the files need; they have all been received by then.
 `Container.changed` is held for one look or one change. The state's row is written under it, so rows are written in the
     order of the changes. Nothing that may take long is done under it. The end of a run sets `settling` until
     everything that only a run has is gone, and a start waits for that. The end gives back the networks first. Then
@@ -158,6 +158,7 @@ class Container:
     layers: the directories of the image's layers, relative to the layer root, lowest first
     mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec`
     log_asked: whether the client has named a log driver
+    process_label, file_label: its SELinux labels (see `security.labels`); empty for none
     manifest: digest of the manifest of the image's platform that it runs; empty without an image
     settling: the end of a run is known, and what only a running container has is still being taken away; under
         `changed`
@@ -196,6 +197,8 @@ class Container:
     mounts: tuple[MountPoint, ...] = ()
     log_asked: bool = True
     manifest: str = ""
+    process_label: str = ""
+    file_label: str = ""
     state: State = field(default_factory=State)
     settling: bool = False
     exits: int = 0

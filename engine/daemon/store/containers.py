@@ -79,7 +79,10 @@ _STATE = (
     "stopped_by_hand",
 )
 _IDENTITY = ("id", "name", "created_ns", "image", "image_id")
-_SETTINGS = ("config", "host_config", "networking", "path", "args", "layers", "mounts", "log_asked", "manifest")
+_SETTINGS = (
+    *("config", "host_config", "networking", "path", "args", "layers", "mounts", "log_asked", "manifest"),
+    *("process_label", "file_label"),  # absent where an engine without labels wrote it
+)
 _COLUMNS = (*_IDENTITY, "settings", *_STATE)
 
 _INSERT = f"INSERT INTO containers ({', '.join(_IDENTITY)}, settings) VALUES ({', '.join('?' * len(_IDENTITY))}, ?)"

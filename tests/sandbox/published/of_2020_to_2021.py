@@ -204,6 +204,6 @@ ROWS = (
         "CVE-2021-43816",
         "containerd",
         "/etc/hosts and its like were relabelled for SELinux at a place of the host's.",
-        why="the engine relabels nothing",
+        why="the engine labels the files that it has made, and what a client's mount names with :z",
     ),
 )

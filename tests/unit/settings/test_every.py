@@ -74,6 +74,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "default-ulimits": {"nofile": {"Name": "nofile", "Soft": 5, "Hard": 9}, "core": {"Soft": 0, "Hard": -1}},
         "exec-opts": ["native.cgroupdriver=systemd"],
         "cgroup-parent": "a.slice",
+        "selinux-enabled": True,
         "log-driver": "json-file",
         "log-opts": {"max-size": "1m", "tag": "a=b"},
         "tlsverify": True,

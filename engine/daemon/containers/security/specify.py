@@ -14,12 +14,21 @@ from engine.daemon.containers import files, paths
 from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import cgroupparent, confinement, dockerinit, joins, lacking, resources, walls
+from engine.daemon.containers.security import (
+    cgroupparent,
+    confinement,
+    dockerinit,
+    joins,
+    labels,
+    lacking,
+    resources,
+    walls,
+)
 from engine.daemon.containers.shapes import Config
 from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
 from engine.logs.target import LogTarget
-from engine.sandbox import capabilities, limits, sysctls
+from engine.sandbox import capabilities, limits, selinux, sysctls
 from engine.sandbox.spec import Limits, Mount, Rlimit, Root, Sandbox
 
 # Docker's kernel parameters for a container with its own network namespace, as far as this kernel has them.
@@ -47,6 +56,9 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
     rights = _rights(engine, container)
     if engine.cgroups.begins_with_process(cgroupparent.of(container)):
         rights["cgroups"] = ()
+    usual = walls.mounts_of(host_config, namespaces)
+    arranged = preparing.arrange(engine, container, usual, _etc_mounts(where_of_network))
+    labels.give(container, map(where_of_network.etc, files.NAMES), shared=networked is not container)
     made = Sandbox(
         id=container.id,
         root=_root(engine, container, where),
@@ -58,9 +70,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         hostname=config["Hostname"],
         domainname=config["Domainname"],
         mounts=(
-            *preparing.arrange(
-                engine, container, walls.mounts_of(host_config, namespaces), _etc_mounts(where_of_network)
-            ),
+            *labels.mounted(container, arranged),
             *((dockerinit.mount(engine.settings),) if init else ()),
         ),
         devices=() if preparing.brings_dev(container) else devices,
@@ -93,6 +103,7 @@ class _Rights(TypedDict):
     cgroups: tuple[str, ...]
     seccomp_flags: int
     apparmor: str
+    label: str
 
 
 def _rights(engine: ProcessParts, container: Container) -> _Rights:
@@ -109,6 +120,7 @@ def _rights(engine: ProcessParts, container: Container) -> _Rights:
         "cgroups": engine.cgroups.entries(container.id, cgroupparent.of(container)),
         "seccomp_flags": walls.filter_flags_of(host_config),
         "apparmor": confinement.ready(walls.apparmor_of(host_config)),
+        "label": container.process_label,
     }
 
 
@@ -143,9 +155,10 @@ class NewCgroup:
 def _root(engine: ContentParts, container: Container, where: paths.Paths) -> Root:
     base = engine.images.layer_root
     readonly = container.host_config["ReadonlyRootfs"]
+    label = container.file_label
     if engine.storage == "overlayfs":
-        return Root(base, container.layers, where.upper, where.work, readonly)
-    return Root(base, (), where.upper, "", readonly)
+        return Root(base, container.layers, where.upper, where.work, readonly, label=label)
+    return Root(base, (), where.upper, "", readonly, label=label)
 
 
 def environment(config: Config, hostname: str, tty: bool, more: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -197,6 +210,8 @@ def make_root(engine: ContentParts, container: Container, where: paths.Paths) ->
     os.mkdir(where.work, 0o755)
     engine.images.copy_layers(container.layers, where.work)
     _mark(where.work)
+    if container.file_label:
+        selinux.relabel(where.work, container.file_label)
     os.rename(where.work, where.upper)
 
 

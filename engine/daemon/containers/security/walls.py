@@ -5,6 +5,7 @@ API's values and raises docker's refusals; `engine.sandbox` applies them. It nev
 owns.
 """
 
+import contextlib
 import os
 import posixpath
 import re
@@ -12,7 +13,7 @@ import stat
 from dataclasses import dataclass
 
 from engine.daemon.containers.mounts.requests import UncheckedByDockerd
-from engine.daemon.containers.security import confinement, joins
+from engine.daemon.containers.security import confinement, joins, labels
 from engine.daemon.containers.shapes import HostConfig
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
@@ -33,12 +34,16 @@ _KINDS = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The parsed SecurityOpt. seccomp: `unconfined`, `builtin`, or a profile's text; empty: not asked for."""
+    """The parsed SecurityOpt. seccomp: `unconfined`, `builtin`, or a profile's text; empty: not asked for.
+
+    labels: the values of `label=`, as `type:svirt_t` or `disable`
+    """
 
     no_new_privileges: bool = False
     writable_cgroups: bool = False
     seccomp: str = ""
     apparmor: str = ""
+    labels: tuple[str, ...] = ()
 
 
 _NOTHING_ASKED = Security()
@@ -50,11 +55,13 @@ def security(options: list[str] | None) -> Security:
         return _NOTHING_ASKED
     switches = {"no-new-privileges": False, "writable-cgroups": False}
     profiles = {"seccomp": "", "apparmor": ""}
+    asked_labels: list[str] = []
     for option in options:
         if option in switches:
             switches[option] = True
             continue
         if option == "disable":  # an option of labels, from very old clients
+            asked_labels.append(option)
             continue
         name, sign, value = option.partition("=" if "=" in option else ":")
         if not sign:
@@ -63,10 +70,16 @@ def security(options: list[str] | None) -> Security:
             profiles[name] = value
         elif name in switches and value in _TRUE | _FALSE:
             switches[name] = value in _TRUE
-        elif name != "label":  # without SELinux docker takes any label, and so does this engine
+        elif name == "label":
+            asked_labels.append(value)
+        else:
             raise UncheckedByDockerd(f'invalid --security-opt 2: "{option}"')
     return Security(
-        switches["no-new-privileges"], switches["writable-cgroups"], profiles["seccomp"], profiles["apparmor"]
+        switches["no-new-privileges"],
+        switches["writable-cgroups"],
+        profiles["seccomp"],
+        profiles["apparmor"],
+        tuple(asked_labels),
     )
 
 
@@ -105,9 +118,25 @@ def adapt(engine: SecurityParts, asked: Object, host_config: HostConfig) -> None
         if not asked.get("CgroupnsMode") and engine.cgroups.version == "1":
             host_config["CgroupnsMode"] = "host"
     options = host_config["SecurityOpt"] or []
-    unlabelled = host_config["Privileged"] or "host" in (host_config["IpcMode"], host_config["PidMode"])
-    if unlabelled and not any(option.partition("=")[0] == "label" for option in options):
+    if any(option.partition("=")[0] == "label" for option in options):
+        return
+    if host_config["Privileged"] or "host" in (host_config["IpcMode"], host_config["PidMode"]):
         host_config["SecurityOpt"] = [*options, "label=disable"]
+    elif shared := _shared_label(engine, host_config):
+        host_config["SecurityOpt"] = [*options, *shared]
+
+
+def _shared_label(engine: SecurityParts, host_config: HostConfig) -> list[str]:
+    """The label options of a container that shares another one's IPC or PID namespace: they have the same label."""
+    found = []
+    for key in ("IpcMode", "PidMode"):
+        wanted = joins.container_of(host_config[key])
+        with contextlib.suppress(NotFound, Invalid):  # the start will fail
+            if wanted and (options := labels.asked_by(engine.containers.find(wanted))):
+                found.append(options)
+    if len(found) == 2 and found[0] != found[1]:
+        raise SystemFailure("--ipc and --pid containers SELinux labels aren't the same")
+    return found[0] if found else []
 
 
 def absolute(path: str) -> str:

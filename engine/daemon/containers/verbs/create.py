@@ -18,7 +18,7 @@ from engine.daemon.containers.endpoints import requested
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import cgroupparent, lacking, resources, specify, walls
+from engine.daemon.containers.security import cgroupparent, labels, lacking, resources, specify, walls
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
 from engine.daemon.images.image import descriptor as describe
@@ -100,6 +100,8 @@ def create(
     engine.containers.reserve(container, name)
     try:
         validate.check_late(host_config)
+        asked = walls.security(host_config["SecurityOpt"]).labels
+        container.process_label, container.file_label = labels.made(engine, asked)
         unbuilt.refuse(host_config)
         if host_config["Links"]:
             _link(engine, container, host_config["Links"])

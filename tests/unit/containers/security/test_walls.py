@@ -34,7 +34,7 @@ def whole(**asked: object) -> dict:
         (["seccomp=unconfined", "apparmor=x"], Security(seccomp="unconfined", apparmor="x")),
         (["seccomp:unconfined"], Security(seccomp="unconfined")),
         (['seccomp={"a": "b=c:d"}'], Security(seccomp='{"a": "b=c:d"}')),
-        (["label=disable", "label:type:x", "disable"], Security()),
+        (["label=disable", "label:type:x", "disable"], Security(labels=("disable", "type:x", "disable"))),
         (["writable-cgroups"], Security(writable_cgroups=True)),
         (["writable-cgroups=false"], Security()),
     ],

@@ -1,0 +1,82 @@
+"""Gives SELinux labels to a container's processes, keyring, mounts and files, on hosts that have SELinux.
+
+`change_on_exec` runs in a process that is to become a container's, before it gives up its privileges; `relabel` runs in
+the daemon. A label is `user:role:type:level`, such as `system_u:object_r:container_file_t:s0:c1,c2` (selinux(8)). The
+level may have commas, so an option of a mount has the label in quotes.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+
+from engine.errors import SystemFailure
+from engine.kernel import syscalls
+from engine.sandbox import attributes
+
+_ATTRIBUTE = "security.selinux"
+_PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+# Of these file systems a mount gets its label by an option. A /proc or /sys has the labels of the policy.
+LABELLED = frozenset({"tmpfs", "devpts"})
+
+
+def change_on_exec(label: str) -> None:
+    """Make the next execve run with this label, in a session whose keyring has it too. Raises SystemFailure."""
+    try:
+        if attributes.write(("keycreate",), label):
+            with contextlib.suppress(OSError):  # the keyring that it has stays, as where the kernel has no keyrings
+                syscalls.join_session_keyring()
+        written = attributes.write(("exec",), label)
+    except OSError as error:
+        raise SystemFailure(f"SELinux refuses the label {label} of a process: {error.strerror}") from error
+    if not written:
+        raise SystemFailure(f"a process cannot have the label {label}: this kernel has no SELinux")
+
+
+def mount_options(options: str, label: str) -> str:
+    """The options of a mount whose files all have this label; the same options where there is no label."""
+    if not label:
+        return options
+    return f'{options},context="{label}"' if options else f'context="{label}"'
+
+
+def set_label(fd: int, label: str) -> None:
+    """Label the file, of any type, behind a descriptor (also an O_PATH one). Raises OSError."""
+    data = label.encode() + b"\0"
+    place = f"/proc/self/fd/{fd}"  # leads to the file itself, also where that is a symbolic link
+    with contextlib.suppress(OSError):
+        if os.getxattr(place, _ATTRIBUTE) == data:
+            return
+    os.setxattr(place, _ATTRIBUTE, data)
+
+
+def relabel(path: str, label: str) -> None:
+    """Label a file, or a directory with all that is in it; no symbolic link in it is followed.
+
+    Where the file system has no labels nothing is done. Raises OSError.
+    """
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        _relabel(fd, label)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+    finally:
+        os.close(fd)
+
+
+def _relabel(top: int, label: str) -> None:
+    set_label(top, label)
+    if not stat.S_ISDIR(os.fstat(top).st_mode):
+        return
+    for directory, names, files, within in os.fwalk(".", dir_fd=top):
+        del directory
+        for name in (*names, *files):
+            try:
+                fd = os.open(name, _PLACE, dir_fd=within)
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            try:
+                set_label(fd, label)
+            finally:
+                os.close(fd)
