@@ -31,6 +31,8 @@ SUCCESS, NO_TESTS = 0, 5  # pytest's exit statuses
 WITH_THE_PYTHON_MUXER = (
     *("attach", "exec", "heads", "json_file", "log_drivers", "logs", "many_waiters", "survive", "survive_exec"),
 )
+# The markers of what takes minutes: it runs in CI, and where an argument has this word.
+MINUTES = {"guest": "guests", "sanitized": "sanitizers"}
 HANG = "--timeout=120"  # seconds: a test that hangs is a failure with a stack, not a run that never ends
 # Programs that are unpacked below the cache, and the packages that have one, the first that there is: to install
 # docker.io would start a daemon on this machine.
@@ -249,14 +251,16 @@ def in_parts(command: Sequence[str], beside: Sequence[str], arguments: Sequence[
 
     Returns pytest's exit status: the first that is a failure.
     """
-    common = "not alone and not guest"
+    in_ci = not arguments and os.environ.get("CI", "").lower() in ("1", "true")
+    made = [marker for marker, word in MINUTES.items() if in_ci or any(word in argument for argument in arguments)]
+    common = "not alone and not guest" if "sanitized" in made else "not alone and not guest and not sanitized"
     parts = [("the tests that can run beside each other", [*beside, "-m", common, *arguments], {})]
     if not arguments:
         files = [f"tests/api/test_{name}.py" for name in WITH_THE_PYTHON_MUXER]
         again = ("a tenth of tests/api with the Python muxer", [*beside, "-m", common, *files])
         parts.append((*again, {"ENGINE_TEST_MUXER": "python"}))
     parts.append(("the tests that measure time, alone", ["-m", "alone", *arguments], {}))
-    if any("guests" in argument for argument in arguments):  # it takes minutes, so only where it is named
+    if "guest" in made:
         install_guest()
         parts.append(("what a guest shows", ["-m", "guest", *arguments], {}))
     statuses = []
