@@ -1,17 +1,29 @@
 """Loads a module of the running kernel, after the modules that it needs (finit_module(2)); no program is run.
 
 The kernel itself runs modprobe(8) for most of what the engine uses: file systems, kinds of links, parts of nf_tables.
-For the others there is this module. What an administrator has forbidden in modprobe.d(5) is not loaded.
+For the others there is this module, and for all of them on a host without that program (`stand_in`). What an
+administrator has forbidden in modprobe.d(5) is not loaded.
 """
 
 import errno
+import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from engine.errors import Unavailable
 from engine.kernel import syscalls
 
+log = logging.getLogger(__name__)
+
+OVERLAY = ("overlay",)
+"""What a mount of layers needs."""
+LINKS = {"bridge": ("bridge", "veth"), "macvlan": ("macvlan", "8021q", "dummy"), "ipvlan": ("ipvlan", "8021q", "dummy")}
+"""What the interfaces of a network need, by its driver."""
+FIREWALL = ("nf_tables", "nft_chain_nat", "nft_ct", "nft_nat", "nft_masq", "nft_fib_inet", "nft_redir")
+"""What the rules need; some kernels have a part of it without a module."""
+
+_PROGRAM = "/proc/sys/kernel/modprobe"
 _TREES = ("/lib/modules", "/usr/lib/modules")
 _FORBIDDING = (
     "/etc/modprobe.d",
@@ -21,6 +33,25 @@ _FORBIDDING = (
     "/lib/modprobe.d",
 )
 _NAME = re.compile(r"([^/]+)\.ko(\.[a-z]+)?")
+
+
+def stand_in(names: Iterable[str]) -> None:
+    """Load these modules where the kernel would ask for them in vain, since the program that it runs is not there.
+
+    What cannot be loaded is left to whoever needs it: the kernel may have it built in.
+    """
+    try:
+        with open(_PROGRAM) as file:
+            program = file.read().strip()
+    except OSError:  # this kernel loads no modules
+        return
+    if os.access(program, os.X_OK):
+        return
+    for name in names:
+        try:
+            load(name)
+        except Unavailable as error:
+            log.debug("%s", error)
 
 
 def load(name: str) -> None:

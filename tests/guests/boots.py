@@ -48,5 +48,7 @@ BOOTS = (
     Boot("small", (every("check_small"),), memory=208),
     Boot("no memory controller", (every("check_limits"),), kernel=("cgroup_disable=memory",)),
     Boot("hybrid", (every("check_limits"),), kernel=(VERSION_1,)),
+    Boot("no modprobe", (every("check_modules"),)),
+    Boot("SELinux", (every("check_selinux"),), kernel=("security=selinux", "selinux=1", "enforcing=0")),
     Boot("version 1", (every("check_limits"),), kernel=(VERSION_1, "systemd.legacy_systemd_cgroup_controller=1")),
 )

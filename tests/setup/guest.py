@@ -18,11 +18,12 @@ SUITE = "bookworm"
 INCLUDED = (
     *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "initramfs-tools", "e2fsprogs", "procps", "util-linux-extra"),
     *("python3", "python3-cffi-backend", "busybox-static", "iproute2", "nftables", "curl", "ca-certificates"),
-    *("apparmor", "iputils-ping"),
+    *("apparmor", "iputils-ping", "selinux-policy-default", "policycoreutils"),
 )
 BUILDERS = ("debootstrap", "mke2fs", "unshare", "chroot")
 MODULES = ("virtio_blk", "virtio_pci", "ext4", "9p", "9pnet_virtio")
 SHARE = "/share"
+POLICY = "default"  # of SELinux, for a guest whose kernel is told to run it
 SIZE = "6G"  # the file has holes where the guest has nothing
 LONGEST = 900  # seconds for one boot
 # Each message takes a piece of the guest's memory that is as long as this: a small guest has no long ones.
@@ -119,6 +120,8 @@ def build(cache: Path) -> None:
     run("unshare", "-m", "chroot", root, "mkinitramfs", "-o", "/initrd", next((root / "lib/modules").iterdir()).name)
     (root / "initrd").rename(part / "initrd")
     shutil.copy(next((root / "boot").glob("vmlinuz-*")), part / "vmlinuz")
+    # The build host's kernel keeps these labels without knowing them.
+    run("unshare", "-m", "chroot", root, "setfiles", "-F", f"/etc/selinux/{POLICY}/contexts/files/file_contexts", "/")
     run("truncate", "-s", SIZE, part / "disk.img")
     run("mke2fs", "-q", "-t", "ext4", "-d", root, part / "disk.img")
     shutil.rmtree(root)
@@ -145,6 +148,7 @@ def furnish(root: Path) -> None:
     (units / "share.service").write_text(SERVICE)
     (units / "multi-user.target.wants").mkdir(exist_ok=True)
     (units / "multi-user.target.wants/share.service").symlink_to("../share.service")
+    (root / "etc/selinux/config").write_text(f"SELINUX=permissive\nSELINUXTYPE={POLICY}\n")
     settings = root / "etc/initramfs-tools"
     (settings / "modules").write_text("".join(f"{name}\n" for name in MODULES))
     conf = settings / "initramfs.conf"

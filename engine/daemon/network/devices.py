@@ -13,6 +13,7 @@ from engine.daemon.network.addresses import Subnet, parse_address
 from engine.daemon.network.drivers import bridge, options, parents
 from engine.daemon.network.record import Endpoint, Network
 from engine.errors import SystemFailure
+from engine.kernel import modprobe
 from engine.kernel.netlink import addresses, links
 from engine.kernel.netlink.links import Link
 from engine.kernel.netlink.socket import Netlink
@@ -38,6 +39,7 @@ def make(network: Network) -> bool:
 
     Raises SystemFailure, and Invalid for a parent link that cannot be used.
     """
+    modprobe.stand_in(modprobe.LINKS.get(network.driver, ()))
     try:
         with Netlink() as netlink:
             if network.driver == "bridge":

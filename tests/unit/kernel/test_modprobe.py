@@ -27,6 +27,8 @@ class Tree:
         monkeypatch.setattr(modprobe, "_TREES", (str(root / "modules"),))
         monkeypatch.setattr(modprobe, "_FORBIDDING", (str(self.rules),))
         monkeypatch.setattr(syscalls, "finit_module", self.finit)
+        self.program = root / "program"
+        monkeypatch.setattr(modprobe, "_PROGRAM", str(self.program))
 
     def make(self) -> None:
         """Put the files there."""
@@ -93,3 +95,21 @@ def test_a_host_without_modules_is_said(tree: Tree, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(modprobe, "_TREES", ("/no/such",))
     with pytest.raises(Unavailable, match="br_netfilter cannot be loaded"):
         modprobe.load("br_netfilter")
+
+
+def test_where_the_kernel_can_ask_for_them_nothing_is_loaded(tree: Tree) -> None:
+    tree.program.write_text("/bin/true\n")
+    modprobe.stand_in(("stp",))
+    assert tree.loaded == []
+
+
+@pytest.mark.parametrize("program", ["/no/such/program", ""])
+def test_where_its_program_is_not_there_the_engine_loads_what_it_can(tree: Tree, program: str) -> None:
+    tree.program.write_text(f"{program}\n")
+    modprobe.stand_in(("nothing", "stp"))
+    assert tree.loaded == [("llc.ko", 0), ("stp.ko", 0)]
+
+
+def test_a_kernel_without_modules_is_left_alone(tree: Tree) -> None:
+    modprobe.stand_in(("stp",))
+    assert tree.loaded == []

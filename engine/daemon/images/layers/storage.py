@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from engine.daemon.images.layers.whiteouts import OPAQUE, WHITEOUT
 from engine.daemon.tar.trees import remove_tree
-from engine.kernel import syscalls, wholefile
+from engine.kernel import modprobe, syscalls, wholefile
 
 OVERLAY, COPY = "overlayfs", "copy"
 
@@ -29,6 +29,7 @@ def choose(data_root: str) -> str:
 
     Layers are unpacked differently for the two kinds, so the result is kept in a file beside them. Raises OSError.
     """
+    modprobe.stand_in(modprobe.OVERLAY)
     path = os.path.join(data_root, "storage")
     try:
         with open(path) as file:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from engine.daemon.network.firewall import rules
 from engine.daemon.network.record import Network
 from engine.errors import Unavailable
+from engine.kernel import modprobe
 from engine.kernel.netlink import nftables, socket
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ _NO_FAMILY = (errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.ESOCKTNOSUPPORT)
 
 def works(table: str) -> bool:
     """Whether the kernel has nf_tables. table: the name of the engine's own. Raises OSError where it cannot be told."""
+    modprobe.stand_in(modprobe.FIREWALL)
     try:
         with socket.Netlink(nftables.NETFILTER) as asked:
             return nftables.present(asked, table)
