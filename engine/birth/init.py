@@ -19,7 +19,7 @@ from engine.kernel import syscalls
 from engine.kernel.beneath import make_directories
 from engine.kernel.descriptors import close_on_exec
 from engine.kernel.netlink import loopback
-from engine.sandbox import devices, limits, masks, mounts, namespaces, sources, stage, sysctls
+from engine.sandbox import devices, limits, masks, mounts, namespaces, selinux, sources, stage, sysctls
 from engine.sandbox.cgroups import view
 from engine.sandbox.spec import Mount, Sandbox
 from engine.wire import report as protocol
@@ -121,7 +121,7 @@ class _Init(Process):
             if mount not in self.late:
                 mounts.add(self.root_fd, mount, self.sources.get(mount, -1))
         if self.sandbox.root.label:
-            mounts.label_queues(self.root_fd, self.sandbox.mounts, self.sandbox.root.label)
+            selinux.label_queues(self.root_fd, self.sandbox.mounts, self.sandbox.root.label)
 
     def devices(self) -> None:
         if self.sandbox.devices and not self.furnished:

@@ -5,7 +5,7 @@ execve, and a child that is forked before that inherits the request.
 """
 
 from engine.errors import SystemFailure
-from engine.sandbox import attributes
+from engine.sandbox import lsm
 
 _FILES = ("apparmor/exec", "exec")  # the second before Linux 5.8
 
@@ -13,7 +13,7 @@ _FILES = ("apparmor/exec", "exec")  # the second before Linux 5.8
 def change_on_exec(profile: str) -> None:
     """Make the next execve run under this profile, which the host has loaded. Raises SystemFailure."""
     try:
-        written = attributes.write(_FILES, f"exec {profile}")
+        written = lsm.write(_FILES, f"exec {profile}")
     except OSError as error:
         raise SystemFailure(f"apparmor failed to apply profile: {profile}: {error.strerror}") from error
     if not written:

@@ -14,6 +14,25 @@ from engine.kernel import syscalls
 from engine.kernel.beneath import is_directory, open_beneath
 from engine.sandbox.mounts import FLAGS, attach
 
+MASKED_PATHS: tuple[str, ...] = (
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+)
+"""The paths that docker hides from a container that is not privileged."""
+
+READONLY_PATHS: tuple[str, ...] = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+"""The paths that docker makes read-only in a container that is not privileged."""
+
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _NULL = os.makedev(1, 3)
 _EMPTY = FLAGS["ro"] | FLAGS["nosuid"] | FLAGS["nodev"] | FLAGS["noexec"]

@@ -71,25 +71,6 @@ _VICE_VERSA = (
 _MARKS = frozenset(",:\\")
 _PLACE = os.O_PATH | os.O_CLOEXEC
 
-MASKED_PATHS: tuple[str, ...] = (
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
-)
-"""The paths that docker hides from a container that is not privileged."""
-
-READONLY_PATHS: tuple[str, ...] = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-"""The paths that docker makes read-only in a container that is not privileged."""
-
 _SECURE = ("nosuid", "noexec", "nodev")
 _BEFORE_SHM = (
     Mount("proc", "proc", "/proc", _SECURE),
@@ -261,17 +242,6 @@ def _mount_kind(root_fd: int, mount: Mount) -> None:
         os.fchdir(top)
         syscalls.mount(None, ".", None, PROPAGATION[mount.propagation])
         os.close(top)
-
-
-def label_queues(root_fd: int, made: Iterable[Mount], label: str) -> None:
-    """Give the message queues' mounts, which take no option for it, this SELinux label. Raises OSError."""
-    for mount in made:
-        if mount.kind == "mqueue":
-            top = open_beneath(root_fd, mount.target, _PLACE)
-            try:
-                selinux.set_label(top, label)
-            finally:
-                os.close(top)
 
 
 def mount_on(place: int, mount: Mount) -> None:

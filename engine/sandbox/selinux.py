@@ -9,10 +9,13 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterable
 
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
-from engine.sandbox import attributes
+from engine.kernel.beneath import open_beneath
+from engine.sandbox import lsm
+from engine.sandbox.spec import Mount
 
 _ATTRIBUTE = "security.selinux"
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -23,10 +26,10 @@ LABELLED = frozenset({"tmpfs", "devpts"})
 def change_on_exec(label: str) -> None:
     """Make the next execve run with this label, in a session whose keyring has it too. Raises SystemFailure."""
     try:
-        if attributes.write(("keycreate",), label):
+        if lsm.write(("keycreate",), label):
             with contextlib.suppress(OSError):  # the keyring that it has stays, as where the kernel has no keyrings
                 syscalls.join_session_keyring()
-        written = attributes.write(("exec",), label)
+        written = lsm.write(("exec",), label)
     except OSError as error:
         raise SystemFailure(f"SELinux refuses the label {label} of a process: {error.strerror}") from error
     if not written:
@@ -48,6 +51,17 @@ def set_label(fd: int, label: str) -> None:
         if os.getxattr(place, _ATTRIBUTE) == data:
             return
     os.setxattr(place, _ATTRIBUTE, data)
+
+
+def label_queues(root_fd: int, made: Iterable[Mount], label: str) -> None:
+    """Label the mounts of message queues, which take no option for it, beneath a container's root. Raises OSError."""
+    for mount in made:
+        if mount.kind == "mqueue":
+            top = open_beneath(root_fd, mount.target, os.O_PATH | os.O_CLOEXEC)
+            try:
+                set_label(top, label)
+            finally:
+                os.close(top)
 
 
 def relabel(path: str, label: str) -> None:

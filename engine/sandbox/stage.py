@@ -46,8 +46,8 @@ def furnishes(sandbox: Sandbox) -> bool:
     return (
         sandbox.mounts[: len(MOUNTS)] == MOUNTS
         and sandbox.devices == mounts.DEFAULT_DEVICES
-        and sandbox.masked_paths == mounts.MASKED_PATHS
-        and sandbox.readonly_paths == mounts.READONLY_PATHS
+        and sandbox.masked_paths == masks.MASKED_PATHS
+        and sandbox.readonly_paths == masks.READONLY_PATHS
         # In a tree with masks, the masks must come after the mounts that were asked for.
         and not any(mount.asked and mount.target.split("/")[1] in _MASKED_TREES for mount in sandbox.mounts)
     )
@@ -64,8 +64,8 @@ def build(place: str, host: int) -> Stage:
         mounts.add(fd, mount)
     devices.add(fd, mounts.DEFAULT_DEVICES)
     devices.add_links(fd)
-    masks.make_readonly(fd, mounts.READONLY_PATHS)
-    masks.hide(fd, mounts.MASKED_PATHS)
+    masks.make_readonly(fd, masks.READONLY_PATHS)
+    masks.hide(fd, masks.MASKED_PATHS)
     return Stage(fd, host)
 
 

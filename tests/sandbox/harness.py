@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.birth import init
 from engine.kernel import beneath, syscalls
-from engine.sandbox import capabilities, mounts, stage
+from engine.sandbox import capabilities, masks, mounts, stage
 from engine.sandbox.spec import Root, Sandbox
 from engine.wire import report
 
@@ -91,8 +91,8 @@ class Bench:
             hostname="box",
             mounts=tuple(mount for mount in mounts.DEFAULT_MOUNTS if mount.kind != "cgroup"),
             devices=mounts.DEFAULT_DEVICES,
-            masked_paths=mounts.MASKED_PATHS,
-            readonly_paths=mounts.READONLY_PATHS,
+            masked_paths=masks.MASKED_PATHS,
+            readonly_paths=masks.READONLY_PATHS,
             capabilities=capabilities.DEFAULT,
         )
         return replace(plain, **changes)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.sandbox import capabilities, seccomp
-from engine.sandbox.mounts import MASKED_PATHS, READONLY_PATHS
+from engine.sandbox.masks import MASKED_PATHS, READONLY_PATHS
 from engine.sandbox.spec import Mount
 from tests.sandbox.harness import Bench, Result
 

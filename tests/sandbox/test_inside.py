@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.sandbox.mounts import READONLY_PATHS
+from engine.sandbox.masks import READONLY_PATHS
 from engine.sandbox.spec import Mount, Rlimit, Root
 from tests.sandbox.harness import Bench
 

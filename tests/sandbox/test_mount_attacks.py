@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.sandbox import mounts
+from engine.sandbox import masks
 from engine.sandbox.spec import Mount, Sandbox
 from tests.sandbox.harness import Bench, Result
 
@@ -149,7 +149,7 @@ def test_cve_2025_31133_masked_files_are_masked_whatever_dev_null_is(bench: Benc
         (dev / "null").write_text("not null")
     elif kind == "other device":
         os.mknod(dev / "null", 0o20666, os.makedev(1, 5))
-    masked = [path for path in mounts.MASKED_PATHS if os.path.isfile(path)]
+    masked = [path for path in masks.MASKED_PATHS if os.path.isfile(path)]
     script = f"for p in {' '.join(masked)}; do head -c 100 $p; stat -c %t:%T $p; done"
     result = bench.run(without_dev(bench.sandbox("/bin/sh", "-c", script), dev))
     assert result.out.split() == ["1:3"] * len(masked), result

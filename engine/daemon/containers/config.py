@@ -21,7 +21,7 @@ from engine.daemon.containers.shapes import (
 )
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid
-from engine.sandbox import mounts
+from engine.sandbox import masks
 
 # The order of the keys is the order in which dockerd shows them.
 CONFIG: Config = {
@@ -117,8 +117,8 @@ HOST_CONFIG: HostConfig = {
     "IOMaximumIOps": 0,
     "IOMaximumBandwidth": 0,
     "Mounts": None,
-    "MaskedPaths": list(mounts.MASKED_PATHS),
-    "ReadonlyPaths": list(mounts.READONLY_PATHS),
+    "MaskedPaths": list(masks.MASKED_PATHS),
+    "ReadonlyPaths": list(masks.READONLY_PATHS),
     "Init": None,
 }
 ENDPOINT: EndpointSettings = {

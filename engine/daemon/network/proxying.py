@@ -1,7 +1,7 @@
 """The daemon's link to the userland proxy: has it started, and tells it which sockets lead where.
 
 The first port that the firewall's rules do not carry has the proxy started. The sockets are the daemon's too (`ports`),
-so that another proxy can be given them. `wire.leads` has the words, and `runtime.helper` the life of the process.
+so that another proxy can be given them. `wire.leads` has the words, `runtime.serviceprocess` the life of the process.
 """
 
 import contextlib
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.daemon.runtime import signalling
-from engine.daemon.runtime.helper import Birth, Helper, Kind, Lost
 from engine.daemon.runtime.monitors import Monitors
+from engine.daemon.runtime.serviceprocess import Birth, Kind, Lost, ServiceProcess
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
@@ -54,7 +54,7 @@ class Run:
         return ours == theirs
 
 
-class Proxying(Helper[Run]):
+class Proxying(ServiceProcess[Run]):
     """The link to the proxy of one daemon."""
 
     def __init__(self, exec_root: str, spawner: Spawner, links: Monitors) -> None:

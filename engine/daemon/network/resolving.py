@@ -1,6 +1,6 @@
 """The daemon's link to the resolver process: has it started, and tells it of containers' names.
 
-The first name has the resolver started. `runtime.helper` has the life of the process.
+The first name has the resolver started. `runtime.serviceprocess` has the life of the process.
 """
 
 import contextlib
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from engine.daemon.network.drivers import parents
 from engine.daemon.network.record import AskedDns, Endpoint, Links, Pair, Run, has_resolver
 from engine.daemon.runtime import signalling
-from engine.daemon.runtime.helper import Birth, Helper, Kind, Lost
 from engine.daemon.runtime.monitors import Monitors
+from engine.daemon.runtime.serviceprocess import Birth, Kind, Lost, ServiceProcess
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import EngineError, SystemFailure
 from engine.sandbox import resolvconf
@@ -78,7 +78,7 @@ def _leads_out(pair: Pair) -> bool:
     return not (network.internal or nowhere) and (bool(each.gateway4 or each.gateway6) or network.driver == "ipvlan")
 
 
-class Resolving(Helper[_Told]):
+class Resolving(ServiceProcess[_Told]):
     """The link to the resolver, which does the work of `names.Names` once there is a name."""
 
     def __init__(self, exec_root: str, settings: Settings, spawner: Spawner, links: Monitors) -> None:

@@ -1,4 +1,4 @@
-"""The database tables of containers: their settings, their states, their health and their images' descriptors.
+"""The database tables of containers: settings, states, health, SELinux labels, and their images' descriptors.
 
 All functions take an open connection of `store.database` and run in the thread that holds it. The settings are what the
 client asked for; they are written once. The state is written in place at each change. Creating and removing a container
@@ -42,6 +42,14 @@ SCHEMA = (
     """,
     # A table of its own: few containers have a health check, and those that have none pay nothing for it.
     "CREATE TABLE IF NOT EXISTS container_health (id TEXT PRIMARY KEY, health TEXT NOT NULL) WITHOUT ROWID",
+    # A table of its own: an engine that knows no labels reads the others.
+    """
+    CREATE TABLE IF NOT EXISTS container_labels (
+        id TEXT PRIMARY KEY,
+        process_label TEXT NOT NULL,
+        file_label TEXT NOT NULL
+    ) WITHOUT ROWID
+    """,
     # The API shows the descriptor of a container's image even when the image is gone. Many containers share one row.
     """
     CREATE TABLE IF NOT EXISTS container_images (
@@ -59,7 +67,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
     # A container of version 2 has no manifest recorded; its image had one platform.
     2: (
         "ALTER TABLE container_images RENAME TO container_images_before",
-        SCHEMA[3],
+        SCHEMA[4],
         """INSERT INTO container_images (image_id, manifest, descriptor)
            SELECT image_id, '', descriptor FROM container_images_before""",
         "DROP TABLE container_images_before",
@@ -79,16 +87,15 @@ _STATE = (
     "stopped_by_hand",
 )
 _IDENTITY = ("id", "name", "created_ns", "image", "image_id")
-_SETTINGS = (
-    *("config", "host_config", "networking", "path", "args", "layers", "mounts", "log_asked", "manifest"),
-    *("process_label", "file_label"),  # absent where an engine without labels wrote it
-)
+_SETTINGS = ("config", "host_config", "networking", "path", "args", "layers", "mounts", "log_asked", "manifest")
 _COLUMNS = (*_IDENTITY, "settings", *_STATE)
 
 _INSERT = f"INSERT INTO containers ({', '.join(_IDENTITY)}, settings) VALUES ({', '.join('?' * len(_IDENTITY))}, ?)"
 _SAVE_STATE = f"REPLACE INTO container_states (id, {', '.join(_STATE)}) VALUES (?, {', '.join('?' * len(_STATE))})"
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM containers JOIN container_states USING (id) ORDER BY created_ns"
 _SAVE_HEALTH = "REPLACE INTO container_health (id, health) VALUES (?, ?)"
+_INSERT_LABELS = "INSERT INTO container_labels (id, process_label, file_label) VALUES (?, ?, ?)"
+_SELECT_LABELS = "SELECT id, process_label, file_label FROM container_labels"
 _INSERT_DESCRIPTOR = "INSERT OR IGNORE INTO container_images (image_id, manifest, descriptor) VALUES (?, ?, ?)"
 
 
@@ -97,6 +104,8 @@ def insert(connection: sqlite3.Connection, container: Container, descriptor: dic
     identity = [getattr(container, column) for column in _IDENTITY]
     connection.execute(_INSERT, (*identity, _settings(container)))
     save_state(connection, container)
+    if container.file_label:
+        connection.execute(_INSERT_LABELS, (container.id, container.process_label, container.file_label))
     if descriptor is not None:
         data = json.dumps(descriptor, separators=(",", ":"))
         connection.execute(_INSERT_DESCRIPTOR, (container.image_id, container.manifest, data))
@@ -130,6 +139,7 @@ def delete(connection: sqlite3.Connection, container: Container) -> None:
     connection.execute("DELETE FROM containers WHERE id = ?", (container.id,))
     connection.execute("DELETE FROM container_states WHERE id = ?", (container.id,))
     connection.execute("DELETE FROM container_health WHERE id = ?", (container.id,))
+    connection.execute("DELETE FROM container_labels WHERE id = ?", (container.id,))
     if not connection.execute("SELECT 1 FROM containers WHERE image_id = ? LIMIT 1", (container.image_id,)).fetchone():
         connection.execute("DELETE FROM container_images WHERE image_id = ?", (container.image_id,))
 
@@ -137,7 +147,11 @@ def delete(connection: sqlite3.Connection, container: Container) -> None:
 def load_all(connection: sqlite3.Connection) -> list[Container]:
     """Every container, oldest first, in the state that was saved last."""
     health = dict(tuple(row) for row in connection.execute("SELECT id, health FROM container_health"))
-    return [_container(row, health.get(row["id"])) for row in connection.execute(_SELECT)]
+    found = [_container(row, health.get(row["id"])) for row in connection.execute(_SELECT)]
+    labels = {one: rest for one, *rest in connection.execute(_SELECT_LABELS)}
+    for container in found:
+        container.process_label, container.file_label = labels.get(container.id, ("", ""))
+    return found
 
 
 def load_descriptors(connection: sqlite3.Connection) -> dict[tuple[str, str], dict[str, Any]]:

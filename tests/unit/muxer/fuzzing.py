@@ -13,10 +13,14 @@ from _muxer.build import PARTS
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).with_name("fuzz")
 MUXER = ROOT / "_muxer"
-TARGETS = ("log", "pump", "keeper", "waiters")
-"""The log's files read back; output, clients, their keys; what a launcher tells its keeper; who waits for the end."""
+TARGETS = ("log", "pump", "keeper", "waiters", "proxy")
+"""The log's files read back; output, clients, their keys; what a launcher tells its keeper; who waits for the end; what
+a daemon tells the proxy, between its clients and the containers.
+"""
 # Of the part `process` those that fork (spawner.c, newborn.c) have no target, and the others are in the keeper's.
 SOURCES = tuple(f"{part}/{name}" for part in ("log", "pump") for name in PARTS[part])
+# What a target needs beside those and the files that it includes.
+_MORE = {"proxy": ("proxy/datagram", "proxy/stream", "process/finish", "process/keeper", "process/title")}
 FLAGS = (
     *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"),
     *("-fno-omit-frame-pointer", "-fno-sanitize-recover=all"),
@@ -27,6 +31,7 @@ MEMORY = "address,undefined"
 def build(compiler: str, main: Sequence[str], sanitizers: str, made: Path, objects: Sequence[Path] = ()) -> Path:
     """Compile these files of `fuzz/` with the muxer, or with these objects of it. Raises CalledProcessError."""
     sources = [HERE / f"{name}.c" for name in main]
+    sources += [MUXER / f"{name}.c" for target in main for name in _MORE.get(target, ())]
     _run(compiler, sanitizers, "-o", made, *sources, *(objects or _sources()), "-pthread")
     return made
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
-from engine.sandbox import attributes, mounts, selinux
+from engine.sandbox import lsm, mounts, selinux
 from engine.sandbox.spec import Root
 
 LABEL = "system_u:object_r:container_file_t:s0:c1,c2"
@@ -18,7 +18,7 @@ LABEL = "system_u:object_r:container_file_t:s0:c1,c2"
 def done(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What a process does to itself, in order, on a kernel with SELinux."""
     calls: list[object] = []
-    monkeypatch.setattr(attributes, "write", lambda names, text: calls.append((*names, text)) or True)
+    monkeypatch.setattr(lsm, "write", lambda names, text: calls.append((*names, text)) or True)
     monkeypatch.setattr(syscalls, "join_session_keyring", lambda: calls.append("keyring"))
     return calls
 
@@ -43,13 +43,13 @@ def test_a_label_that_the_policy_does_not_know_fails_the_start(monkeypatch: pyte
     def refuse(_names: tuple[str, ...], _text: str) -> bool:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
-    monkeypatch.setattr(attributes, "write", refuse)
+    monkeypatch.setattr(lsm, "write", refuse)
     with pytest.raises(SystemFailure, match=f"SELinux refuses the label {LABEL} of a process: Invalid argument"):
         selinux.change_on_exec(LABEL)
 
 
 def test_a_kernel_without_selinux_fails_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attributes, "write", lambda _names, _text: False)
+    monkeypatch.setattr(lsm, "write", lambda _names, _text: False)
     with pytest.raises(SystemFailure, match="this kernel has no SELinux"):
         selinux.change_on_exec(LABEL)
 

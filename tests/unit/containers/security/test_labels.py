@@ -6,6 +6,8 @@ import pytest
 
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import labels, walls
+from engine.daemon.store import containers as table
+from engine.daemon.store.database import Database
 from engine.errors import Invalid, SystemFailure
 from engine.sandbox import mounts, selinux
 from engine.sandbox.spec import Mount
@@ -194,3 +196,19 @@ def test_who_joins_a_namespace_is_labelled_alike_unless_it_asks_for_something_el
     assert len(joined) == 4
     asked = {"IpcMode": f"container:{'c' * 64}", "SecurityOpt": ["label=type:svirt_t"]}
     assert adapted(made, asked) == ["label=type:svirt_t"]
+
+
+def test_labels_are_kept_for_the_next_daemon_and_in_no_place_that_an_older_one_reads(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / "db"), table.SCHEMA)
+    one = container(process_label=f"{PROCESS}:c1,c2", file_label=f"{FILE}:c1,c2")
+    other = container(id="d" * 64, name="other", created_ns=2)
+    with database.transaction() as connection:
+        for each in (one, other):
+            table.insert(connection, each, None)
+    with database.reading() as connection:
+        found = [(each.process_label, each.file_label) for each in table.load_all(connection)]
+        assert found == [(one.process_label, one.file_label), ("", "")]
+        assert not [row for row in connection.execute("SELECT settings FROM containers") if "label" in row[0]]
+    with database.transaction() as connection:
+        table.delete(connection, one)
+        assert connection.execute("SELECT * FROM container_labels").fetchall() == []

@@ -71,7 +71,7 @@ class Kind:
     crash: str
 
 
-class Helper(ABC, Generic[Told]):
+class ServiceProcess(ABC, Generic[Told]):
     """The link to the process of one daemon. The owner holds `_lock` while it calls a method with an underscore.
 
     `_told`: what each container's run needs, by the container's id
