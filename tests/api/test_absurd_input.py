@@ -91,7 +91,7 @@ def test_it_is_refused_in_words(
 
 
 def test_a_size_of_400_digits_is_refused_at_the_start(daemon: Daemon, container: Callable[..., str]) -> None:
-    """As dockerd refuses the values of log options; a float of so many digits is infinite."""
+    """dockerd refuses values of log options in these words; a float of so many digits is infinite."""
     config = {"Type": "json-file", "Config": {"max-size": f"{NINES}m"}}
     made = container("true", HostConfig={"NetworkMode": "none", "LogConfig": config})
     answer = daemon.request("POST", f"/containers/{made}/start")

@@ -95,7 +95,7 @@ def test_changes_are_listed_as_dockerd_lists_them(daemon: Daemon, container: Cal
 
 
 def test_nothing_changed_is_null(daemon: Daemon, container: Callable[..., str]) -> None:
-    """As a recorded dockerd answers (transcript 150)."""
+    """A recorded dockerd answers so (transcript 150)."""
     assert daemon.request("GET", f"/containers/{container('true')}/changes").body == b"null\n"
 
 

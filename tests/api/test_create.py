@@ -97,7 +97,7 @@ def test_the_image_fills_in_what_is_missing(daemon: Daemon, container: Callable[
 
 
 def test_an_entrypoint_of_its_own_drops_the_images_command(daemon: Daemon, container: Callable[..., str]) -> None:
-    """As docker: a new entrypoint does not get the old arguments."""
+    """A new entrypoint does not get the old arguments, with docker too."""
     body = daemon.inspect(container(Entrypoint=["echo"]))
     assert (body["Path"], body["Args"]) == ("echo", [])
     body = daemon.inspect(container("a", "b", Entrypoint=["echo"]))

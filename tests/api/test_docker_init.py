@@ -70,7 +70,7 @@ def test_every_signal_is_passed_on(daemon: Daemon, container: Callable[..., str]
 
 @pytest.mark.alone
 def test_a_command_without_a_handler_ends_at_once(daemon: Daemon, container: Callable[..., str]) -> None:
-    """As process 1 it would ignore the signal."""
+    """A process 1 would ignore the signal."""
     one = container("sh", "-c", "echo ready; exec sleep 60", HostConfig=host())
     daemon.begin(one)
     until_says(daemon, one, b"ready")  # a signal before the init listens is the kernel's to drop

@@ -43,7 +43,7 @@ def blue(daemon: Daemon) -> Iterator[str]:
 
 
 def test_a_container_on_the_default_network_shows_what_it_has_while_it_runs(daemon: Daemon) -> None:
-    """As calls 112, 162 and 203 of the transcript: the network's id from the first start on, the rest only then."""
+    """The network's id is shown from the first start on, the rest only while it runs (transcript 112, 162, 203)."""
     network = daemon.request("GET", "/networks/bridge").json()
     with container(daemon, begin=False) as one:
         before = shown(daemon, one)["bridge"]
@@ -154,7 +154,7 @@ def test_what_a_running_container_is_connected_to_is_there_at_its_next_start(dae
 
 
 def test_a_container_that_does_not_run_is_connected_in_its_record(daemon: Daemon, red: str, blue: str) -> None:
-    """As docker-compose 1.29 does it with a new one: out of its own network and in again, with aliases."""
+    """docker-compose 1.29 does it with a new one: out of its own network and in again, with aliases."""
     with container(daemon, begin=False, **on("red"), **endpoints(red={"Aliases": ["a"]})) as one:
         identifier = daemon.inspect(one)["Id"]
         assert disconnect(daemon, "red", one) == (200, "")
@@ -287,7 +287,7 @@ def test_settings_that_cannot_be_are_refused_at_create_and_at_connect(
 
 
 def test_several_wrongs_are_told_at_once(daemon: Daemon) -> None:
-    """As docker lists them."""
+    """docker lists them so."""
     both = {"IPAMConfig": {"IPv4Address": "172.17.0.9"}, "Aliases": ["x"]}
     answer = daemon.request("POST", "/containers/create", {"Image": "busybox", **endpoints(bridge=both)})
     assert answer.message == (

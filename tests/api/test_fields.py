@@ -97,7 +97,7 @@ def test_a_warning_tells_of_the_field(daemon: Daemon, busybox: str, row: Told) -
 
 @pytest.mark.parametrize("row", rows(Daemons))
 def test_what_is_the_daemons_to_say_is_not_taken_from_a_client(daemon: Daemon, container, row: Daemons) -> None:
-    """As dockerd: the value is its own, whatever was sent."""
+    """The value is the daemon's own, whatever was sent; so it is with dockerd."""
     made = container(**body_of(row))
     name = row.path.rpartition(".")[2]
     assert at(daemon.inspect(made), row.path) != row.body["NetworkingConfig"]["EndpointsConfig"]["bridge"][name]

@@ -200,7 +200,7 @@ def test_a_paused_container_is_not_probed(daemon: Daemon, container: Callable[..
 def test_a_stopped_container_is_not_probed_and_a_new_run_begins_anew(
     daemon: Daemon, container: Callable[..., str]
 ) -> None:
-    """As dockerd shows it (transcript 200, 203): unhealthy after the end, starting after a start, the log kept."""
+    """It is unhealthy after the end, starting after a start, and the log is kept (transcript 200, 203)."""
     held = "while [ -e /held ]; do sleep 0.02; done"
     one = container(*SLEEP, Healthcheck=check("CMD-SHELL", held, Interval=200 * MS))
     daemon.begin(one)

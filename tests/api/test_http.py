@@ -151,7 +151,7 @@ def test_any_host_header_is_accepted(daemon: Daemon, host: str) -> None:
 
 @pytest.mark.parametrize("target", ["http://docker/_ping", "http://localhost/v1.54/_ping", "http://x:2375/_ping?a=b"])
 def test_an_absolute_target_is_accepted(daemon: Daemon, target: str) -> None:
-    """As proxies send it."""
+    """Proxies send it."""
     assert daemon.request("GET", target, checked=False).body == b"OK"
 
 
@@ -241,7 +241,7 @@ def test_every_answer_names_the_api_and_the_server(daemon: Daemon) -> None:
 
 
 def test_options_is_answered(daemon: Daemon) -> None:
-    """As in the transcript: 200 without a body."""
+    """The answer is 200 without a body (transcript)."""
     answer = daemon.request("OPTIONS", "/v1.54/containers/json")
     assert (answer.status, answer.body) == (200, b"")
 
@@ -287,7 +287,7 @@ def test_a_json_content_type_may_have_parameters(daemon: Daemon) -> None:
 
 
 def test_keys_are_read_in_any_case_and_unknown_ones_ignored(daemon: Daemon) -> None:
-    """As Go's decoder does."""
+    """Go's decoder does so."""
     body = {"image": "no-such-image", "CMD": ["true"], "NoSuchField": {"a": [1]}}
     assert daemon.request("POST", "/containers/create", body).message == "No such image: no-such-image:latest"
 

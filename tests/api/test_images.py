@@ -75,7 +75,7 @@ def test_an_import_takes_changes_and_a_message(daemon: Daemon) -> None:
 
 
 def test_a_body_in_chunks_is_imported(daemon: Daemon) -> None:
-    """As clients stream it."""
+    """Clients stream it so."""
     data = rootfs.busybox()
     chunks = (data[at : at + 65_521] for at in range(0, len(data), 65_521))
     answer = daemon.request("POST", "/images/create?fromSrc=-&repo=chunked", chunks, TAR)

@@ -34,7 +34,7 @@ def told(daemon: Daemon) -> str:
 
 
 def until_told(daemon: Daemon, word: str) -> str:
-    """As `told`, again and again until this is in it."""
+    """What `told` returns, asked again and again until this is in it."""
     return until(lambda: next((text for text in [told(daemon)] if word in text), None))
 
 

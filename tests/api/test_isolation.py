@@ -71,7 +71,7 @@ def test_the_cgroups_of_a_privileged_container_can_be_written(daemon: Daemon) ->
 
 
 def test_what_inspect_shows_of_a_privileged_container(daemon: Daemon, container: Callable[..., str]) -> None:
-    """As dockerd: no masks, no label, the host's cgroup namespace with version 1."""
+    """It has no masks, no label, and with version 1 the host's cgroup namespace; so it is with dockerd."""
     shown = daemon.inspect(container("true", HostConfig=host(Privileged=True)))["HostConfig"]
     assert (shown["MaskedPaths"], shown["ReadonlyPaths"]) == (None, None)
     assert shown["SecurityOpt"] == ["label=disable"]

@@ -38,7 +38,7 @@ def test_the_main_job(daemon: Daemon) -> None:
 
 
 def test_states_from_created_to_exited(daemon: Daemon, container: Callable[..., str]) -> None:
-    """As inspect shows them."""
+    """Inspect shows them."""
     identifier = container("sh", "-c", f"{UNTIL_GO}; exit 5")
     state = daemon.inspect(identifier)["State"]
     assert (state["Status"], state["Pid"], state["StartedAt"]) == ("created", 0, ZERO_TIME)
@@ -67,7 +67,7 @@ def test_starting_twice_is_not_modified(daemon: Daemon, container: Callable[...,
 
 @pytest.mark.parametrize("status", [0, 1, 42, 125, 126, 127, 255])
 def test_an_exit_status_is_passed_on(daemon: Daemon, status: int) -> None:
-    """As it is."""
+    """The client gets it unchanged."""
     assert daemon.run("sh", "-c", f"exit {status}").status == status
 
 

@@ -45,7 +45,7 @@ def test_a_limit_is_in_the_cgroup(
     new: str,
     new_text: str | None,
 ) -> None:
-    """As the kernel shows it."""
+    """The kernel shows it."""
     one = container("sleep", "60", HostConfig={"NetworkMode": "none", **limits})
     daemon.begin(one)
     if daemon.request("GET", "/info").json()["CgroupVersion"] == "1":

@@ -83,7 +83,7 @@ def test_all_exposed_ports_are_published_somewhere(daemon: Daemon) -> None:
 
 
 def test_a_range_of_the_host_gives_one_port_to_each(daemon: Daemon) -> None:
-    """As compose scales a service; the one that comes too late is refused, and an end makes room."""
+    """Compose scales a service so; the one that comes too late is refused, and an end makes room."""
     body = {"ExposedPorts": {"80/tcp": {}}, **on("bridge", PortBindings={"80/tcp": bind("18090-18091")})}
     with container(daemon, **body) as one, container(daemon, **body) as two:
         assert [ports(daemon, each)["80/tcp"][0]["HostPort"] for each in (one, two)] == ["18090", "18091"]
@@ -118,7 +118,7 @@ def test_a_port_that_is_taken_fails_the_start_and_leaves_nothing(daemon: Daemon,
 
 @pytest.mark.parametrize(("ended", "code"), [(3, 3), (0, 128)])
 def test_a_start_that_fails_keeps_what_the_run_before_has_said(daemon: Daemon, ended: int, code: int) -> None:
-    """As dockerd: 128 is for those of whom there is nothing worse to tell."""
+    """dockerd shows 128 only where there is nothing worse to tell."""
     bindings = {"80/tcp": bind("18140")}
     with container(daemon, "sh", "-c", f"exit {ended}", **on("bridge", PortBindings=bindings)) as one:
         assert daemon.wait(one) == ended
@@ -142,7 +142,7 @@ def test_ports_that_are_none_are_refused(daemon: Daemon) -> None:
 
 
 def test_the_list_finds_containers_by_their_ports(daemon: Daemon) -> None:
-    """As the list shows them: of those that run, by the container's port and by the host's."""
+    """It goes by what the list shows: of those that run, by the container's port and by the host's."""
     exposed = {"7001/tcp": {}, "7002/udp": {}}
     published = on("bridge", PortBindings={"7003/tcp": bind("18130")})
     with (
@@ -164,7 +164,7 @@ def test_the_list_finds_containers_by_their_ports(daemon: Daemon) -> None:
 
 
 def test_where_there_is_no_way_out_nothing_is_published(daemon: Daemon) -> None:
-    """As with docker: none, another's network, the host's (which is told at create), an internal one."""
+    """These are none, another's network, the host's (which is told at create), and an internal one, with docker too."""
     bindings = {"80/tcp": bind("18110")}
     with container(daemon, **on("none", PortBindings=bindings)) as one:
         assert ports(daemon, one) == {}

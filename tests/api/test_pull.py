@@ -312,7 +312,7 @@ def test_a_blob_is_read_to_its_size_and_no_further(clean: Daemon, liar) -> None:
 
 
 def test_a_redirect_is_followed(clean: Daemon, liar) -> None:
-    """As registries send clients to their storage."""
+    """Registries send clients to their storage so."""
     port = liar("redirect").server_port
     assert pull(clean, f"127.0.0.1:{port}/x", "1")[-1]["status"].startswith("Status: Downloaded")
 

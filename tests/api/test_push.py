@@ -35,7 +35,7 @@ def push(daemon: Daemon, name: str, query: str = "", **options: object) -> list[
 
 
 def test_the_lines_and_the_event_of_a_push(daemon: Daemon, pushed) -> None:
-    """As docker's clients draw them; what the registry has then is what was said."""
+    """docker's clients draw them; what the registry has then is what was said."""
     name, identity = pushed
     lines = push(daemon, name, "?tag=1")
     assert lines[0] == {"status": f"The push refers to repository [{name}]"}
@@ -54,7 +54,7 @@ def test_the_lines_and_the_event_of_a_push(daemon: Daemon, pushed) -> None:
 
 
 def test_credentials_come_in_the_header_or_in_the_body(daemon: Daemon, pushed) -> None:
-    """As clients of long ago sent them; without either there is no push."""
+    """Clients of long ago sent them in the body; without either there is no push."""
     target = f"/images/{pushed[0]}/push?tag=1"
     assert daemon.request("POST", target, {"username": "u"}).lines[-1]["aux"]["Tag"] == "1"
     missing = daemon.request("POST", target)

@@ -107,7 +107,7 @@ class Left:
         until(lambda: not released.exists(monitor))
 
     def are_listed(self) -> None:
-        """As they were, each with its process; and what has ended has its exit code."""
+        """Each is listed unchanged, with its process; and what has ended has its exit code."""
         daemon = self.daemon
         listed = {each["Names"][0]: each["State"] for each in daemon.request("GET", "/containers/json?all=1").json()}
         assert listed == {

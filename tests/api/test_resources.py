@@ -149,7 +149,7 @@ def test_the_pace_of_a_block_device(
 def test_a_pace_for_what_is_no_block_device_fails_the_start(
     daemon: Daemon, container: Callable[..., str], path: str, text: str
 ) -> None:
-    """As docker finds it out."""
+    """docker finds it out then too."""
     one = container("true", HostConfig=host(BlkioDeviceReadBps=[{"Path": path, "Rate": 1}]))
     answer = daemon.request("POST", f"/containers/{one}/start")
     assert (answer.status, answer.message) == (500, text)

@@ -206,7 +206,7 @@ def test_what_is_stopped_by_hand_stays_stopped(
 def test_a_signal_by_hand_is_a_wish_to_end_unless_another_is_that(
     daemon: Daemon, container: Callable[..., str], stop_signal: str | None, again: bool
 ) -> None:
-    """As in dockerd: without a StopSignal every signal counts, with one only that (and SIGKILL)."""
+    """Without a StopSignal every signal counts, with one only that (and SIGKILL), with dockerd too."""
     script = "trap 'exit 4' USR1; echo ready; while :; do sleep 0.02; done"
     one = container("sh", "-c", script, HostConfig=policy("always"), StopSignal=stop_signal)
     daemon.begin(one)
@@ -229,7 +229,7 @@ def test_a_process_that_is_killed_from_outside_is_run_again(daemon: Daemon, cont
 
 
 def test_a_try_that_cannot_start_is_the_last(daemon: Daemon, container: Callable[..., str]) -> None:
-    """As in dockerd; the error is told, with the exit code of the run before."""
+    """So it is with dockerd; the error is told, with the exit code of the run before."""
     one = container("sh", "-c", "rm /bin/sh /bin/busybox; exit 6", HostConfig=policy("always"))
     daemon.begin(one)
     state = until(daemon, one, status("exited"))["State"]
@@ -240,7 +240,7 @@ def test_a_try_that_cannot_start_is_the_last(daemon: Daemon, container: Callable
 
 @pytest.mark.parametrize("condition", ["not-running", "next-exit"])
 def test_each_end_lets_go_who_waits_for_one(daemon: Daemon, failing: str, condition: str) -> None:
-    """As in dockerd, also for not-running, with the code of that end; also one who begins while it waits."""
+    """dockerd does so too, also for not-running, with the code of that end; also for one who begins while it waits."""
     assert daemon.wait(failing, condition) == 3
     in_backoff(daemon, failing)
     assert daemon.wait(failing, condition) == 3
@@ -317,7 +317,7 @@ def test_what_ended_while_no_daemon_was_there_runs_again(crashing: Daemon) -> No
 
 
 def test_what_was_stopped_by_hand_and_the_next_daemon(crashing: Daemon) -> None:
-    """As in dockerd: always runs, unless-stopped does not, on-failure goes by the exit code."""
+    """What has `always` runs, what has `unless-stopped` does not, and `on-failure` goes by the exit code."""
     daemon = crashing
     script = "trap 'exit 0' TERM; echo; while :; do sleep 0.02; done"
     made = {name: daemon.create("sleep", "600", HostConfig=policy(name)) for name in POLICIES}

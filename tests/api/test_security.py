@@ -85,7 +85,7 @@ def test_system_calls_are_filtered(daemon: Daemon) -> None:
 
 
 def test_no_new_privileges_is_off_by_default(daemon: Daemon) -> None:
-    """As docker's; the option is in test_isolation.py."""
+    """It is off with docker too; the option is in test_isolation.py."""
     assert status(daemon)["NoNewPrivs"] == "0"
 
 

@@ -86,7 +86,7 @@ def test_a_privileged_container_may_have_a_profile_too(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("option", ["label=disable", "label=type:x_t", "label=level:s0:c1", "apparmor=unconfined"])
 def test_labels_and_profiles_of_modules_that_the_host_lacks_change_nothing(daemon: Daemon, option: str) -> None:
-    """As with dockerd on such a host."""
+    """dockerd takes them on such a host too."""
     if option.startswith("apparmor") and Path("/sys/kernel/security/apparmor").exists():
         pytest.skip("this host has AppArmor")
     assert daemon.shell("echo ran", HostConfig=host(SecurityOpt=[option])) == "ran"

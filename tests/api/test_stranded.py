@@ -213,7 +213,7 @@ def test_names_are_answered(daemon: Stranded) -> None:
 
 
 def test_a_word_that_a_monitor_does_not_understand_is_told_and_no_death(daemon: Stranded) -> None:
-    """As of a newer daemon: unknown, cut, of other fields, without what comes with it."""
+    """A newer daemon may send one: unknown, cut, of other fields, without what comes with it."""
     one = daemon.create("sh", "-c", "trap 'exit 8' TERM; echo up; while :; do sleep 0.02; done")
     daemon.begin(one)
     settled(lambda: b"up" in daemon.logs(one))  # only then does it obey

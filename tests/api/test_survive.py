@@ -113,7 +113,7 @@ def test_who_waits_lives_through_three_kills(
 
 
 def test_who_waits_before_the_start_lives_through_it_too(crashing: Daemon, ends: Callable[..., str]) -> None:
-    """As docker run does: it waits for the next exit and only then starts the container."""
+    """docker run does this: it waits for the next exit and only then starts the container."""
     one = ends(begun=False)
     with wait_for(crashing, one, "next-exit") as connection:
         begin(crashing, one)

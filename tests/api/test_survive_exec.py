@@ -161,7 +161,7 @@ def test_an_exec_whose_monitor_was_killed_meanwhile_is_not_known(mortal: Daemon,
 
 
 def test_the_execs_of_a_container_that_has_ended_are_forgotten(mortal: Daemon, one: str) -> None:
-    """As before; their files go with the run's."""
+    """Nobody knows them any more; their files go with the run's."""
     exec_id = execs.create(mortal, one, "true")
     with execs.attached(mortal, exec_id) as connection:
         connection.read_to_end()

@@ -63,7 +63,7 @@ def test_the_id_stays_over_a_restart(own_daemon: Daemon) -> None:
 
 
 def test_auth_against_a_registry_that_is_not_there(daemon: Daemon) -> None:
-    """As in the transcript, call 230."""
+    """The transcript has it in call 230."""
     body = {"username": "u", "password": "p", "serveraddress": "localhost:1"}
     answer = daemon.request("POST", "/auth", body)
     assert answer.status == 500
@@ -80,6 +80,6 @@ def test_auth_against_a_registry_that_asks_for_nothing(daemon: Daemon, registry)
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_a_method_that_a_path_does_not_have_is_404(daemon: Daemon, method: str) -> None:
-    """As in the transcript, call 8."""
+    """The transcript has it in call 8."""
     answer = daemon.request(method, "/_ping")
     assert (answer.status, answer.message) == (404, "page not found")

@@ -65,7 +65,7 @@ def quiet(daemon: Daemon, container: Callable[..., str]) -> str:
 
 
 def test_all_of_it_without_arguments(daemon: Daemon, quiet: str) -> None:
-    """As `ps -ef`, with the pids of the host."""
+    """It is what `ps -ef` shows, with the pids of the host."""
     answer = top(daemon, quiet)
     assert answer.json()["Titles"] == FULL
     shell, child = shown(daemon, quiet)

@@ -202,7 +202,7 @@ def test_a_paused_container_is_changed_too(daemon: Daemon, running: Callable[...
 
 
 def test_a_policy_does_not_go_with_automatic_removal(daemon: Daemon, running: Callable[..., str]) -> None:
-    """As at create."""
+    """Create refuses it too."""
     one = running(AutoRemove=True)
     status, text = refused(daemon, one, RestartPolicy={"Name": "always"})
     assert (status, text) == (

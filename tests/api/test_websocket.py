@@ -62,7 +62,7 @@ def test_output_comes_in_binary_frames_without_headers(daemon: Daemon, container
 
 
 def test_input_goes_in(daemon: Daemon, container: Callable[..., str]) -> None:
-    """As text, as bytes, in fragments."""
+    """It may be text or bytes, and come in fragments."""
     one = container("sh", "-c", "while read line; do echo got $line; done", **OPEN)
     with attached(daemon, one) as socket:
         daemon.begin(one)
@@ -179,7 +179,7 @@ def test_a_bad_handshake_is_refused(
 
 
 def test_errors_before_the_upgrade_are_dockers(daemon: Daemon, container: Callable[..., str]) -> None:
-    """As JSON, with their statuses."""
+    """They are JSON, with their statuses."""
     answer = daemon.request("GET", f"/containers/nope/attach/ws?{ALL}", headers=HANDSHAKE)
     assert (answer.status, answer.message) == (404, "No such container: nope")
     one = container("cat")

@@ -263,7 +263,7 @@ def hostile_few(daemon: Daemon, talker: str) -> Iterator[None]:
 
 
 def rested(daemon: Daemon, before: weights.Weight | None) -> weights.Weight:
-    """As `weigh`, once what goes on in the background has come to its end: it weighs what it did, or time is up."""
+    """What `weigh` returns once the background has come to its end: the process weighs what it did, or time is up."""
     end, last = time.monotonic() + REST_SECONDS, None
     while True:
         containers = len(daemon.request("GET", "/containers/json?all=1").json())

@@ -64,7 +64,7 @@ def registries(place: Path) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def make_registry(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """See `registries`."""
+    """Make registries of `registries`, which end with the test."""
     with registries(tmp_path) as make:
         yield make
 

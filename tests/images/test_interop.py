@@ -162,7 +162,7 @@ def test_skopeo_reads_what_we_save_in_both_of_its_forms(emptied, archive, config
 
 
 def test_umoci_unpacks_what_we_save(emptied, umoci_layout, archive, tmp_path):
-    """As a layout: with the digests that skopeo's copy of it had, and the same tree."""
+    """It is a layout with the digests that skopeo's copy of it had, and the same tree."""
     load(emptied, archive)
     (tmp_path / "layout").mkdir()
     subprocess.run(["tar", "-xC", tmp_path / "layout"], input=save(emptied, "example.org/made:1"), check=True)

@@ -31,7 +31,7 @@ def raw(name: str) -> bytes:
 
 
 def name_also(store, identity: str, name: str) -> None:
-    """As `docker tag`."""
+    """Give it one more name."""
     with store.database.transaction() as connection:
         table.set_name(connection, Reference.parse(name).canonical, identity, 1)
     store._found.clear()

@@ -304,7 +304,7 @@ def test_the_ports_of_an_endpoint_can_be_others(machine: Machine) -> None:
 
 
 def test_who_drops_what_he_does_not_know_is_named(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
-    """As dockerd's FORWARD does: it is not touched, and the log says why containers may reach nothing."""
+    """dockerd's FORWARD does so: it is not touched, and the log says why containers may reach nothing."""
     words = "add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }"
     assert run(machine, "nft", words).returncode == 0
     firewall = machine.firewall()

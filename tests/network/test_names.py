@@ -192,7 +192,7 @@ def test_a_running_container_s_networks_and_name_may_change(site: Daemon, begin:
 
 
 def test_a_resolv_conf_that_the_container_wrote_is_left_alone(site: Daemon, begin: Begin) -> None:
-    """As docker does."""
+    """docker leaves it alone too."""
     late = begin("late", "bridge")
     with open(f"/proc/{late.pid}/root/etc/resolv.conf", "w") as file:
         file.write("nameserver 192.0.2.99\n")

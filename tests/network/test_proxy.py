@@ -90,7 +90,7 @@ def test_the_loopback_of_ipv6_may_be_chosen(apart: Daemon, outside: Host, kind: 
 
 
 def test_a_container_with_ipv6_alone_is_reached_over_ipv4_where_that_is_asked_for(apart: Daemon, outside: Host) -> None:
-    """As docker, nobody else's IPv4 port is taken for it."""
+    """Nobody else's IPv4 port is taken for it, with docker too."""
     with network(apart, "six", IPAM={"Config": [{"Subnet": "fd82::/64"}]}, **SIX):
         ports = ["0.0.0.0:8094:80", "8095:80"]
         with container(apart, "six", ports) as place, serving(place, 80, address="::"):

@@ -90,7 +90,7 @@ def test_any_free_port_of_the_host_is_taken_where_none_is_named(apart: Daemon, o
 
 
 def test_of_a_range_the_first_free_port_is_taken(apart: Daemon, outside: Host) -> None:
-    """As `--scale` needs it: the same binding for two containers; a third that finds none is refused."""
+    """`--scale` gives two containers the same binding; a third that finds none is refused."""
     with container(apart, ports=["8083-8084:80"]) as one, container(apart, ports=["8083-8084:80"]) as two:
         assert (one.port(80), two.port(80)) == (8083, 8084)
         with serving(two, 80):

@@ -106,7 +106,7 @@ def test_streams_of_any_bytes_do_no_harm(boxes: tuple[Box, Box]) -> None:
 
 
 def test_many_queries_on_one_connection_are_answered_in_their_order(boxes: tuple[Box, Box]) -> None:
-    """As many as fit into one packet, too."""
+    """So are as many as fit into one packet."""
     bad, _ = boxes
     with dns.stream(bad) as connection:
         dns.send(connection, *(dns.query("good", number=number) for number in range(1000)))
@@ -150,7 +150,7 @@ def test_more_connections_than_one_may_have_are_closed_and_the_others_go_on(boxe
 def test_queries_that_nobody_answers_are_bounded_and_take_nothing_from_others(
     site: Site, boxes: tuple[Box, Box]
 ) -> None:
-    """As many wait as may; what is more is refused at once; another container's query is forwarded all the same."""
+    """Only so many wait; what is more is refused at once; another container's query is forwarded all the same."""
     bad, good = boxes
     asked = threading.Event()
 

@@ -185,7 +185,7 @@ def test_a_bridge_that_is_there_already_is_used_and_never_removed(ours: None) ->
 
 
 def test_a_device_that_two_networks_hang_on_goes_with_the_last_of_them(ours: None) -> None:
-    """As a VLAN does that the engine made for the first of two macvlan networks."""
+    """Such a device is a VLAN that the engine made for the first of two macvlan networks."""
     first = replace(PLAIN, driver="macvlan", device="up0.7", options={"parent": "up0.7"})
     second = replace(first, id=SECOND.id)
     with Netlink() as netlink:
@@ -407,7 +407,7 @@ def test_a_network_whose_bridge_is_gone_is_an_error_in_words(ours: None, inside:
 
 
 def test_the_hosts_end_alone_is_enough_to_unplug_and_may_be_gone(ours: None, inside: list[int]) -> None:
-    """As after the death of the daemon, when nobody knows the container's network any more."""
+    """After the death of the daemon nobody may know the container's network any more."""
     wiring = Wiring()
     wiring.ensure(PLAIN)
     (wired,) = wiring.plug([(PLAIN, endpoint(2, PLAIN))], inside[0])

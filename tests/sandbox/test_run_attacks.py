@@ -237,7 +237,7 @@ def test_cve_2019_13509_no_secret_is_in_the_log(daemon: Daemon) -> None:
 
 
 def encoded(value: dict) -> str:
-    """As X-Registry-Auth and X-Registry-Config have it."""
+    """The form that X-Registry-Auth and X-Registry-Config have."""
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
 
 

@@ -123,7 +123,7 @@ def test_many_threads_under_one_lock_never_meet() -> None:
 
 
 def test_a_condition_of_the_usual_kind_tells_its_owner() -> None:
-    """As long as somebody holds it."""
+    """It tells while somebody holds it."""
     condition = threading.Condition()
     assert locks.owner(condition) == 0
     with condition:

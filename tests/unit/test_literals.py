@@ -45,7 +45,7 @@ def refused(read: object, *arguments: object) -> str:
     [("0", 0), ("-0", 0), ("+7", 7), ("-7", -7), ("007", 7), ("0" * 5_000 + "1", 1), (str(2**63 - 1), 2**63 - 1)],
 )
 def test_an_integer(text: str, value: int) -> None:
-    """As strconv.Atoi."""
+    """It is what strconv.Atoi takes."""
     assert literals.integer(text) == value
 
 
@@ -117,7 +117,7 @@ def test_a_span(text: str, ends: tuple[int, int] | None) -> None:
     ],
 )
 def test_a_duration(text: str, nanoseconds: int) -> None:
-    """As time.ParseDuration."""
+    """It is what time.ParseDuration takes."""
     assert literals.duration(text) == nanoseconds
 
 
@@ -155,7 +155,7 @@ def test_what_is_no_duration(text: str, words: str) -> None:
     ],
 )
 def test_a_size(text: str, thousand: int, value: int) -> None:
-    """As go-units has them."""
+    """It is what go-units takes."""
     assert literals.size(text, thousand) == value
 
 
@@ -187,7 +187,7 @@ def test_what_is_no_moment(text: str, reason: str) -> None:
 
 
 def test_a_truth_value() -> None:
-    """As strconv.ParseBool."""
+    """It is what strconv.ParseBool takes."""
     assert [literals.boolean(text) for text in ("1", "TRUE", "f")] == [True, True, False]
     assert refused(literals.boolean, "yes") == 'strconv.ParseBool: parsing "yes": invalid syntax'
 

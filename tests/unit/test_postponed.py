@@ -69,7 +69,7 @@ def test_what_is_loaded_already_stays() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    """As of any module."""
+    """Any module raises it."""
     script = "from engine.postponed import postpone; postpone('traceback'); import traceback; "
     assert said(script + "print(hasattr(traceback, 'no_such_name'), hasattr(traceback, 'print_exc'))") == "False True"
 

@@ -15,7 +15,7 @@ from tests.unit.images import made
 
 @pytest.fixture
 def engine(tmp_path):
-    """As much of an engine as has settings, and tells of them; the log's level is put back."""
+    """The part of an engine that has settings, and tells of them; the log's level is put back."""
     level = logging.getLogger().level
     images = made.store(tmp_path)
     yield Parts(id="the-id", settings=images.settings, images=images, events=Events())

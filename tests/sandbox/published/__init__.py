@@ -21,6 +21,6 @@ PUBLISHED: tuple[Row, ...] = (
 
 
 def table() -> str:
-    """As Markdown, for tests/README.md: `python3 -m tests.sandbox.published` prints it."""
+    """The table in Markdown, for tests/README.md: `python3 -m tests.sandbox.published` prints it."""
     rows = (f"| {row.number} | {row.component} | {row.flaw} | {row.verdict} |" for row in PUBLISHED)
     return "\n".join(("| number | of | the flaw | here |", "|---|---|---|---|", *rows)) + "\n"

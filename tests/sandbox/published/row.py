@@ -22,7 +22,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """As the table shows it."""
+        """What the table shows."""
         return f"tried and refused: `{self.test}`" if self.test else f"not applicable: {self.why}"
 
 

@@ -43,7 +43,7 @@ def test_a_newborn_that_may_be_traced_does_not_share_the_joiners_memory(
         newborn = "short way"
 
         def name(self, kind: str, of: str) -> None:
-            """As `engine.monitor.nativeprocess`."""
+            """What `engine.monitor.nativeprocess` returns."""
 
         def hand_over(self, handed: object) -> None:
             for descriptor in (handed.input, *handed.outputs.values()):

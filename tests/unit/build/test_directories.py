@@ -19,7 +19,7 @@ OWNER = (os.getuid(), os.getgid(), 0o755)
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Parts:
-    """As much of an engine as has such directories."""
+    """The part of an engine that has such directories."""
     database = Database(str(tmp_path / "engine.db"), builds.SCHEMA)
     return Parts(database=database, settings=settings(data_root=str(tmp_path)))
 

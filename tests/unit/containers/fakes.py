@@ -27,7 +27,7 @@ PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class FakeImage:
-    """As much of an image as a container takes from it."""
+    """The part of an image that a container takes from it."""
 
     id: str = BUSYBOX
     manifest: str = BUSYBOX

@@ -55,7 +55,7 @@ def test_a_name_goes_and_the_image_with_the_last(store, told):
 
 
 def test_an_image_without_a_name_is_untagged_too(store, told):
-    """As dockerd tells it of the images that builds leave (transcript 308)."""
+    """dockerd tells it of the images that builds leave (transcript 308)."""
     image = load(store, "", "x")
     told.clear()
     remove.remove(store, image.id, False, False, NOBODY)

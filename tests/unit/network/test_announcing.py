@@ -11,7 +11,7 @@ def test_an_ipv4_address_asks_for_itself() -> None:
 
 
 def test_an_ipv6_address_advertises_itself_to_all_nodes() -> None:
-    """As RFC 4861 has it; the checksum over the pseudo header holds."""
+    """RFC 4861 has the form; the checksum over the pseudo header holds."""
     frame = announcing.advertisement(MAC, "fd00:9::2")
     assert frame[:14].hex() == "33330000000102420a09000286dd"
     assert frame[14:22].hex() == "6000000000203aff"

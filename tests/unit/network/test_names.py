@@ -36,7 +36,7 @@ class Resolver:
         self.ends: dict[int, object] = {}
 
     def send(self, message: object, descriptors: list[int], *, ordinary: bool) -> None:
-        """As the spawner's."""
+        """What the spawner has under this name."""
         if self.absent:
             raise Unavailable("no spawner")
         assert isinstance(message, BeResolver) and not ordinary
@@ -62,11 +62,11 @@ class Resolver:
         link.close()
 
     def on_end(self, descriptor: int, ended: object) -> None:
-        """As the links'."""
+        """What the links have under this name."""
         self.ends[descriptor] = ended
 
     def off_end(self, descriptor: int) -> None:
-        """As the links'."""
+        """What the links have under this name."""
         self.ends.pop(descriptor, None)
 
     def said(self) -> list[object]:

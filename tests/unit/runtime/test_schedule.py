@@ -72,7 +72,7 @@ def test_work_that_fails_ends_nothing_else(done, caplog):
 
 
 def test_work_may_schedule_its_own_next_time(done):
-    """As a probe does, from the schedule's own thread."""
+    """A probe does so, from the schedule's own thread."""
     schedule = Schedule()
 
     def again(left: int) -> None:

@@ -1,4 +1,4 @@
-"""As much of the kernel's eBPF machine as device programs need, strict where the verifier is. For tests only."""
+"""The part of the kernel's eBPF machine that device programs need, strict where the verifier is. For tests only."""
 
 import struct
 

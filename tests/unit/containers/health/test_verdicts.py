@@ -139,7 +139,7 @@ def test_the_log_holds_the_last_five():
 
 
 def test_a_new_run_begins_anew_and_keeps_the_log():
-    """As dockerd shows after a restart (transcript 200)."""
+    """dockerd shows this after a restart (transcript 200)."""
     before = Health("unhealthy", 4, (probe(1),))
     assert begun(before) == Health("starting", 0, (probe(1),))
     assert begun(None) == Health("starting", 0, ())

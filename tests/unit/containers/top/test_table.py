@@ -160,7 +160,7 @@ def test_a_tree():
 
 
 def test_processes_that_are_their_own_ancestors_end():
-    """As a race between two looks may show them."""
+    """A race between two looks may show such processes."""
     assert grown([process(1, 2), process(2, 1)], "")[0] == []
 
 
