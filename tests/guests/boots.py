@@ -4,6 +4,8 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.setup import guest
+
 VERSION_1 = "systemd.unified_cgroup_hierarchy=0"
 
 
@@ -46,6 +48,7 @@ BOOTS = (
     # Debian's kernel, its systemd and the checks' own Python take 100 MB of it. With less, the ten containers (55 MB)
     # leave too little for the files of running programs, which are then read again and again.
     Boot("small", (every("check_small"),), memory=208),
+    Boot("small without systemd", (every("check_small"),), memory=128, kernel=(f"init={guest.SMALL_INIT}",)),
     Boot("no memory controller", (every("check_limits"),), kernel=("cgroup_disable=memory",)),
     Boot("hybrid", (every("check_limits"),), kernel=(VERSION_1,)),
     Boot("no modprobe", (every("check_modules"),)),

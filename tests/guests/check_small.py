@@ -1,6 +1,7 @@
 """A host with little memory: the demo, and a daemon without the C muxer that runs ten containers."""
 
 import json
+import os
 
 from tests.guests.inside import Host, read
 
@@ -25,7 +26,8 @@ def check_the_demo_works(host: Host) -> None:
 
 def check_ten_containers_in_pure_python(host: Host) -> None:
     """They run side by side, each with a limit, answer an exec, and nothing was killed for want of memory."""
-    host.run("systemctl", "stop", *NEEDLESS)
+    if os.path.isdir("/run/systemd/system"):
+        host.run("systemctl", "stop", *NEEDLESS)
     with host.daemon("--muxer", "python"):
         info = host.ask("GET", "/info")
         assert ["Muxer", "python"] in info["DriverStatus"], info["DriverStatus"]
