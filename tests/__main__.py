@@ -31,8 +31,8 @@ SUCCESS, NO_TESTS = 0, 5  # pytest's exit statuses
 WITH_THE_PYTHON_MUXER = (
     *("attach", "exec", "heads", "json_file", "log_drivers", "logs", "many_waiters", "survive", "survive_exec"),
 )
-# The markers of what takes minutes: it runs in CI, and where an argument has this word.
-MINUTES = {"guest": "guests", "sanitized": "sanitizers"}
+# The markers of what takes minutes: it runs in CI, and where an argument has one of these words.
+MINUTES = {"guest": ("guests",), "sanitized": ("sanitizers", "fuzz")}
 HANG = "--timeout=120"  # seconds: a test that hangs is a failure with a stack, not a run that never ends
 # Programs that are unpacked below the cache, and the packages that have one, the first that there is: to install
 # docker.io would start a daemon on this machine.
@@ -227,7 +227,7 @@ def workers(arguments: Sequence[str]) -> list[str]:
     options = ("-n", "--numprocesses", "-p", "--pdb", "--co")
     if any(argument.startswith(options) for argument in arguments):
         return []
-    return ["-n", str((os.cpu_count() or 1) * 2), "--dist", "loadfile", "--no-loadscope-reorder"]
+    return ["-n", str((os.cpu_count() or 1) * 3), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 def install_guest() -> None:
@@ -252,7 +252,8 @@ def in_parts(command: Sequence[str], beside: Sequence[str], arguments: Sequence[
     Returns pytest's exit status: the first that is a failure.
     """
     in_ci = not arguments and os.environ.get("CI", "").lower() in ("1", "true")
-    made = [marker for marker, word in MINUTES.items() if in_ci or any(word in argument for argument in arguments)]
+    named = " ".join(arguments)
+    made = [marker for marker, words in MINUTES.items() if in_ci or any(word in named for word in words)]
     common = "not alone and not guest" if "sanitized" in made else "not alone and not guest and not sanitized"
     parts = [("the tests that can run beside each other", [*beside, "-m", common, *arguments], {})]
     if not arguments:

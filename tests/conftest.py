@@ -7,6 +7,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.harness.amounts import amount
+
 HERE = Path(__file__).parent
 pytest_plugins = ["tests.harness.fixtures"]
 
@@ -22,7 +24,9 @@ FIRST = (
 NO_ROOT = "needs root: the daemon makes namespaces, mounts and cgroups"
 # A machine that does other work is slow at times, which is no failure of what is tested; the same examples each time in
 # CI, so that a change is judged by itself.
-hypothesis.settings.register_profile("tests", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.register_profile(
+    "tests", deadline=None, derandomize="CI" in os.environ, max_examples=amount(100, 40)
+)
 hypothesis.settings.load_profile("tests")
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
 _kill = os.kill

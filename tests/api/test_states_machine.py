@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.harness.amounts import amount, examples
 from tests.harness.daemon import Daemon
 from tests.harness.http import Answer
 from tests.harness.listening import until
@@ -32,11 +33,11 @@ UP = ("running", "paused")
 # Ignored by a process that has no handler for it, process 1 or not.
 HARMLESS = "WINCH"
 
-EXAMPLES = int(os.environ.get("ENGINE_TEST_EXAMPLES", "5"))
+EXAMPLES = examples("ENGINE_TEST_EXAMPLES", 5, 2)
 
 STORM_THREADS = 100
 STORM_CONTAINERS = 6
-STORM_SECONDS = 4.0
+STORM_SECONDS = amount(4.0, 2.0)
 
 
 @pytest.fixture(scope="module")

@@ -191,7 +191,7 @@ def test_a_changed_file_makes_a_container_anew_and_an_unchanged_one_does_not(mak
     assert compose.within("a", "echo $X; ls /v") == "2\nkept\n", "an anonymous volume goes along"
 
 
-@pytest.mark.parametrize("make", composing.CLIENTS[1:], indirect=True)
+@pytest.mark.parametrize("make", composing.SECOND, indirect=True)
 def test_states_are_shown_and_changed(make):
     compose = make("services: {a: {image: busybox, init: true, command: [sleep, '60']}}")
     compose("create")

@@ -21,13 +21,14 @@ from hypothesis import strategies as st
 
 from engine.daemon.containers.contents import rootfs
 from tests.harness import execs
+from tests.harness.amounts import amount
 from tests.harness.daemon import Daemon
 from tests.harness.listening import until
 from tests.sandbox.bait import state
 
 pytestmark = pytest.mark.root
 
-SECONDS = 3.0
+SECONDS = amount(3.0, 1.0)
 TAR = {"Content-Type": "application/x-tar"}
 
 
@@ -261,7 +262,7 @@ def test_no_archive_writes_outside_or_breaks_the_daemon(
     until(lambda: daemon.request("HEAD", url(identifier, "/f/dir/link")).status == 200)
     before = state(bait)
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=amount(150, 40), deadline=None, suppress_health_check=list(HealthCheck))
     @given(archives(str(bait)), st.sampled_from(["/f", "/f/dir", "/f/link", "/"]), st.booleans())
     def attempt(body: bytes, path: str, keep: bool) -> None:
         target = url(identifier, path) + f"&noOverwriteDirNonDir={int(keep)}"

@@ -14,11 +14,12 @@ from engine.logs import format, jsonwriter
 from engine.logs.jsonlines import parse
 from engine.logs.jsonwriter import JsonWriter
 from engine.logs.openlog import IDLE
+from tests.harness.amounts import examples
 from tests.unit.muxer import twins
 from tests.unit.muxer.played import STDERR, STDOUT, Container, available, frame, receive
 
 TWINS = ["python", *(["c"] if _muxer.built() else [])]
-EXAMPLES = int(os.environ.get("MUXER_EXAMPLES", "150"))
+EXAMPLES = examples("MUXER_EXAMPLES", 150, 50)
 TIME = re.compile(rb'"time":"([^"]*)"')
 
 # What dockerd 20.10 wrote, captured on 2026-11-22 from containers that printed these bytes.

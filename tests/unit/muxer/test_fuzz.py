@@ -24,6 +24,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return fuzzing.compiled("gcc", fuzzing.MEMORY, tmp_path_factory.mktemp("objects"))
 
 
+@pytest.mark.sanitized
 @pytest.mark.timeout(600)  # a compiler at work beside others
 @pytest.mark.parametrize("target", fuzzing.TARGETS)
 def test_no_bytes_lead_the_muxer_astray(target: str, objects: list[Path], tmp_path: Path) -> None:

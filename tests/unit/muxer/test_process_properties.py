@@ -1,6 +1,5 @@
 """Requests, clients, daemons and ends in any order: the spawner and its monitors do what the model says."""
 
-import os
 import signal
 import tempfile
 from pathlib import Path
@@ -14,11 +13,12 @@ import _muxer
 if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
 
+from tests.harness.amounts import examples
 from tests.unit.muxer.modelled import Program
 from tests.unit.muxer.spawned import STDERR, STDOUT
 from tests.unit.muxer.worlds import World, world
 
-EXAMPLES = int(os.environ.get("ENGINE_TEST_EXAMPLES", "20"))
+EXAMPLES = examples("ENGINE_TEST_EXAMPLES", 20, 8)
 FEW_DESCRIPTORS = 64
 Event = tuple  # a method of `World`, and what it is given
 

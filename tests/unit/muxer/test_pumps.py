@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import _muxer
 from engine.logs import format
 from engine.logs.writer import Writer
+from tests.harness.amounts import examples
 from tests.harness.ready import ready
 from tests.unit.muxer import twins
 from tests.unit.muxer.played import TURN
@@ -21,7 +22,7 @@ if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
 
 quick = settings(
-    deadline=None, max_examples=int(os.environ.get("MUXER_EXAMPLES", "60")), suppress_health_check=list(HealthCheck)
+    deadline=None, max_examples=examples("MUXER_EXAMPLES", 60, 20), suppress_health_check=list(HealthCheck)
 )
 
 sizes = st.one_of(st.integers(1, 50), st.integers(1000, 70000))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import _muxer
 from engine.logs import format, reader
 from engine.logs.query import Query
+from tests.harness.amounts import examples
 
 if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
@@ -21,7 +22,7 @@ if not _muxer.built():
 from engine.logs import nativereader
 
 quick = settings(
-    deadline=None, max_examples=int(os.environ.get("MUXER_EXAMPLES", "150")), suppress_health_check=list(HealthCheck)
+    deadline=None, max_examples=examples("MUXER_EXAMPLES", 150, 50), suppress_health_check=list(HealthCheck)
 )
 
 texts = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\n\n", b"\0\xff"]), min_size=1, max_size=6).map(b"".join)

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.harness.amounts import examples
 from tests.unit.proxy.carrier import PATIENCE, Carrier, client, host, lead_to, process, server
 
-EXAMPLES = int(os.environ.get("MUXER_EXAMPLES", "40"))
+EXAMPLES = examples("MUXER_EXAMPLES", 40, 15)
 
 
 def reset(sock: socket.socket) -> None:
