@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.harness.amounts import examples
 from tests.harness.daemon import Daemon
 from tests.harness.doomed import Doomed
 from tests.harness.fixtures import World, running
@@ -21,7 +22,7 @@ from tests.harness.leaks import tables
 
 PORT = 8080
 # Every so many steps, from a different one for each verb: together they are all kinds of steps. 1 tries each of them.
-STRIDE = int(os.environ.get("ENGINE_TEST_STRIDE", "5"))
+STRIDE = examples("ENGINE_TEST_STRIDE", 5, 11)
 MOST = 200
 MACVLAN = {"Driver": "macvlan"}
 

@@ -108,14 +108,19 @@ def snapshot(disk: Disk, to: Path) -> None:
 def hierarchies(machine: Namespaces) -> Iterator[None]:
     """Cgroups of a machine's own, in the places of the host's: the containers of two daemons have the same ids here."""
     name = f"outage-{os.getpid()}-{machine.keeper.pid}"
-    mounts = [Path("/sys/fs/cgroup")] if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else _controllers()
-    made = [mount / name for mount in mounts]
+    version2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+    mounts = [Path("/sys/fs/cgroup")] if version2 else _controllers()
+    made: list[Path] = []
     try:
-        for own in made:
+        for mount in mounts:
+            own = mount / name
             own.mkdir()
+            made.append(own)
             for inherited in ("cpuset.cpus", "cpuset.mems"):  # of version 1; empty, nothing could be put in
                 if (own / inherited).exists() and (own.parent / inherited).exists():
                     (own / inherited).write_text((own.parent / inherited).read_text())
+            if not version2:  # another engine, of a test beside this one, may remove what is empty
+                (own / "cgroup.procs").write_text(str(machine.keeper.pid))
             _mount(machine, "--bind", str(own), str(own.parent))
         yield
     finally:
@@ -124,6 +129,8 @@ def hierarchies(machine: Namespaces) -> Iterator[None]:
             for below in sorted(own.rglob("*/"), reverse=True):
                 if below.is_dir():
                     below.rmdir()
+            if not version2:
+                (own.parent / "cgroup.procs").write_text(str(machine.keeper.pid))
             own.rmdir()
 
 

@@ -17,5 +17,5 @@ def amount(full: Amount, by_hand: Amount) -> Amount:
 
 
 def examples(variable: str, full: int, by_hand: int) -> int:
-    """How many examples a property is tried with: what the variable of the environment says, or else one of the two."""
+    """How many examples there are, or how far from each other: what the variable says, or else one of the two."""
     return int(os.environ.get(variable) or amount(full, by_hand))
