@@ -84,6 +84,7 @@ NEEDS = (
     Need(("python3-venv",), "the virtual environment", pip_in_venv),
     Need(("python3-dev",), "building _muxer", headers),
     Need(("gcc", "libc6-dev"), "building _muxer", program("gcc")),
+    Need(("musl-tools",), "the muxer with another C library", program("musl-gcc")),
     Need(("busybox-static",), "the container's programs", static_busybox),
     Need(("docker-registry",), "pulling images", program("docker-registry")),
     Need(("iproute2",), "the daemon's own network", program("ip")),

@@ -35,6 +35,7 @@ STREAM_SECONDS = 0.05
 # What a daemon may hold more at the end than when a part of the requests has been answered: memory in KB.
 WARM_UP = 0.4
 MORE_MEMORY = 8_000
+MORE_THREADS = 3  # those that begin with their first work and stay: the sweeper, the connections', that of OOM kills
 MORE_DESCRIPTORS = 3  # sockets to the kernel that the daemon opens once, at their first use, and keeps
 SETTLE_SECONDS = 30.0
 # A container's cgroup below another parent is no part of what is looked through for leaks.
@@ -161,7 +162,7 @@ class Weight(NamedTuple):
 
     def within(self, other: "Weight") -> bool:
         """Whether this is no more than the other, but for a little memory, and what a first use leaves open."""
-        more = self.threads > other.threads or self.descriptors > other.descriptors + MORE_DESCRIPTORS
+        more = self.threads > other.threads + MORE_THREADS or self.descriptors > other.descriptors + MORE_DESCRIPTORS
         return not more and self.memory <= other.memory + MORE_MEMORY
 
 

@@ -4,6 +4,7 @@ Run by the default run with gcc and a simple generator (`test_fuzz`), and by `py
 libFuzzer, which is led by coverage.
 """
 
+import platform
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,13 +24,18 @@ SOURCES = tuple(f"{part}/{name}" for part in ("log", "pump") for name in PARTS[p
 _MORE = {"proxy": ("proxy/datagram", "proxy/stream", "process/finish", "process/keeper", "process/title")}
 FLAGS = (
     *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"),
-    *("-fno-omit-frame-pointer", "-fno-sanitize-recover=all"),
+    "-fno-omit-frame-pointer",
 )
+# For musl-gcc: without sanitizers, and with the kernel's headers, which Debian's musl does not bring.
+MUSL = ("-static", "-idirafter", "/usr/include", "-idirafter", f"/usr/include/{platform.machine()}-linux-gnu")
 MEMORY = "address,undefined"
 
 
 def build(compiler: str, main: Sequence[str], sanitizers: str, made: Path, objects: Sequence[Path] = ()) -> Path:
-    """Compile these files of `fuzz/` with the muxer, or with these objects of it. Raises CalledProcessError."""
+    """Compile these files of `fuzz/` with the muxer, or with these objects of it. Raises CalledProcessError.
+
+    sanitizers: for `-fsanitize=`; empty for musl-gcc
+    """
     sources = [HERE / f"{name}.c" for name in main]
     sources += [MUXER / f"{name}.c" for target in main for name in _MORE.get(target, ())]
     _run(compiler, sanitizers, "-o", made, *sources, *(objects or _sources()), "-pthread")
@@ -47,5 +53,6 @@ def _sources() -> list[Path]:
 
 
 def _run(compiler: str, sanitizers: str, *words: object, where: Path | None = None) -> None:
-    command = [compiler, *FLAGS, f"-fsanitize={sanitizers}", f"-I{MUXER}", f"-I{HERE}", *map(str, words)]
+    watched = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"] if sanitizers else MUSL
+    command = [compiler, *FLAGS, *watched, f"-I{MUXER}", f"-I{HERE}", *map(str, words)]
     subprocess.run(command, check=True, cwd=where)

@@ -25,6 +25,18 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.sanitized
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("target", fuzzing.TARGETS)
+def test_the_muxer_does_the_same_with_another_c_library(target: str, tmp_path: Path) -> None:
+    """It is built with musl, and has the same inputs."""
+    if shutil.which("musl-gcc") is None:
+        pytest.skip("there is no musl-gcc: apt-get install musl-tools")
+    program = fuzzing.build("musl-gcc", [target, "main"], "", tmp_path / target)
+    done = subprocess.run([program, str(COUNT), str(SEED)], capture_output=True, text=True, timeout=500)
+    assert (done.returncode, done.stdout) == (0, f"{COUNT} inputs\n"), done.stderr[-6000:]
+
+
+@pytest.mark.sanitized
 @pytest.mark.timeout(600)  # a compiler at work beside others
 @pytest.mark.parametrize("target", fuzzing.TARGETS)
 def test_no_bytes_lead_the_muxer_astray(target: str, objects: list[Path], tmp_path: Path) -> None:
