@@ -51,6 +51,7 @@ BOOTS = (
     Boot("small without systemd", (every("check_small"),), memory=128, kernel=(f"init={guest.SMALL_INIT}",)),
     Boot("no memory controller", (every("check_limits"),), kernel=("cgroup_disable=memory",)),
     Boot("hybrid", (every("check_limits"),), kernel=(VERSION_1,)),
+    Boot("clients", (every("check_clients"),), memory=2048),
     Boot("no modprobe", (every("check_modules"),)),
     Boot("SELinux", (every("check_selinux"),), kernel=("security=selinux", "selinux=1", "enforcing=0")),
     Boot("version 1", (every("check_limits"),), kernel=(VERSION_1, "systemd.legacy_systemd_cgroup_controller=1")),

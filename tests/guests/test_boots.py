@@ -1,5 +1,6 @@
 """Boots each guest, and reports each check that was made in it as a test (see `boots`)."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import pytest
 
 from tests.__main__ import CACHE
 from tests.guests.boots import BOOTS, Boot
-from tests.setup import guest
+from tests.setup import compose, guest
 
 PROJECT = Path(__file__).resolve().parents[2]
 # What a boot and its checks take is bounded by guest.LONGEST; the first check waits for the boot.
@@ -43,11 +44,26 @@ def tree(share: Path) -> Path:
     return copy
 
 
+def clients(share: Path) -> None:
+    """The clients that people have, as far as this machine has them; what their check misses, it says."""
+    made = share / "clients"
+    (made / "bin").mkdir(parents=True)
+    (made / "cli-plugins").mkdir()
+    if docker := shutil.which("docker"):
+        shutil.copy(docker, made / "bin")
+    if compose.complete(CACHE):
+        shutil.copy(compose.place(CACHE), made / "cli-plugins")
+    for name in ("docker", "requests", "urllib3", "charset_normalizer", "idna", "certifi"):
+        package = Path(importlib.util.find_spec(name).origin).parent
+        shutil.copytree(package, made / "python" / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+
 def boot(one: Boot, place: Path) -> Outcome:
     """Boot it for each sitting, on one disk."""
     outcome, share, log = Outcome(), place / "share", place / "console"
     share.mkdir()
     tree(share)
+    clients(share)
     disk = guest.disk(CACHE, place / "disk")
     results = share / "results"
     for sitting in one.sittings:

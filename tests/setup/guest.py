@@ -18,7 +18,7 @@ SUITE = "bookworm"
 INCLUDED = (
     *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "initramfs-tools", "e2fsprogs", "procps", "util-linux-extra"),
     *("python3", "python3-cffi-backend", "busybox-static", "iproute2", "nftables", "curl", "ca-certificates"),
-    *("apparmor", "iputils-ping", "selinux-policy-default", "policycoreutils"),
+    *("apparmor", "iputils-ping", "selinux-policy-default", "policycoreutils", "redis-server"),
 )
 BUILDERS = ("debootstrap", "mke2fs", "unshare", "chroot")
 MODULES = ("virtio_blk", "virtio_pci", "ext4", "9p", "9pnet_virtio")
@@ -158,8 +158,10 @@ def furnish(root: Path) -> None:
     (root / "etc/fstab").write_text("/dev/vda / ext4 rw,noatime 0 0\n")
     (root / "etc/resolv.conf").write_text("")
     units = root / "etc/systemd/system"
-    for timer in ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer"):
-        (units / timer).symlink_to("/dev/null")
+    timers = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer")
+    for unit in (*timers, "redis-server.service"):
+        (units / unit).unlink(missing_ok=True)
+        (units / unit).symlink_to("/dev/null")
     (units / "share.service").write_text(SERVICE)
     (units / "multi-user.target.wants").mkdir(exist_ok=True)
     (units / "multi-user.target.wants/share.service").symlink_to("../share.service")
