@@ -65,11 +65,15 @@ def label_queues(root_fd: int, made: Iterable[Mount], label: str) -> None:
 
 
 def relabel(path: str, label: str) -> None:
-    """Label a file, or a directory with all that is in it; no symbolic link in it is followed.
+    """Label a file, or a directory with all that is in it; no symbolic link is followed, on the way to it or in it.
 
-    Where the file system has no labels nothing is done. Raises OSError.
+    Where the file system has no labels nothing is done. Raises OSError, ELOOP for a link.
     """
-    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        fd = open_beneath(root, path, os.O_PATH | os.O_CLOEXEC, no_symlinks=True)
+    finally:
+        os.close(root)
     try:
         _relabel(fd, label)
     except OSError as error:

@@ -108,5 +108,16 @@ def test_a_tree_is_labelled_and_nothing_that_its_links_lead_to(tmp_path: Path) -
 
 
 @pytest.mark.root
+def test_a_way_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+    """A container may change it between the look at a mount's source and this."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for path in ("link", "link/../real"):
+        with pytest.raises(OSError, match="symbolic links"):
+            selinux.relabel(str(tmp_path / path), LABEL)
+    assert labels(tmp_path / "real") == {}
+
+
+@pytest.mark.root
 def test_a_file_system_without_labels_is_left_alone() -> None:
-    selinux.relabel("/proc/self/status", LABEL)
+    selinux.relabel(f"/proc/{os.getpid()}/status", LABEL)

@@ -134,7 +134,7 @@ def give(container: Container, own: Iterable[str], shared: bool) -> None:
     if not container.file_label:
         return
     for path in own:
-        _relabel(container, path, shared)
+        _relabel(container, os.path.realpath(path), shared)
     for point in container.mounts:
         _give_source(container, point)
 
