@@ -12,13 +12,18 @@ import time
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.output.logconfig import DRIVERS
-from engine.daemon.containers.security import confinement, labels
+from engine.daemon.containers.security import confinement
 from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.settings.every import VERSION, Settings
+
+if TYPE_CHECKING:  # loaded where the daemon is to give labels
+    from engine.daemon.containers.security import labels
+else:
+    labels = late("engine.daemon.containers.security.labels")
 
 if TYPE_CHECKING:  # loaded by the first /info
     from engine.daemon.images.registry import proxies
@@ -237,7 +242,7 @@ def _security_options(settings: Settings) -> list[str]:
     options = ["name=apparmor"] if confinement.confines() else []
     if "\nSeccomp:" in _read("/proc/self/status"):
         options.append("name=seccomp,profile=builtin")
-    if labels.given(settings):
+    if settings.selinux_enabled and labels.kernel_has():
         options.append("name=selinux")
     if os.path.exists("/proc/self/ns/cgroup"):
         options.append("name=cgroupns")

@@ -32,7 +32,7 @@ from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.roster import Roster
-from engine.daemon.containers.security import cgroupparent, labels
+from engine.daemon.containers.security import cgroupparent
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
 from engine.daemon.network.firewall.control import Firewall
@@ -64,6 +64,11 @@ from engine.settings.every import Settings
 from engine.wire import codec
 from engine.wire.channel import Channel
 from engine.wire.schema import Exited
+
+if TYPE_CHECKING:  # loaded where the daemon is to give labels
+    from engine.daemon.containers.security import labels
+else:
+    labels = late("engine.daemon.containers.security.labels")
 
 if TYPE_CHECKING:  # most daemons never need them
     from engine.daemon import goingdown, reload

@@ -182,7 +182,7 @@ CONTAINER_TOWER = (
 )
 # What costs an idle daemon memory and start-up time. It is fine inside a function, with the reason beside it, and in a
 # module that is itself only imported inside functions.
-HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "hashlib")
+HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "hashlib", "shutil")
 IDLE = ("engine.boot", "engine.daemon.main", "engine.spawner.main")
 # What a process with one thread has no use for; a daemon must have it before it has threads (see `engine.daemon.main`).
 THREADED = ("typing",)

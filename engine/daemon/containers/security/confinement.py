@@ -8,7 +8,6 @@ On a host whose kernel has no AppArmor nothing is looked for. A profile that a c
 import functools
 import logging
 import os
-import shutil
 import threading
 
 from engine.errors import SystemFailure
@@ -23,7 +22,7 @@ _ENABLED = "/sys/module/apparmor/parameters/enabled"
 _LOADED = "/sys/kernel/security/apparmor/profiles"
 _OWN = "/proc/self/attr/current"
 _SETTINGS = "/etc/apparmor.d"
-_PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
+_PLACES = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 _SECONDS = 60
 # Namespaces, capabilities and seccomp confine a container already. So the profile allows what they let through, and
 # denies what is dangerous even with a capability more: mounts, and writing to the kernel's own files except to those of
@@ -80,7 +79,8 @@ def confines() -> bool:
 @functools.cache
 def parser() -> str | None:
     """The path of apparmor_parser(8); None where the host has none."""
-    return shutil.which("apparmor_parser", path=_PLACES)
+    programs = (f"{place}/apparmor_parser" for place in _PLACES)
+    return next((program for program in programs if os.access(program, os.X_OK)), None)
 
 
 def is_loaded(profile: str) -> bool:

@@ -19,7 +19,6 @@ from engine.daemon.containers.security import (
     confinement,
     dockerinit,
     joins,
-    labels,
     lacking,
     resources,
     walls,
@@ -27,9 +26,15 @@ from engine.daemon.containers.security import (
 from engine.daemon.containers.shapes import Config
 from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
+from engine.late import TYPE_CHECKING, late
 from engine.logs.target import LogTarget
 from engine.sandbox import capabilities, limits, selinux, sysctls
 from engine.sandbox.spec import Limits, Mount, Rlimit, Root, Sandbox
+
+if TYPE_CHECKING:  # loaded where the daemon is to give labels
+    from engine.daemon.containers.security import labels
+else:
+    labels = late("engine.daemon.containers.security.labels")
 
 # Docker's kernel parameters for a container with its own network namespace, as far as this kernel has them.
 _NETWORK_SYSCTLS = tuple(
@@ -58,7 +63,9 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         rights["cgroups"] = ()
     usual = walls.mounts_of(host_config, namespaces)
     arranged = preparing.arrange(engine, container, usual, _etc_mounts(where_of_network))
-    labels.give(container, map(where_of_network.etc, files.NAMES), shared=networked is not container)
+    if container.file_label:
+        arranged = labels.mounted(container, arranged)
+        labels.give(container, map(where_of_network.etc, files.NAMES), shared=networked is not container)
     made = Sandbox(
         id=container.id,
         root=_root(engine, container, where),
@@ -70,7 +77,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         hostname=config["Hostname"],
         domainname=config["Domainname"],
         mounts=(
-            *labels.mounted(container, arranged),
+            *arranged,
             *((dockerinit.mount(engine.settings),) if init else ()),
         ),
         devices=() if preparing.brings_dev(container) else devices,

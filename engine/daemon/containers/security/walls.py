@@ -13,13 +13,19 @@ import stat
 from dataclasses import dataclass
 
 from engine.daemon.containers.mounts.requests import UncheckedByDockerd
-from engine.daemon.containers.security import confinement, joins, labels
+from engine.daemon.containers.security import confinement, joins
 from engine.daemon.containers.shapes import HostConfig
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
 from engine.errors import Invalid, NotFound, SystemFailure
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, device_rules, mounts, seccomp, sysctls
 from engine.sandbox.spec import Device, Mount
+
+if TYPE_CHECKING:  # loaded where the daemon is to give labels
+    from engine.daemon.containers.security import labels
+else:
+    labels = late("engine.daemon.containers.security.labels")
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -122,7 +128,7 @@ def adapt(engine: SecurityParts, asked: Object, host_config: HostConfig) -> None
         return
     if host_config["Privileged"] or "host" in (host_config["IpcMode"], host_config["PidMode"]):
         host_config["SecurityOpt"] = [*options, "label=disable"]
-    elif shared := _shared_label(engine, host_config):
+    elif engine.settings.selinux_enabled and (shared := _shared_label(engine, host_config)):
         host_config["SecurityOpt"] = [*options, *shared]
 
 

@@ -18,7 +18,7 @@ from engine.daemon.containers.endpoints import requested
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import cgroupparent, labels, lacking, resources, specify, walls
+from engine.daemon.containers.security import cgroupparent, lacking, resources, specify, walls
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
 from engine.daemon.images.image import descriptor as describe
@@ -34,6 +34,11 @@ if TYPE_CHECKING:  # loaded for the few containers that have links
     from engine.daemon.containers.endpoints import legacylinks
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
+
+if TYPE_CHECKING:  # loaded where the daemon is to give labels
+    from engine.daemon.containers.security import labels
+else:
+    labels = late("engine.daemon.containers.security.labels")
 
 _SHORT = 12
 
@@ -100,8 +105,9 @@ def create(
     engine.containers.reserve(container, name)
     try:
         validate.check_late(host_config)
-        asked = walls.security(host_config["SecurityOpt"]).labels
-        container.process_label, container.file_label = labels.made(engine, asked)
+        if engine.settings.selinux_enabled:
+            asked = walls.security(host_config["SecurityOpt"]).labels
+            container.process_label, container.file_label = labels.made(engine, asked)
         unbuilt.refuse(host_config)
         if host_config["Links"]:
             _link(engine, container, host_config["Links"])

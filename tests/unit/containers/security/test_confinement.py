@@ -16,7 +16,7 @@ class Made:
         self.root = root
         for name, value in (("_ENABLED", "enabled"), ("_LOADED", "profiles"), ("_OWN", "current"), ("_SETTINGS", "d")):
             monkeypatch.setattr(confinement, name, str(root / value))
-        monkeypatch.setattr(confinement, "_PLACES", str(root / "bin"))
+        monkeypatch.setattr(confinement, "_PLACES", (str(root / "bin"),))
         monkeypatch.setattr(confinement, "_ours", type(confinement._ours)())
         confinement.parser.cache_clear()
         (root / "bin").mkdir()
