@@ -15,8 +15,9 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.setup import compose, guest, redis
@@ -32,7 +33,7 @@ WITH_THE_PYTHON_MUXER = (
     *("attach", "exec", "heads", "json_file", "log_drivers", "logs", "many_waiters", "survive", "survive_exec"),
 )
 # The markers of what takes minutes: it runs in CI, and where an argument has one of these words.
-MINUTES = {"guest": ("guests",), "sanitized": ("sanitizers", "fuzz")}
+MINUTES = {"guest": ("guests",), "seldom": ("sanitizers", "fuzz", "install", "missing", "releases")}
 HANG = "--timeout=120"  # seconds: a test that hangs is a failure with a stack, not a run that never ends
 # Programs that are unpacked below the cache, and the packages that have one, the first that there is: to install
 # docker.io would start a daemon on this machine.
@@ -247,28 +248,62 @@ def install_guest() -> None:
         guest.build(CACHE)
 
 
-def in_parts(command: Sequence[str], beside: Sequence[str], arguments: Sequence[str]) -> int:
-    """The tests that can run beside others, some of them with the Python muxer too, those that measure time, a guest.
+@dataclass(frozen=True)
+class Part:
+    """One run of pytest: what it makes, in words; its arguments; what it has in its environment."""
 
-    Returns pytest's exit status: the first that is a failure.
+    what: str
+    words: Sequence[str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def parts(beside: Sequence[str], arguments: Sequence[str]) -> Iterator[list[Part]]:
+    """The parts of a run, those that run at the same time in one list.
+
+    They are the tests that can run beside others, some of them with the Python muxer too, those that measure time, and
+    what a guest shows.
     """
     in_ci = not arguments and os.environ.get("CI", "").lower() in ("1", "true")
     named = " ".join(arguments)
     made = [marker for marker, words in MINUTES.items() if in_ci or any(word in named for word in words)]
-    common = "not alone and not guest" if "sanitized" in made else "not alone and not guest and not sanitized"
-    parts = [("the tests that can run beside each other", [*beside, "-m", common, *arguments], {})]
+    left = ("alone", "guest") if "seldom" in made else ("alone", "guest", "seldom")
+    common = " and ".join(f"not {marker}" for marker in left)
+    first = [Part("the tests that can run beside each other", [*beside, "-m", common, *arguments])]
     if not arguments:
         files = [f"tests/api/test_{name}.py" for name in WITH_THE_PYTHON_MUXER]
-        again = ("a tenth of tests/api with the Python muxer", [*beside, "-m", common, *files])
-        parts.append((*again, {"ENGINE_TEST_MUXER": "python"}))
-    parts.append(("the tests that measure time, alone", ["-m", "alone", *arguments], {}))
+        again = "a tenth of tests/api with the Python muxer"
+        first.append(Part(again, [*beside, "-n", "2", "-m", common, *files], {"ENGINE_TEST_MUXER": "python"}))
+    yield first
+    yield [Part("the tests that measure time, alone", ["-m", "alone", *arguments])]
     if "guest" in made:
         install_guest()
-        parts.append(("what a guest shows", ["-m", "guest", *arguments], {}))
-    statuses = []
-    for what, words, variables in parts:
-        say(what)
-        statuses.append(subprocess.run([*command, *words], env={**os.environ, **variables}).returncode)
+        yield [Part("what a guest shows", ["-m", "guest", *arguments])]
+
+
+def run_together(command: Sequence[str], together: Sequence[Part]) -> list[int]:
+    """The exit statuses of parts that run at the same time; what the second says is shown when both have ended."""
+    with contextlib.ExitStack() as held:
+        running = []
+        for part in together:
+            out = held.enter_context(tempfile.TemporaryFile()) if running else None
+            say(part.what)
+            process = subprocess.Popen(
+                [*command, *part.words], env={**os.environ, **part.variables}, stdout=out, stderr=out
+            )
+            running.append((process, out))
+        statuses = [process.wait() for process, _ in running]
+        for part, (_, out) in zip(together, running, strict=True):
+            if out is not None:
+                out.seek(0)
+                say(f"of {part.what}:")
+                shutil.copyfileobj(out, sys.stdout.buffer)
+                sys.stdout.flush()
+    return statuses
+
+
+def in_parts(command: Sequence[str], beside: Sequence[str], arguments: Sequence[str]) -> int:
+    """Make all parts; pytest's exit status, the first that is a failure."""
+    statuses = [status for together in parts(beside, arguments) for status in run_together(command, together)]
     if all(status == NO_TESTS for status in statuses):
         return NO_TESTS
     return next((status for status in statuses if status not in (SUCCESS, NO_TESTS)), SUCCESS)

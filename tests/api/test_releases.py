@@ -19,6 +19,7 @@ from tests.harness.daemon import PROJECT
 from tests.harness.fixtures import World
 from tests.harness.released import Changing
 
+pytestmark = pytest.mark.seldom
 ALIVE = ("terminal", "paused", "talker", "named")
 TALKER = "trap 'echo bye; exit 5' TERM; i=0; while :; do i=$((i+1)); echo line $i; sleep 0.02; done"
 MUXERS = ("auto", "python") if _muxer.built() else ("python",)

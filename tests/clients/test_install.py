@@ -15,6 +15,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 NOT_SOURCE = shutil.ignore_patterns(".git", "__pycache__", "build", "*.egg-info", "*.so", ".*_cache", ".benchmarks")
 SETUPTOOLS = 77  # as pyproject.toml asks
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+pytestmark = pytest.mark.seldom
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from tests.harness.fixtures import World
 
 PROJECT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.seldom]
 
 
 def engine(script: str, *words: str, tree: Path = PROJECT, **more: str) -> subprocess.CompletedProcess[str]:

@@ -24,7 +24,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return fuzzing.compiled("gcc", fuzzing.MEMORY, tmp_path_factory.mktemp("objects"))
 
 
-@pytest.mark.sanitized
+@pytest.mark.seldom
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("target", fuzzing.TARGETS)
 def test_the_muxer_does_the_same_with_another_c_library(target: str, tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_the_muxer_does_the_same_with_another_c_library(target: str, tmp_path: P
     assert (done.returncode, done.stdout) == (0, f"{COUNT} inputs\n"), done.stderr[-6000:]
 
 
-@pytest.mark.sanitized
+@pytest.mark.seldom
 @pytest.mark.timeout(600)  # a compiler at work beside others
 @pytest.mark.parametrize("target", fuzzing.TARGETS)
 def test_no_bytes_lead_the_muxer_astray(target: str, objects: list[Path], tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ sys.exit(pytest.main(sys.argv[2:]))
 """
 
 
-@pytest.mark.sanitized
+@pytest.mark.seldom
 @pytest.mark.timeout(1000)  # half a minute alone, and it is slow beside others
 def test_the_muxer_is_clean_under_the_sanitizers(tmp_path):
     if shutil.which("gcc") is None:
