@@ -14,7 +14,7 @@ class Boot:
     """A guest, which may be booted several times on one disk.
 
     sittings: the checks of each boot, `MODULE.FUNCTION`; memory: in MB; kernel: arguments for it; short: it is part of
-        every run of the tests
+        every run in CI; clients: the share brings the docker CLI, compose and the SDK
     """
 
     name: str
@@ -22,6 +22,7 @@ class Boot:
     memory: int = 1024
     kernel: tuple[str, ...] = ()
     short: bool = False
+    clients: bool = False
 
     @property
     def checks(self) -> list[str]:
@@ -51,7 +52,7 @@ BOOTS = (
     Boot("small without systemd", (every("check_small"),), memory=128, kernel=(f"init={guest.SMALL_INIT}",)),
     Boot("no memory controller", (every("check_limits"),), kernel=("cgroup_disable=memory",)),
     Boot("hybrid", (every("check_limits"),), kernel=(VERSION_1,)),
-    Boot("clients", (every("check_clients"),), memory=2048),
+    Boot("clients", (every("check_clients"),), memory=2048, clients=True),
     Boot("no modprobe", (every("check_modules"),)),
     Boot("SELinux", (every("check_selinux"),), kernel=("security=selinux", "selinux=1", "enforcing=0")),
     Boot("version 1", (every("check_limits"),), kernel=(VERSION_1, "systemd.legacy_systemd_cgroup_controller=1")),

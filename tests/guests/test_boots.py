@@ -63,7 +63,8 @@ def boot(one: Boot, place: Path) -> Outcome:
     outcome, share, log = Outcome(), place / "share", place / "console"
     share.mkdir()
     tree(share)
-    clients(share)
+    if one.clients:
+        clients(share)
     disk = guest.disk(CACHE, place / "disk")
     results = share / "results"
     for sitting in one.sittings:
