@@ -135,12 +135,18 @@ def build(cache: Path) -> None:
     run("unshare", "-m", "chroot", root, "mkinitramfs", "-o", "/initrd", next((root / "lib/modules").iterdir()).name)
     (root / "initrd").rename(part / "initrd")
     shutil.copy(next((root / "boot").glob("vmlinuz-*")), part / "vmlinuz")
-    # The build host's kernel keeps these labels without knowing them.
-    run("unshare", "-m", "chroot", root, "setfiles", "-F", f"/etc/selinux/{POLICY}/contexts/files/file_contexts", "/")
+    label(root)
     run("truncate", "-s", SIZE, part / "disk.img")
     run("mke2fs", "-q", "-t", "ext4", "-d", root, part / "disk.img")
     shutil.rmtree(root)
     part.rename(made)
+
+
+def label(root: Path) -> None:
+    """Give the files their labels of SELinux: the kernel of this host keeps them without knowing them."""
+    contexts = f"/etc/selinux/{POLICY}/contexts/files/file_contexts"
+    script = 'mount -t proc proc "$1/proc" && exec chroot "$1" setfiles -F "$2" /'  # it asks /proc for each link
+    run("unshare", "-m", "sh", "-c", script, "sh", root, contexts)
 
 
 def run(*argv: str | Path) -> None:
