@@ -49,7 +49,7 @@ BOOTS = (
     # Debian's kernel, its systemd and the checks' own Python take 100 MB of it. With less, the ten containers (55 MB)
     # leave too little for the files of running programs, which are then read again and again.
     Boot("small", (every("check_small"),), memory=208),
-    Boot("small without systemd", (every("check_small"),), memory=128, kernel=(f"init={guest.SMALL_INIT}",)),
+    Boot("small without systemd", (every("check_small"),), memory=160, kernel=(f"init={guest.SMALL_INIT}",)),
     Boot("no memory controller", (every("check_limits"),), kernel=("cgroup_disable=memory",)),
     Boot("hybrid", (every("check_limits"),), kernel=(VERSION_1,)),
     Boot("clients", (every("check_clients"),), memory=2048, clients=True),
