@@ -21,6 +21,6 @@ def check_everything_works_without_modprobe(host: Host) -> None:
         host.until(lambda: host.execute(one, "sh", "-c", "netstat -ltn | grep -q :80")[0] == 0)
         with urllib.request.urlopen("http://127.0.0.1:8080/", timeout=20) as answer:
             assert answer.read() == b"there"
-        assert "table ip engine-" in host.run("nft", "list", "tables"), "there is no firewall"
+        assert "engine-" in host.run("nft", "list", "tables"), "there is no firewall"
         host.remove(one)
     assert all(os.path.exists(f"/sys/module/{name}") for name in missing)
