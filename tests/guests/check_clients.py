@@ -8,10 +8,16 @@ import re
 import sys
 from pathlib import Path
 
-from tests.guests.inside import PROJECT, Host
+from tests.guests.inside import PROJECT, SOCKET, Host
 
 CLIENTS = Path("/share/clients")
 SHOP = "tests/data/shop"
+# What the first commands of "Daily use" set for all that follow.
+ENVIRONMENT = {
+    "PATH": f"{CLIENTS}/bin:{os.environ.get('PATH', os.defpath)}",
+    "DOCKER_HOST": f"unix://{SOCKET}",
+    "HOME": "/root",
+}
 
 
 def words(heading: str) -> list[str]:
@@ -25,8 +31,7 @@ def words(heading: str) -> list[str]:
 
 def shell(host: Host, script: str, directory: str = "") -> str:
     """What a script says, with the clients on its PATH."""
-    variables = {"PATH": f"{CLIENTS}/bin:{os.environ['PATH']}", "DOCKER_CONFIG": str(CLIENTS), "HOME": "/root"}
-    settings = [f"{name}={value}" for name, value in variables.items()]
+    settings = [f"{name}={value}" for name, value in (ENVIRONMENT | {"DOCKER_CONFIG": str(CLIENTS)}).items()]
     return host.run("env", "-C", str(PROJECT / directory), *settings, "sh", "-ec", script)
 
 
@@ -76,5 +81,5 @@ assert two.exec_run(["echo", "there"]) == (0, b"there\\n")
 two.stop(timeout=0)
 two.remove()
 """
-    environment = {**os.environ, "PYTHONPATH": str(CLIENTS / "python"), "DOCKER_HOST": "unix:///run/engine.sock"}
-    host.run("env", *(f"{name}={value}" for name, value in environment.items()), sys.executable, "-c", script)
+    settings = [f"{name}={value}" for name, value in (ENVIRONMENT | {"PYTHONPATH": str(CLIENTS / "python")}).items()]
+    host.run("env", *settings, sys.executable, "-c", script)
