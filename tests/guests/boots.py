@@ -4,8 +4,6 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.setup import guest
-
 VERSION_1 = "systemd.unified_cgroup_hierarchy=0"
 
 
@@ -49,7 +47,6 @@ BOOTS = (
     # Debian's kernel, its systemd and the checks' own Python take 100 MB of it. With less, the ten containers (55 MB)
     # leave too little for the files of running programs, which are then read again and again.
     Boot("small", (every("check_small"),), memory=208),
-    Boot("small without systemd", (every("check_small"),), memory=160, kernel=(f"init={guest.SMALL_INIT}",)),
     Boot("no memory controller", (every("check_limits"),), kernel=("cgroup_disable=memory",)),
     Boot("hybrid", (every("check_limits"),), kernel=(VERSION_1,)),
     Boot("clients", (every("check_clients"),), memory=2048, clients=True),
