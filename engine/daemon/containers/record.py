@@ -17,8 +17,8 @@ The locks, outermost first:
     its monitor (`handshake.START_SECONDS` from one message to the next), the sources of binds
     (`answering.SECONDS`), systemd (`units.SECONDS`, twice), the resolver (5 seconds, then it is replaced), a spawner or
     monitor that takes no message (10 seconds), the freezer (10 seconds), an end that settles (the same waits). An
-    update waits for systemd too. Only copying files into a stopped container, and labelling those of a
-    mount with `:z`, takes as long as the files need; they have all been received by then.
+    update waits for systemd too. Two things take as long as the files need: copying files, which have all
+    been received by then, into a stopped container, and labelling the source of a mount with `:z`.
 `Container.changed` is held for one look or one change. The state's row is written under it, so rows are written in the
     order of the changes. Nothing that may take long is done under it. The end of a run sets `settling` until
     everything that only a run has is gone, and a start waits for that. The end gives back the networks first. Then

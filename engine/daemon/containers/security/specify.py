@@ -63,7 +63,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         rights["cgroups"] = ()
     usual = walls.mounts_of(host_config, namespaces)
     arranged = preparing.arrange(engine, container, usual, _etc_mounts(where_of_network))
-    if container.file_label:
+    if _labels_of(container)[1]:
         arranged = labels.mounted(container, arranged)
         labels.give(container, map(where_of_network.etc, files.NAMES), shared=networked is not container)
     made = Sandbox(
@@ -76,10 +76,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         user=config["User"],
         hostname=config["Hostname"],
         domainname=config["Domainname"],
-        mounts=(
-            *arranged,
-            *((dockerinit.mount(engine.settings),) if init else ()),
-        ),
+        mounts=(*arranged, *((dockerinit.mount(engine.settings),) if init else ())),
         devices=() if preparing.brings_dev(container) else devices,
         masked_paths=() if privileged else tuple(host_config["MaskedPaths"] or ()),
         readonly_paths=() if privileged else tuple(host_config["ReadonlyPaths"] or ()),
@@ -127,8 +124,15 @@ def _rights(engine: ProcessParts, container: Container) -> _Rights:
         "cgroups": engine.cgroups.entries(container.id, cgroupparent.of(container)),
         "seccomp_flags": walls.filter_flags_of(host_config),
         "apparmor": confinement.ready(walls.apparmor_of(host_config)),
-        "label": container.process_label,
+        "label": _labels_of(container)[0],
     }
+
+
+def _labels_of(container: Container) -> tuple[str, str]:
+    """The SELinux labels of its processes and files; empty where the host runs without SELinux meanwhile."""
+    if container.file_label and labels.kernel_has():
+        return container.process_label, container.file_label
+    return "", ""
 
 
 class NewCgroup:
@@ -162,7 +166,7 @@ class NewCgroup:
 def _root(engine: ContentParts, container: Container, where: paths.Paths) -> Root:
     base = engine.images.layer_root
     readonly = container.host_config["ReadonlyRootfs"]
-    label = container.file_label
+    _, label = _labels_of(container)
     if engine.storage == "overlayfs":
         return Root(base, container.layers, where.upper, where.work, readonly, label=label)
     return Root(base, (), where.upper, "", readonly, label=label)
@@ -218,7 +222,7 @@ def make_root(engine: ContentParts, container: Container, where: paths.Paths) ->
     engine.images.copy_layers(container.layers, where.work)
     _mark(where.work)
     if container.file_label:
-        selinux.relabel(where.work, container.file_label)
+        selinux.relabel(os.path.realpath(where.work), container.file_label)
     os.rename(where.work, where.upper)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import labels, walls
+from engine.daemon.containers.security import labels, specify, walls
 from engine.daemon.store import containers as table
 from engine.daemon.store.database import Database
 from engine.errors import Invalid, SystemFailure
@@ -196,6 +196,14 @@ def test_who_joins_a_namespace_is_labelled_alike_unless_it_asks_for_something_el
     assert len(joined) == 4
     asked = {"IpcMode": f"container:{'c' * 64}", "SecurityOpt": ["label=type:svirt_t"]}
     assert adapted(made, asked) == ["label=type:svirt_t"]
+
+
+def test_a_host_that_was_booted_without_it_runs_labelled_containers_all_the_same(made: Made, tmp_path: Path) -> None:
+    one = container(process_label=f"{PROCESS}:c1,c2", file_label=f"{FILE}:c1,c2")
+    assert specify._labels_of(one) == (f"{PROCESS}:c1,c2", f"{FILE}:c1,c2")
+    assert specify._labels_of(container()) == ("", "")
+    (tmp_path / "enforce").unlink()
+    assert specify._labels_of(one) == ("", "")
 
 
 def test_labels_are_kept_for_the_next_daemon_and_in_no_place_that_an_older_one_reads(tmp_path: Path) -> None:
