@@ -32,7 +32,7 @@ def check_a_container_and_its_files_have_their_labels(host: Host) -> None:
         assert read(f"/proc/{pid}/attr/current").rstrip("\0") == process
         said = host.execute(one, "cat", "/proc/self/attr/current")
         assert said[1].strip("\0\r\n") == process, said
-        inside = ("", "/bin/busybox", "/dev", "/dev/null", "/dev/pts", "/dev/shm", "/dev/mqueue", "/etc/hosts")
+        inside = ("/", "/bin/busybox", "/dev", "/dev/null", "/dev/pts", "/dev/shm", "/dev/mqueue", "/etc/hosts")
         found = {path: label(f"/proc/{pid}/root{path}") for path in inside}
         assert found == dict.fromkeys(inside, files), (found, files)
         host.remove(one, other)
