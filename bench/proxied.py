@@ -14,10 +14,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
+from engine.dataclass import asdict
 from engine.proxy import bounds, confine, orders
 from engine.wire import endpoint, leads
 from engine.wire.leads import Lead, Word

@@ -6,8 +6,8 @@ because the daemon would keep its 340 KB for the life of the process. It never e
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))

@@ -1,11 +1,10 @@
 """Postpones the import of standard modules that the daemon's own modules import but hardly ever use, to save memory.
 
 Run first of all by the process that is to be a daemon or a spawner; the processes that it forks inherit the effect.
-`dataclasses` imports `inspect` for classes without a docstring, of which the engine has none, and `logging` imports
-`traceback` for unforeseen errors. With their own imports they take 1.2 MB that an idle daemon does not touch under
-Python 3.11; later versions use `inspect` for every dataclass. Only a module that is used as `module.name` can be
-postponed, and a module that is loaded already is left alone. Any thread may be the first to use one, and several at
-once: `importlib.util.LazyLoader` does the same, but before Python 3.12 two such threads break it.
+`logging` imports `traceback` for unforeseen errors; with its own imports it takes memory that an idle daemon does not
+touch. Only a module that is used as `module.name` can be postponed, and a module that is loaded already is left alone.
+Any thread may be the first to use one, and several at once: `importlib.util.LazyLoader` does the same, but before
+Python 3.12 two such threads break it.
 """
 
 import _thread
@@ -13,7 +12,7 @@ import importlib
 import sys
 import types
 
-IDLE = ("inspect", "traceback")
+IDLE = ("traceback",)
 
 
 def postpone(*names: str) -> None:

@@ -16,9 +16,9 @@ import errno
 import os
 import select
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from engine.birth.process import FAILED, Process, default_signals, seclude
+from engine.dataclass import dataclass
 from engine.errors import Conflict
 from engine.kernel import syscalls
 from engine.kernel.beneath import open_beneath

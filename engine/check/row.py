@@ -5,8 +5,8 @@ a child of its own (see `trial`), so it may enter namespaces and load filters. I
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.settings.every import Settings
 
 OK, MISSING, UNUSED, UNKNOWN = "ok", "missing", "unused", "unknown"

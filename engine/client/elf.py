@@ -6,8 +6,8 @@ Format: System V gABI, chapters 4 and 5; elf(5).
 
 import mmap
 import struct
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 MAGIC = b"\x7fELF"

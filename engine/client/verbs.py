@@ -7,12 +7,12 @@ for the terminal code of `engine run`.
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 
 from engine.client.api import Api
 from engine.client.transport import socket_path
 from engine.commandline import Given, Option, described, given_text, parse
+from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid
 from engine.settings.every import VERSION
 

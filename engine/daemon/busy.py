@@ -9,8 +9,9 @@ import contextlib
 import itertools
 from _thread import get_ident
 from collections.abc import Iterator
-from dataclasses import dataclass
 from time import monotonic
+
+from engine.dataclass import dataclass
 
 _numbers = itertools.count(1)
 _busy: dict[int, "Task"] = {}

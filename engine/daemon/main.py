@@ -17,9 +17,7 @@ import signal
 import stat
 import threading
 import time
-import typing  # noqa: F401  (`dataclasses` looks for it in sys.modules, half loaded by another thread or not)
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from engine.daemon import adopt, dump, interrupted, loglines, notify
 from engine.daemon.api.server import Servers
@@ -53,6 +51,7 @@ from engine.daemon.store import volumes as volume_table
 from engine.daemon.store.database import Database
 from engine.daemon.store.migrations import MIGRATIONS
 from engine.daemon.volumes.store import Volumes
+from engine.dataclass import dataclass
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
 from engine.kernel import memory, title, wholefile
 from engine.late import TYPE_CHECKING, late

@@ -8,10 +8,10 @@ import json
 import logging
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 
 from engine.daemon import loglines
 from engine.daemon.parts import DaemonParts
+from engine.dataclass import replace
 from engine.errors import EngineError
 from engine.settings.every import Settings
 

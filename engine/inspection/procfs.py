@@ -7,7 +7,8 @@ come and go meanwhile, so whatever is gone is None or empty.
 import os
 import re
 from collections import Counter
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 _OURS = re.compile(r"engine [a-z]+")
 _LOG = re.compile(r"/containers/[0-9a-f]{64}/.*log")

@@ -9,9 +9,9 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from engine.daemon.store import names
+from engine.dataclass import dataclass
 from engine.inspection import procfs
 from engine.inspection.procfs import Brief
 

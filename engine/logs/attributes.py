@@ -6,8 +6,8 @@ the name at the start, so that a rename changes it with the next start, as in do
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 OPTIONS = frozenset({"labels", "labels-regex", "env", "env-regex", "tag"})

@@ -15,7 +15,8 @@ read.
 """
 
 import struct
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 STDOUT, STDERR = 1, 2
 STREAMS = (STDOUT, STDERR)

@@ -6,8 +6,8 @@ engine), and whatever the line contains, it is a message or it is passed over.
 
 import json
 import re
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.logs.format import STDERR, STDOUT
 
 _STREAMS = {"stdout": STDOUT, "stderr": STDERR}

@@ -6,8 +6,8 @@ no file. It finds what is new in a log by the files' inodes: a rotation renames 
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.logs import format
 from engine.logs.following import follow
 from engine.logs.jsonlines import Message, parse

@@ -3,8 +3,7 @@
 Pure data; made by the daemon from the request's query, used by the C and Python readers.
 """
 
-from dataclasses import dataclass
-
+from engine.dataclass import dataclass
 from engine.logs.format import NEVER, STDERR, STDOUT
 
 

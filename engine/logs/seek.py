@@ -6,8 +6,7 @@ The streams are interleaved and lines are sent in the order in which they end, s
 each stream: a line of stdout may begin long before the last line of stderr and still end after it.
 """
 
-from dataclasses import dataclass
-
+from engine.dataclass import dataclass
 from engine.logs import format
 from engine.logs.query import Query
 from engine.logs.segment import Segment

@@ -3,7 +3,7 @@
 Pure data. A `LogTarget` travels in `engine.wire.schema.Start`; a field is only ever added to it with a default.
 """
 
-from dataclasses import dataclass
+from engine.dataclass import dataclass
 
 Config = dict[str, str]
 """The options of one container's LogConfig, by name."""

@@ -7,13 +7,13 @@ engine itself keeps goes on.
 """
 
 import _thread
-import dataclasses
 import os
 import signal
 import socket
 from _queue import SimpleQueue  # `queue` has the same one, and imports `threading`
 from collections.abc import Callable
 
+from engine.dataclass import replace
 from engine.errors import EngineError
 from engine.kernel import title
 from engine.late import TYPE_CHECKING, late
@@ -64,7 +64,7 @@ def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[
             os._exit(0)
     ours.close()
     os.close(sender.fileno())
-    asked = dataclasses.replace(start, clients=(*start.clients, Client(streams=2 | 4, framed=True)))
+    asked = replace(start, clients=(*start.clients, Client(streams=2 | 4, framed=True)))
     return asked, [*clients, theirs.detach()]
 
 

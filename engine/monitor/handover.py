@@ -6,8 +6,8 @@ forked and prepared before there is a request for it.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.logs.openlog import OpenLog
 from engine.monitor import contract
 

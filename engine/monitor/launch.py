@@ -11,9 +11,9 @@ import select
 import signal
 import socket
 import time
-from dataclasses import dataclass
 
 from engine.birth import init
+from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import syscalls, title
 from engine.logs.openlog import OpenLog

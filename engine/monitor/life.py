@@ -8,7 +8,6 @@ the next daemon finds it.
 """
 
 import contextlib
-import dataclasses
 import fcntl
 import os
 import select
@@ -17,8 +16,8 @@ import struct
 import termios
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass, replace
 from engine.errors import Invalid
 from engine.logs.openlog import OpenLog
 from engine.monitor import logs
@@ -189,7 +188,7 @@ class _Life:
         self._tell(self._greeting if self._exited is None else self._ended(self._exited))
 
     def _ended(self, exited: Exited) -> Exited:
-        return dataclasses.replace(exited, waiters=len(self._waiters))
+        return replace(exited, waiters=len(self._waiters))
 
     def _drop_link(self) -> None:
         if self._link is not None:

@@ -1,7 +1,6 @@
 """Chooses the classes that a monitor is made of, those in C or those in Python, by the muxer that was selected."""
 
-from dataclasses import dataclass
-
+from engine.dataclass import dataclass
 from engine.late import TYPE_CHECKING, late
 from engine.monitor import contract, handover
 

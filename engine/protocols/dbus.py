@@ -13,9 +13,9 @@ array of dict entries a dict, a struct a tuple.
 import re
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 CALL, RETURN, ERROR, SIGNAL = 1, 2, 3, 4

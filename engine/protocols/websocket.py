@@ -10,8 +10,8 @@ import base64
 import codecs
 import hashlib
 import struct
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.protocols.http import Head, field, tokens
 

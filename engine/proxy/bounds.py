@@ -5,7 +5,8 @@ same way.
 """
 
 import resource
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 _FEWEST = 64
 _SPARE = 64  # descriptors of the proxy itself

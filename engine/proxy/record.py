@@ -4,7 +4,8 @@ One thread. `orders` changes these; `stream` and `datagram` count what they carr
 """
 
 import socket
-from dataclasses import dataclass, field
+
+from engine.dataclass import dataclass, field
 
 
 class Carried:

@@ -6,8 +6,8 @@ Pure: a rule is a kind (`a` all, `b` block, `c` character), major and minor numb
 """
 
 import re
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.literals import natural
 

@@ -9,8 +9,8 @@ import errno
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import replace
 
+from engine.dataclass import replace
 from engine.errors import Invalid, SystemFailure
 from engine.kernel import syscalls
 from engine.kernel.beneath import is_directory, make_directories, make_file, open_beneath

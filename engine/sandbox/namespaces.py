@@ -6,8 +6,8 @@ its parent. A user namespace has its row, but nothing asks for one yet.
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.kernel import syscalls
 

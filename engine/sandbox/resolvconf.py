@@ -6,7 +6,8 @@ client asks for is checked here: a server that is no address fails when the file
 
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 HOST = "/etc/resolv.conf"
 RESOLVER = "127.0.0.11"

@@ -12,8 +12,8 @@ import functools
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 from engine.kernel.syscalls import machine as running_machine
 from engine.late import TYPE_CHECKING, late

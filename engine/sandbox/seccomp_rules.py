@@ -4,7 +4,8 @@ Pure. A client's profile is checked before (`seccomp_profile`): here a text is a
 """
 
 import json
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 
 @dataclass(slots=True, repr=False)

@@ -4,7 +4,7 @@ Pure data, no system call. Every field is JSON-representable (bytes travel as ba
 `Sandbox` and `Mount.target` are paths inside the container unless their docstring says host.
 """
 
-from dataclasses import dataclass
+from engine.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

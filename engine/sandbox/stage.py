@@ -6,8 +6,8 @@ are moved into it with all that is mounted in them. A stage never holds anything
 """
 
 import os
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.kernel import syscalls
 from engine.kernel.beneath import open_beneath
 from engine.sandbox import devices, masks, mounts

@@ -8,8 +8,8 @@ host's user database.
 import errno
 import os
 import stat
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.kernel.beneath import open_beneath
 from engine.literals import natural

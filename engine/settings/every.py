@@ -9,9 +9,9 @@ made where the value is used.
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from engine.commandline import Given, Option, Value, described, given_text, parse
+from engine.dataclass import dataclass
 from engine.errors import Invalid, Unavailable
 from engine.literals import LAST_PORT, integer, natural
 from engine.settings import cgroups, network

@@ -7,10 +7,10 @@ of its class's fields, so that the daemon can log that it has met another versio
 
 import base64
 import binascii
-import dataclasses
 import json
 from collections.abc import Callable
 
+from engine.dataclass import fields, is_dataclass
 from engine.errors import Invalid
 from engine.wire import schema
 from engine.wire.schema import Message
@@ -21,17 +21,15 @@ _BYTES = "@bytes"
 
 
 CLASSES: dict[str, type] = {
-    name: each for name, each in vars(schema).items() if isinstance(each, type) and dataclasses.is_dataclass(each)
+    name: each for name, each in vars(schema).items() if isinstance(each, type) and is_dataclass(each)
 }
-FIELDS: dict[type, tuple[str, ...]] = {
-    each: tuple(field.name for field in dataclasses.fields(each)) for each in CLASSES.values()
-}
+FIELDS: dict[type, tuple[str, ...]] = {each: tuple(field.name for field in fields(each)) for each in CLASSES.values()}
 _KNOWN: dict[str, frozenset[str]] = {name: frozenset(FIELDS[each]) for name, each in CLASSES.items()}
 
 
 def form(kind: type) -> str:
     """The fingerprint of a class: eight hexadecimal digits that change with the name, order or type of a field."""
-    said = ",".join(f"{field.name}:{field.type}" for field in dataclasses.fields(kind))
+    said = ",".join(f"{field.name}:{field.type}" for field in fields(kind))
     return f"{binascii.crc32(said.encode()):08x}"
 
 

@@ -5,10 +5,10 @@ first byte of each datagram that C looks at, the sizes in those that C reads, an
 with gaps for printf(3). A test compares the file with what is made here.
 """
 
-import dataclasses
 import sys
 from pathlib import Path
 
+from engine.dataclass import asdict
 from engine.wire import channel, codec, endpoint, leads, report, schema, waits
 from engine.wire.schema import Message
 
@@ -80,7 +80,7 @@ def text() -> str:
         *(f"#define WIRE_{name} {each}" for name, each in NUMBERS.items()),
     ]
     for name, message in WRITTEN.items():
-        gaps = [field for field, value in dataclasses.asdict(message).items() if _is_gap(value)]
+        gaps = [field for field, value in asdict(message).items() if _is_gap(value)]
         lines += ["", f"/* The message {type(message).__name__} for printf(3), with int64_t for: {', '.join(gaps)}. */"]
         lines.append(f"#define WIRE_{name} {_format(message)}")
     return "\n".join([*lines, "", "#endif", ""])
@@ -93,7 +93,7 @@ def _is_gap(value: object) -> bool:
 def _format(message: Message) -> str:
     """A datagram as a string literal of C."""
     quoted = channel.datagram(message).decode("ascii").replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
-    for value in dataclasses.asdict(message).values():
+    for value in asdict(message).values():
         if _is_gap(value):
             quoted = quoted.replace(str(value), '%" PRId64 "')
     return f'"{quoted}"'

@@ -19,7 +19,8 @@ A version that changes any of this has another FORM. A process that meets anothe
 import socket
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 LEADS, DROPS, TELLS, ANSWERS, GREETS = b"L", b"D", b"T", b"A", b"G"
 FORM = 1

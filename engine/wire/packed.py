@@ -5,15 +5,15 @@ because every object that is built after a fork costs time and copied pages (a t
 the same version of the engine, since a sandbox never outlives the daemon that made it.
 """
 
-import dataclasses
 import marshal
 
+from engine.dataclass import fields
 from engine.errors import Invalid
 from engine.sandbox.spec import Device, Mount, Rlimit, Root, Sandbox
 from engine.wire.codec import form
 
 _FIELDS: dict[type, tuple[str, ...]] = {
-    each: tuple(field.name for field in dataclasses.fields(each)) for each in (Sandbox, Root, Mount, Device, Rlimit)
+    each: tuple(field.name for field in fields(each)) for each in (Sandbox, Root, Mount, Device, Rlimit)
 }
 _LISTS: dict[str, type] = {"mounts": Mount, "devices": Device, "rlimits": Rlimit}
 _PLACES = {_FIELDS[Sandbox].index(name): kind for name, kind in _LISTS.items()}

@@ -24,7 +24,8 @@ the monitor and the child of a fork use it.
 """
 
 import json
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 READY = b"N"
 PROCEED = b"P"

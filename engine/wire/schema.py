@@ -4,8 +4,7 @@ Pure data. The order of descriptors that come with a message is part of its cont
 field always has a default, so that a daemon can adopt the monitors of an older one.
 """
 
-from dataclasses import dataclass
-
+from engine.dataclass import dataclass
 from engine.logs.target import Forward, LogTarget  # noqa: F401  (the codec finds each class of a message here)
 
 

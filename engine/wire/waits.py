@@ -14,7 +14,8 @@ The monitor does not know what the texts are. Only a monitor whose `Started` say
 """
 
 import struct
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 WAITS, ANSWERED, SETTLED, REMOVED = b"W", b"A", b"S", b"R"
 WORDS = frozenset({WAITS, ANSWERED, SETTLED, REMOVED})

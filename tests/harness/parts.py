@@ -1,12 +1,11 @@
 """What a test gives the daemon's functions: an engine of a few parts, and true records with a few fields of its own."""
 
-from dataclasses import replace
-
 from engine.daemon.containers import config as configs
 from engine.daemon.containers.record import Container
 from engine.daemon.images.image import Image
 from engine.daemon.main import Engine
 from engine.daemon.runtime.events import Event, Events
+from engine.dataclass import replace
 from engine.settings.every import Settings, from_arguments
 
 

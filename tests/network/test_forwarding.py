@@ -5,13 +5,13 @@ import random
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from engine.daemon.network.firewall import absence
 from engine.daemon.network.firewall.control import Firewall
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
+from engine.dataclass import replace
 from engine.errors import SystemFailure, Unavailable
 from tests.harness.hosts import Host, ask, reaches, run, serving
 from tests.harness.namespaces import Namespaces, entered

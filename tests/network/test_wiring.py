@@ -4,13 +4,13 @@ import contextlib
 import os
 import socket
 import subprocess
-from dataclasses import replace
 
 import pytest
 
 from engine.daemon.network import plugging
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
 from engine.daemon.network.wiring import Wiring
+from engine.dataclass import replace
 from engine.errors import SystemFailure
 from engine.kernel import netns
 from engine.kernel.netlink import addresses, links

@@ -6,10 +6,11 @@ import pickle
 import shutil
 import socket
 import subprocess
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.birth import init
+from engine.dataclass import replace
 from engine.kernel import beneath, syscalls
 from engine.sandbox import capabilities, masks, mounts, stage
 from engine.sandbox.spec import Root, Sandbox

@@ -3,11 +3,11 @@
 import os
 import re
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from engine.dataclass import replace
 from engine.sandbox import capabilities, seccomp
 from engine.sandbox.masks import MASKED_PATHS, READONLY_PATHS
 from engine.sandbox.spec import Mount

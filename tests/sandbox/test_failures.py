@@ -1,9 +1,8 @@
 """What a client is told when a container cannot start."""
 
-from dataclasses import replace
-
 import pytest
 
+from engine.dataclass import replace
 from engine.sandbox.spec import Device, Mount
 from tests.sandbox.harness import Bench
 

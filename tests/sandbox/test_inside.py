@@ -2,11 +2,11 @@
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from engine.dataclass import replace
 from engine.sandbox.masks import READONLY_PATHS
 from engine.sandbox.spec import Mount, Rlimit, Root
 from tests.sandbox.harness import Bench

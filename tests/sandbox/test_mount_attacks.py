@@ -5,11 +5,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from engine.dataclass import replace
 from engine.sandbox import masks
 from engine.sandbox.spec import Mount, Sandbox
 from tests.sandbox.harness import Bench, Result

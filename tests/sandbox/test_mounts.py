@@ -2,11 +2,11 @@
 
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from engine.dataclass import replace
 from engine.sandbox.spec import Mount, Sandbox
 from tests.sandbox.harness import Bench
 

@@ -26,45 +26,6 @@ def said(script: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_dataclass_is_made_while_another_thread_begins_to_load_typing() -> None:
-    """`dataclasses` takes what it finds in sys.modules: before `typing` was loaded first of all, a 500 came of it."""
-    script = """
-import importlib, importlib.machinery, sys, threading
-half, made = threading.Event(), threading.Event()
-class Slow(importlib.machinery.SourceFileLoader):
-    def exec_module(self, module):
-        half.set()
-        made.wait(30)
-        super().exec_module(module)
-class Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name != "typing":
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        spec.loader = Slow(name, spec.origin)
-        return spec
-sys.meta_path.insert(0, Finder)
-def load():
-    importlib.import_module("typing")
-    half.set()
-thread = threading.Thread(target=load)
-thread.start()
-half.wait(30)
-from dataclasses import dataclass
-try:
-    @dataclass(frozen=True, slots=True)
-    class Made:
-        number: int
-    print("made")
-except Exception as error:
-    print(repr(error))
-made.set()
-thread.join()
-"""
-    assert said(script) == "made"
-
-
 def test_nothing_that_is_imported_late_is_imported_in_a_circle() -> None:
     """Of two threads that enter a circle at two places, one gets a module that is half loaded."""
     script = f"""

@@ -1,12 +1,12 @@
 """engine.daemon.reload: what SIGHUP changes, and that a configuration that cannot be read changes nothing."""
 
 import logging
-from dataclasses import replace
 
 import pytest
 
 from engine.daemon import reload
 from engine.daemon.runtime.events import Events
+from engine.dataclass import fields, replace
 from engine.errors import Invalid
 from engine.settings import every
 from tests.harness.parts import Parts, told
@@ -47,4 +47,4 @@ def test_a_configuration_that_cannot_be_read_changes_nothing(engine, caplog):
 
 
 def test_every_changeable_setting_is_one():
-    assert set(reload.CHANGEABLE) <= set(every.Settings.__dataclass_fields__)
+    assert set(reload.CHANGEABLE) <= {each.name for each in fields(every.Settings)}

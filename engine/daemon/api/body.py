@@ -10,12 +10,12 @@ and stand in `schemas`.
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from engine.daemon import jsontext
 from engine.daemon.api import jsonerror
 from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 from engine.literals import integer
 

@@ -7,7 +7,6 @@ table of routes, and never changes.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from engine.daemon import busy
 from engine.daemon.api.answers import RAW_STREAM, Empty, Json, Response, Text
@@ -22,6 +21,7 @@ from engine.daemon.api.versions import (
     unknown_parameters,
 )
 from engine.daemon.parts import DaemonParts
+from engine.dataclass import dataclass
 from engine.errors import (
     CommandFailed,
     Conflict,

@@ -4,7 +4,6 @@ Runs on the request's thread. `steps` has the function for each kind of instruct
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from engine.daemon.build import bases, stages, steps
 from engine.daemon.build.arguments import Arguments
@@ -19,6 +18,7 @@ from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
 from engine.daemon.parts import ContainerParts
+from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.literals import natural
 

@@ -14,7 +14,6 @@ import posixpath
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from engine.daemon.build import urls
@@ -25,6 +24,7 @@ from engine.daemon.tar import reader as tar
 from engine.daemon.tar.compression import Unpacked
 from engine.daemon.tar.space import check_room
 from engine.daemon.tar.trees import remove_path
+from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel.beneath import open_beneath
 from engine.late import TYPE_CHECKING, late

@@ -12,7 +12,6 @@ import posixpath
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 from engine.daemon.build import directories
@@ -27,6 +26,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.tar.space import check_space
 from engine.daemon.tar.trees import remove_tree
+from engine.dataclass import dataclass, replace
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.kernel.beneath import open_beneath
 

@@ -6,13 +6,13 @@ place here. What this builder cannot do is refused in words: no parameter is ign
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from engine.daemon import jsontext
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass, field
 from engine.errors import Invalid, NotBuilt
 
 _CLASSIC = "1"

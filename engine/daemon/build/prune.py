@@ -8,7 +8,6 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from engine.daemon import moments
 from engine.daemon.build import directories
@@ -17,6 +16,7 @@ from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
+from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 
 _STEP, _MOUNT = "regular", "exec.cachemount"

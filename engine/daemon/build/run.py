@@ -11,7 +11,6 @@ import hashlib
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from engine.daemon.build import mounting, wording
@@ -27,6 +26,7 @@ from engine.daemon.dockerfile import commands
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
+from engine.dataclass import dataclass
 from engine.errors import CommandFailed, EngineError, Invalid, NotFound
 from engine.logs.format import FRAME
 from engine.wire.schema import Client

@@ -5,10 +5,10 @@ it.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from engine.daemon.dockerfile import commands, instructions
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.literals import natural
 

@@ -10,7 +10,6 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import NoReturn
 
 from engine.daemon.build.arguments import Arguments
@@ -25,6 +24,7 @@ from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.tar.writer import END, Chunk
+from engine.dataclass import dataclass, field
 from engine.errors import Invalid, NotFound
 from engine.kernel.syscalls import boot_id
 

@@ -7,7 +7,6 @@ import copy
 import posixpath
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 from engine.daemon.build import run, wording, workdir
@@ -20,6 +19,7 @@ from engine.daemon.dockerfile.commands import Command
 from engine.daemon.dockerfile.parser import Instruction
 from engine.daemon.images.layers import merged
 from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass, replace
 from engine.errors import Invalid
 
 

@@ -1,7 +1,8 @@
 """The host paths of a container's files below the data root and the exec root; this makes and opens no file."""
 
 import os
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,12 +33,12 @@ A run is named by the value that `exits` had when it began. A decision about one
 import os
 import socket
 import threading
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Protocol
 
 from engine.daemon.containers.shapes import Config, EndpointSettings, HostConfig, MountPoint
 from engine.daemon.locks import Lock
+from engine.dataclass import dataclass, field
 from engine.wire.schema import Client
 from engine.wire.waits import Wait
 

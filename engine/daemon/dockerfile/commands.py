@@ -4,9 +4,8 @@ Pure. `instructions` makes these values out of a Dockerfile's text. `configure` 
 image's config. The package `build` carries out the others.
 """
 
-from dataclasses import dataclass
-
 from engine.daemon.dockerfile.statements import Heredoc
+from engine.dataclass import dataclass
 
 
 @dataclass(frozen=True)

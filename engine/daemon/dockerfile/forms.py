@@ -7,11 +7,11 @@ known.
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 
 from engine.daemon.dockerfile.gotext import SPACE, quoted
 from engine.daemon.jsontext import DEEPEST, deeper_than
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 MOST_ARGUMENTS = 10_000

@@ -5,7 +5,6 @@ Pure. Raises Invalid in dockerd's words for what an instruction does not allow.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypedDict
 
@@ -13,6 +12,7 @@ from engine.daemon.dockerfile import commands, flags, forms, heredocs, mounts
 from engine.daemon.dockerfile.commands import Command
 from engine.daemon.dockerfile.gotext import SPACE, meant, quoted
 from engine.daemon.dockerfile.statements import Heredoc, Instruction
+from engine.dataclass import dataclass, replace
 from engine.errors import Invalid
 from engine.literals import duration, integer
 

@@ -7,10 +7,10 @@ it asks for the next one.
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from engine.daemon.dockerfile.gotext import SPACE
 from engine.daemon.dockerfile.statements import Heredoc
+from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 
 LARGEST = 2**20

@@ -5,10 +5,10 @@ Pure.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from engine.daemon.dockerfile.commands import Mount
 from engine.daemon.dockerfile.gotext import meant, quoted
+from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 from engine.literals import BOOLEANS, natural, size
 

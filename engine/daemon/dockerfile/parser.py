@@ -5,12 +5,12 @@ found before its first step.
 """
 
 import re
-from dataclasses import replace
 
 from engine.daemon.dockerfile import flags, forms, heredocs, instructions
 from engine.daemon.dockerfile.gotext import SPACE, quoted
 from engine.daemon.dockerfile.lines import Line, Reader
 from engine.daemon.dockerfile.statements import Dockerfile, Heredoc, Instruction
+from engine.dataclass import replace
 from engine.errors import Invalid
 
 __all__ = ["Dockerfile", "Heredoc", "Instruction", "parse", "statement", "statements"]

@@ -4,7 +4,8 @@ Pure values. `parser` makes them, `instructions` reads them as commands.
 """
 
 import re
-from dataclasses import dataclass, field, replace
+
+from engine.dataclass import dataclass, field, replace
 
 _LEADING_TABS = re.compile(r"^\t+", re.MULTILINE)
 

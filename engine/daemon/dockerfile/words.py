@@ -6,11 +6,11 @@ bounded.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from engine.daemon.dockerfile import globs
 from engine.daemon.dockerfile.gotext import SPACE, quoted
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 DEEPEST = 50

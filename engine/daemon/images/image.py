@@ -5,11 +5,11 @@ config.md) and docker's schema 2, which differ only in their media types.
 """
 
 import json
-from dataclasses import dataclass
 
 from engine.daemon import jsontext
 from engine.daemon.images.reference import check_digest
 from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"

@@ -9,11 +9,11 @@ import functools
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from engine.daemon import jsontext
 from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 # Machine name of uname(2), or another common name → architecture and variant.

@@ -4,8 +4,8 @@ Pure. Grammar: github.com/distribution/reference. A name without a domain and a 
 """
 
 import re
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 _DEFAULT_DOMAIN = "docker.io"

@@ -4,7 +4,8 @@ Pure. The standard module ipaddress can do the same and more, but it would cost 
 """
 
 import socket
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 BITS = {4: 32, 6: 128}
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}

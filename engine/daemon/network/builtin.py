@@ -10,7 +10,6 @@ import os
 import socket
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from engine.daemon.network import pools
 from engine.daemon.network.addresses import Subnet, parse_address, show_address
@@ -20,6 +19,7 @@ from engine.daemon.network.ipam import Space
 from engine.daemon.network.joining import GATEWAYS, LINK_LOCAL
 from engine.daemon.network.record import DEFAULT, Network, Pool
 from engine.daemon.network.surroundings import Surroundings
+from engine.dataclass import replace
 from engine.errors import Conflict, EngineError, Invalid, SystemFailure
 from engine.kernel.netlink import addresses
 from engine.kernel.netlink.socket import Netlink

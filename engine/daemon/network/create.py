@@ -7,13 +7,13 @@ caller puts its result into the database.
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.daemon.network import pools, subnets
 from engine.daemon.network.drivers import choice
 from engine.daemon.network.record import BUILTIN, Network, Pool
 from engine.daemon.network.surroundings import Surroundings
+from engine.dataclass import dataclass, replace
 from engine.errors import Forbidden, Invalid, NotFound
 from engine.literals import boolean
 from engine.settings.every import Settings

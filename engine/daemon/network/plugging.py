@@ -9,12 +9,12 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from engine.daemon.network import devices, gateways
 from engine.daemon.network.announcing import Announcer
 from engine.daemon.network.drivers import endpointoptions, ipvlan, macvlan, options
 from engine.daemon.network.record import Endpoint, Network, Pair
+from engine.dataclass import replace
 from engine.errors import SystemFailure
 from engine.kernel import netns
 from engine.kernel.netlink import addresses, links

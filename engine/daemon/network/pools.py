@@ -6,10 +6,10 @@ can reach already (see `surroundings`).
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from engine.daemon.network.addresses import BITS, Subnet
 from engine.daemon.network.surroundings import Surroundings
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 # dockerd's pools: the base that is split, and the prefix length of the pieces.

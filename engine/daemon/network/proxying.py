@@ -9,12 +9,12 @@ import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.serviceprocess import Birth, Kind, Lost, ServiceProcess
 from engine.daemon.runtime.spawner import Spawner
+from engine.dataclass import dataclass
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
 from engine.wire import channel, endpoint, exitfile, leads

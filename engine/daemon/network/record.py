@@ -6,8 +6,9 @@ container runs, or is about to. It is replaced, and never changed, once other th
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypedDict
+
+from engine.dataclass import dataclass, field
 
 
 class AskedDns(TypedDict):

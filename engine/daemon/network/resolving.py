@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from engine.daemon.network.drivers import parents
 from engine.daemon.network.record import AskedDns, Endpoint, Links, Pair, Run, has_resolver
@@ -15,6 +14,7 @@ from engine.daemon.runtime import signalling
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.serviceprocess import Birth, Kind, Lost, ServiceProcess
 from engine.daemon.runtime.spawner import Spawner
+from engine.dataclass import dataclass
 from engine.errors import EngineError, SystemFailure
 from engine.sandbox import resolvconf
 from engine.settings.every import Settings

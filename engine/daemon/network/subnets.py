@@ -5,7 +5,6 @@ Overlaps with other networks are found after that, by `allocated`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from engine.daemon.network import pools
@@ -13,6 +12,7 @@ from engine.daemon.network.addresses import Subnet, canonical, parse_address
 from engine.daemon.network.ipam import Space
 from engine.daemon.network.record import Network, Pool
 from engine.daemon.network.surroundings import Surroundings
+from engine.dataclass import replace
 from engine.errors import EngineError, Forbidden, Invalid
 
 _MOST = 256

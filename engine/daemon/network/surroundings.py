@@ -6,11 +6,11 @@ subnet that a client names is not compared with these: that is the client's resp
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from engine.daemon.network.addresses import BITS, Subnet, parse_address
 from engine.daemon.network.devices import idle_bridges, mark
 from engine.daemon.network.record import Network
+from engine.dataclass import dataclass
 from engine.errors import SystemFailure
 from engine.kernel.netlink import addresses, links
 from engine.kernel.netlink.socket import Netlink

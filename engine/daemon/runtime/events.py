@@ -9,7 +9,8 @@ import os
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
+
+from engine.dataclass import dataclass, field
 
 KEPT = 256
 """How many past events are kept for subscribers that ask for them, as many as dockerd keeps."""

@@ -13,7 +13,6 @@ import socket
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from engine.daemon import locks
@@ -21,6 +20,7 @@ from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.spawner import Spawner
+from engine.dataclass import dataclass
 from engine.errors import EngineError, SystemFailure
 from engine.kernel import syscalls
 from engine.wire import endpoint, exitfile

@@ -8,10 +8,10 @@ of power anyway.
 
 import json
 import sqlite3
-from dataclasses import asdict
 from typing import Any
 
 from engine.daemon.containers.record import Container, Health, Probe, State
+from engine.dataclass import asdict
 
 SCHEMA = (
     """

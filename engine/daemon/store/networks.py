@@ -8,10 +8,10 @@ with the power.
 import json
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import Any
 
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
+from engine.dataclass import fields
 
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS networks (

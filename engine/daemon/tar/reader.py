@@ -12,9 +12,9 @@ descriptor, does not know extended attributes, and costs an idle daemon 0.7 MB.
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 from engine.daemon.streams import Source
+from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 
 BLOCK = 512

@@ -4,8 +4,7 @@
 of an NFS server. It mounts nothing: init mounts the result inside the container.
 """
 
-from dataclasses import dataclass
-
+from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.sandbox.mounts import FLAGS
 

@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import time
-from dataclasses import dataclass
 from typing import Protocol
 
 from engine.daemon import locks
@@ -21,6 +20,7 @@ from engine.daemon.store import volumes as table
 from engine.daemon.store.database import Database
 from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes import options as driver_options
+from engine.dataclass import dataclass
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 from engine.kernel import wholefile
 from engine.sandbox.mounts import words

@@ -8,8 +8,8 @@ import errno
 import fcntl
 import struct
 import time
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.kernel.netlink import message
 from engine.kernel.netlink.message import Request
 from engine.kernel.netlink.socket import Netlink, Refused

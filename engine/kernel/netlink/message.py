@@ -6,7 +6,8 @@ says otherwise. It is kept small because the spawner loads this module too.
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 REQUEST = 0x1
 ACKNOWLEDGE = 0x4

@@ -9,8 +9,8 @@ all. `nftexpressions` makes the contents of a rule. Layout: linux/netfilter/nf_t
 import errno
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.kernel.netlink import message
 from engine.kernel.netlink.message import Request, attribute, be32, nested, text
 from engine.kernel.netlink.nftexpressions import value

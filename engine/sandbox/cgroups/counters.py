@@ -6,8 +6,8 @@ Runs in the daemon. `Reader` keeps the files open, since a sampler reads them ev
 
 import errno
 import os
-from dataclasses import dataclass, field
 
+from engine.dataclass import dataclass, field
 from engine.sandbox.cgroups.hierarchy import PARENT, Cgroups
 
 _LARGEST = 16 * 1024

@@ -16,8 +16,8 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 
+from engine.dataclass import replace
 from engine.errors import SystemFailure
 from engine.sandbox.cgroups import subtree
 from engine.sandbox.device_rules import DEFAULT

@@ -3,7 +3,6 @@
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from engine.daemon.images.verbs import prune
 from engine.daemon.store import builds, images
 from engine.daemon.store.database import Database
 from engine.daemon.tar.writer import END
+from engine.dataclass import replace
 from engine.errors import Invalid
 from tests.harness.parts import Parts, image, settings
 

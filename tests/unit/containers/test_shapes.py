@@ -2,13 +2,13 @@
 
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import get_args, get_origin, get_type_hints, is_typeddict
 
 import pytest
 
 from engine.daemon.api import body, schemas
 from engine.daemon.containers import config, shapes
+from engine.dataclass import replace
 
 WHOLE = (
     (shapes.Config, config.CONFIG, schemas.CONTAINER_CONFIG),

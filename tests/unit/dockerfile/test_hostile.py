@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,6 +12,7 @@ from engine.daemon.dockerfile import instructions, parser, words
 from engine.daemon.dockerfile.gotext import meant, quoted
 from engine.daemon.dockerfile.ignore import Ignore
 from engine.daemon.dockerfile.statements import Dockerfile
+from engine.dataclass import replace
 from engine.errors import Invalid
 from engine.literals import duration
 

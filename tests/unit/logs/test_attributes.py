@@ -1,10 +1,10 @@
 """What a log says of its container: templates and expressions of clients, who may mean to keep the daemon busy."""
 
 import time
-from dataclasses import replace
 
 import pytest
 
+from engine.dataclass import replace
 from engine.errors import Invalid
 from engine.logs import attributes
 from engine.logs.attributes import Described

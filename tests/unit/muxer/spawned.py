@@ -4,7 +4,6 @@ A request is a JSON object and its descriptors: the link, and then the clients. 
 to the test by the link as JSON too; what the C tells of a container's end comes as it is.
 """
 
-import dataclasses
 import gc
 import json
 import os
@@ -15,6 +14,7 @@ import socket
 import traceback
 from collections.abc import Callable
 
+from engine import dataclass
 from engine.kernel import syscalls
 from engine.logs.openlog import IDLE
 from engine.logs.writer import Writer
@@ -269,7 +269,7 @@ def _decide(stay: Processes) -> None:
         elif event == ("readable", stayed.link):
             if link.recv(100) != b"go on":
                 return
-            plain = {field.name: getattr(stayed, field.name) for field in dataclasses.fields(stayed)}
+            plain = {field.name: getattr(stayed, field.name) for field in dataclass.fields(stayed)}
             told = {name: value for name, value in plain.items() if type(value) is int}
             waiters = 0 if stayed.waiters is None else len(stayed.waiters)
             link.send(json.dumps(told | {"clients": stayed.pump.clients, "waiters": waiters}).encode())

@@ -1,11 +1,10 @@
 """Which network is a container's way out."""
 
-from dataclasses import replace
-
 import pytest
 
 from engine.daemon.network.gateways import choose_gateways
 from engine.daemon.network.record import Endpoint, Network
+from engine.dataclass import replace
 
 ALPHA = Network("a" * 64, "alpha", "bridge", 0)
 OMEGA = Network("b" * 64, "omega", "bridge", 0)

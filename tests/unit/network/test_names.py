@@ -3,12 +3,12 @@
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from engine.daemon.network.names import Names
 from engine.daemon.network.record import Endpoint, Network
+from engine.dataclass import replace
 from engine.errors import SystemFailure, Unavailable
 from engine.kernel import syscalls
 from engine.wire.channel import Channel

@@ -1,13 +1,13 @@
 """Networks and endpoints are rows: found, joined, left and removed, and the same after every start."""
 
 import threading
-from dataclasses import replace
 
 import pytest
 
 from engine.daemon.network import joining
 from engine.daemon.network.record import Published
 from engine.daemon.runtime.events import Events
+from engine.dataclass import replace
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
 from tests.unit.network.made import endpoint, subnet
 

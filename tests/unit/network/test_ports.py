@@ -3,13 +3,13 @@
 import resource
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from engine.daemon.network import publishing
 from engine.daemon.network.ports import Ports
 from engine.daemon.network.record import Endpoint, Network, PortRequest, Published
+from engine.dataclass import replace
 from engine.errors import SystemFailure, Unavailable
 from tests.harness.parts import settings
 

@@ -9,9 +9,9 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 
+from engine.dataclass import asdict, replace
 from engine.proxy import orders
 from engine.proxy.bounds import Limits
 from engine.wire import endpoint, leads

@@ -7,7 +7,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import _muxer
+from engine.dataclass import replace
 from engine.wire import endpoint, leads
 from engine.wire.leads import Lead, Word
 from tests.unit.proxy.carrier import PATIENCE, WEB, Carrier, client, host, lead_to, process, server

@@ -2,11 +2,11 @@
 
 import errno
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from engine.dataclass import replace
 from engine.errors import SystemFailure
 from engine.sandbox import device_program
 from engine.sandbox.cgroups import detection, hierarchy

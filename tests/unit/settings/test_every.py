@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.commandline import parse
+from engine.dataclass import fields
 from engine.errors import Invalid, Unavailable
 from engine.settings import every
 
@@ -30,7 +31,7 @@ def test_the_readme_shows_the_options_as_they_are_declared():
 
 def test_every_setting_has_one_option_and_every_option_a_setting():
     keys = [option.key.replace("-", "_") for option in every.OPTIONS if option.key]
-    assert sorted(keys) == sorted(every.Settings.__dataclass_fields__)
+    assert sorted(keys) == sorted(each.name for each in fields(every.Settings))
 
 
 def test_the_help_text_fits_a_page_and_names_every_option():

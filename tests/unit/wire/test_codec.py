@@ -1,11 +1,10 @@
 """The codec: every message comes back as it went, and no bytes bring anything but a message or Invalid."""
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine import dataclass
 from engine.errors import Invalid
 from engine.wire import codec
 from engine.wire.schema import Attach, Client, Exited, LogTarget, Place, Proceed, Serve, Start
@@ -42,7 +41,7 @@ def test_another_version_s_form_is_told_once(monkeypatch):
 
 def test_a_form_is_another_with_each_change_of_a_field():
     def made(*fields):
-        return codec.form(dataclasses.make_dataclass("Made", fields))
+        return codec.form(dataclass.dataclass(type("Made", (), {"__annotations__": dict(fields)})))
 
     forms = [
         made(("a", int)),
@@ -57,7 +56,7 @@ def test_a_form_is_another_with_each_change_of_a_field():
 def test_every_message_is_in_the_table():
     for name, each in codec.CLASSES.items():
         assert each.__name__ == name
-        assert codec.FIELDS[each] == tuple(field.name for field in dataclasses.fields(each))
+        assert codec.FIELDS[each] == tuple(field.name for field in dataclass.fields(each))
 
 
 @given(st.binary(max_size=200))

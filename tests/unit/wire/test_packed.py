@@ -1,10 +1,10 @@
 """A sandbox comes out of its packet as it went in, whatever its fields hold."""
 
-import dataclasses
 import marshal
 
 import pytest
 
+from engine import dataclass
 from engine.errors import Invalid
 from engine.sandbox.spec import Device, Mount, Rlimit, Root, Sandbox
 from engine.wire.packed import pack, unpack
@@ -28,7 +28,7 @@ def test_a_sandbox_comes_back_as_it_went():
 
 
 def test_every_kind_of_part_comes_back_as_its_own_class():
-    parts = {field.name for field in dataclasses.fields(Sandbox) if "spec" in str(type(getattr(SANDBOX, field.name)))}
+    parts = {field.name for field in dataclass.fields(Sandbox) if "spec" in str(type(getattr(SANDBOX, field.name)))}
     assert parts == {"root"}
     came = unpack(pack(SANDBOX))
     kinds = {type(each) for name in ("mounts", "devices", "rlimits") for each in getattr(came, name)}

@@ -9,11 +9,11 @@ import posixpath
 import time
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from engine.daemon.build.urls import is_git
 from engine.daemon.build.urls import is_url as is_url
 from engine.daemon.tar.space import check_space
+from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid
 from engine.late import TYPE_CHECKING, late
 

@@ -11,7 +11,6 @@ import posixpath
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from engine.daemon.build.copying import archives, owners, permissions, places, sources
 from engine.daemon.build.copying.places import Place
@@ -19,6 +18,7 @@ from engine.daemon.build.copying.request import Base, Request
 from engine.daemon.build.copying.sources import Source
 from engine.daemon.images.layers import merged
 from engine.daemon.tar.writer import Chunk, Packer
+from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.kernel.beneath import open_beneath
 from engine.sandbox.mounts import words

@@ -7,8 +7,8 @@ an image's `/etc` may be a link to `../../..`, which resolves to the root again.
 import errno
 import os
 import stat
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.kernel.beneath import followed, open_beneath
 

@@ -6,11 +6,11 @@ is in its image's id. The second step is taken only where the cache has no image
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from engine.daemon.build.copying import digests, packing, permissions, sources
 from engine.daemon.build.copying.request import Base, Request
 from engine.daemon.tar.writer import Chunk
+from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.sandbox.mounts import words
 

@@ -4,9 +4,9 @@ Pure.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from engine.daemon.build.copying.fetching import Fetched
+from engine.dataclass import dataclass, field
 
 
 def _never() -> None:

@@ -9,13 +9,13 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from engine.daemon.build.copying import places, walking
 from engine.daemon.build.copying.fetching import Fetched
 from engine.daemon.build.copying.request import Request
 from engine.daemon.build.copying.wildcards import Pattern, is_pattern
 from engine.daemon.dockerfile.ignore import Ignore
+from engine.dataclass import dataclass
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.kernel.beneath import open_beneath
 

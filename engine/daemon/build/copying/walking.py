@@ -8,8 +8,8 @@ import heapq
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.kernel.beneath import open_beneath
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

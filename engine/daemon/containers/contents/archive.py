@@ -12,7 +12,6 @@ import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from engine.daemon.clock import rfc3339
@@ -26,6 +25,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.parts import MountParts
 from engine.daemon.tar import writer as tarwriter
 from engine.daemon.tar.space import NoSpace
+from engine.dataclass import dataclass
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 from engine.kernel.beneath import followed, open_beneath
 from engine.sandbox import users

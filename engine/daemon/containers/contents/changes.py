@@ -12,7 +12,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from engine.daemon.containers import paths
@@ -22,6 +21,7 @@ from engine.daemon.images.layers.whiteouts import OPAQUE, OPAQUE_ATTRIBUTE, WHIT
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContentParts
 from engine.daemon.tar.writer import open_file
+from engine.dataclass import dataclass
 from engine.errors import NotFound, SystemFailure
 
 T = TypeVar("T")

@@ -12,7 +12,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from engine.daemon.clock import rfc3339
@@ -34,6 +33,7 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts, ContentParts
 from engine.daemon.tar.writer import Chunk, Packer
+from engine.dataclass import dataclass
 from engine.errors import Conflict, Invalid, NotFound
 from engine.kernel.beneath import open_beneath
 

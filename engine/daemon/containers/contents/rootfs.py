@@ -21,7 +21,6 @@ import select
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from engine.daemon.containers import files, paths
@@ -29,6 +28,7 @@ from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.security import copied, specify
 from engine.daemon.parts import MountParts
+from engine.dataclass import dataclass, replace
 from engine.errors import Conflict, NotFound, SystemFailure
 from engine.kernel import syscalls
 from engine.sandbox import mounts, sources

@@ -5,12 +5,12 @@ API's threads, under `Container.operation`.
 """
 
 import logging
-from dataclasses import replace
 
 from engine.daemon.containers.endpoints import portspecs, wires
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import Endpoint, Network, PortRequest
 from engine.daemon.parts import EndpointParts
+from engine.dataclass import replace
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)

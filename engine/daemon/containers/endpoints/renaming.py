@@ -5,12 +5,12 @@ Runs in the API's threads, under `Container.operation`.
 
 import logging
 import os
-from dataclasses import replace
 
 from engine.daemon.containers.endpoints import requested, wires
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import has_resolver
 from engine.daemon.parts import EndpointParts
+from engine.dataclass import replace
 from engine.errors import SystemFailure
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ import contextlib
 import json
 import os
 import socket
-from dataclasses import dataclass
 
 from engine.daemon.containers.exec.known import Command
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.wire import codec, endpoint
 from engine.wire.schema import Exited

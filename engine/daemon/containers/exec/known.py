@@ -9,10 +9,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from engine.daemon import locks
 from engine.daemon.containers.record import Container
+from engine.dataclass import dataclass, field
 from engine.errors import NotFound
 
 KEPT_SECONDS = 300.0

@@ -13,7 +13,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from engine.daemon import busy
 from engine.daemon.clock import SECOND
@@ -29,6 +28,7 @@ from engine.daemon.parts import ExecParts
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure
+from engine.dataclass import dataclass, replace
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 from engine.sandbox import capabilities, users
 from engine.sandbox.spec import Sandbox

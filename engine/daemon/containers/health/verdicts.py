@@ -4,11 +4,11 @@ Pure; used by the requests' threads and by the threads that run probes (`probing
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from engine.daemon.clock import SECOND
 from engine.daemon.containers.record import Health, Probe
 from engine.daemon.containers.shapes import Config
+from engine.dataclass import dataclass, replace
 
 HEALTHY, UNHEALTHY, STARTING = "healthy", "unhealthy", "starting"
 CUT_SHORT = -1

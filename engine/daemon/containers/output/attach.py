@@ -10,12 +10,12 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.output import head, logconfig, logs, relay
 from engine.daemon.containers.record import Container
 from engine.daemon.parts import OutputParts
+from engine.dataclass import dataclass, replace
 from engine.errors import Conflict, Invalid, NotFound
 from engine.logs.query import Query
 from engine.wire.schema import Attach, Client

@@ -9,11 +9,11 @@ level, so no two containers have the same ones. `sandbox.selinux` applies the la
 import os
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import MountPoint
 from engine.daemon.parts import SecurityParts
+from engine.dataclass import dataclass, replace
 from engine.errors import Invalid, SystemFailure
 from engine.sandbox import selinux
 from engine.sandbox.spec import Mount

@@ -8,10 +8,10 @@ devices on any host.
 """
 
 import os
-from dataclasses import replace
 
 from engine.daemon.containers.security import walls
 from engine.daemon.containers.shapes import HostConfig
+from engine.dataclass import replace
 from engine.errors import SystemFailure
 from engine.sandbox import capabilities
 from engine.sandbox.cgroups.hierarchy import Cgroups

@@ -10,13 +10,13 @@ import os
 import posixpath
 import re
 import stat
-from dataclasses import dataclass
 
 from engine.daemon.containers.mounts.requests import UncheckedByDockerd
 from engine.daemon.containers.security import confinement, joins
 from engine.daemon.containers.shapes import HostConfig
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
+from engine.dataclass import dataclass
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, device_rules, mounts, seccomp, sysctls

@@ -6,13 +6,13 @@ dockerd's answers. What dockerd leaves out when it is zero is left out here.
 
 import json
 import os
-from dataclasses import dataclass
 
 from engine.daemon.clock import NEVER, SECOND, rfc3339
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.security import cgroupparent
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import CgroupPart
+from engine.dataclass import dataclass
 from engine.sandbox.cgroups.counters import Counters, Files, Gone, IoEntry, Reader
 
 _TICKS = os.sysconf("SC_CLK_TCK")

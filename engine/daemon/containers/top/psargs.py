@@ -7,9 +7,9 @@ shows those of the container alone. Other arguments are refused in procps's word
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from engine.daemon.containers.top.psfields import FIELDS, Column, column
+from engine.dataclass import dataclass
 from engine.errors import SystemFailure
 from engine.literals import natural
 

@@ -7,7 +7,8 @@ output docker shows for `top`.
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from engine.dataclass import dataclass
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

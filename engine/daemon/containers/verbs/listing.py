@@ -4,7 +4,6 @@ Runs in the daemon's request threads; it holds no lock for longer than one conta
 """
 
 import time
-from dataclasses import dataclass, field
 
 from engine.daemon.clock import SECOND, duration
 from engine.daemon.containers import filters, ports
@@ -14,6 +13,7 @@ from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.verbs.inspect import measure
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
+from engine.dataclass import dataclass, field
 from engine.errors import NotFound
 from engine.late import TYPE_CHECKING, late
 

@@ -2,13 +2,13 @@
 
 import logging
 import time
-from dataclasses import dataclass
 
 from engine.daemon import locks
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import remove
 from engine.daemon.containers.verbs.inspect import measure
 from engine.daemon.parts import ContainerParts
+from engine.dataclass import dataclass
 from engine.errors import Conflict, EngineError, Invalid
 from engine.late import TYPE_CHECKING, late
 

@@ -12,10 +12,10 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from engine.daemon.containers.record import Container, Entrusted
 from engine.daemon.parts import ContainerParts
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.wire.waits import Wait
 

@@ -15,7 +15,6 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from engine.daemon import locks
 from engine.daemon.images.content import sha256
@@ -23,6 +22,7 @@ from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from engine.daemon.streams import Buffer, Source
 from engine.daemon.tar.trees import remove_tree
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.kernel import memory
 from engine.kernel.beneath import open_beneath

@@ -7,12 +7,12 @@ whiteouts, which mark files of lower layers as deleted (see `whiteouts`).
 import contextlib
 import os
 import stat
-from dataclasses import dataclass
 
 from engine.daemon.images.layers.whiteouts import OPAQUE, OPAQUE_ATTRIBUTE, WHITEOUT
 from engine.daemon.streams import Source
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.extract import CREATE, DIRECTORY, Extraction, failure
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 # aufs kept metadata of its own under this prefix, which is no part of the image.

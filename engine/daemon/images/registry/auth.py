@@ -10,9 +10,9 @@ import re
 import threading
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass
 from engine.errors import Invalid, Unauthorized
 
 _CLIENT = "engine"

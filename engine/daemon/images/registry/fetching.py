@@ -8,7 +8,6 @@ of a layer follows its download. The first failure ends all of them.
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 from engine.daemon.images.content import Content
@@ -17,6 +16,7 @@ from engine.daemon.images.registry.download import Arriving, Cancelled, Followin
 from engine.daemon.images.registry.reads import Registry
 from engine.daemon.images.registry.report import Report
 from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 
 # Downloads at once: dockerd's max-concurrent-downloads. More unpackings at once than processors only take memory.

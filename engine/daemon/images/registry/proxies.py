@@ -7,8 +7,8 @@ import base64
 import ipaddress
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 
 

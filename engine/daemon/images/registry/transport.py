@@ -13,12 +13,12 @@ import socket
 import ssl
 import threading
 import urllib.parse
-from dataclasses import dataclass
 from typing import Protocol
 
 from engine.daemon.images.registry import paced
 from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.proxies import Proxy, proxy_for
+from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.literals import quoted
 

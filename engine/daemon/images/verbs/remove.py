@@ -5,7 +5,6 @@ database. The rules and the messages are those of a current dockerd (transcript 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from engine.daemon.images import platform
 from engine.daemon.images.catalogue import Catalogue
@@ -14,6 +13,7 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.images.usedby import UsedBy, User, standing
 from engine.daemon.jsontext import Object
 from engine.daemon.store import images as table
+from engine.dataclass import dataclass, field
 from engine.errors import Conflict, Invalid, NotFound
 
 _SHORT = 12

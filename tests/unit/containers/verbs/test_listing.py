@@ -1,7 +1,6 @@
 """The listing and its filters."""
 
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -10,6 +9,7 @@ from engine.daemon.containers.verbs.create import create
 from engine.daemon.containers.verbs.inspect import inspect
 from engine.daemon.containers.verbs.listing import AskedListing, list_containers, status_text
 from engine.daemon.network.record import Published
+from engine.dataclass import replace
 from engine.errors import Invalid, NotFound
 from tests.unit.containers import recorded
 from tests.unit.containers.fakes import BUSYBOX, make_engine

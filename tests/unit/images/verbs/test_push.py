@@ -1,6 +1,5 @@
 """A push from name to digest line, against a registry in a thread of the test."""
 
-import dataclasses
 import io
 import json
 import os
@@ -8,6 +7,7 @@ import threading
 
 import pytest
 
+from engine import dataclass
 from engine.daemon.images.registry import upload
 from engine.daemon.images.verbs import load, push
 from engine.daemon.store import blobsources
@@ -190,7 +190,7 @@ def test_a_partly_pulled_index(store, shelf, monkeypatch):
     )
     store.content.put(index)
     root = made.part(made.OCI + "index.v1+json", index)
-    partly = dataclasses.replace(image, id=root["digest"], descriptor=root)
+    partly = dataclass.replace(image, id=root["digest"], descriptor=root)
     monkeypatch.setattr(store, "find", lambda name: partly)
     lines = pushed(store, shelf, "a/b", "1")
     instead = {"manifestPushedInsteadOfIndex": True, "originalIndex": root, "selectedManifest": ours}

@@ -1,11 +1,10 @@
 """What the drivers refuse, in docker's words, and what they call their devices."""
 
-from dataclasses import replace
-
 import pytest
 
 from engine.daemon.network.drivers import bridge, choice, host, ipvlan, macvlan, null, options, parents
 from engine.daemon.network.record import Network, Pool
+from engine.dataclass import replace
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure
 
 BRIDGE = Network("ab" * 32, "web", "bridge", 0, pools=(Pool("10.9.0.0/24", gateway="10.9.0.1"),))

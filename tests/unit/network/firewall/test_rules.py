@@ -1,13 +1,12 @@
 """What a network and an endpoint add to the table."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.daemon.network.firewall import rules, table
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
+from engine.dataclass import replace
 from engine.kernel.netlink import nftexpressions as nft
 from engine.kernel.netlink.nftables import Element
 
