@@ -22,12 +22,16 @@ _INSTEAD = frozenset(("__dict__", "__weakref__"))  # what a class with slots has
 
 
 class _Field:
-    """One field. type: its annotation; default, factory: `_MISSING` for none; repr, compare: whether it is part"""
+    """One field.
 
-    __slots__ = ("compare", "default", "factory", "name", "repr", "type")
+    type: its annotation; default, factory: `_MISSING` for none; repr, compare: whether it is part of that
+    kw_only: it is given by its name alone
+    """
+
+    __slots__ = ("compare", "default", "factory", "kw_only", "name", "repr", "type")
 
     def __init__(self, default: object, factory: Callable[[], object], repr: bool, compare: bool) -> None:
-        self.name, self.type = "", _MISSING
+        self.name, self.type, self.kw_only = "", _MISSING, False
         self.default, self.factory, self.repr, self.compare = default, factory, repr, compare
 
 
@@ -88,7 +92,7 @@ def _plain(value: Any) -> Any:
 
 
 def _made(plain: Any, frozen: bool, slots: bool, eq: bool, repr: bool, kw_only: bool) -> Any:
-    own = _own(plain)
+    own = _own(plain, kw_only)
     known: dict[str, _Field] = {}
     for base in reversed(plain.__mro__[1:]):
         known.update(getattr(base, _FIELDS, {}))
@@ -101,25 +105,27 @@ def _made(plain: Any, frozen: bool, slots: bool, eq: bool, repr: bool, kw_only: 
     cls = _slotted(plain, own, known) if slots else plain
     setattr(cls, _FIELDS, known)
     methods: dict[str, object] = {
-        "__match_args__": () if kw_only else tuple(known),
-        "__init__": _init(cls, known, frozen, kw_only),
+        "__match_args__": tuple(name for name, each in known.items() if not each.kw_only),
+        "__init__": _init(cls, known, frozen),
     }
     if repr:
         methods["__repr__"] = _repr
     if eq:
         setattr(cls, _KEY, _key([name for name, each in known.items() if each.compare]))
         methods["__eq__"] = _eq
+    if frozen:
+        cls.__setattr__, cls.__delattr__ = _refuse, _refuse
+        if slots:
+            methods |= {"__getstate__": _state, "__setstate__": _take_state}
     for name, method in methods.items():
         if name not in cls.__dict__:
             setattr(cls, name, method)
-    if frozen:
-        cls.__setattr__, cls.__delattr__ = _refuse, _refuse
     if eq and cls.__dict__.get("__hash__") is None:  # Python itself puts None there beside an `__eq__`
         cls.__hash__ = _hash if frozen else None
     return cls
 
 
-def _own(plain: Any) -> dict[str, _Field]:
+def _own(plain: Any, kw_only: bool) -> dict[str, _Field]:
     """The fields that a class itself declares."""
     found = {}
     for name, kind in plain.__annotations__.items():
@@ -127,7 +133,7 @@ def _own(plain: Any) -> dict[str, _Field]:
             continue
         default = plain.__dict__.get(name, _MISSING)
         each = default if isinstance(default, _Field) else _Field(default, _MISSING, True, True)
-        each.name, each.type = name, kind
+        each.name, each.type, each.kw_only = name, kind, kw_only
         found[name] = each
     return found
 
@@ -142,11 +148,13 @@ def _slotted(plain: Any, own: dict[str, _Field], known: dict[str, _Field]) -> An
     return cls
 
 
-def _init(cls: Any, known: dict[str, _Field], frozen: bool, kw_only: bool) -> object:
-    """`__init__`, which takes the fields in order."""
+def _init(cls: Any, known: dict[str, _Field], frozen: bool) -> object:
+    """`__init__`, which takes the fields in order, and behind them those that are given by name."""
     space: dict[str, Any] = {"_missing": _MISSING, "_set": object.__setattr__}
-    asked, steps = ["self", "*"] if kw_only and known else ["self"], []
-    for name, each in known.items():
+    asked, steps = ["self"], []
+    for name, each in sorted(known.items(), key=lambda item: item[1].kw_only):
+        if each.kw_only and "*" not in asked:
+            asked.append("*")
         value = name
         if each.factory is not _MISSING:
             space[f"_make_{name}"] = each.factory
@@ -190,6 +198,16 @@ def _hash(self: Any) -> int:
 def _repr(self: Any) -> str:
     shown = (f"{name}={getattr(self, name)!r}" for name, each in getattr(self, _FIELDS).items() if each.repr)
     return f"{self.__class__.__qualname__}({', '.join(shown)})"
+
+
+def _state(self: Any) -> list[object]:
+    """What pickle and copy keep of one that is frozen and has slots."""
+    return [getattr(self, name) for name in getattr(self, _FIELDS)]
+
+
+def _take_state(self: Any, state: list[object]) -> None:
+    for name, value in zip(getattr(self, _FIELDS), state, strict=True):
+        object.__setattr__(self, name, value)
 
 
 def _refuse(self: Any, name: str, *_value: object) -> None:

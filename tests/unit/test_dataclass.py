@@ -1,7 +1,9 @@
 """The engine's dataclasses against those of the standard library: both make the same of the same declarations."""
 
+import copy
 import dataclasses
 import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -178,6 +180,33 @@ def observed(library: Library, plain: type, flags: dict[str, bool]) -> list[obje
 @pytest.mark.parametrize("plain", CALLS, ids=lambda plain: plain.__name__)
 def test_both_make_the_same(plain: type, flags: dict[str, bool]) -> None:
     assert observed(ours, plain, flags) == observed(dataclasses, plain, flags)
+
+
+def test_what_is_given_by_name_comes_behind_what_a_parent_takes_in_order() -> None:
+    def pair(library: Library) -> type:
+        parent = library.dataclass(frozen=True)(type("Parent", (), {"__annotations__": {"a": "int", "b": "int"}}))
+        body = {"__annotations__": {"c": "int"}}
+        return library.dataclass(frozen=True, slots=True, kw_only=True)(type("Child", (parent,), body))
+
+    for library in (ours, dataclasses):
+        made = pair(library)
+        assert repr(made(1, 2, c=3)).endswith("Child(a=1, b=2, c=3)")
+        assert made.__match_args__ == ("a", "b")
+        with pytest.raises(TypeError):
+            made(1, 2, 3)
+
+
+@ours.dataclass(frozen=True, slots=True)
+class Frozen:
+    """One that a process can send to another."""
+
+    first: int
+    second: list[int] = ours.field(default_factory=list)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_one_that_is_frozen_and_has_slots_can_be_copied(again: Callable[[Frozen], Frozen]) -> None:
+    assert again(Frozen(1, [2])) == Frozen(1, [2])
 
 
 @pytest.mark.parametrize("slots", [False, True])

@@ -93,6 +93,14 @@ def play(one: World, events: list[Event]) -> None:
     empty=False,
     at_last=[],
 )
+@example(  # what is meant for an exec has the spawner keep a spare for execs, even if it is none
+    spares=True,
+    nofile=0,
+    first=[("start", Program(1, 1, None, 0, 0), [], b"O")],
+    then=[("malformed", b"E[]", 1), ("look",)],
+    empty=False,
+    at_last=[],
+)
 def test_whatever_happens_each_request_is_answered_once_and_nothing_is_left(
     spares: bool, nofile: int, first: list[Event], then: list[Event], empty: bool, at_last: list[Event]
 ) -> None:

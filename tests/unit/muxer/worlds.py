@@ -148,6 +148,7 @@ class World:
         if self.spawner_ended:
             return
         self.rested = False
+        self.execs_asked |= content.startswith(b"E")  # which is for a monitor to read: a spare for execs is made
         if count == 0:
             self.one.requests.send(content)
             return
