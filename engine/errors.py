@@ -49,8 +49,12 @@ class SystemFailure(EngineError):
 
 
 class CommandFailed(EngineError):
-    """A command that the engine was to run for the caller has ended with an exit code other than 0, its `code`."""
+    """A command that the engine was to run for the caller has ended with an exit code other than 0, its `code`.
 
-    def __init__(self, message: str, code: int = 1):
+    command: its words
+    """
+
+    def __init__(self, message: str, code: int = 1, command: str = ""):
         super().__init__(message)
         self.code = code
+        self.command = command

@@ -5,6 +5,9 @@ damaged, and has the rest cleaned up in the background (see `recovery`). Nearly 
 idle daemon has loaded only this module.
 """
 
+import os
+
+from engine.daemon.containers import paths
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
 from engine.daemon.store import builds as build_table
@@ -33,5 +36,6 @@ def finish(engine: ContainerParts) -> None:
     """Start the clean-up after interrupted builds, if there is anything to clean up."""
     with engine.database.reading() as connection:
         steps, images = build_table.steps(connection), build_table.all_unsettled(connection)
-    if steps or images:
-        later(recovery.recover, engine, steps, images)
+    given = os.listdir(paths.given(engine.settings.exec_root))
+    if steps or images or given:
+        later(recovery.recover, engine, steps, images, given)

@@ -92,8 +92,8 @@ _AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPWR)
 # root, because it may hold a socket for a group.
 _ROOTS = {"data": 0o700, "exec": 0o711}
 _PRIVATE = {
-    "data": ("blobs", "buildmounts", "containers", "layers", "tmp", "volumes"),
-    "exec": ("containers", "stage"),
+    "data": ("blobs", "buildmounts", "containers", "contexts", "layers", "tmp", "volumes"),
+    "exec": ("containers", "given", "stage"),
 }
 
 

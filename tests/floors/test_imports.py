@@ -78,10 +78,17 @@ ROOMS = {
     "engine.daemon.signals": (),
     "engine.daemon.main": ("engine.daemon", *BASE),
     "engine.daemon.goingdown": ("engine.daemon.runtime",),
-    "engine.daemon.interrupted": ("engine.daemon.build", "engine.daemon.runtime", "engine.daemon.store", *BASE),
+    "engine.daemon.interrupted": (
+        "engine.daemon.build",
+        "engine.daemon.containers.paths",
+        "engine.daemon.runtime",
+        "engine.daemon.store",
+        *BASE,
+    ),
     "engine.daemon.adopt": ("engine.daemon.containers", "engine.daemon.runtime", "engine.daemon.store", *BASE),
     "engine.daemon.api": (
         "engine.daemon.build",
+        "engine.daemon.buildkit",
         "engine.daemon.diskusage",
         "engine.daemon.info",
         "engine.daemon.jsontext",
@@ -120,6 +127,16 @@ ROOMS = {
         "engine.daemon.moments",
         "engine.daemon.patterns",
         "engine.daemon.store",
+        "engine.daemon.tar",
+        *BASE,
+    ),
+    # A door in front of the builds, beside the API's own.
+    "engine.daemon.buildkit": (
+        "engine.daemon.build",
+        "engine.daemon.dockerfile",
+        "engine.daemon.images",
+        "engine.daemon.jsontext",
+        "engine.daemon.runtime",
         "engine.daemon.tar",
         *BASE,
     ),
@@ -424,7 +441,7 @@ NUMBERS = {
     ),
     "the engine's own": (
         *("containers/security/resources", "images/layers/store", "images/verbs/remove", "network/drivers/bridge"),
-        *("network/firewall/rules", "network/pools", "network/subnets", "locks"),
+        *("network/firewall/rules", "network/pools", "network/subnets", "locks", "buildkit/contexts"),
     ),
     "of numbers": (
         *("api/connection", "build/copying/fetching", "build/copying/packing", "build/workdir", "clock"),

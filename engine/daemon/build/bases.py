@@ -14,10 +14,8 @@ from engine.errors import NotFound
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # most builds find their base images here
-    from engine.daemon.images.registry import auth
     from engine.daemon.images.verbs import pull
 else:
-    auth = late("engine.daemon.images.registry.auth")
     pull = late("engine.daemon.images.verbs.pull")
 
 
@@ -43,7 +41,7 @@ def find(
             if _is_id(name):
                 raise
     Reference.parse(name)
-    credentials = auth.chosen(options.auths, Reference.parse(name).domain)
+    credentials = options.credentials(Reference.parse(name).domain)
     image = pull.pull(engine.images, name, "", platform or None, credentials, progress, gone)
     fresh.add(f"{name} {platform}")
     return image

@@ -9,8 +9,9 @@ from engine.daemon.build import bases, stages, steps
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.cache import Cache
 from engine.daemon.build.context import Context
+from engine.daemon.build.giving import Giver
 from engine.daemon.build.options import Options
-from engine.daemon.build.output import Output, short
+from engine.daemon.build.output import Output, Step
 from engine.daemon.build.stages import SCRATCH, Plan, Stage
 from engine.daemon.build.state import Maker, State
 from engine.daemon.dockerfile import commands, instructions, parser, scope, words
@@ -34,6 +35,7 @@ class Build:
 
     watch: sleeps until a descriptor is readable, and raises once the client is gone
     check: raises once the client is gone; gone: returns whether the client is gone
+    giver: gives the steps secrets and an agent, None for a client that cannot
     built: number of a stage → the image that it has made, None for no image
     fresh: names of images that this build has pulled (see `bases.find`)
     number: of the step that was announced last; current: number of the stage that is being built
@@ -51,6 +53,7 @@ class Build:
     dockerfile: Dockerfile
     plan: Plan
     arguments: Arguments
+    giver: Giver | None = None
     built: dict[int, Image | None] = field(default_factory=dict)
     fresh: set[str] = field(default_factory=set)
     number: int = 0
@@ -62,7 +65,7 @@ class Build:
         Raises Invalid where it has made none.
         """
         for instruction in self.plan.arguments:
-            self._announce(instruction)
+            self._announce(instruction, None)
         for stage in self.plan.stages:
             if stage.index not in self.built:
                 self._stage(stage)
@@ -71,21 +74,23 @@ class Build:
             raise Invalid("No image was generated. Is your Dockerfile empty?")
         return image
 
-    def _announce(self, instruction: Instruction) -> None:
+    def _announce(self, instruction: Instruction, stage: int | None) -> None:
         self.number += 1
-        self.output.step(self.number, self.plan.total, instruction.original)
+        text, keyword = instruction.original, instruction.keyword
+        where = instruction.line, instruction.last_line
+        self.output.step(Step(self.number, self.plan.total, text, keyword, *where, stage))
 
     def _stage(self, stage: Stage) -> None:
-        self._announce(stage.start)
+        self._announce(stage.start, stage.index)
         if stage.name and any(other.name == stage.name for other in self.plan.every[: stage.index]):
             raise Invalid(f"{stage.name} stage name already used")
         self.current = stage.index
         state = self._opened(stage)
-        self.output.text(f" ---> {short(state.identity)}\n")
+        self.output.stands_on(state.identity)
         for instruction in stage.steps:
-            self._announce(instruction)
+            self._announce(instruction, stage.index)
             self._take(state, instruction, state.escape)
-            self.output.text(f" ---> {short(state.identity)}\n")
+            self.output.stands_on(state.identity)
         self.built[stage.index] = state.image
         if state.image is not None:
             self.output.image(state.identity)
@@ -118,10 +123,10 @@ class Build:
 
     def _trigger(self, state: State, triggers: list[str]) -> None:
         """Run the base image's ONBUILD triggers before the stage's own steps."""
-        self.output.text(f"# Executing {len(triggers)} build trigger")
+        self.output.note(f"# Executing {len(triggers)} build trigger")
         if len(triggers) > 1:
-            self.output.text("s")
-        self.output.text("\n")
+            self.output.note("s")
+        self.output.note("\n")
         for trigger in triggers:
             read = parser.statement(trigger)
             if read.keyword in _NO_TRIGGERS:

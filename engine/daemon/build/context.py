@@ -84,16 +84,32 @@ def opened(
     dockerfile: path of the Dockerfile in the context, empty for `Dockerfile`
     progress: takes (bytes so far, bytes in all or -1) of a download
     """
-    place = os.path.join(data_root, "tmp", f"build-{os.getpid()}-{time.monotonic_ns()}")
     with contextlib.ExitStack() as stack:
-        os.mkdir(place, 0o700)
-        stack.callback(remove_path, place)
+        place = stack.enter_context(_place(data_root))
         root, scratch = (_made(stack, os.path.join(place, name)) for name in ("context", "scratch"))
         try:
             data, name = _filled(root, body, remote, dockerfile or _DEFAULT, progress)
         except OSError as error:
             raise SystemFailure(f"cannot store the build context: {words(error)}") from error
         yield Context(root, scratch, data, name)
+
+
+@contextlib.contextmanager
+def scratch(data_root: str) -> Iterator[int]:
+    """The descriptor of an empty directory, for a build whose context is somewhere else."""
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(_place(data_root))
+        yield _made(stack, os.path.join(place, "scratch"))
+
+
+@contextlib.contextmanager
+def _place(data_root: str) -> Iterator[str]:
+    place = os.path.join(data_root, "tmp", f"build-{os.getpid()}-{time.monotonic_ns()}")
+    os.mkdir(place, 0o700)
+    try:
+        yield place
+    finally:
+        remove_path(place)
 
 
 def _made(stack: contextlib.ExitStack, path: str) -> int:
@@ -186,7 +202,7 @@ def _dockerfile(root: int, path: str) -> tuple[bytes, str]:
     missing = SystemFailure(f"Cannot locate specified Dockerfile: {path}")
     for name in (path, path.lower()) if path == _DEFAULT else (path,):
         try:
-            data = _text(root, name)
+            data = text_of(root, name)
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:
@@ -198,7 +214,7 @@ def _dockerfile(root: int, path: str) -> tuple[bytes, str]:
     raise missing
 
 
-def _text(root: int, path: str) -> bytes:
+def text_of(root: int, path: str) -> bytes:
     """The bytes of a file of the context. Symbolic links are followed inside the context only.
 
     Raises OSError, Invalid.
@@ -222,7 +238,7 @@ def _text(root: int, path: str) -> bytes:
 
 def _leave_out(root: int, dockerfile: str) -> None:
     try:
-        text = _text(root, _IGNORE)
+        text = text_of(root, _IGNORE)
     except FileNotFoundError:
         return
     try:

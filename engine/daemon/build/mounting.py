@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from engine.daemon.build import directories
+from engine.daemon.build import directories, giving
 from engine.daemon.build.context import Context
 from engine.daemon.build.copying import prepare
 from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.build.giving import Giver
 from engine.daemon.build.state import State
 from engine.daemon.dockerfile import commands
 from engine.daemon.images.image import Image
@@ -42,6 +43,7 @@ class Build(Protocol):
     engine: ContainerParts
     context: Context
     number: int
+    giver: Giver | None
 
     def check(self) -> None: ...
 
@@ -71,22 +73,25 @@ class Wanted:
 
 
 def wanted(build: Build, state: State, mount: commands.Mount) -> Wanted | None:
-    """The mount with its source found; None for a secret or ssh mount that is not required.
+    """The mount with its source found; None for a secret or ssh mount that is not required, where no client gives any.
 
     Raises Invalid, NotFound.
     """
-    if mount.type in ("secret", "ssh"):
+    given = mount.type in ("secret", "ssh")
+    if given and build.giver is None:
         if mount.required:
             name = mount.id or posixpath.basename(mount.source or mount.target) or mount.type
             raise Invalid(f"{mount.type} {name} is required, and {_NO_CLIENT}")
         return None
+    if given:
+        mount = replace(mount, target=giving.target_of(mount))
     if not mount.target:
         raise Invalid(f"invalid mount type {mount.type}: target is required")
     target = posixpath.normpath(posixpath.join(state.config.get("WorkingDir") or "/", mount.target))
     target = "/" + target.lstrip("/")
     if target == "/":
         raise Invalid(f"invalid mount target {mount.target}: it is the root")
-    if mount.type == "tmpfs":
+    if given or mount.type == "tmpfs":
         return Wanted(mount, target)
     image = build.source(mount.from_) if mount.from_ else None
     if mount.from_ and image is None:
@@ -109,7 +114,8 @@ def _digest(build: Build, mount: commands.Mount) -> str:
 def mounted(build: Build, asked: tuple[Wanted, ...]) -> Iterator[list[Object]]:
     """The mounts in the form of HostConfig.Mounts. When the context ends, copies are removed and locks released."""
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(_KINDS[each.mount.type](build, each)) for each in asked]
+        made = [stack.enter_context(_KINDS[each.mount.type](build, each)) for each in asked]
+        yield [mount for mount in made if mount is not None]
 
 
 @contextlib.contextmanager
@@ -226,10 +232,18 @@ def _copy_file(found: int, sink: int, name: str, check: Callable[[], None]) -> s
     return name
 
 
-_KINDS: dict[str, Callable[[Build, Wanted], AbstractContextManager[Object]]] = {
+def _given(build: Build, wanted: Wanted) -> AbstractContextManager[Object | None]:
+    assert build.giver is not None  # or it would not be wanted
+    give = giving.secret if wanted.mount.type == "secret" else giving.agent
+    return give(build.giver, build.engine.settings.exec_root, wanted.mount, wanted.target)
+
+
+_KINDS: dict[str, Callable[[Build, Wanted], AbstractContextManager[Object | None]]] = {
     "tmpfs": _tmpfs,
     "cache": _cache,
     "bind": _bind,
+    "secret": _given,
+    "ssh": _given,
 }
 
 

@@ -19,6 +19,10 @@ _CLASSIC = "1"
 _BUILDKIT = "2"
 
 
+def _none(_host: str) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of one build.
@@ -27,7 +31,7 @@ class Options:
     remote: URL of the context, empty for the request's body; cache_from: images whose layers the client trusts
     remove: remove the containers of steps; force_remove: also that of a step that has failed
     platform: as the client wrote it, or empty; host: the part of HostConfig that every container of a step gets
-    auths: registry → credentials; shows_ids: lines with `aux` are wanted
+    credentials: returns those for a registry, by its host; shows_ids: lines with `aux` are wanted
     """
 
     tags: tuple[Reference, ...] = ()
@@ -44,7 +48,7 @@ class Options:
     target: str = ""
     platform: str = ""
     host: Object = field(default_factory=dict)
-    auths: dict[str, Object] = field(default_factory=dict)
+    credentials: Callable[[str], Object | None] = _none
     shows_ids: bool = True
 
 
@@ -72,7 +76,7 @@ _NUMBERS = {
 _TEXTS = {"cpusetcpus": "CpusetCpus", "cpusetmems": "CpusetMems", "cgroupparent": "CgroupParent"}
 
 
-def read(query: Query, auths: dict[str, Object], shows_ids: bool) -> Options:
+def read(query: Query, credentials: Callable[[str], Object | None], shows_ids: bool) -> Options:
     """The options of a request. Raises Invalid, and NotBuilt for what only BuildKit has."""
     _refuse(query)
     force = query.flag("forcerm")
@@ -93,7 +97,7 @@ def read(query: Query, auths: dict[str, Object], shows_ids: bool) -> Options:
         target=query.text("target"),
         platform=_platform(query.text("platform")),
         host=_host(query),
-        auths=auths,
+        credentials=credentials,
         shows_ids=shows_ids,
     )
 
@@ -102,8 +106,8 @@ def _refuse(query: Query) -> None:
     version = query.text("version") or _CLASSIC
     if version == _BUILDKIT:
         raise NotBuilt(
-            "BuildKit (version=2) is not built in this engine: set DOCKER_BUILDKIT=0 to build with the classic builder,"
-            " or use `docker buildx` with its docker-container driver"
+            "BuildKit (version=2) is not built for this endpoint: build with buildx, which uses /grpc, or set"
+            " DOCKER_BUILDKIT=0 to build with the classic builder"
         )
     if version != _CLASSIC:
         raise Invalid(f"invalid version {version}")

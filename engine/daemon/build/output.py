@@ -1,4 +1,4 @@
-"""The output of a build as the JSON lines that docker's clients print: steps, progress, and the commands' output.
+"""What a build tells its client, and one form of it: the JSON lines that docker's clients print.
 
 Belongs to one request; only the thread that builds may call its methods. A quiet build keeps its lines, and sends them
 only when it fails. When it keeps too many, the oldest ones are dropped.
@@ -8,8 +8,10 @@ import codecs
 import collections
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass
 
 _RED, _PLAIN = "\x1b[91m", "\x1b[0m"
 _MOST_KEPT = 1 << 20
@@ -22,8 +24,67 @@ def short(identity: str) -> str:
     return identity.removeprefix("sha256:")[:_SHORT]
 
 
-class Output:
-    """Writes the lines of one build; `say` sends a line, a dict, to the client.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that begins. number, total: its place among all steps of the build; text: as the Dockerfile has it
+
+    keyword: of its instruction; stage: number of the stage, None for an ARG before the first FROM
+    """
+
+    number: int
+    total: int
+    text: str
+    keyword: str
+    line: int
+    last_line: int
+    stage: int | None = None
+
+
+class Output(Protocol):
+    """What a build tells of itself, in any form."""
+
+    def line(self, line: Object) -> None:
+        """The progress of a pull, as its own client would be told."""
+
+    def note(self, text: str) -> None:
+        """A remark that ends with its line."""
+
+    def warnings(self, texts: tuple[str, ...]) -> None:
+        """What should be corrected in the Dockerfile."""
+
+    def downloading(self, status: str, identity: str = "") -> Callable[[int, int], None]:
+        """A function that takes a download's progress: bytes so far, and in all or -1."""
+
+    def downloaded(self) -> None:
+        """The last download has ended."""
+
+    def step(self, step: Step) -> None:
+        """A step begins."""
+
+    def cached(self) -> None:
+        """The step was found in the cache."""
+
+    def stands_on(self, identity: str) -> None:
+        """The step has ended with this image; empty for none."""
+
+    def running(self, container: str) -> None:
+        """A container runs the step."""
+
+    def removed(self, container: str) -> None:
+        """The step's container is gone."""
+
+    def command(self, data: bytes, error: bool) -> None:
+        """What a command has written. error: to its standard error"""
+
+    def command_ended(self) -> None:
+        """The command has written all."""
+
+    def image(self, identity: str) -> None:
+        """The image of a finished stage."""
+
+
+class Lines:
+    """Writes the lines of one build; `say` sends a line, a dict, to the client. It is an `Output`.
 
     quiet: lines are kept, and sent only when the build fails; shows_ids: lines with `aux` are sent
     """
@@ -51,9 +112,15 @@ class Output:
         while self._size > _MOST_KEPT:
             self._size -= len(self._kept.popleft().get("stream", ""))
 
-    def text(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """Send a text of the builder itself."""
         self.line({"stream": text})
+
+    def warnings(self, texts: tuple[str, ...]) -> None:
+        """Report what should be corrected in the Dockerfile, in the form in which a command's errors are shown."""
+        last = ("Empty continuation lines will become errors in a future release.",) if texts else ()
+        for text in (*texts, *last):
+            self.command(f"[WARNING]: {text}\n".encode(), True)
 
     def downloading(self, status: str, identity: str = "") -> Callable[[int, int], None]:
         """A function that takes a download's progress (bytes so far, in all or -1) and reports some of its calls."""
@@ -70,10 +137,30 @@ class Output:
 
         return tell
 
-    def step(self, number: int, total: int, text: str) -> None:
+    def downloaded(self) -> None:
+        """End the line of a download."""
+        self.note("\n")
+
+    def step(self, step: Step) -> None:
         """Report the step that begins."""
-        self.text(f"Step {number}/{total} : {text}")
-        self.text("\n")
+        self.note(f"Step {step.number}/{step.total} : {step.text}")
+        self.note("\n")
+
+    def cached(self) -> None:
+        """Say that the step need not be made."""
+        self.note(" ---> Using cache\n")
+
+    def stands_on(self, identity: str) -> None:
+        """Report the image of a step."""
+        self.note(f" ---> {short(identity)}\n")
+
+    def running(self, container: str) -> None:
+        """Report the container of a step."""
+        self.note(f" ---> Running in {short(container)}\n")
+
+    def removed(self, container: str) -> None:
+        """Report that the container of a step is gone."""
+        self.note(f" ---> Removed intermediate container {short(container)}\n")
 
     def command(self, data: bytes, error: bool) -> None:
         """Send what a command has written, its errors in red.
@@ -82,7 +169,7 @@ class Output:
         """
         text = self._decoders[error].decode(data)
         if text:
-            self.text(f"{_RED}{text}{_PLAIN}" if error else text)
+            self.note(f"{_RED}{text}{_PLAIN}" if error else text)
 
     def command_ended(self) -> None:
         """End a command's output: the incomplete rest of a character is shown as a replacement character."""
@@ -90,7 +177,7 @@ class Output:
             rest = decoder.decode(b"", final=True)
             decoder.reset()
             if rest:
-                self.text(f"{_RED}{rest}{_PLAIN}" if error else rest)
+                self.note(f"{_RED}{rest}{_PLAIN}" if error else rest)
 
     def image(self, identity: str) -> None:
         """Report the image of a finished stage as an `aux` line."""

@@ -5,6 +5,7 @@ Runs in a thread of its own at the daemon's start, and only when there is someth
 
 import logging
 
+from engine.daemon.build import giving
 from engine.daemon.build.run import discard
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
@@ -13,10 +14,11 @@ from engine.errors import EngineError, NotFound
 log = logging.getLogger(__name__)
 
 
-def recover(engine: ContainerParts, steps: list[str], images: list[str]) -> None:
+def recover(engine: ContainerParts, steps: list[str], images: list[str], given: list[str]) -> None:
     """Remove the containers of those steps, running or not, and make the images durable, which are complete.
 
-    Both lists were read before the first client could begin another build.
+    given: files that clients gave to the steps, which are removed
+    All lists were read before the first client could begin another build.
     """
     for container_id in steps:
         try:
@@ -28,3 +30,4 @@ def recover(engine: ContainerParts, steps: list[str], images: list[str]) -> None
             log.warning("container %s of an interrupted build cannot be removed: %s", container_id, error)
     if images:
         engine.images.settle(images)
+    giving.sweep(engine.settings.exec_root, given)

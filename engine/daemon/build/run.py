@@ -13,9 +13,9 @@ import socket
 from collections.abc import Iterator
 from typing import Protocol
 
-from engine.daemon.build import mounting, wording
+from engine.daemon.build import giving, mounting, wording
 from engine.daemon.build.options import Options
-from engine.daemon.build.output import Output, short
+from engine.daemon.build.output import Output
 from engine.daemon.build.state import Maker, Part, State
 from engine.daemon.containers import paths
 from engine.daemon.containers.announce import announce
@@ -102,7 +102,11 @@ def asked(build: Build, state: State, command: commands.Run) -> AskedRun:
     mounts = [mounting.wanted(build, state, mount) for mount in command.mounts]
     return AskedRun(
         argv=argv,
-        env=(*(state.config.get("Env") or ()), *(f"{name}={arguments[name]}" for name in sorted(arguments))),
+        env=(
+            *(state.config.get("Env") or ()),
+            *(f"{name}={arguments[name]}" for name in sorted(arguments)),
+            *_agents(mounts, own),
+        ),
         known=(*(state.config.get("Env") or ()), *shown),
         created_by=" ".join(words),
         network=network,
@@ -111,6 +115,12 @@ def asked(build: Build, state: State, command: commands.Run) -> AskedRun:
         script=command.script.data if command.script else "",
         script_name=script,
     )
+
+
+def _agents(mounts: list[mounting.Wanted | None], own: set[str]) -> list[str]:
+    """The variable that names the first agent's socket, unless the step has one of that name."""
+    sockets = [mount.target for mount in mounts if mount is not None and mount.mount.type == "ssh"]
+    return [f"{giving.SOCKET}={sockets[0]}"] if sockets and giving.SOCKET not in own else []
 
 
 def _command(state: State, command: commands.Run) -> tuple[tuple[str, ...], str]:
@@ -186,8 +196,8 @@ def _create(build: Build, state: State, asked: AskedRun, mounts: list[Object]) -
     # which containers it may remove.
     container, warnings = create.create(engine, None, body, None, lasting=False, beside=table.begin_step)
     for warning in warnings:
-        build.output.text(f" ---> [Warning] {warning}\n")
-    build.output.text(f" ---> Running in {short(container.id)}\n")
+        build.output.note(f" ---> [Warning] {warning}\n")
+    build.output.running(container.id)
     return container
 
 
@@ -221,7 +231,7 @@ def _finish(build: Build, container: Container) -> None:
     if code:
         words = " ".join(container.config["Cmd"] or ())
         message = f"The command '{words}' returned a non-zero code: {code}"
-        raise CommandFailed(f"{message}: {text}" if text else message, code)
+        raise CommandFailed(f"{message}: {text}" if text else message, code, words)
 
 
 def _relay(build: Build, source: socket.socket) -> None:
@@ -247,7 +257,7 @@ def _relay(build: Build, source: socket.socket) -> None:
 
 def _remove(build: Build, container: Container) -> None:
     discard(build.engine, container)
-    build.output.text(f" ---> Removed intermediate container {short(container.id)}\n")
+    build.output.removed(container.id)
 
 
 def discard(engine: ContainerParts, container: Container) -> None:

@@ -88,13 +88,13 @@ def _make(
     key = key_of(state.identity, str(state.platform), config, {**what, "text": created_by})
     image = build.cache.find(key)
     if image is not None:
-        build.output.text(" ---> Using cache\n")
+        build.output.cached()
         build.maker.hold(image)
         state.image = image
         return
     trusted = build.cache.trusted(state.image, created_by) if exact else None
     if trusted is not None:
-        build.output.text(" ---> Using cache\n")
+        build.output.cached()
         build.maker.take(state, created_by, *trusted)
         return
     with make() as part:
@@ -120,7 +120,7 @@ def _configure(build: Build, state: State, command: Command) -> None:
 def _note(build: Build, config: Object, command: Command) -> None:
     before = (config.get("Healthcheck") or {}).get("Test") or ["NONE"]
     if isinstance(command, commands.Healthcheck) and before[0] != "NONE":
-        build.output.text(f"Note: overriding previous HEALTHCHECK: {wording.plain(before)}\n")
+        build.output.note(f"Note: overriding previous HEALTHCHECK: {wording.plain(before)}\n")
 
 
 def _arg(build: Build, state: State, command: commands.Arg) -> None:
@@ -172,7 +172,7 @@ def _add(build: Build, state: State, command: commands.Add) -> None:
 
 def _fetched(build: Build, url: str, checksum: str) -> fetching.Fetched:
     found = fetching.fetch(url, checksum, build.context.scratch, build.output.downloading("Downloading"))
-    build.output.text("\n")
+    build.output.downloaded()
     return found
 
 

@@ -39,6 +39,11 @@ def wires(exec_root: str) -> str:
     return os.path.join(exec_root, "wires")
 
 
+def given(exec_root: str) -> str:
+    """The directory of what clients give to the steps of builds that run now."""
+    return os.path.join(exec_root, "given")
+
+
 def of(data_root: str, exec_root: str, container_id: str) -> Paths:
     """The paths of the container with this id."""
     return Paths(

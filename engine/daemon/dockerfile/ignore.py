@@ -29,7 +29,10 @@ Matcher = Callable[[str], object]
 
 
 class Ignore:
-    """The patterns of one .dockerignore. Raises Invalid for a malformed pattern, and for a text that is too large."""
+    """The patterns of one .dockerignore. Raises Invalid for a malformed pattern, and for a text that is too large.
+
+    patterns: in their shortest form, in order
+    """
 
     def __init__(self, text: str) -> None:
         if len(text) > LARGEST:
@@ -37,6 +40,7 @@ class Ignore:
         patterns = [pattern for line in text.removeprefix("\ufeff").split("\n") if (pattern := _cleaned(line))]
         if len(patterns) > MOST_PATTERNS:
             raise Invalid(f"the .dockerignore has more than {MOST_PATTERNS} patterns")
+        self.patterns = tuple(patterns)
         self._taken_back = tuple(pattern.startswith("!") for pattern in patterns)
         self._matchers = tuple(_matcher(pattern.removeprefix("!")) for pattern in patterns)
         if len(text) > _LARGE:

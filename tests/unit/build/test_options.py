@@ -11,7 +11,7 @@ from engine.errors import Invalid, NotBuilt
 
 def options(query: str) -> Options:
     """Of a raw query."""
-    return read(Query(query), {}, True)
+    return read(Query(query), {}.get, True)
 
 
 def test_the_defaults_are_the_definitions() -> None:

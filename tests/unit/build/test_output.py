@@ -1,12 +1,12 @@
 """The lines of a build: whole characters, quiet builds, and what bounds them."""
 
-from engine.daemon.build.output import Output, short
+from engine.daemon.build.output import Lines, Step, short
 
 
 def said(*calls: tuple, quiet: bool = False, shows_ids: bool = True) -> list[dict]:
     """What comes of these calls: (method, argument, ...)."""
     lines: list[dict] = []
-    output = Output(lines.append, quiet, shows_ids)
+    output = Lines(lines.append, quiet, shows_ids)
     for name, *arguments in calls:
         getattr(output, name)(*arguments)
     return lines
@@ -23,13 +23,17 @@ def test_what_is_left_of_a_character_is_shown_at_the_end_and_streams_do_not_mix(
 
 
 def test_a_quiet_build_says_its_result_alone() -> None:
-    calls = (("step", 1, 2, "FROM x"), ("line", {"status": "Pulling", "progressDetail": {}}), ("image", "sha256:i"))
+    calls = (
+        ("step", Step(1, 2, "FROM x", "FROM", 1, 1)),
+        ("line", {"status": "Pulling", "progressDetail": {}}),
+        ("image", "sha256:i"),
+    )
     assert said(*calls, ("result", "sha256:i"), quiet=True) == [{"stream": "sha256:i\n"}]
 
 
 def test_a_quiet_build_that_fails_says_what_it_kept_and_not_without_bound() -> None:
     piece = b"x" * 60_000
-    calls = [("text", "first"), *[("command", piece, False)] * 40, ("text", "last"), ("failed",), ("text", "more")]
+    calls = [("note", "first"), *[("command", piece, False)] * 40, ("note", "last"), ("failed",), ("note", "more")]
     lines = said(*calls, quiet=True)
     assert [line["stream"] for line in lines[-2:]] == ["last", "more"]
     assert 900_000 < sum(len(line["stream"]) for line in lines) <= (1 << 20) + 4

@@ -10,23 +10,35 @@ from engine.daemon.api.registryauth import CONFIG_HEADER, decode_auths
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import ClientGone
 from engine.daemon.build import prune as pruning
+from engine.daemon.build.build import Caller
 from engine.daemon.build.build import build as build_image
 from engine.daemon.build.options import read
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # most builds find their base images here
+    from engine.daemon.images.registry import auth
+else:
+    auth = late("engine.daemon.images.registry.auth")
 
 
 def build(engine: DaemonParts, request: Request) -> None:
     """POST /build: build an image from the context in the body, and stream the progress."""
     auths = decode_auths(request.headers.get(CONFIG_HEADER, ""))
-    options = read(request.query, auths, versions.tells_ids(request.version))
+
+    def credentials(host: str) -> Object | None:
+        return auth.chosen(auths, host)
+
+    options = read(request.query, credentials, versions.tells_ids(request.version))
 
     def check() -> None:
         if request.gone():
             raise ClientGone
 
     with Progress(request) as progress:
-        build_image(engine, options, request.body, progress, request.wait, check, request.gone)
+        build_image(engine, options, request.body, progress, Caller(request.wait, check, request.gone))
 
 
 def prune(engine: DaemonParts, request: Request) -> Response:
